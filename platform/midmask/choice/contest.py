@@ -192,7 +192,7 @@ class Contest:
         if found is None:
             return None
         untrained = len(untrained_of(waiting))
-        words = f"no time was left: round {number + 1} trains {found.count - untrained} of {len(waiting) - untrained}"
+        words = f"no time was left (round {number + 1} trained {found.count - untrained} of {len(waiting) - untrained})"
         self._journal.give_up(waiting[found.count :], words)
         log.info("round %d of %d: %d systems, %s", number + 1, ROUNDS, found.count, found.size)
         return Round(found.size, tuple(waiting[: found.count]), until=min(self._end, spent + 1.5 * found.seconds))

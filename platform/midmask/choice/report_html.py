@@ -11,7 +11,7 @@ from midmask.choice import wording
 from midmask.choice.highlight import excerpt, highlight, marked_html
 from midmask.choice.picture import NARROW, WIDE, drawable, front, picture
 from midmask.choice.report_style import style_sheet
-from midmask.choice.report_text import GAINS, given_up_note, reasons, table_note
+from midmask.choice.report_text import GAINS, by_reason, dropped, given_up_note, table_note
 from midmask.choice.verdict import Example, SystemEstimate, Verdict
 from midmask.choice.wording import duration, signed
 
@@ -97,9 +97,7 @@ def _systems(verdict: Verdict) -> str:
     if verdict.given_up:
         table = systems_table(verdict, verdict.given_up, given_up_note(verdict))
         many = "1 system" if len(verdict.given_up) == 1 else f"{len(verdict.given_up)} systems"
-        why = _list(
-            f"<b><bdi>{text(labels)}</bdi></b>: {text(one)}" for labels, one in reasons(verdict.given_up).items()
-        )
+        why = _list(f"<b><bdi>{text(labels)}</bdi></b>: {text(one)}" for labels, one in dropped(verdict).items())
         rest = f"<details><summary>{many} given up before the test</summary>{table}{why}</details>\n"
     return _section(
         "Systems", systems_table(verdict, verdict.finalists, table_note(verdict)), rest, _not_tried(verdict)
@@ -146,8 +144,8 @@ def _with_ends(value: str, low: str, high: str) -> str:
 def _not_tried(verdict: Verdict) -> str:
     if not verdict.not_tried:
         return ""
-    items = [f"<b><bdi>{text(label)}</bdi></b>: {text(why)}" for label, why in verdict.not_tried.items()]
-    return f"<details><summary>Not tried ({len(items)})</summary>{_list(items)}</details>\n"
+    items = [f"<b><bdi>{text(labels)}</bdi></b>: {text(why)}" for labels, why in by_reason(verdict.not_tried).items()]
+    return f"<details><summary>Not tried ({len(verdict.not_tried)})</summary>{_list(items)}</details>\n"
 
 
 def _list(items: Iterable[str]) -> str:

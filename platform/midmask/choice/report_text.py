@@ -1,7 +1,7 @@
 """A verdict as Markdown: `verdict.md`."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from midmask.choice import wording
 from midmask.choice.verdict import Example, SystemEstimate, Verdict
@@ -100,8 +100,8 @@ def table_note(verdict: Verdict) -> str:
     source = f"from what {', '.join(known)} have shown" if known else "by assumption"
     return (
         f"Gains in {verdict.measure} over {wording.named(verdict.baseline)}, with {wording.interval_level(verdict)}s. "
-        f"{GAINS[0]}: measured on the {verdict.queries.test:,} test queries that were made from these documents. "
-        f"{GAINS[1]}: expected for queries that people ask, {source}; systems stand in its order. "
+        f"“{GAINS[0]}” is measured on the {verdict.queries.test:,} test queries that were made from these documents; "
+        f"“{GAINS[1]}” is expected for queries that people ask, {source}, and systems stand in its order. "
         f"Computing: all trainings and the encoding of the collection. {wording.budget(verdict)}"
     )
 
@@ -111,18 +111,23 @@ def given_up_note(verdict: Verdict) -> str:
     return f"Given up before the test. These numbers are of the {verdict.queries.dev:,} dev queries."
 
 
-def reasons(systems: Sequence[SystemEstimate]) -> dict[str, str]:
-    """Labels of systems that were given up -> why; those with one reason stand together."""
+def by_reason(reasons: Mapping[str, str]) -> dict[str, str]:
+    """Label -> why as labels -> why: those with one reason stand together."""
     found: dict[str, list[str]] = {}
-    for one in systems:
-        found.setdefault(one.dropped, []).append(one.label)
+    for label, why in reasons.items():
+        found.setdefault(why, []).append(label)
     return {", ".join(labels): why for why, labels in found.items() if why}
+
+
+def dropped(verdict: Verdict) -> dict[str, str]:
+    """Labels of the systems that were given up -> why."""
+    return by_reason({one.label: one.dropped for one in verdict.given_up})
 
 
 def _given_up(verdict: Verdict) -> list[str]:
     if not verdict.given_up:
         return []
-    why = bullets(f"{labels}: {reason}" for labels, reason in reasons(verdict.given_up).items())
+    why = bullets(f"{labels}: {reason}" for labels, reason in dropped(verdict).items())
     return ["### Given up early", text(given_up_note(verdict)), systems_table(verdict, verdict.given_up), why]
 
 
@@ -142,7 +147,7 @@ def _example(one: Example) -> str:
 def _not_tried(verdict: Verdict) -> list[str]:
     if not verdict.not_tried:
         return []
-    return ["## Not tried", bullets(f"{label}: {why}" for label, why in verdict.not_tried.items())]
+    return ["## Not tried", bullets(f"{labels}: {why}" for labels, why in by_reason(verdict.not_tried).items())]
 
 
 def use(verdict: Verdict, model: str | None = None, folder: str = "") -> list[str]:

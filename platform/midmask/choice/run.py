@@ -284,11 +284,12 @@ def _limits(
 
 
 def _trained_once(outcome: ContestOutcome, seed: int) -> str:
-    sizes = [outcome.sizes[one.keys[0]] for one in trained_of(outcome.measured)]
-    longest = max(sizes, key=lambda size: (size.pretrain, size.finetune))
+    trained = [(one, outcome.sizes[one.keys[0]]) for one in trained_of(outcome.measured)]
+    tuned = f"{max(size.finetune for _, size in trained):,} of fine-tuning"
+    middle = [size.pretrain for one, size in trained if one.has_middle_training]
+    steps = f"{max(middle):,} steps of middle training and {tuned}" if middle else tuned.replace(" of", " steps of")
     return (
-        f"Every system was trained once, with seed {seed}, for at most {longest}; another seed moves a gain by a point "
-        "or so."
+        f"Systems were trained once, with seed {seed}, for at most {steps}; another seed moves a gain by a point or so."
     )
 
 
