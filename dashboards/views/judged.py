@@ -63,7 +63,7 @@ def blind_words(found: BlindPreference, left: str, right: str) -> str:
 
 def _systems(site: "SideBySide", rows: dict) -> str:
     heads = [("System", ""), (f"Judged: {MEASURE}", "num"), ("Judged", "num")]
-    heads += [(f"Verdict: {site.verdict.measure}", "num"), (f"{site.verdict.calibration.level:.0%} interval", "num")]
+    heads += [("Verdict: expected gain", "num"), (f"{site.verdict.calibration.level:.0%} interval", "num")]
     best = max(row.value for row in rows.values())
     lines = []
     for label, row in rows.items():
@@ -73,8 +73,8 @@ def _systems(site: "SideBySide", rows: dict) -> str:
                 (escape(label), ""),
                 (f"{row.value:.3f}", "num best" if row.value == best else "num"),
                 (f"{row.judged:.0%}", "num quiet"),
-                (f"{estimate.estimate:.3f}" if estimate else NONE, "num"),
-                (f"{estimate.low:.3f} to {estimate.high:.3f}" if estimate else NONE, "num quiet"),
+                (f"{estimate.gain:+.3f}" if estimate else NONE, "num"),
+                (f"{estimate.gain_low:+.3f} to {estimate.gain_high:+.3f}" if estimate else NONE, "num quiet"),
             ]
         )
     return table(heads, lines, "judged systems")

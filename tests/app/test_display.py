@@ -68,6 +68,18 @@ def test_a_line_does_not_wait_for_ever_for_the_time_that_is_left() -> None:
     assert shown == [0.0, 180.0, 240.0]
 
 
+def test_of_a_budget_there_is_a_line_every_minute() -> None:
+    clock = Turned()
+    job, shown = JobProgress(("one",), ten_seconds_each, clock), []
+    lines = LineSchedule(job, [lambda text: shown.append(clock.now)])
+    job.plan({"one": [of("pretrain")]})
+    job.budget_left = lambda: 1800.0 - clock.now
+    for second in range(901):
+        clock.now = float(second)
+        lines.look()
+    assert shown == [60.0 * minute for minute in range(16)]
+
+
 STATE = JobState(2, 3, "trials", 12, 64, 300.0, TimeRange(180.0, 220.0, 300.0), None, "nDCG@10 0.4814 (0.15)")
 
 

@@ -115,6 +115,15 @@ def test_a_first_round_takes_its_share_if_that_trains_enough_else_all(left, most
         assert (found.count, found.size) == (whole or (2, SHORTEST))
 
 
+def test_what_is_trained_already_takes_part_in_the_first_round_though_nothing_new_fits() -> None:
+    def price(count: int, size: Size) -> float:
+        return 0.0 if size == SHORTEST and count <= 3 else 60.0 * count
+
+    for left in (10.0, -5.0):
+        found = first_round(price, 2, 9, left, 3, WIDE)
+        assert (found.count, found.size) == (3, SHORTEST)
+
+
 @given(most=st.integers(0, 9), least=st.integers(0, 9), each=st.floats(0.1, 10), seconds=st.floats(0, 100))
 def test_as_many_of_one_size_as_fit(most, least, each, seconds):
     if least <= most:

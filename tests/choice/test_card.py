@@ -3,16 +3,19 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from midmask.choice.card import model_card
+from midmask.choice.side_by_side import SideBySide
 from midmask.choice.verdict import Recommendation, Verdict
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.model_card import Card
 from midmask.encoders.representation import Representation
+from tests.support.choice import searched
 from tests.support.encoders.models import random_model
 from tests.support.encoders.tokenizers import write_tokenizer
 from tests.support.verdicts import HOSTILE, verdict
@@ -24,8 +27,9 @@ def front_matter(card: str) -> dict[str, object]:
     return found
 
 
-def python(card: str) -> str:
-    return card.split("```python\n")[1].split("```")[0]
+def python(card: str) -> list[str]:
+    """The lines of each block: how to search with the system, and how to load its encoder."""
+    return [block.split("```")[0] for block in card.split("```python\n")[1:]]
 
 
 def recommending(system: str, representation: str) -> Verdict:
@@ -50,11 +54,40 @@ def test_it_has_data_method_protocol_figures_and_limits() -> None:
     titles = [line for line in card.splitlines() if line.startswith("## ")]
     assert titles == ["## How to load", "## Data", "## Method and protocol", "## Figures", "## Limits"]
     assert card.split("\n\n")[1] == "# retromae · dense, trained on docs:handbook"
-    assert "| 1    | **retromae** |          dense | 0.461 [0.442, 0.480] | +0.043 [+0.024, +0.062] |" in card
+    assert "| 1    | **retromae** |          dense | +0.065 [+0.036, +0.093] | +0.043 [+0.024, +0.062] |" in card
     assert "| 4    |         none |" in card and "dupmae" not in card, "the model's own line and the baseline's"
     assert "18,432 passages of docs:handbook" in card and "- titles: 1,104" in card
     assert "Stated 90% intervals covered 88%" in card and "One seed per training" in card
     assert "<script" not in card and "&lt;script&gt;" in card
+
+
+def test_a_model_that_was_not_trained_is_not_said_to_be() -> None:
+    one = recommending("retromae", "dense")
+    untrained = tuple(replace(each, training="none") for each in one.systems)
+    card = model_card(replace(one, systems=untrained))
+    assert "trained on docs" not in card and "chosen for docs:handbook, not trained on it" in card
+    assert "trained on docs:handbook" in model_card(one) and "unchanged" in card
+
+
+def test_its_lines_search_with_the_system_that_the_figures_are_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a verdict's folder whose best system is joined with BM25, from the model's folder, which lies in it."""
+    folder = searched.write_verdict(tmp_path / "verdict")
+    joined = searched.system("as it is", "dense with BM25", 1, 0.8, 0.1, "models/dense/model")
+    chosen = Recommendation("as it is", "dense with BM25", True, "")
+    one = searched.verdict(systems=(joined, *searched.verdict().systems), recommendation=chosen)
+    (folder / "verdict.json").write_text(one.as_json())
+    card = model_card(one)
+    assert "joined with BM25" in card and "midmask search .." in card
+    monkeypatch.chdir(folder / "models")
+    *lines, last = python(card)[0].strip().splitlines()
+    names: dict[str, Any] = {}
+    exec("\n".join([*lines, f"found = {last}"]), names)
+    opened = SideBySide(folder)
+    assert [hit.doc_id for hit in names["found"]] == list(opened.rank(joined.label, "a query").doc_ids[:10])
+    assert "BM25" in opened.rank(joined.label, "a query").how
+    assert names["verdict"].recommended == joined.label
 
 
 def test_the_folders_own_card_is_kept_under_its_heading() -> None:
@@ -84,7 +117,7 @@ def test_its_lines_load_the_model_in_its_folder(
     (folder / "README.md").write_text(card, "utf-8")
     assert "- fingerprint: `c0ffee`" in card and "the same vectors" in card
     monkeypatch.chdir(folder)
-    *lines, last = python(card).strip().splitlines()
+    *lines, last = python(card)[-1].strip().splitlines()
     names: dict[str, object] = {}
     exec("\n".join([*lines, f"found = {last}"]), names)
     assert tuple(names["found"].shape) == (1, 2)  # type: ignore[attr-defined]

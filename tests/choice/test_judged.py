@@ -69,15 +69,15 @@ def pair(**changes: float) -> JudgedPair:
     [
         ({}, "agree with the verdict, and show by themselves that retromae · dense is better"),
         ({"low": -0.01}, "do not contradict the verdict; by themselves they do not show a difference yet"),
-        ({"low": 0.2, "high": 0.4}, "a larger gain than the verdict estimated"),
+        ({"low": 0.2, "high": 0.4}, "a larger gain than the verdict expected"),
         (
             {"low": -0.4, "high": -0.2},
-            "a smaller gain than the verdict estimated from made queries, and bm25 is better.",
+            "a smaller gain than the verdict expected, and bm25 is better.",
         ),
-        ({"low": -0.1, "high": 0.01}, "a smaller gain than the verdict estimated from made queries."),
+        ({"low": -0.1, "high": 0.01}, "a smaller gain than the verdict expected."),
         ({"wins": 2, "ties": 0, "losses": 1}, "too few to compare with the verdict: judge at least 10"),
         ({"second": "splade · lexical"}, "estimated differences from bm25 only"),
-        ({"first": "splade · lexical"}, "The verdict estimated +0.030 nDCG@10 (+0.010 to +0.050)"),
+        ({"first": "splade · lexical"}, "The verdict expected +0.030 nDCG@10 (+0.010 to +0.050)"),
     ],
 )
 def test_the_sentences_say_how_judgements_and_estimate_agree(changes: dict[str, float], words: str) -> None:

@@ -44,6 +44,12 @@ def test_where_there_is_no_room_there_is_no_label() -> None:
     assert place_labels([WantedLabel(100, 100, 50, 14)], [FRAME], FRAME) == [None]
 
 
+def test_a_long_label_stands_beside_its_bar_and_not_on_the_line_that_goes_on_from_its_point() -> None:
+    bar, line = LabelBox(97, 20, 103, 280), LabelBox(100, 149, 400, 151)
+    (found,) = place_labels([WantedLabel(100, 150, 250, 14)], [bar], FRAME, [line])
+    assert found is not None and not found.overlaps(line) and not found.overlaps(bar)
+
+
 def test_the_background_is_covered_only_for_lack_of_anything_near() -> None:
     line = LabelBox(0, 99, 400, 101)
     (found,) = place_labels([WantedLabel(100, 100, 50, 14)], [], FRAME, [line])

@@ -55,10 +55,10 @@ def test_points_and_bars_stand_where_the_axis_says(canvas: Canvas) -> None:
     bars = [each.attrib for each in root.iter("line") if each.attrib["class"].startswith("bar")]
     for each in shown:
         x, y = found[each.label]
-        assert y == pytest.approx(zero + unit * each.gain, abs=0.2)
+        assert y == pytest.approx(zero + unit * each.made_gain, abs=0.2)
         ends = next(bar for bar in bars if abs(float(bar["x1"]) - x) < 0.06)
-        assert float(ends["y1"]) == pytest.approx(zero + unit * each.gain_high, abs=0.2)
-        assert float(ends["y2"]) == pytest.approx(zero + unit * each.gain_low, abs=0.2)
+        assert float(ends["y1"]) == pytest.approx(zero + unit * each.made_high, abs=0.2)
+        assert float(ends["y2"]) == pytest.approx(zero + unit * each.made_low, abs=0.2)
 
 
 def test_times_are_logarithmic_after_the_break() -> None:
@@ -124,10 +124,10 @@ def test_it_has_a_title_and_a_description_with_every_number() -> None:
     root = drawn(verdict())
     named = {each.attrib["id"]: each.text for each in root if each.tag in ("title", "desc")}
     assert root.attrib["role"] == "img"
-    assert named[root.attrib["aria-labelledby"]] == "Gain in nDCG@10 over none · dense against computing time"
+    assert named[root.attrib["aria-labelledby"]] == "Measured gain in nDCG@10 over none · dense against computing time"
     told = named[root.attrib["aria-describedby"]]
     assert told == description(verdict()) and HOSTILE in str(told)
-    assert "retromae · dense: +0.043, 90% interval +0.024 to +0.062, 1 h 12 min." in str(told)
+    assert "retromae · dense: +0.065, 90% interval +0.036 to +0.093, 1 h 12 min." in str(told)
     assert "On the Pareto front: bm25, none · dense, retromae · dense." in str(told)
 
 
@@ -138,8 +138,8 @@ def test_the_recommended_system_and_the_baseline_look_their_own() -> None:
 
 
 def test_what_is_not_known_is_not_drawn() -> None:
-    good, bad = verdict().systems[0], replace(verdict().systems[1], gain_low=math.nan)
-    infinite = replace(verdict().systems[3], gain_low=-math.inf, gain_high=math.inf)
+    good, bad = verdict().systems[0], replace(verdict().systems[1], made_low=math.nan)
+    infinite = replace(verdict().systems[3], made_low=-math.inf, made_high=math.inf)
     one = replace(verdict(), systems=(good, bad, infinite))
     assert drawable(one) == [good, infinite]
     assert "nan" not in picture(one, WIDE)[0] and "inf" not in picture(one, WIDE)[0]
@@ -153,7 +153,7 @@ def test_whatever_the_numbers_it_is_drawn_within_its_frame(
     found = []
     for rank, (gain, down, up, seconds, finalist) in enumerate(rows, 1):
         ends = (gain, gain - abs(down), gain + abs(up))
-        found.append(SystemEstimate(f"s{rank}", "", rank, *ends, *ends, seconds, 0, "", finalist))
+        found.append(SystemEstimate(f"s{rank}", "", rank, *ends, *ends, seconds, 0, "", finalist, *ends))
     one = replace(verdict(), systems=(*verdict().systems[:1], *found))
     for canvas in (WIDE, NARROW):
         root = drawn(one, canvas)

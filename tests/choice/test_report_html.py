@@ -7,8 +7,9 @@ from html.parser import HTMLParser
 import pytest
 
 from midmask.choice.report_html import POLICY, verdict_html
+from midmask.choice.report_text import GAINS
 from midmask.choice.verdict import QueryCounts, Recommendation, Verdict
-from midmask.choice.wording import duration, readable, score, signed, size
+from midmask.choice.wording import duration, headline, readable, score, signed, size
 from tests.support.verdicts import HOSTILE, HOSTILE_PASSAGE, HOSTILE_QUERY, PUMP, undecided, verdict
 
 VOID = {"meta", "link", "img", "br"}
@@ -82,15 +83,16 @@ def test_every_number_of_the_tables_is_the_datas() -> None:
     one = verdict()
     page = Page(verdict_html(one))
     finalists = page.rows[1:7]
-    assert page.rows[0] == ["Rank", "System", "nDCG@10", "Gain", "Computing", "Per passage"] == page.rows[7]
+    gains = [name.capitalize() for name in GAINS]
+    assert page.rows[0] == ["Rank", "System", *gains, "Computing", "Per passage"] == page.rows[7]
     for row, system in zip([*finalists, *page.rows[8:14]], [*one.finalists, *one.given_up], strict=True):
+        made = f"{signed(system.made_gain)} [{signed(system.made_low)}, {signed(system.made_high)}]"
         gain = f"{signed(system.gain)} [{signed(system.gain_low)}, {signed(system.gain_high)}]"
         tag = " take this" if system == one.recommended else ""
         assert row == [
             str(system.rank),
             readable(system.label) + tag,
-            f"{score(system.estimate)} [{score(system.low)}, {score(system.high)}]",
-            "baseline" if system.label == one.baseline else gain,
+            *(("baseline", "baseline") if system.label == one.baseline else (made, gain)),
             duration(system.seconds),
             size(system.bytes_per_passage),
         ]
@@ -104,14 +106,21 @@ def test_tables_have_heads_and_roles_that_survive_small_screens() -> None:
     assert len(systems) == 2 and all(each["role"] == "table" for each in systems)
     assert all(each["role"] == "cell" for each in page.named("td")[:30])
     labels = [each["data-label"] for each in page.named("td")[:5] if "data-label" in each]
-    assert labels == ["nDCG@10", "Gain", "Computing", "Per passage"]
+    assert labels == [*(name.capitalize() for name in GAINS), "Computing", "Per passage"]
+
+
+def test_the_tiles_are_of_gains_and_costs_not_of_levels() -> None:
+    tiles = Page(verdict_html(verdict())).inside("dd").split(")")[0]
+    taken = verdict().recommended
+    assert signed(taken.made_gain) in tiles and signed(taken.gain) in tiles
+    assert score(taken.estimate) not in verdict_html(verdict())
 
 
 def test_the_sentence_is_the_only_first_heading() -> None:
     page = Page(verdict_html(verdict()))
     assert len(page.named("h1")) == 1
     heading = page.inside("h1").replace("\xa0", " ")
-    assert heading == "Take “retromae · dense”: +0.043 nDCG@10 over “none · dense”, for 1 h 12 min of computing."
+    assert heading == headline(verdict()) and "+0.065" in heading
     assert "1\xa0h\xa012\xa0min" in page.inside("h1"), "no line ends within a time"
     titles = [text for where, text in page.texts if where[-1:] == ("h2",)]
     assert titles == [

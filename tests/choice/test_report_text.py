@@ -1,14 +1,15 @@
 """A verdict as Markdown: its numbers are the data's, its parts are all there, hostile texts stay texts."""
 
+import json
 import re
 from dataclasses import replace
 
 import pytest
 
-from midmask.choice.report_text import LONGEST_PASSAGE, code, verdict_markdown
+from midmask.choice.report_text import GAINS, LONGEST_PASSAGE, code, verdict_markdown
 from midmask.choice.verdict import QueryCounts, Recommendation, SystemEstimate
-from midmask.choice.wording import size
-from tests.support.verdicts import HOSTILE, PUMP, systems, undecided, verdict
+from midmask.choice.wording import score, size
+from tests.support.verdicts import DROPPED, HOSTILE, PUMP, systems, undecided, verdict
 
 CELL = re.compile(r"(?<!\\)\|")
 
@@ -33,10 +34,10 @@ def numbers(text: str) -> list[float]:
 
 def check(row: list[str], one: SystemEstimate, baseline: str) -> None:
     assert int(row[0]) == one.rank and row[2] == one.representation
-    assert numbers(row[3]) == pytest.approx([one.estimate, one.low, one.high], abs=5.1e-4)
     if one.label == baseline:
-        assert row[4] == "baseline"
+        assert row[3:5] == ["baseline", "baseline"]
     else:
+        assert numbers(row[3]) == pytest.approx([one.made_gain, one.made_low, one.made_high], abs=5.1e-4)
         assert numbers(row[4]) == pytest.approx([one.gain, one.gain_low, one.gain_high], abs=5.1e-4)
     seconds = sum(
         value * {"s": 1, "min": 60, "h": 3600}[unit]
@@ -48,11 +49,7 @@ def check(row: list[str], one: SystemEstimate, baseline: str) -> None:
 
 def test_every_number_of_the_tables_is_the_datas() -> None:
     finalists, given_up, sources = tables(verdict_markdown(verdict()))
-    assert (
-        finalists[0]
-        == [*("rank", "system", "representation", "nDCG@10", "gain", "computing", "per passage")]
-        == given_up[0]
-    )
+    assert finalists[0] == ["rank", "system", "representation", *GAINS, "computing", "per passage"] == given_up[0]
     assert (len(finalists), len(given_up)) == (7, 7)
     for row, one in zip([*finalists[1:], *given_up[1:]], systems(), strict=True):
         check(row, one, "none · dense")
@@ -64,9 +61,7 @@ def test_the_answer_comes_first_and_the_parts_follow() -> None:
     text = verdict_markdown(verdict())
     lines = [line for line in text.splitlines() if line]
     assert lines[0] == "# docs:handbook: which middle training?"
-    assert lines[1].startswith(
-        "**Take “retromae · dense”: +0.043 nDCG@10 over “none · dense”, for 1 h 12 min of computing.**"
-    )
+    assert lines[1].startswith("**Take “retromae · dense”: +0.065 nDCG@10 over “none · dense” on 626 made test queries")
     assert "+0.024 to +0.062" in lines[1]
     assert [line for line in lines if line.startswith("## ")] == [
         *("## Systems", "## Queries", "## How far to believe it", "## Queries it wins", "## Queries it loses"),
@@ -81,9 +76,23 @@ def test_the_answer_comes_first_and_the_parts_follow() -> None:
     assert text.endswith("```sh\nmidmask choose docs:handbook --budget 12h --set queries.seed=0\n```\n")
 
 
+def test_levels_are_in_the_data_alone() -> None:
+    one = verdict()
+    text = verdict_markdown(one)
+    assert all(score(value) not in text for each in one.systems for value in (each.estimate, each.low, each.high))
+    assert {"estimate", "low", "high"} <= json.loads(one.as_json())["systems"][0].keys()
+
+
+def test_why_systems_were_given_up_stands_once_for_all_that_share_it() -> None:
+    first, *others = verdict().given_up
+    slow = replace(first, dropped="its time was up")
+    text = verdict_markdown(replace(verdict(), systems=(*verdict().finalists, slow, *others)))
+    assert "- cotmae · dense: its time was up" in text and text.count(DROPPED) == 1
+
+
 def test_no_difference_takes_the_cheapest() -> None:
     text = verdict_markdown(undecided())
-    assert "**Not distinguishable: take the cheapest, which is “none · dense” (21 min).**" in text
+    assert "**Not distinguishable: take the cheapest, which is “none · dense”, for 21 min of computing.**" in text
     assert "which contains 0" in text and "an assumption" in text
 
 
@@ -93,7 +102,7 @@ def test_hostile_texts_stay_texts() -> None:
     assert "<" not in prose, "no HTML"
     assert not re.search(r"(?<!\\)\]\(", prose), "no link or image"
     assert "\\*\\*bold\\*\\*" in prose and "\n# No heading" not in prose and "\n| no |" not in prose
-    assert text.count("```") == 6, "the passage's own fence opens nothing"
+    assert text.count("```") == 8, "the passage's own fence opens nothing"
     text.encode("utf-8")
 
 

@@ -206,6 +206,11 @@ def test_gradients_are_summed_over_workers_and_exchanged_once_a_step(two_workers
 
 def test_without_other_workers_nothing_is_wrapped() -> None:
     assert not isinstance(wrap_distributed(objective()), DistributedDataParallel)
+    dist.init_process_group("fake", rank=0, world_size=1, store=FakeStore())
+    try:
+        assert not isinstance(wrap_distributed(objective()), DistributedDataParallel), "one worker has a group too"
+    finally:
+        dist.destroy_process_group()
 
 
 def test_all_of_a_batch_is_moved_and_nothing_is_made_up() -> None:

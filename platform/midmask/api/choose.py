@@ -9,14 +9,22 @@ from midmask.api.storage import open_store, runner_in
 from midmask.choice.budget import budget_seconds
 from midmask.choice.contenders import SCORED, SYSTEMS
 from midmask.choice.deliver import deliver
+from midmask.choice.report_text import verdict_markdown
 from midmask.choice.request import Request, queries_as_asked, teacher_folder
 from midmask.choice.run import choose as hold
-from midmask.choice.verdict import Verdict
+from midmask.choice.verdict import Verdict as VerdictData
 from midmask.choice.workshop import LocalWorkshop
 from midmask.errors import UserError
 from midmask.queries.config import QueriesConfig
 
 FOLDER = "verdicts"
+
+
+class Verdict(VerdictData):
+    """A verdict that prints as the text of its `verdict.md`."""
+
+    def __str__(self) -> str:
+        return verdict_markdown(self)
 
 
 def choose(
@@ -76,4 +84,4 @@ def choose(
         command=f"midmask.choose({corpus!r}, budget={budget!r})",
     )
     found = hold(request, LocalWorkshop(runner_in(store, ray=ray, progress=progress)))
-    return deliver(found.verdict, found.made, request.out)
+    return Verdict(**vars(deliver(found.verdict, found.made, request.out)))

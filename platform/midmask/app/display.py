@@ -1,4 +1,5 @@
-"""Shows the progress of a job on standard error: a bar on a terminal, elsewhere plain lines, at most one a minute.
+"""Shows the progress of a job on standard error: a bar on a terminal, elsewhere plain lines, at most one a minute; of a
+job with a budget of time one every minute of its first half hour.
 
 A line is also shown when a phase begins. Lines are log records of this module, which the console always shows; on a
 terminal other lines go above the bar.
@@ -26,6 +27,8 @@ seconds_log = logging.getLogger(f"{__name__}.seconds")
 MINUTE = 60.0
 SLOWER = 3
 """A line also waits for this part of the job's time so far (1 in 3): 8 lines in 13 minutes, and some 20 in 2 hours."""
+SLOWER_WITH_BUDGET = 30
+"""The same of a job with a budget of time, which people watch run out."""
 LONGEST_WAIT_S = 600.0
 LONGEST_SILENCE_S = 180.0
 """A line without the time that is left waits so long for it."""
@@ -71,7 +74,8 @@ class LineSchedule:
         if phase != self._phase or is_due:
             self._phase = phase
             if is_due or (now >= MINUTE and not self._progress.waits):
-                self._due = now + max(MINUTE, min(now / SLOWER, LONGEST_WAIT_S))
+                slower = SLOWER if self._progress.budget_left is None else SLOWER_WITH_BUDGET
+                self._due = now + max(MINUTE, min(now / slower, LONGEST_WAIT_S))
             state = self._progress.state()
             line = words(state)
             for listener in self._listeners:

@@ -125,9 +125,10 @@ class GraphObserver:
             log.info("%s", error)
         elif self._keep_going:
             log.error("%s (%s) failed: %s", step.name, step.fingerprint, reason, exc_info=error)
+        why = reason if isinstance(error, TimeIsUp) else f"{step.name}: {reason}"  # TimeIsUp names the step itself
         for one in lost:
             for system in self._evaluating.get(one.fingerprint, ()):
-                self.failures.setdefault(system.name, f"{step.name}: {reason}")
+                self.failures.setdefault(system.name, why)
 
     def _owner(self, step: Step) -> TrackedSystem:
         return self._owners.get(step.fingerprint, self._systems[0])

@@ -64,7 +64,9 @@ class Fit:
         ]
 
 
-def sum_interval(parts: Sequence[tuple[Fit, float, Variance]], level: float, *, noise: float = 0.0) -> IntervalEstimate:
+def sum_interval(
+    parts: Sequence[tuple[Fit, float, Variance]], coverage: float, *, noise: float = 0.0
+) -> IntervalEstimate:
     """The sum of real gains, each given its model, the mean gain on made queries and the variance of that mean.
 
     With m the mean of n differences and se² = variance / n, m = M + N(0, se²) around the gain M on all queries that
@@ -77,12 +79,12 @@ def sum_interval(parts: Sequence[tuple[Fit, float, Variance]], level: float, *, 
     `freedom` of between². A single difference shows no spread, so its interval is infinite.
 
     Args:
-        level: that the interval covers, such as 0.9.
+        coverage: of the interval, such as 0.9.
         noise: variance of another estimate of the real gain; the interval then covers that estimate.
     """
     value = math.fsum(fit.expected(gain) for fit, gain, _ in parts)
     variances = [one for fit, gain, sampling in parts for one in fit.variances(gain, sampling)]
-    return interval(value, [*variances, Variance(noise, KNOWN)], 1 - level)
+    return interval(value, [*variances, Variance(noise, KNOWN)], 1 - coverage)
 
 
 PRIOR = Fit(shrink=1.0, between=0.02, freedom=4)

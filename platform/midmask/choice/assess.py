@@ -10,15 +10,15 @@ from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.agreement import PRIOR, Fit, fit_kinds, sum_interval
 from midmask.choice.calibration_records import GainRecord
-from midmask.choice.contenders import AS_IS, MEASURE, WITH_BM25, is_joined, name_of
+from midmask.choice.contenders import AS_IS, MEASURE, is_joined, name_of, training_of
 from midmask.choice.held_out import HeldOutCollection, leave_one_out
 from midmask.choice.levels import LevelRecord, level_interval
-from midmask.choice.verdict import Recommendation, SystemEstimate
+from midmask.choice.verdict import WITH_BM25, Recommendation, SystemEstimate
 from midmask.choice.wording import named
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance, interval
 
-LEVEL = 0.9
+COVERAGE = 0.9
 """Of all intervals of a verdict."""
 
 ALIKE = 0.01
@@ -27,7 +27,7 @@ ALIKE = 0.01
 
 @dataclass(frozen=True)
 class MeasuredSystem:
-    """A system's values on the queries of one split. model: folder; "" for BM25."""
+    """A system's values on the queries of one split. model: folder; "" for BM25. dropped: why it is no finalist."""
 
     key: SystemKey
     result: Result
@@ -35,6 +35,7 @@ class MeasuredSystem:
     bytes_per_passage: float
     model: str
     finalist: bool
+    dropped: str = ""
 
 
 LEXICAL_PRIOR = Fit(shrink=0.5, between=0.1, freedom=4)
@@ -104,7 +105,7 @@ def record_kind(record: GainRecord) -> str:
 
 def held_out(records: Sequence[GainRecord]) -> list[HeldOutCollection]:
     """How well each collection would have been predicted from the others."""
-    return leave_one_out(records, LEVEL, record_kind, PRIORS)
+    return leave_one_out(records, COVERAGE, record_kind, PRIORS)
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class Experience:
         for one, over in counterparts.path(own):
             differences = paired(one, over)
             parts.append((self.gains[self._kind(one, over)], float(differences.mean()), Variance.of_mean(differences)))
-        return sum_interval(parts, LEVEL)
+        return sum_interval(parts, COVERAGE)
 
     def is_behind(self, one: "MeasuredSystem", best: "MeasuredSystem", counterparts: Counterparts) -> bool:
         """Whether the interval of a system's difference from the best one lies below 0. What scatters around the gains
@@ -138,7 +139,7 @@ class Experience:
         fits = [self.gains[kind] for kind in sorted((own ^ others) | (own & others & OWN))]
         sampling = Variance.of_mean(paired(one.result, best.result))
         variances = [sampling, *(Variance(fit.between**2, fit.freedom) for fit in fits)]
-        return interval(apart, variances, 1 - LEVEL).high < 0
+        return interval(apart, variances, 1 - COVERAGE).high < 0
 
     @staticmethod
     def _kind(own: Result, over: Result) -> str:
@@ -164,7 +165,8 @@ def _estimate(one: MeasuredSystem, counterparts: Counterparts, known: Experience
     system, representation = name_of(one.key)
     found = known.gain(one.result, counterparts)
     gain, low, high = found.value, found.low, found.high
-    level = level_interval(counterparts.baseline[one.result.split].measures[MEASURE], known.levels, LEVEL)
+    made = _made_gain(one.result, counterparts)
+    level = level_interval(counterparts.baseline[one.result.split].measures[MEASURE], known.levels, COVERAGE)
     return SystemEstimate(
         system=system,
         representation=representation,
@@ -179,7 +181,20 @@ def _estimate(one: MeasuredSystem, counterparts: Counterparts, known: Experience
         bytes_per_passage=one.bytes_per_passage,
         model=one.model,
         finalist=one.finalist,
+        made_gain=made.value,
+        made_low=made.low,
+        made_high=made.high,
+        training=training_of(one.key),
+        dropped=one.dropped,
     )
+
+
+def _made_gain(own: Result, counterparts: Counterparts) -> IntervalEstimate:
+    """The gain over the baseline as it was measured on the made queries of the system's split."""
+    if own.key == counterparts.baseline["test"].key:
+        return IntervalEstimate(0.0, 0.0, 0.0, 0.0)
+    differences = paired(own, counterparts.baseline[own.split])
+    return interval(float(differences.mean()), [Variance.of_mean(differences)], 1 - COVERAGE)
 
 
 def _share(value: float) -> float:
@@ -206,18 +221,14 @@ def recommend(
 
 
 def _reason(chosen: SystemEstimate, best: SystemEstimate, alike: Sequence[SystemEstimate], baseline: str) -> str:
-    points = 100 * chosen.gain
-    gain = (
-        f"{points:+.1f} points of {MEASURE} over {named(baseline)} "
-        f"({100 * chosen.gain_low:+.1f} to {100 * chosen.gain_high:+.1f})"
-    )
+    """Why this one, without figures, which the headline has."""
     if len(alike) > 1 and chosen is not best:
         return (
-            f"Not distinguishable: {len(alike)} systems may be the best one. Take the cheapest, which is "
-            f"{named(chosen.label)}: {gain}."
+            f"{len(alike)} systems cannot be told from the best one, {named(best.label)}; {named(chosen.label)} is the "
+            "cheapest of them."
         )
     if chosen.label == baseline:
         return f"Nothing that was tried is better than {named(baseline)}: take it as it is."
     if chosen.gain_low <= 0:
-        return f"{named(chosen.label)} did best, but whether it helps is not certain: {gain}."
-    return f"{named(chosen.label)} is the best: {gain}."
+        return f"{named(chosen.label)} has the largest expected gain, but whether people would see it is not certain."
+    return f"{named(chosen.label)} has the largest expected gain."

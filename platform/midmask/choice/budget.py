@@ -21,6 +21,9 @@ ENOUGH = 4
 """Trained contenders that a first round should compare: fine-tuned only, and three middle trainings."""
 
 SHORTEST = Size(FEWEST_STEPS, FEWEST_STEPS)
+TELLING_STEPS = 100
+"""Of each training in the budget that a verdict names as enough, where its own trained too little."""
+
 UNSEEN = Size(FEWEST_STEPS + 1, FEWEST_STEPS + 1)
 """A size that is asked for its price: trainings of the shortest may be there already, and would cost nothing."""
 
@@ -97,9 +100,11 @@ class Limits:
         return Size(min(bounded, pretrain), min(bounded, finetune))
 
 
-def room(
-    price: Callable[[int, Size], float], untrained: int, most: int, seconds: float, limits: Limits
-) -> tuple[int, Size] | None:
+RoundPrice = Callable[[int, Size], float]
+"""Number of the first contenders, length of their trainings -> seconds of a round of these."""
+
+
+def room(price: RoundPrice, untrained: int, most: int, seconds: float, limits: Limits) -> tuple[int, Size] | None:
     """The most contenders of a round that can be afforded, and the length of their trainings; None if there is no time
     to train one.
 
@@ -123,12 +128,11 @@ class RoundPlan:
     seconds: float
 
 
-def first_round(
-    price: Callable[[int, Size], float], untrained: int, most: int, left: float, rounds: int, limits: Limits
-) -> RoundPlan:
+def first_round(price: RoundPrice, untrained: int, most: int, left: float, rounds: int, limits: Limits) -> RoundPlan:
     """As `room`, in one of so many rounds of equal time. If that is too little to train `ENOUGH` contenders, one round
     gets all the time: a few that are trained longer do not say which training helps. If there is no time to train even
-    one, what needs no training is compared.
+    one for longer than the shortest, as many are compared as can be trained for that long; those that are trained
+    already cost nothing.
 
     Args:
         left: seconds of all rounds together.
@@ -137,7 +141,10 @@ def first_round(
     found = room(price, untrained, most, left / rounds, limits)
     if found is not None and found[0] >= wanted:
         return RoundPlan(*found, left / rounds)
-    return RoundPlan(*(room(price, untrained, most, left, limits) or (untrained, SHORTEST)), left)
+    if (found := room(price, untrained, most, left, limits)) is not None:
+        return RoundPlan(*found, left)
+    count = count_that_fits(lambda wanted: price(wanted, SHORTEST), untrained, most, max(left, 0.0))
+    return RoundPlan(count, SHORTEST, left)
 
 
 def count_that_fits(price: Callable[[int], float], least: int, most: int, seconds: float) -> int:

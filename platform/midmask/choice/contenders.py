@@ -9,13 +9,12 @@ from typing import Any
 from midmask.benchmark.design import BM25, BM25_SHARE, IN_BATCH, NONE, Benchmark, RepresentationKind, Setting, variant
 from midmask.benchmark.layout import HEADLESS
 from midmask.benchmark.results import SystemKey
-from midmask.choice.verdict import SystemName
+from midmask.choice.verdict import WITH_BM25, SystemName, Training
 from midmask.encoders.backbone import SIZES
 from midmask.recipes import RECIPES
 from midmask.retrieve.fusion import Fusion
 
 AS_IS, TUNED, MINED, GPL = "as it is", "fine-tuned", "mined negatives", "GPL"
-WITH_BM25 = " with BM25"
 
 SYSTEMS = ("none", "mlm", "retromae", "dupmae", "dupmae[decode=ot]", "cocondenser", "simcse")
 """In the order in which they are tried: no middle training, then from the plainest; the bag of words alone, and two
@@ -91,6 +90,10 @@ class Contender:
     def label(self) -> str:
         return " · ".join(name_of(self.keys[0]))
 
+    @property
+    def has_middle_training(self) -> bool:
+        return training_of(self.keys[0]) == "middle training"
+
 
 def name_of(key: SystemKey) -> SystemName:
     """(system, representation) as a verdict names them: `("as it is", "dense")`, `("retromae", "dense with BM25")`."""
@@ -102,6 +105,13 @@ def name_of(key: SystemKey) -> SystemName:
     system = untrained if key.system == NONE else key.system
     how = f", {setting}" if setting in (MINED, GPL) else ""
     return system + how, key.representation + (WITH_BM25 if fused else "")
+
+
+def training_of(key: SystemKey) -> Training:
+    """How a system was trained in the contest."""
+    if key.system == BM25 or key.setting.removesuffix(WITH_BM25) == AS_IS:
+        return "none"
+    return "fine-tuning" if key.collection == NONE else "middle training"
 
 
 LEXICAL = Contender(BM25, BM25, NONE)

@@ -1,39 +1,39 @@
 """The contest: rounds of trainings, each longer than the one before and of fewer systems, within a budget of time.
 
 Successive halving (Jamieson & Talwalkar 2016): all rounds get the same time, so that half as many systems train about
-twice as long; a small budget goes to one round. What the test queries will take is kept back. A round trains anew,
-since a learning-rate schedule that was cut off tells little about a whole one. Systems are compared on the dev queries
-alone; the test queries are searched once, at the end.
+twice as long; a small budget goes to one round. What the test queries will take is kept back, for fewer finalists
+where nothing could be trained otherwise. A round trains anew, since a learning-rate schedule that was cut off tells
+little about a whole one. Systems are compared on the dev queries alone; the test queries are searched once, at the end.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 from midmask.benchmark.cells import BenchmarkCell, cell_of, cell_on
 from midmask.benchmark.collect import collect
-from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.budget import SHORTEST, Clock, Limits, RoundPlan, count_that_fits, first_round, room
+from midmask.choice.budget import (
+    ENOUGH,
+    SHORTEST,
+    TELLING_STEPS,
+    Clock,
+    RoundPlan,
+    RoundPrice,
+    count_that_fits,
+    first_round,
+    room,
+)
 from midmask.choice.contenders import MEASURE, Contender, Size, name_of, relatives, trained_of, untrained_of
+from midmask.choice.contest_terms import ROUND_NAMES, ROUNDS, TESTS, Conditions, ContestOutcome
 from midmask.choice.journal import ContestJournal, Round
 from midmask.choice.prices import Prices
 from midmask.choice.samples import Sample
 from midmask.choice.workshop import Workshop
-from midmask.experiment.survey import Survey
 from midmask.progress import clock as words
 
 log = logging.getLogger(__name__)
-
-ROUNDS = 3
-PHASES = (DOCUMENTS, *ROUND_NAMES, TESTS) = (
-    "documents and queries",
-    *(f"round {number} of {ROUNDS}" for number in range(1, ROUNDS + 1)),
-    "test queries",
-)
-"""Of a contest's progress."""
 
 USED = 0.9
 """Share of the budget that is planned with; the rest is for the verdict, and for what takes longer than expected."""
@@ -48,36 +48,6 @@ MOST_FOR_TESTS = 1 / 3
 """Share of the budget above which the test queries are not searched in the whole collection, but in a sample of it."""
 
 
-@dataclass(frozen=True)
-class Conditions:
-    """What all rounds share. make: size, splits -> the benchmark of a round. sample: split -> what can be searched in
-    place of the whole collection, if that is large. taught: whether there is a cross-encoder to learn from.
-    """
-
-    make: Callable[[Size, Sequence[str]], Benchmark]
-    seed: int
-    limits: Limits
-    representations: tuple[str, ...]
-    taught: bool
-    survey: Survey
-    sample: Callable[[str], Sample | None]
-
-
-@dataclass(frozen=True)
-class ContestOutcome:
-    """sizes, dev: of the last round in which each key was measured, and its result on the dev queries. measured: all
-    that were; finalists: of them, those that came through, the best on dev first. not_tried: label -> why. tested_on:
-    what the test queries are searched in, if not in the whole collection.
-    """
-
-    sizes: Mapping[SystemKey, Size]
-    dev: Mapping[SystemKey, Result]
-    measured: tuple[Contender, ...]
-    finalists: tuple[Contender, ...]
-    not_tried: Mapping[str, str]
-    tested_on: Sample | None
-
-
 class Contest:
     """Holds the rounds and remembers what was measured."""
 
@@ -87,16 +57,17 @@ class Contest:
         self._dev: dict[SystemKey, Result] = {}
         self._before: dict[SystemKey, float] = {}
         self._sizes: dict[SystemKey, Size] = {}
+        self._failures: dict[SystemKey, str] = {}
+        self._first: tuple[Contender, ...] = ()
         self._prices = Prices(self.cells, workshop, journal.pace)
         self._end = USED * clock.budget  # seconds that are spent when the rounds are over
 
     def hold(self, contenders: Sequence[Contender]) -> ContestOutcome:
         """All rounds; the first is with all that the budget has room for."""
-        waiting = through = tuple(contenders)
+        self._first = waiting = through = tuple(contenders)
         if self._journal.pace is None:
             self._try_the_machine(waiting)
-        self._decide_on_tests(waiting)
-        self._end = USED * self._clock.budget - self._kept_for_tests(waiting)
+        self._end = USED * self._clock.budget - self.keep_time_for_tests(waiting)
         for number in range(ROUNDS):
             if number == len(self._journal.rounds):
                 decided = self._decide(number, waiting)
@@ -113,8 +84,8 @@ class Contest:
         if self._journal.finalists is None:
             self._journal.choose_finalists(self._finalists(measured, through))
         finalists = tuple(one for one in self._journal.finalists or () if one in measured)
-        given_up, tested_on = self._journal.given_up, self._sample("test")
-        return ContestOutcome(self._sizes, self._dev, measured, finalists, given_up, tested_on)
+        decided = self._journal.given_up, self._sample("test"), self._journal.enough
+        return ContestOutcome(self._sizes, self._dev, measured, finalists, *decided)
 
     def cells(self, contender: Contender, size: Size, split: str) -> list[BenchmarkCell]:
         """The cells of a contender, alone and with BM25, on the queries of a split as this contest searches them."""
@@ -134,7 +105,8 @@ class Contest:
     ) -> dict[SystemKey, Result]:
         """What could be measured in time."""
         cells = [cell for contender in contenders for cell in self.cells(contender, size_of(contender), split)]
-        self._workshop.measure(cells, until)
+        failures = self._workshop.measure(cells, until)
+        self._failures |= {cell.key: failures[cell.name] for cell in cells if cell.name in failures}
         self._journal.write(self._clock.spent)
         return {result.key: result for result in collect(cells, self._workshop.storage) if result.split == split}
 
@@ -146,16 +118,52 @@ class Contest:
         """What a split's queries are searched in; None for the whole collection."""
         return self._conditions.sample(split) if split == "dev" or self._journal.sampled else None
 
-    def _decide_on_tests(self, contenders: Sequence[Contender]) -> None:
-        """Once: test queries are searched in a sample if the whole collection would leave too little to train."""
-        if self._journal.sampled is None:
-            self._journal.sampled = self._kept_for_tests(contenders) > MOST_FOR_TESTS * self._clock.budget
+    def keep_time_for_tests(self, contenders: Sequence[Contender]) -> float:
+        """The seconds that are kept for the test queries; what they are searched in is decided with it, once."""
+        if self._journal.kept is None:
+            price, options = self._price_of(contenders), list[tuple[bool, float]]()
+            for option in self._test_options(contenders):
+                options.append(option)
+                if self._can_train(contenders, price, option[1]):
+                    break
+            else:
+                option = options[0]
+            self._journal.sampled, self._journal.kept = option
+            self._journal.enough = self._enough(contenders, price)
             self._journal.write()
+        return self._journal.kept
 
-    def _kept_for_tests(self, contenders: Sequence[Contender]) -> float:
+    def _test_options(self, contenders: Sequence[Contender]) -> Iterator[tuple[bool, float]]:
+        """Whether a sample is searched for the test queries, and the seconds to keep for that, the best way first. The
+        whole collection is not searched where that takes too much of the budget.
+        """
+        for sampled, finalists in ((False, FINALISTS), (False, 1), (True, FINALISTS), (True, 1)):
+            self._journal.sampled = sampled
+            kept = self._kept_for_tests(contenders, finalists)
+            if sampled or kept <= MOST_FOR_TESTS * self._clock.budget:
+                yield sampled, kept
+
+    def _kept_for_tests(self, contenders: Sequence[Contender], finalists: int) -> float:
         """Seconds that the test queries take of what needs no training and of the first systems that are trained."""
-        finalists = (*untrained_of(contenders), *trained_of(contenders)[:FINALISTS])
-        return self._prices.of_tests(finalists, lambda _: SHORTEST)
+        tested = (*untrained_of(contenders), *trained_of(contenders)[:finalists])
+        return self._prices.of_tests(tested, lambda _: SHORTEST)
+
+    def _can_train(self, contenders: Sequence[Contender], price: RoundPrice, kept: float) -> bool:
+        """Whether a middle training could be compared if so many seconds were kept for the test queries; where none
+        takes part, whether anything could be trained.
+        """
+        wanted = [one for one in contenders if one.has_middle_training] or trained_of(contenders)
+        left = USED * self._clock.budget - kept - self._clock.spent
+        found = self._first_round(price, contenders, left)
+        return not wanted or any(one in wanted for one in contenders[: found.count])
+
+    def _enough(self, contenders: Sequence[Contender], price: RoundPrice) -> float | None:
+        """Seconds of a budget that would train `ENOUGH` systems for `TELLING_STEPS`; none without a middle training."""
+        count = len(untrained_of(contenders)) + min(ENOUGH, len(trained_of(contenders)))
+        if not any(one.has_middle_training for one in contenders[:count]):
+            return None
+        trained = price(count, self._conditions.limits.size(TELLING_STEPS))
+        return (self._clock.spent + trained + self._kept_for_tests(contenders, FINALISTS)) / USED
 
     def _finalists(self, measured: Sequence[Contender], through: Sequence[Contender]) -> tuple[Contender, ...]:
         """What needs no training, and of those that came through the best on dev, as many as there is time to search
@@ -176,35 +184,42 @@ class Contest:
         """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others;
         None if there is nothing more to learn.
         """
-        untrained, spent = len(untrained_of(waiting)), self._clock.spent
-        left = self._end - spent
-        found = self._first_round(waiting, left) if number == 0 else self._later_round(number, waiting, left)
+        left = self._end - (spent := self._clock.spent)
+        if number == 0:
+            found: RoundPlan | None = self._first_round(self._price_of(waiting), waiting, left)
+        else:
+            waiting, found = self._later_round(number, waiting, left)
         if found is None:
             return None
-        trained, wanted = found.count - untrained, len(waiting) - untrained
-        words = f"the budget has time to train {trained} of {wanted} in round {number + 1}"
+        untrained = len(untrained_of(waiting))
+        words = f"no time was left (round {number + 1} trained {found.count - untrained} of {len(waiting) - untrained})"
         self._journal.give_up(waiting[found.count :], words)
         log.info("round %d of %d: %d systems, %s", number + 1, ROUNDS, found.count, found.size)
         return Round(found.size, tuple(waiting[: found.count]), until=min(self._end, spent + 1.5 * found.seconds))
 
-    def _first_round(self, waiting: Sequence[Contender], left: float) -> RoundPlan | None:
-        untrained, limits = len(untrained_of(waiting)), self._conditions.limits
-        return first_round(self._price_of(waiting), untrained, len(waiting), left, ROUNDS, limits)
+    def _first_round(self, price: RoundPrice, waiting: Sequence[Contender], left: float) -> RoundPlan:
+        return first_round(price, len(untrained_of(waiting)), len(waiting), left, ROUNDS, self._conditions.limits)
 
-    def _later_round(self, number: int, waiting: Sequence[Contender], left: float) -> RoundPlan | None:
+    def _later_round(
+        self, number: int, waiting: Sequence[Contender], left: float
+    ) -> tuple[Sequence[Contender], RoundPlan | None]:
         """Its share of the time for notably longer trainings than the last round's. If that is too little, all the time
-        for what has not been trained yet, with trainings as long as the last round's; None if that is too little too.
+        for what has not been trained yet, with trainings as long as the last round's: systems that no round had time
+        for, then the relatives of the best. None if that is too little too.
         """
-        untrained, last = len(untrained_of(waiting)), self._journal.rounds[-1]
-        price, seconds = self._price_of(waiting), left / (ROUNDS - number)
-        longer = room(price, untrained, len(waiting), seconds, self._conditions.limits)
+        last, seconds = self._journal.rounds[-1], left / (ROUNDS - number)
+        price = self._price_of(waiting)
+        longer = room(price, len(untrained_of(waiting)), len(waiting), seconds, self._conditions.limits)
         if longer is not None and longer[1].finetune >= GROWTH * last.size.finetune:
-            return RoundPlan(*longer, seconds)
-        known = sum(one in last.contenders for one in waiting)
-        count = count_that_fits(lambda wanted: price(wanted, last.size), known, len(waiting), left)
-        return RoundPlan(count, last.size, left) if count > known else None
+            return waiting, RoundPlan(*longer, seconds)
+        known = [one for one in waiting if one in last.contenders]
+        untried = [one for one in self._first if one.keys[0] not in self._dev and one.keys[0] not in self._failures]
+        every = (*known, *untried, *(one for one in waiting if one not in known))
+        price = self._price_of(every)
+        count = count_that_fits(lambda wanted: price(wanted, last.size), len(known), len(every), left)
+        return every, RoundPlan(count, last.size, left) if count > len(known) else None
 
-    def _price_of(self, waiting: Sequence[Contender]) -> Callable[[int, Size], float]:
+    def _price_of(self, waiting: Sequence[Contender]) -> RoundPrice:
         """Each price is worked out once: a plan of all the round's steps is made for it."""
         return cache(lambda count, size: self._prices.of_round(waiting[:count], size))
 
@@ -232,10 +247,10 @@ class Contest:
             in_time = self._clock.spent <= current.until
             until = last if in_time else 0.0  # 0: only what an earlier run has measured counts
             self._measure_on_dev(group, current.size, until)
-            lost = [one for one in group if one.keys[0] not in self._dev]
-            self._journal.give_up(
-                lost, f"not measured in round {number + 1}: its time was up, or it failed (the log says why)"
-            )
+            for one in group:
+                if one.keys[0] not in self._dev:
+                    why = self._failures.get(one.keys[0], "the time was up before it was measured")
+                    self._journal.give_up([one], f"round {number + 1}: {why}")
             best = self._best_words() or "nothing measured yet"
             log.info("%s; %s of %s spent", best, words(self._clock.spent), words(self._clock.budget))
 

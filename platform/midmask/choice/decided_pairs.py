@@ -13,7 +13,7 @@ from midmask.choice.assess import paired
 from midmask.choice.verdict import SystemName
 from midmask.evaluation.statistics.intervals import Variance, interval
 
-LEVEL = 0.05
+ALPHA = 0.05
 """Of the paired t-test that tells two systems apart; no correction, since a pair counts for itself."""
 
 
@@ -33,7 +33,7 @@ def decided_pairs(gains: Mapping[SystemName, float], judged: Mapping[SystemName,
     pairs = alike = 0
     for one, other in combinations(gains, 2):
         differences = paired(judged[one], judged[other])
-        found = interval(float(differences.mean()), [Variance.of_mean(differences)], LEVEL)
+        found = interval(float(differences.mean()), [Variance.of_mean(differences)], ALPHA)
         if found.low > 0 or found.high < 0:
             pairs += 1
             alike += (gains[one] - gains[other]) * found.value > 0

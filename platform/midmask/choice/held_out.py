@@ -34,7 +34,7 @@ class HeldOutCollection:
 
 def leave_one_out(
     records: Sequence[GainRecord],
-    level: float,
+    coverage: float,
     kind_of: KindOf = one_kind,
     priors: Mapping[str, Fit] | None = None,
 ) -> list[HeldOutCollection]:
@@ -47,12 +47,12 @@ def leave_one_out(
         fits = fit_kinds([one for one in records if one.collection != collection], kind_of, priors)
         held = [one for one in records if one.collection == collection]
         for verdict in dict.fromkeys((one.source, one.seed) for one in held):
-            found.append(_evaluate(fits, [one for one in held if (one.source, one.seed) == verdict], level, kind_of))
+            found.append(_evaluate(fits, [one for one in held if (one.source, one.seed) == verdict], coverage, kind_of))
     return found
 
 
 def _evaluate(
-    fits: Mapping[str, Fit], records: Sequence[GainRecord], level: float, kind_of: KindOf
+    fits: Mapping[str, Fit], records: Sequence[GainRecord], coverage: float, kind_of: KindOf
 ) -> HeldOutCollection:
     by_label = {one.system: one for one in records}
     expected, judged = [0.0], [0.0]
@@ -62,7 +62,7 @@ def _evaluate(
         fitted = [(fits[kind_of(part)], part.made, Variance(part.made_error**2, KNOWN)) for part in parts]
         judged.append(sum(part.judged for part in parts))
         for number, noise in enumerate((0.0, sum(part.judged_error**2 for part in parts))):
-            found = sum_interval(fitted, level, noise=noise)
+            found = sum_interval(fitted, coverage, noise=noise)
             covered[number] += found.low <= judged[-1] <= found.high
         expected.append(found.value)
     return HeldOutCollection(
@@ -78,12 +78,12 @@ def _evaluate(
     )
 
 
-def calibration(results: Sequence[HeldOutCollection], level: float, source: str = "") -> Calibration:
+def calibration(results: Sequence[HeldOutCollection], coverage: float, source: str = "") -> Calibration:
     """The figures that a verdict shows. Coverage is of the stated intervals, a share of all gains; tau is the mean over
     the results that have one.
 
     Args:
-        source: the command and file that the records come from.
+        coverage: that the intervals state. source: the command and file that the records come from.
 
     Raises:
         UserError: if there is no result, or none with a tau.
@@ -96,4 +96,4 @@ def calibration(results: Sequence[HeldOutCollection], level: float, source: str 
         )
     share = sum(one.covered for one in results) / sum(one.systems for one in results)
     names = tuple(dict.fromkeys(one.collection for one in results))
-    return Calibration(names, math.fsum(taus) / len(taus), share, level, source)
+    return Calibration(names, math.fsum(taus) / len(taus), share, coverage, source)

@@ -16,7 +16,7 @@ from midmask.benchmark.design import names_in
 from midmask.choice import reveal as revealing
 from midmask.choice.budget import budget_seconds
 from midmask.choice.contenders import SCORED, SYSTEMS, first_contenders
-from midmask.choice.contest import PHASES
+from midmask.choice.contest_terms import PHASES
 from midmask.choice.deliver import deliver
 from midmask.choice.journal import ContestJournal
 from midmask.choice.report_text import verdict_markdown

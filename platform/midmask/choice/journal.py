@@ -30,8 +30,9 @@ class Round:
 class ContestJournal:
     """The decisions of one contest; another contest in the same folder begins afresh.
 
-    pace: as `Prices` has learned it; sampled: whether a sample is searched for the test queries; finalists: the systems
-    that are; None: not yet.
+    pace: as `Prices` has learned it; sampled: whether a sample is searched for the test queries; kept: seconds that are
+    kept for them; finalists: the systems that are searched with; None: not yet. enough: seconds of a budget that would
+    compare middle trainings; None: none takes part.
 
     Args:
         folder: of the verdict. identity: fingerprint of all that the decisions depend on.
@@ -45,6 +46,8 @@ class ContestJournal:
         self.spent = float(found.get("spent", 0.0))
         self.pace: float | None = found.get("pace")
         self.sampled: bool | None = found.get("sampled")
+        self.kept: float | None = found.get("kept")
+        self.enough: float | None = found.get("enough")
         finalists = found.get("finalists")
         self.finalists = None if finalists is None else _contenders(finalists)
         self.rounds = [_round(one) for one in found.get("rounds", ())]
@@ -75,7 +78,8 @@ class ContestJournal:
         with self._writing:
             self.spent = self.spent if spent is None else spent
             rounds = [asdict(one) for one in self.rounds]
-            known = {"identity": self._identity, "spent": self.spent, "pace": self.pace, "sampled": self.sampled}
+            known = {"identity": self._identity, "spent": self.spent, "pace": self.pace}
+            known |= {"sampled": self.sampled, "kept": self.kept, "enough": self.enough}
             finalists = None if self.finalists is None else [asdict(one) for one in self.finalists]
             content = {**known, "rounds": rounds, "finalists": finalists, "given_up": self.given_up}
             Place(str(self._file)).write_json(content)

@@ -47,7 +47,7 @@ class JudgedSystem:
 @dataclass(frozen=True)
 class JudgedPair:
     """A system against another on the judged queries. difference: mean of the first's nDCG@10 less the second's; low,
-    high: its interval at the verdict's level, infinite for a single query.
+    high: its interval with the verdict's coverage, infinite for a single query.
     """
 
     first: str
@@ -102,12 +102,12 @@ def judged_systems(lists: RankedBySystem, grades: GradesByQuery) -> list[JudgedS
 
 
 def judged_pair(
-    lists: RankedBySystem, grades: GradesByQuery, first: str, second: str, level: float
+    lists: RankedBySystem, grades: GradesByQuery, first: str, second: str, coverage: float
 ) -> JudgedPair | None:
     """The first system against the second; None while no query is answerable.
 
     Args:
-        level: that the interval covers, such as 0.9.
+        coverage: of the interval, such as 0.9.
     """
     if not answerable(grades):
         return None
@@ -115,17 +115,17 @@ def judged_pair(
     own, other = (by_query(table, MEASURE) for table in tables.values())
     gains = [own[query] - other[query] for query in own]
     wins, losses = sum(gain > EQUAL for gain in gains), sum(gain < -EQUAL for gain in gains)
-    row = _compared(tables, first, second, level)
+    row = _compared(tables, first, second, coverage)
     return JudgedPair(first, second, wins, len(gains) - wins - losses, losses, row.difference, row.low, row.high)
 
 
-def _compared(tables: Mapping[str, pa.Table], first: str, second: str, level: float) -> Comparison:
+def _compared(tables: Mapping[str, pa.Table], first: str, second: str, coverage: float) -> Comparison:
     (row,) = compare(
         {label: tables[label] for label in (first, second)},
         measure=MEASURE,
         baseline=second,
         correction=None,
-        correction_alpha=1 - level,
+        correction_alpha=1 - coverage,
     )
     return row
 
@@ -142,13 +142,13 @@ def plain_words(pair: JudgedPair, verdict: Verdict) -> list[str]:
     if estimate is None or pair.second != verdict.baseline:
         return [counts, own, f"The verdict estimated differences from {verdict.baseline} only."]
     said = (
-        f"The verdict estimated {estimate.gain:+.3f} {verdict.measure} "
-        f"({estimate.gain_low:+.3f} to {estimate.gain_high:+.3f}) from made queries."
+        f"The verdict expected {estimate.gain:+.3f} {verdict.measure} "
+        f"({estimate.gain_low:+.3f} to {estimate.gain_high:+.3f})."
     )
     if pair.low > estimate.gain_high:
-        outcome = "Your judgements show a larger gain than the verdict estimated."
+        outcome = "Your judgements show a larger gain than the verdict expected."
     elif pair.high < estimate.gain_low:
-        outcome = "Your judgements show a smaller gain than the verdict estimated from made queries"
+        outcome = "Your judgements show a smaller gain than the verdict expected"
         outcome += f", and {_better(pair)}." if pair.high < 0 else "."
     elif pair.low > 0 or pair.high < 0:
         outcome = f"Your judgements agree with the verdict, and show by themselves that {_better(pair)}."

@@ -84,7 +84,9 @@ def _boxes(label: WantedLabel) -> Iterator[tuple[float, LabelBox]]:
     """Places for a label, the nearest first, each with its distance."""
     for distance, angle in itertools.product(DISTANCES, DIRECTIONS):
         across, down = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-        x = label.x + distance * across + (across - 1) / 2 * label.width
+        # Above or below; else wholly to the right or to the left, since the point's error bar is upright.
+        side = 0.0 if abs(across) < 1e-3 else math.copysign(1, across)
+        x = label.x + distance * across + (side - 1) / 2 * label.width
         y = label.y + distance * down + (down - 1) / 2 * label.height
         yield distance, LabelBox(x, y, x + label.width, y + label.height)
 

@@ -41,7 +41,7 @@ def write_levels(records: Iterable[LevelRecord], path: Path) -> None:
     path.write_text("".join(json.dumps(asdict(one)) + "\n" for one in records), "utf-8")
 
 
-def level_interval(made: float, records: Sequence[LevelRecord], level: float) -> tuple[float, float, float]:
+def level_interval(made: float, records: Sequence[LevelRecord], coverage: float) -> tuple[float, float, float]:
     """(estimate, low, high) of the measure on queries that people ask.
 
     A prediction interval of a new collection's offset: mean ± t · s · sqrt(1 + 1/n) over n collections, each the mean
@@ -51,10 +51,10 @@ def level_interval(made: float, records: Sequence[LevelRecord], level: float) ->
     names = dict.fromkeys(one.collection for one in records)
     offsets = [np.mean([one.judged - one.made for one in records if one.collection == name]) for name in names]
     if len(offsets) < 2:
-        middle, margin = made, float(stats.norm.ppf((1 + level) / 2)) * PRIOR_SPREAD
+        middle, margin = made, float(stats.norm.ppf((1 + coverage) / 2)) * PRIOR_SPREAD
     else:
         own = Variance(float(np.var(offsets, ddof=1)), len(offsets) - 1)
         found = Variance(PRIOR_SPREAD**2, PRIOR_FREEDOM).pooled(own)
-        spread, wide = math.sqrt(found.value), float(stats.t.ppf((1 + level) / 2, found.freedom))
+        spread, wide = math.sqrt(found.value), float(stats.t.ppf((1 + coverage) / 2, found.freedom))
         middle, margin = made + float(np.mean(offsets)), wide * spread * math.sqrt(1 + 1 / len(offsets))
     return middle, middle - margin, middle + margin

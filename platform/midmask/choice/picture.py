@@ -9,7 +9,7 @@ from html import escape
 
 from midmask.choice.label_placement import LabelBox, WantedLabel, place_labels
 from midmask.choice.verdict import SystemEstimate, Verdict
-from midmask.choice.wording import MINUS, duration, gain_interval_words, readable, signed
+from midmask.choice.wording import MINUS, duration, made_interval, readable, signed
 from midmask.evaluation.pareto import on_front
 
 SHORTEST = 1.0
@@ -93,14 +93,14 @@ def drawable(verdict: Verdict) -> list[SystemEstimate]:
     return [
         one
         for one in verdict.systems
-        if math.isfinite(one.gain) and math.isfinite(one.seconds) and one.gain_low <= one.gain_high
+        if math.isfinite(one.made_gain) and math.isfinite(one.seconds) and one.made_low <= one.made_high
     ]
 
 
 def front(verdict: Verdict) -> list[SystemEstimate]:
     """The finalists that no other beats in gain without computing for longer, the fastest first."""
     systems = [one for one in drawable(verdict) if one.finalist]
-    kept = on_front([(one.gain, one.seconds) for one in systems], ["max", "min"])
+    kept = on_front([(one.made_gain, one.seconds) for one in systems], ["max", "min"])
     return sorted((one for one, is_on in zip(systems, kept, strict=True) if is_on), key=lambda one: one.seconds)
 
 
@@ -116,7 +116,7 @@ def picture(verdict: Verdict, canvas: Canvas) -> tuple[str, list[SystemEstimate]
     bars = [_bar(axes, one) for one in systems]
     points = [LabelBox(one.x - 8, one.y - 8, one.x + 8, one.y + 8) for one in labels]
     places = place_labels(labels, [*bars, *points], canvas.plot, _front_boxes(axes, front(verdict)))
-    title = f"Gain in {verdict.measure} over {verdict.baseline} against computing time"
+    title = f"Measured gain in {verdict.measure} over {verdict.baseline} against computing time"
     shapes = [
         f'<title id="{canvas.name}-title">{_text(title)}</title>',
         f'<desc id="{canvas.name}-desc">{_text(description(verdict))}</desc>',
@@ -137,7 +137,7 @@ def picture(verdict: Verdict, canvas: Canvas) -> tuple[str, list[SystemEstimate]
 def description(verdict: Verdict) -> str:
     """What the picture shows, in words: each system's gain, interval and time, and who is on the front."""
     lines = [
-        f"{one.label}: {signed(one.gain)}, {gain_interval_words(verdict, one)}, {duration(one.seconds)}."
+        f"{one.label}: {signed(one.made_gain)}, {made_interval(verdict, one)}, {duration(one.seconds)}."
         for one in drawable(verdict)
     ]
     return " ".join([*lines, f"On the Pareto front: {', '.join(one.label for one in front(verdict))}."])
@@ -161,7 +161,7 @@ def _axes(systems: Sequence[SystemEstimate], canvas: Canvas) -> Axes:
     breaks = [at for at in range(1, len(times)) if times[at] > GAP * max(times[at - 1], SHORTEST)]
     before = tuple(times[: breaks[0]]) if breaks else ()
     seconds = [max(time, SHORTEST) for time in times if time not in before]
-    ends = [end for one in systems for end in (one.gain, one.gain_low, one.gain_high) if math.isfinite(end)]
+    ends = [end for one in systems for end in (one.made_gain, one.made_low, one.made_high) if math.isfinite(end)]
     lowest, highest = min(0.0, *ends), max(0.0, *ends)
     margin = 0.08 * (highest - lowest) or 0.01
     spread = max((max(seconds) / min(seconds)) ** 0.12, 1.25)
@@ -189,7 +189,9 @@ def _grid(axes: Axes, verdict: Verdict) -> list[str]:
         )
         place = f'x="{at:.1f}" y="{plot.bottom + 20:.1f}" text-anchor="middle"'
         shapes.append(f'<text class="tick" {place}>{duration(seconds)}</text>')
-    vertical = _cut(f"Gain in {verdict.measure} over {verdict.baseline}", int(plot.right / axes.canvas.font / 0.55))
+    vertical = _cut(
+        f"Measured gain in {verdict.measure} over {verdict.baseline}", int(plot.right / axes.canvas.font / 0.55)
+    )
     return [
         *shapes,
         f'<text class="axis" x="0" y="{axes.canvas.font + 2:.1f}">{_text(vertical)}</text>',
@@ -221,8 +223,8 @@ def _front_line(axes: Axes, systems: Sequence[SystemEstimate]) -> str:
     """A staircase: the largest gain for at most so much computing."""
     if len(systems) < 2:
         return ""
-    path = f"M{axes.x(systems[0].seconds):.1f} {axes.y(systems[0].gain):.1f}"
-    path += "".join(f"H{axes.x(one.seconds):.1f}V{axes.y(one.gain):.1f}" for one in systems[1:])
+    path = f"M{axes.x(systems[0].seconds):.1f} {axes.y(systems[0].made_gain):.1f}"
+    path += "".join(f"H{axes.x(one.seconds):.1f}V{axes.y(one.made_gain):.1f}" for one in systems[1:])
     return f'<path class="front" d="{path}H{axes.canvas.plot.right:.1f}"/>'
 
 
@@ -232,10 +234,10 @@ def _front_boxes(axes: Axes, systems: Sequence[SystemEstimate]) -> list[LabelBox
     ends = [*(axes.x(one.seconds) for one in systems[1:]), plot.right]
     found = [LabelBox(plot.left, axes.y(0) - 1, plot.right, axes.y(0) + 1)]
     for one, end in zip(systems, ends, strict=False):
-        found.append(LabelBox(axes.x(one.seconds), axes.y(one.gain) - 1, end, axes.y(one.gain) + 1))
+        found.append(LabelBox(axes.x(one.seconds), axes.y(one.made_gain) - 1, end, axes.y(one.made_gain) + 1))
     for one, after in itertools.pairwise(systems):
         x = axes.x(after.seconds)
-        found.append(LabelBox(x - 1, axes.y(after.gain), x + 1, axes.y(one.gain)))
+        found.append(LabelBox(x - 1, axes.y(after.made_gain), x + 1, axes.y(one.made_gain)))
     return found
 
 
@@ -248,12 +250,12 @@ def _interval(axes: Axes, one: SystemEstimate, kind: str) -> str:
 
 def _bar(axes: Axes, one: SystemEstimate) -> LabelBox:
     at = axes.x(one.seconds)
-    return LabelBox(at - 3, axes.y(one.gain_high), at + 3, axes.y(one.gain_low))
+    return LabelBox(at - 3, axes.y(one.made_high), at + 3, axes.y(one.made_low))
 
 
 def _point(axes: Axes, verdict: Verdict, one: SystemEstimate) -> str:
-    x, y, kind = axes.x(one.seconds), axes.y(one.gain), _kind(verdict, one)
-    told = f"{one.label}: {signed(one.gain)} ({gain_interval_words(verdict, one)}), {duration(one.seconds)}"
+    x, y, kind = axes.x(one.seconds), axes.y(one.made_gain), _kind(verdict, one)
+    told = f"{one.label}: {signed(one.made_gain)} ({made_interval(verdict, one)}), {duration(one.seconds)}"
     shape = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{7 if kind == "taken" else 5}"/>'
     if kind == "baseline":
         shape = f'<rect x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10"/>'
@@ -263,7 +265,7 @@ def _point(axes: Axes, verdict: Verdict, one: SystemEstimate) -> str:
 def _wanted(axes: Axes, one: SystemEstimate) -> WantedLabel:
     text = _cut(one.label, axes.canvas.longest)
     size = axes.canvas.font * text_width(text)
-    return WantedLabel(axes.x(one.seconds), axes.y(one.gain), size, 1.3 * axes.canvas.font)
+    return WantedLabel(axes.x(one.seconds), axes.y(one.made_gain), size, 1.3 * axes.canvas.font)
 
 
 def _label(axes: Axes, verdict: Verdict, one: SystemEstimate, wanted: WantedLabel, place: LabelBox | None) -> str:

@@ -11,9 +11,9 @@ from midmask.choice import wording
 from midmask.choice.highlight import excerpt, highlight, marked_html
 from midmask.choice.picture import NARROW, WIDE, drawable, front, picture
 from midmask.choice.report_style import style_sheet
-from midmask.choice.report_text import given_up_note, table_note
+from midmask.choice.report_text import GAINS, by_reason, dropped, given_up_note, table_note
 from midmask.choice.verdict import Example, SystemEstimate, Verdict
-from midmask.choice.wording import duration, score, signed
+from midmask.choice.wording import duration, signed
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -62,18 +62,17 @@ def _unbroken(value: str) -> str:
 
 
 def _opening(verdict: Verdict) -> str:
-    taken, level = verdict.recommended, wording.interval_level(verdict)
-    is_baseline = taken.label == verdict.baseline
-    gain = "baseline" if is_baseline else signed(taken.gain)
-    ends = f"{level} {signed(taken.gain_low)} to {signed(taken.gain_high)}"
+    taken = verdict.recommended
+    made, expected = ("baseline", "what gains are over"), ("baseline", "what gains are over")
+    if taken.label != verdict.baseline:
+        made = signed(taken.made_gain), wording.made_interval(verdict, taken)
+        expected = signed(taken.gain), wording.gain_interval_words(verdict, taken)
+    spent = f"{duration(verdict.spent_seconds)} of {duration(verdict.budget_seconds)} spent on all"
+    training = "nothing was trained for it; " if taken.training == "none" else ""
     facts = [
-        (f"{verdict.measure}, estimated", score(taken.estimate), f"{level} {score(taken.low)} to {score(taken.high)}"),
-        (f"Gain over {verdict.baseline}", gain, "what gains are over" if is_baseline else ends),
-        (
-            "Computing",
-            duration(taken.seconds),
-            f"{duration(verdict.spent_seconds)} of {duration(verdict.budget_seconds)} spent on all",
-        ),
+        (f"Gain in {verdict.measure}, {verdict.queries.test:,} made queries", *made),
+        ("Gain expected for people's queries", *expected),
+        ("Computing", duration(taken.seconds), f"{training}{spent}"),
         ("Index", wording.size(taken.bytes_per_passage), "per passage"),
     ]
     shown = "".join(
@@ -98,7 +97,8 @@ def _systems(verdict: Verdict) -> str:
     if verdict.given_up:
         table = systems_table(verdict, verdict.given_up, given_up_note(verdict))
         many = "1 system" if len(verdict.given_up) == 1 else f"{len(verdict.given_up)} systems"
-        rest = f"<details><summary>{many} given up before the test</summary>{table}</details>\n"
+        why = _list(f"<b><bdi>{text(labels)}</bdi></b>: {text(one)}" for labels, one in dropped(verdict).items())
+        rest = f"<details><summary>{many} given up before the test</summary>{table}{why}</details>\n"
     return _section(
         "Systems", systems_table(verdict, verdict.finalists, table_note(verdict)), rest, _not_tried(verdict)
     )
@@ -106,7 +106,7 @@ def _systems(verdict: Verdict) -> str:
 
 def systems_table(verdict: Verdict, systems: Sequence[SystemEstimate], note: str) -> str:
     """A row for each system. Roles are written out because small screens show rows as blocks, which hides them."""
-    heads = ["Rank", "System", verdict.measure, "Gain", "Computing", "Per passage"]
+    heads = ["Rank", "System", *(name.capitalize() for name in GAINS), "Computing", "Per passage"]
     head = "".join(
         f'<th role="columnheader" scope="col"{" class=name" if at == 1 else ""}>{text(name)}</th>'
         for at, name in enumerate(heads)
@@ -120,10 +120,9 @@ def systems_table(verdict: Verdict, systems: Sequence[SystemEstimate], note: str
 
 def _row(verdict: Verdict, one: SystemEstimate, names: Sequence[str]) -> str:
     taken, baseline = one == verdict.recommended, one.label == verdict.baseline
-    gain = "baseline" if baseline else _with_ends(signed(one.gain), signed(one.gain_low), signed(one.gain_high))
+    gains = [(one.made_gain, one.made_low, one.made_high), (one.gain, one.gain_low, one.gain_high)]
     cells = [
-        _with_ends(score(one.estimate), score(one.low), score(one.high)),
-        gain,
+        *("baseline" if baseline else _with_ends(*map(signed, gain)) for gain in gains),
         text(duration(one.seconds)),
         text(wording.size(one.bytes_per_passage)),
     ]
@@ -145,8 +144,8 @@ def _with_ends(value: str, low: str, high: str) -> str:
 def _not_tried(verdict: Verdict) -> str:
     if not verdict.not_tried:
         return ""
-    items = [f"<b><bdi>{text(label)}</bdi></b>: {text(why)}" for label, why in verdict.not_tried.items()]
-    return f"<details><summary>Not tried ({len(items)})</summary>{_list(items)}</details>\n"
+    items = [f"<b><bdi>{text(labels)}</bdi></b>: {text(why)}" for labels, why in by_reason(verdict.not_tried).items()]
+    return f"<details><summary>Not tried ({len(verdict.not_tried)})</summary>{_list(items)}</details>\n"
 
 
 def _list(items: Iterable[str]) -> str:
@@ -245,8 +244,9 @@ def _use(verdict: Verdict) -> str:
     else:
         lines = wording.loading_lines(verdict)
         python = _code("\n".join(lines)) if lines else f"<p>{wording.NO_LOADER}</p>\n"
-        other = f"<p>{text(found)}</p>\n" if (found := wording.other_model(verdict)) else ""
-        use = _code(wording.search_command(verdict)) + other + python
+        about = f"<p>{text(sentence)}</p>\n" if (sentence := wording.about_model(verdict)) else ""
+        search = _code(wording.search_command(verdict)) + _code("\n".join(wording.search_lines(verdict)))
+        use = search + about + python
     return _section("Use the model", use) + _section("Make it again", again)
 
 

@@ -1,13 +1,16 @@
 """A verdict as Markdown: `verdict.md`."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from midmask.choice import wording
 from midmask.choice.verdict import Example, SystemEstimate, Verdict
-from midmask.choice.wording import duration, score, signed
+from midmask.choice.wording import duration, signed
 from midmask.evaluation.escaping import markdown_text
 from midmask.evaluation.rendering import markdown
+
+GAINS = ("gain, made queries", "gain, people's queries")
+"""Heads of the two columns of gains: as measured on these documents, and as expected for people's queries."""
 
 LONGEST_PASSAGE = 600
 """Characters of an example's passage that are printed."""
@@ -65,15 +68,14 @@ def bullets(lines: Iterable[str]) -> str:
 
 
 def systems_table(verdict: Verdict, systems: Sequence[SystemEstimate]) -> str:
-    """A line for each system; values with the ends of their intervals."""
-    heads = ["rank", "system", "representation", verdict.measure, "gain", "computing", "per passage"]
+    """A line for each system; gains with the ends of their intervals."""
+    heads = ["rank", "system", "representation", *GAINS, "computing", "per passage"]
     rows = [
         [
             str(one.rank),
             f"**{text(one.system)}**" if one == verdict.recommended else text(one.system),
             text(one.representation),
-            f"{score(one.estimate)} [{score(one.low)}, {score(one.high)}]",
-            gain_cell(verdict, one),
+            *gain_cells(verdict, one),
             duration(one.seconds),
             wording.size(one.bytes_per_passage),
         ]
@@ -82,18 +84,24 @@ def systems_table(verdict: Verdict, systems: Sequence[SystemEstimate]) -> str:
     return markdown([text(head) for head in heads], rows)
 
 
-def gain_cell(verdict: Verdict, one: SystemEstimate) -> str:
-    """The gain with its interval; `baseline` for the system that gains are over."""
+def gain_cells(verdict: Verdict, one: SystemEstimate) -> tuple[str, str]:
+    """The gains of `GAINS` with their intervals; `baseline` for the system that gains are over."""
     if one.label == verdict.baseline:
-        return "baseline"
-    return f"{signed(one.gain)} [{signed(one.gain_low)}, {signed(one.gain_high)}]"
+        return "baseline", "baseline"
+    return (
+        f"{signed(one.made_gain)} [{signed(one.made_low)}, {signed(one.made_high)}]",
+        f"{signed(one.gain)} [{signed(one.gain_low)}, {signed(one.gain_high)}]",
+    )
 
 
 def table_note(verdict: Verdict) -> str:
     """What the table's numbers are."""
+    known = verdict.calibration.collections
+    source = f"from what {', '.join(known)} have shown" if known else "by assumption"
     return (
-        f"{verdict.measure} as estimated for queries that people would ask, from {verdict.queries.test:,} test "
-        f"queries. In brackets: {wording.interval_level(verdict)}s. Gains are over {wording.named(verdict.baseline)}. "
+        f"Gains in {verdict.measure} over {wording.named(verdict.baseline)}, with {wording.interval_level(verdict)}s. "
+        f"“{GAINS[0]}” is measured on the {verdict.queries.test:,} test queries that were made from these documents; "
+        f"“{GAINS[1]}” is expected for queries that people ask, {source}, and systems stand in its order. "
         f"Computing: all trainings and the encoding of the collection. {wording.budget(verdict)}"
     )
 
@@ -103,10 +111,24 @@ def given_up_note(verdict: Verdict) -> str:
     return f"Given up before the test. These numbers are of the {verdict.queries.dev:,} dev queries."
 
 
+def by_reason(reasons: Mapping[str, str]) -> dict[str, str]:
+    """Label -> why as labels -> why: those with one reason stand together."""
+    found: dict[str, list[str]] = {}
+    for label, why in reasons.items():
+        found.setdefault(why, []).append(label)
+    return {", ".join(labels): why for why, labels in found.items() if why}
+
+
+def dropped(verdict: Verdict) -> dict[str, str]:
+    """Labels of the systems that were given up -> why."""
+    return by_reason({one.label: one.dropped for one in verdict.given_up})
+
+
 def _given_up(verdict: Verdict) -> list[str]:
     if not verdict.given_up:
         return []
-    return ["### Given up early", text(given_up_note(verdict)), systems_table(verdict, verdict.given_up)]
+    why = bullets(f"{labels}: {reason}" for labels, reason in dropped(verdict).items())
+    return ["### Given up early", text(given_up_note(verdict)), systems_table(verdict, verdict.given_up), why]
 
 
 def _examples(title: str, examples: Sequence[Example]) -> list[str]:
@@ -125,14 +147,21 @@ def _example(one: Example) -> str:
 def _not_tried(verdict: Verdict) -> list[str]:
     if not verdict.not_tried:
         return []
-    return ["## Not tried", bullets(f"{label}: {why}" for label, why in verdict.not_tried.items())]
+    return ["## Not tried", bullets(f"{labels}: {why}" for labels, why in by_reason(verdict.not_tried).items())]
 
 
-def use(verdict: Verdict, model: str | None = None) -> list[str]:
-    """How to search with the model and how to load it; see `wording.loading_lines` for `model`."""
+def use(verdict: Verdict, model: str | None = None, folder: str = "") -> list[str]:
+    """How to search with the recommended system, and how to load its model.
+
+    Args:
+        model: see `wording.loading_lines`. folder: of the verdict; none: that which it was written to.
+    """
     if not verdict.model:
         return [f"{text(verdict.recommended.label)} has no model: nothing was trained for it."]
     lines = wording.loading_lines(verdict, model)
-    shell = code(wording.search_command(verdict), "sh")
-    other = [text(found)] if (found := wording.other_model(verdict)) else []
-    return [shell, *other, code("\n".join(lines), "python") if lines else wording.NO_LOADER]
+    return [
+        code(wording.search_command(verdict, folder), "sh"),
+        code("\n".join(wording.search_lines(verdict, folder)), "python"),
+        text(wording.about_model(verdict)),
+        code("\n".join(lines), "python") if lines else wording.NO_LOADER,
+    ]

@@ -28,7 +28,7 @@ from midmask.choice.verdict import SystemEstimate, SystemName
 from midmask.choice.workshop import Workshop
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError
-from midmask.evaluation.statistics.intervals import Variance
+from midmask.evaluation.statistics.intervals import FEWEST_RANKED, Variance
 from midmask.experiment.needed_splits import usual_split
 from midmask.experiment.survey import Survey
 
@@ -69,8 +69,9 @@ class Revealed:
 
     def __str__(self) -> str:
         tau = "not defined" if self.kendall_tau is None else f"{self.kendall_tau:.2f}"
+        few = ", too few for it to say much" if len(self.judged) < FEWEST_RANKED else ""
         whole = (
-            f"judged: Kendall's tau {tau} over {len(self.judged)} systems; {self.decided}; the chosen one is "
+            f"judged: Kendall's tau {tau} over {len(self.judged)} systems{few}; {self.decided}; the chosen one is "
             f"{100 * self.regret:.1f} points of {MEASURE} below the best; {self.covered} of {len(self.records)} gains "
             "within their intervals"
         )

@@ -9,16 +9,27 @@ from midmask.artifact import Artifact, Place
 from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.assess import LEVEL, Counterparts, Experience, MeasuredSystem, estimates, held_out, recommend
+from midmask.choice.assess import COVERAGE, Counterparts, Experience, MeasuredSystem, estimates, held_out, recommend
 from midmask.choice.budget import Clock, Limits
 from midmask.choice.calibration_records import load_records
-from midmask.choice.contenders import LEXICAL, MEASURE, UNTRAINED, Contender, Size, contest, first_contenders, name_of
-from midmask.choice.contest import DOCUMENTS, Conditions, Contest, ContestOutcome
+from midmask.choice.contenders import (
+    LEXICAL,
+    MEASURE,
+    UNTRAINED,
+    Contender,
+    Size,
+    contest,
+    first_contenders,
+    name_of,
+    trained_of,
+)
+from midmask.choice.contest import Contest
+from midmask.choice.contest_terms import DOCUMENTS, Conditions, ContestOutcome
 from midmask.choice.held_out import calibration
 from midmask.choice.journal import ContestJournal
 from midmask.choice.levels import load_levels
 from midmask.choice.request import Request
-from midmask.choice.samples import Sample, Sampler
+from midmask.choice.samples import Sampler
 from midmask.choice.traces import bytes_per_passage, examples, model_folder, seconds_of, words_of
 from midmask.choice.verdict import Calibration, QueryCounts, Verdict
 from midmask.choice.workshop import Workshop
@@ -55,13 +66,17 @@ class Made:
 
     @property
     def train_sources(self) -> Sequence[str]:
-        """Sources of the queries that systems were trained on."""
-        return tuple(self.artifact.result["train_sources"])
+        """Sources of the queries that systems can be trained on."""
+        return self._kept("train_sources")
 
     @property
     def judge_sources(self) -> Sequence[str]:
         """Sources of the dev and the test queries."""
-        return tuple(self.artifact.result["judge_sources"])
+        return self._kept("judge_sources")
+
+    def _kept(self, role: str) -> Sequence[str]:
+        """The sources of a role that have queries: one that was asked for may have made none, such as titles."""
+        return tuple(source for source in self.artifact.result[role] if self.counts.source.get(source))
 
     @property
     def counts(self) -> QueryCounts:
@@ -176,13 +191,16 @@ def _measured(
     words: float,
 ) -> list[MeasuredSystem]:
     found = []
+    labels = {key: one.label for one in outcome.measured for key in one.keys}
     for cell in cells:
         result = tested.get(cell.key) or outcome.dev.get(cell.key)
         if result is not None:
             step = cell.evaluations[cell.main]
             price, size = seconds_of(step, storage), bytes_per_passage(step, storage, words)
             model = model_folder(step, storage)
-            found.append(MeasuredSystem(cell.key, result, price, size, model, finalist=result.split == "test"))
+            is_finalist = result.split == "test"
+            dropped = "" if is_finalist else outcome.given_up.get(labels[cell.key], "")
+            found.append(MeasuredSystem(cell.key, result, price, size, model, is_finalist, dropped))
     return found
 
 
@@ -209,7 +227,7 @@ def _verdict(
         queries=made.counts,
         systems=systems,
         recommendation=advice,
-        calibration=calibration(held_out(records), LEVEL, MEASURED_IN) if records else Calibration((), 0.0, 0.0),
+        calibration=calibration(held_out(records), COVERAGE, MEASURED_IN) if records else Calibration((), 0.0, 0.0),
         baseline=label,
         measure=MEASURE,
         model="",
@@ -220,7 +238,8 @@ def _verdict(
         won=won,
         lost=lost,
         not_tried=outcome.not_tried,
-        limits=_limits(request, made, outcome.tested_on, counterparts.joined is not None, bool(records)),
+        limits=_limits(request, made, outcome, joins=counterparts.joined is not None, calibrated=bool(records)),
+        enough_seconds=outcome.enough,
     )
     return replace(verdict, model=verdict.delivered.model)
 
@@ -239,16 +258,38 @@ def _counterparts(measured: Sequence[MeasuredSystem], dev: Mapping[SystemKey, Re
     return Counterparts(by_split(base), by_split(joined) if base == alone and joined in finalists else None)
 
 
-def _limits(request: Request, made: Made, tested_on: Sample | None, joins: bool, calibrated: bool) -> tuple[str, ...]:
+def _limits(
+    request: Request,
+    made: Made,
+    outcome: ContestOutcome,
+    *,
+    joins: bool,
+    calibrated: bool,
+) -> tuple[str, ...]:
     train, judge = ", ".join(made.train_sources), ", ".join(made.judge_sources)
+    trained, tested_on = trained_of(outcome.measured), outcome.tested_on
+    learned = (
+        f"Trained systems learned from {train}; all were judged by {judge}."
+        if trained
+        else f"Systems were judged by {judge}."
+    )
     return (
-        f"Nobody asked these queries: they were made from the passages. Systems learned from {train} and were judged "
-        f"by {judge}. People ask otherwise.",
-        f"Every system was trained once, with seed {request.seed}; another seed moves a gain by a point or so.",
+        f"Nobody asked these queries: they were made from the passages. {learned} People ask otherwise.",
+        *((_trained_once(outcome, request.seed),) if trained else ()),
         "Each query has one relevant passage; others that answer it as well count as wrong.",
         *((FROM_OTHERS,) if joins else ()),
         *(() if tested_on is None else (_sampled(tested_on.passages, made.passages),)),
         *(() if calibrated else (f"How far to believe gains is assumed: {UNCALIBRATED}.",)),
+    )
+
+
+def _trained_once(outcome: ContestOutcome, seed: int) -> str:
+    trained = [(one, outcome.sizes[one.keys[0]]) for one in trained_of(outcome.measured)]
+    tuned = f"{max(size.finetune for _, size in trained):,} of fine-tuning"
+    middle = [size.pretrain for one, size in trained if one.has_middle_training]
+    steps = f"{max(middle):,} steps of middle training and {tuned}" if middle else tuned.replace(" of", " steps of")
+    return (
+        f"Systems were trained once, with seed {seed}, for at most {steps}; another seed moves a gain by a point or so."
     )
 
 

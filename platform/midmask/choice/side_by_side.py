@@ -16,7 +16,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from midmask.artifact import Artifact, Place
-from midmask.choice.contenders import WITH_BM25
 from midmask.choice.rankers import FusedRanker, Ranker, ScoredDocument, SearchStore, Show, reads_titles
 from midmask.choice.verdict import SystemEstimate, Verdict
 from midmask.corpora import CorpusConfig
@@ -208,7 +207,7 @@ class SideBySide:
             return self._store.open_bm25(show, titles=self._titles)
         folder = self._path(system.model)
         encoder = self._store.open_encoder(folder, self._stored, show)
-        if not system.representation.endswith(WITH_BM25):
+        if not system.is_joined:
             return encoder
         return FusedRanker(encoder, self._store.open_bm25(show, titles=reads_titles(folder)))
 

@@ -1,6 +1,6 @@
 """A contest's steps on the cluster of a tracked job: trainings and cells are runs nested in the job's."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from midmask.app.graph_progress import GraphProgress, measured_times
 from midmask.app.observer import GraphObserver, TrackedSystem
@@ -9,7 +9,7 @@ from midmask.artifact import Artifact, Place, load
 from midmask.backend.executor import execute
 from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.run import cells_observer
-from midmask.choice.contest import DOCUMENTS
+from midmask.choice.contest_terms import DOCUMENTS
 from midmask.choice.workshop import evaluations_of
 from midmask.experiment.graph import Graph
 from midmask.experiment.run import report_finished
@@ -44,13 +44,14 @@ class TrackedWorkshop:
         execute(graph, self.storage, self._job.use, observer)
         return load(step.place(self.storage))
 
-    def measure(self, cells: Sequence[BenchmarkCell], until: float) -> None:
+    def measure(self, cells: Sequence[BenchmarkCell], until: float) -> Mapping[str, str]:
         targets = evaluations_of(cells)
         steps = {one.fingerprint: one for target in targets for one in target.upstream()}.values()
         times = measured_times(steps, self.storage)
         graph = Graph.left_in(self.storage, targets, times.weight)
         if not graph.left:
-            return
+            return {}
         observer = cells_observer(self._job, cells, graph, self._phase)
         report_finished(graph.there.values(), self.storage, observer)
         execute(graph, self.storage, self._job.use, observer, keep_going=True, until=until)
+        return observer.failures

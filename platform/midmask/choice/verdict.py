@@ -1,14 +1,21 @@
 """A verdict as data: what `verdict.json` holds and the pages show."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from midmask.errors import unknown
 
 SystemName = tuple[str, str]
 """(system, representation), such as `("retromae", "dense with BM25")`."""
+
+WITH_BM25 = " with BM25"
+"""End of the representation of a system whose list is joined with BM25's."""
+
+Training = Literal["none", "fine-tuning", "middle training"]
+"""The most that a system was trained in the contest; a middle training is followed by a fine-tuning."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +34,13 @@ class QueryCounts:
 class SystemEstimate:
     """One system of the contest.
 
-    rank: 1 is the best. estimate, low, high: its measure on queries that people would ask, with the interval's ends.
-    gain, gain_low, gain_high: the same of its difference from the verdict's baseline. seconds: of computing, all its
-    trainings and the encoding of the collection. bytes_per_passage: of its index. model: its folder; "" for BM25.
-    finalist: whether it was measured on the test queries; others were given up before, on the dev queries.
+    rank: 1 is the best, by gain. gain, gain_low, gain_high: expected difference from the verdict's baseline on queries
+    that people ask, with its interval. made_gain, made_low, made_high: the difference that was measured on the made
+    queries, with its interval; NaN in verdicts of versions that did not write it. estimate, low, high: expected measure
+    on queries that people ask. Levels differ between collections far more than gains do, so no page shows these three.
+    seconds: of computing, all its trainings and the encoding of the collection. bytes_per_passage: of its index.
+    model: its folder; "" for BM25. finalist: whether it was measured on the test queries; others were measured on the
+    dev queries only. dropped: why it did not become a finalist; "" for a finalist.
     """
 
     system: str
@@ -46,6 +56,11 @@ class SystemEstimate:
     bytes_per_passage: float
     model: str = ""
     finalist: bool = True
+    made_gain: float = math.nan
+    made_low: float = math.nan
+    made_high: float = math.nan
+    training: Training = "fine-tuning"
+    dropped: str = ""
 
     @property
     def name(self) -> SystemName:
@@ -55,6 +70,11 @@ class SystemEstimate:
     def label(self) -> str:
         """What tables call it."""
         return self.system if self.representation in ("", self.system) else f"{self.system} · {self.representation}"
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether its list is joined with BM25's."""
+        return self.representation.endswith(WITH_BM25)
 
 
 @dataclass(frozen=True)
@@ -103,8 +123,10 @@ class Verdict:
 
     baseline: label of the system that gains are over. measure: such as nDCG@10. model: folder of the delivered system's
     model; "" if no system has one. collection: BEIR folder of the passages with the made queries. won, lost: queries on
-    which the recommended system is better than the baseline, and worse. not_tried: label -> why. limits: sentences on
-    what the verdict does not show. command: makes it again. folder: where it was written.
+    which the recommended system is better than the baseline, and worse. not_tried: label of each system that was not
+    measured at all -> why. limits: sentences on what the verdict does not show. command: makes it again. folder: where
+    it was written. enough_seconds: budget that would have compared middle trainings; None where some were compared, or
+    none was asked for.
     """
 
     corpus: str
@@ -125,11 +147,7 @@ class Verdict:
     not_tried: Mapping[str, str] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
     folder: str = ""
-
-    def __str__(self) -> str:
-        from midmask.choice.report_text import verdict_markdown  # here, since it imports this module
-
-        return verdict_markdown(self)
+    enough_seconds: float | None = None
 
     @property
     def finalists(self) -> tuple[SystemEstimate, ...]:
@@ -140,6 +158,11 @@ class Verdict:
     def given_up(self) -> tuple[SystemEstimate, ...]:
         """The systems that were measured on the dev queries only, the best first."""
         return tuple(sorted((one for one in self.systems if not one.finalist), key=lambda one: one.rank))
+
+    @property
+    def compared_middle_training(self) -> bool:
+        """Whether a system with a middle training was measured."""
+        return any(one.training == "middle training" for one in self.systems)
 
     @property
     def recommended(self) -> SystemEstimate:

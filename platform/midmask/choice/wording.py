@@ -16,7 +16,7 @@ NO_LOADER = "sentence-transformers has no module for this representation."
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 BEYOND = 0.05
-"""Difference of coverage from the stated level that is worth a sentence."""
+"""How far coverage is below the stated level where that is worth a sentence."""
 
 
 def readable(text: str) -> str:
@@ -85,51 +85,91 @@ def named(label: str) -> str:
 
 
 def headline(verdict: Verdict) -> str:
-    """The answer in a sentence or two: which system, what it gains, what it costs."""
-    taken = verdict.recommended
-    if verdict.recommendation.distinguishable:
-        return (
-            f"Take {named(taken.label)}: {signed(taken.gain)} {verdict.measure} over {named(verdict.baseline)}, for "
-            f"{duration(taken.seconds)} of computing."
-        )
+    """The answer in a sentence or two: whether a middle training was compared, which system to take, what it gains on
+    the made test queries and what it costs.
+    """
+    return " ".join(part for part in (no_middle_training(verdict), _advice(verdict)) if part)
+
+
+def no_middle_training(verdict: Verdict) -> str:
+    """A sentence for a verdict that compared no middle training though some were asked for; else ""."""
+    enough = verdict.enough_seconds
+    if verdict.compared_middle_training or enough is None:
+        return ""
+    if enough <= verdict.budget_seconds:
+        return "No middle training was measured: “Not tried” says why."
+    return (
+        f"No middle training was tried: {duration(verdict.budget_seconds)} are too short, about "
+        f"{duration(_round_up(enough))} would do."
+    )
+
+
+def _round_up(seconds: float) -> float:
+    """To whole minutes; above an hour to tens of minutes."""
+    unit = 60 if seconds <= 3600 else 600
+    return unit * math.ceil(seconds / unit)
+
+
+def _advice(verdict: Verdict) -> str:
+    taken, others = verdict.recommended, [one for one in verdict.finalists if one.label != verdict.baseline]
+    is_baseline = taken.label == verdict.baseline
+    if is_baseline and all(one.gain_high < 0 for one in others):
+        return f"Take {named(taken.label)}: no other system that was measured is better."
+    gain = "" if is_baseline else made_gain(verdict, taken)
+    if not is_baseline and (verdict.recommendation.distinguishable or taken.made_low > 0):
+        return f"Take {named(taken.label)}: {gain}, {cost(taken)}."
     equals = [one for one in verdict.finalists if one.gain_low <= 0 <= one.gain_high]
-    if all(taken.seconds <= one.seconds for one in equals):
-        return f"Not distinguishable: take the cheapest, which is {named(taken.label)} ({duration(taken.seconds)})."
-    return f"Not distinguishable: take {named(taken.label)} ({duration(taken.seconds)})."
+    cheapest = "the cheapest, which is " if all(taken.seconds <= one.seconds for one in equals) else ""
+    measured = f", with {gain}" if gain else ""
+    return f"Not distinguishable: take {cheapest}{named(taken.label)}, {cost(taken)}{measured}."
+
+
+def made_gain(verdict: Verdict, one: SystemEstimate) -> str:
+    """The gain of a finalist as it was measured on these documents, with its interval."""
+    return (
+        f"{signed(one.made_gain)} {verdict.measure} over {named(verdict.baseline)} on {verdict.queries.test:,} made "
+        f"test queries of these documents ({made_interval(verdict, one)})"
+    )
+
+
+def cost(one: SystemEstimate) -> str:
+    """What a system took to train."""
+    return "without any training" if one.training == "none" else f"for {duration(one.seconds)} of computing"
 
 
 def certainty(verdict: Verdict) -> str:
-    """How sure the headline is: the interval, and of what is left if nothing can be told apart."""
-    taken = verdict.recommended
-    if verdict.recommendation.distinguishable:
-        return (
-            f"The {interval_level(verdict)} of this gain is {signed(taken.gain_low)} to {signed(taken.gain_high)}. "
-            f"{_coverage(verdict.calibration)}"
-        )
-    others = [one for one in verdict.finalists if one.label != verdict.baseline]
-    if not others:
-        return "No other system was measured on the test queries."
-    best = max(others, key=lambda one: one.gain)
-    contains = "which contains 0" if best.gain_low <= 0 <= best.gain_high else "which does not contain 0"
+    """How sure the headline is: what is expected for queries that people ask, and from which source."""
+    shown, best_other = verdict.recommended, ""
+    if shown.label == verdict.baseline:
+        others = [one for one in verdict.finalists if one.label != verdict.baseline]
+        if not others:
+            return "No other system was measured on the test queries."
+        shown = max(others, key=lambda one: one.gain)
+        best_other = f"The best other system is {named(shown.label)}: {made_gain(verdict, shown)}, {cost(shown)}. "
+    return f"{best_other}{expected_gain(verdict, shown)}"
+
+
+def expected_gain(verdict: Verdict, one: SystemEstimate) -> str:
+    """What is expected of a system on queries that people ask, and from which source, in a sentence or two."""
+    contains = ", which contains 0" if one.gain_low <= 0 <= one.gain_high else ""
+    gain = f"{signed(one.gain)} for queries that people ask ({gain_interval_words(verdict, one)}{contains})"
+    known = verdict.calibration
+    if not known.collections:
+        return f"Assumed is {gain}: no collection with judgements has been measured."
     return (
-        f"The largest gain over {named(verdict.baseline)} is that of {named(best.label)}: {signed(best.gain)} "
-        f"{verdict.measure} "
-        f"({gain_interval_words(verdict, best)}, {contains}), for {duration(best.seconds)} of computing. "
-        f"{_coverage(verdict.calibration)}"
+        f"Other collections ({', '.join(known.collections)}) suggest {gain}; such intervals covered "
+        f"{percent(known.coverage)} of the judged gains there."
     )
 
 
 def gain_interval_words(verdict: Verdict, one: SystemEstimate) -> str:
-    """Such as `90% interval +0.011 to +0.073`."""
+    """Such as `90% interval +0.011 to +0.073`, of the expected gain."""
     return f"{interval_level(verdict)} {signed(one.gain_low)} to {signed(one.gain_high)}"
 
 
-def _coverage(found: Calibration) -> str:
-    """What is known of intervals like the headline's."""
-    if not found.collections:
-        return "How often such intervals are right has not been measured."
-    many = "a collection" if len(found.collections) == 1 else f"{len(found.collections)} collections"
-    return f"On {many} with judgements, such intervals covered {percent(found.coverage)} of the judged values."
+def made_interval(verdict: Verdict, one: SystemEstimate) -> str:
+    """The same of the gain on made queries."""
+    return f"{interval_level(verdict)} {signed(one.made_low)} to {signed(one.made_high)}"
 
 
 def budget(verdict: Verdict) -> str:
@@ -153,15 +193,14 @@ def belief(found: Calibration) -> list[str]:
     sentences = [
         f"On {many} with judgements ({', '.join(found.collections)}), verdicts were made without looking at these.",
         agreement if math.isfinite(tau) else "Whether rankings agreed there is not known.",
-        f"Stated {level} intervals covered {percent(coverage)} of the judged values." + _coverage_advice(found),
+        f"Stated {level} intervals covered {percent(coverage)} of the judged gains." + _coverage_advice(found),
     ]
     return [*sentences, f"Source: {found.source}"] if found.source else sentences
 
 
 def _coverage_advice(found: Calibration) -> str:
-    if found.coverage < found.level - BEYOND:
-        return " So they are narrower than they should be."
-    return " So they are wider than they need to be." if found.coverage > found.level + BEYOND else ""
+    """That intervals are too wide is not concluded: it would take more collections than were ever measured."""
+    return " So they are narrower than they should be." if found.coverage < found.level - BEYOND else ""
 
 
 def query_sentence(counts: QueryCounts) -> str:
@@ -176,9 +215,22 @@ def rank_words(rank: int | None) -> str:
     return "not found" if rank is None else f"rank {rank}"
 
 
-def search_command(verdict: Verdict) -> str:
-    """What is typed to search with the verdict's systems, from the folder that it was written to."""
-    return f"midmask search {shlex.quote(verdict.folder or verdict.model)}"
+def search_command(verdict: Verdict, folder: str = "") -> str:
+    """What is typed to search with the recommended system.
+
+    Args:
+        folder: of the verdict; none: that which it was written to.
+    """
+    return f"midmask search {shlex.quote(folder or verdict.folder or verdict.model)}"
+
+
+def search_lines(verdict: Verdict, folder: str = "") -> list[str]:
+    """The same as lines of Python."""
+    return [
+        "from midmask.choice.side_by_side import SideBySide",
+        f"verdict = SideBySide({folder or verdict.folder or verdict.model!a})",
+        'verdict.search(verdict.recommended, "a query", 10)',
+    ]
 
 
 def loader(representation: str) -> str | None:
@@ -188,13 +240,21 @@ def loader(representation: str) -> str | None:
     return "SparseEncoder" if representation.startswith("splade") else "SentenceTransformer"
 
 
-def other_model(verdict: Verdict) -> str:
-    """A sentence where the recommended system has no model, and another one's is delivered; else ""."""
+def about_model(verdict: Verdict) -> str:
+    """Sentences where the model is not the whole recommended system: another one's is delivered, or its list is joined
+    with BM25's; else "".
+    """
     taken, delivered = verdict.recommended, verdict.delivered
-    if delivered == taken:
-        return ""
-    names = named(taken.label), named(delivered.label)
-    return f"{names[0]} has no model; the model here is that of {names[1]}, the best system that has one."
+    sentences = []
+    if delivered != taken:
+        names = named(taken.label), named(delivered.label)
+        sentences.append(f"{names[0]} has no model; the model here is that of {names[1]}, the best system with one.")
+    if delivered.is_joined:
+        sentences.append(
+            f"The figures of {named(delivered.label)} are of the encoder's list joined with BM25's; the lines below "
+            "load the encoder alone."
+        )
+    return " ".join(sentences)
 
 
 def loading_lines(verdict: Verdict, model: str | None = None) -> list[str]:

@@ -1,6 +1,6 @@
 """Where the steps of a contest are computed: in this process; `tracked_workshop` has the one on a cluster."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from midmask.artifact import Artifact, Place
@@ -32,11 +32,14 @@ class Workshop(Protocol):
     def make(self, step: Step, recipe: Recipe) -> Artifact:
         """The artifact of a step of a recipe."""
 
-    def measure(self, cells: Sequence[BenchmarkCell], until: float) -> None:
+    def measure(self, cells: Sequence[BenchmarkCell], until: float) -> Mapping[str, str]:
         """Computes the evaluations of cells as far as the time allows.
 
         Args:
             until: of `time.monotonic`.
+
+        Returns:
+            Name of each cell that failed or was interrupted -> why.
         """
 
 
@@ -58,8 +61,9 @@ class LocalWorkshop:
     def make(self, step: Step, recipe: Recipe) -> Artifact:
         return self._runner.run(step)
 
-    def measure(self, cells: Sequence[BenchmarkCell], until: float) -> None:
+    def measure(self, cells: Sequence[BenchmarkCell], until: float) -> Mapping[str, str]:
         self._runner.run_until(Graph.left_in(self.storage, evaluations_of(cells)), until)
+        return {}  # a failure is raised
 
 
 def evaluations_of(cells: Sequence[BenchmarkCell]) -> list[Step]:

@@ -165,7 +165,7 @@ def read_prompts(folder: Path) -> TextForm:
             _warn(
                 f"{folder}: its prompt {unread!r} is not put before {side} texts, since encode_{name} of "
                 f"sentence-transformers 6 reads the prompt {name!r}, which this folder lacks. To use it: "
-                f"{how_to_set(f'tokens.{side}_prompt', prompts[unread])}"
+                f"{how_to_set({f'tokens.{side}_prompt': prompts[unread]})}"
             )
     return TextForm(
         query_prompt=str(prompts.get(QUERY_PROMPT) or ""), passage_prompt=str(prompts.get(PASSAGE_PROMPT) or "")

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -94,9 +93,9 @@ def values_of(loss: Loss, counts: dict[str, Tensor]) -> Tensor:
 
 
 def wrap_distributed(objective: Objective, guard: Guard | None = None) -> nn.Module:
-    """The objective as the loop calls it; with a process group, gradients are averaged over its workers."""
+    """The objective as the loop calls it; of several workers, gradients are averaged over them."""
     model = Divided(objective, guard)
-    if not dist.is_available() or not dist.is_initialized():
+    if world.size() == 1:  # Ray Train opens a process group for one worker too
         return model
     # Fine-tuning leaves the MLM head without gradient, hence find_unused_parameters.
     return DistributedDataParallel(model, find_unused_parameters=True, gradient_as_bucket_view=True)
