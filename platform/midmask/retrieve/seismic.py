@@ -46,8 +46,8 @@ def load_seismic() -> Any:
         import seismic
     except ImportError:
         raise UserError(
-            f"index = {SEISMIC}: the library is not installed; pip install 'midmask[seismic]' on Python 3.11 (there are "
-            "no wheels for later ones), or leave it at Flat"
+            f"index = {SEISMIC}: the library is not installed; pip install 'midmask[seismic]' on Python 3.11 (there "
+            "are no wheels for later ones), or leave it at Flat"
         ) from None
     return seismic
 
