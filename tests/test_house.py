@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.mutations.__main__ import misfits, read
+from tests.support.tracked import is_foreign, tracked_files
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP_LEVEL = {
@@ -26,22 +27,12 @@ SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = SETTINGS["project"]
 
 
-def files_of_the_project() -> list[Path]:
-    """What git tracks or would track."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    try:
-        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("no git checkout here")
-    return [ROOT / name for name in listed if (ROOT / name).is_file()]
-
-
 def python_files() -> list[Path]:
-    return [path for path in files_of_the_project() if path.suffix == ".py"]
+    return [path for path in tracked_files() if path.suffix == ".py"]
 
 
 def jobs() -> list[Path]:
-    return sorted(path for path in (ROOT / "jobs").glob("*.py") if path.name != "_entry.py")
+    return sorted(path for path in (ROOT / "jobs").glob("[a-z]*.py") if not is_foreign(path))
 
 
 def pins() -> dict[str, str]:
@@ -58,11 +49,11 @@ def requirements() -> list[Requirement]:
 def test_what_is_no_code_is_installed_with_the_packages() -> None:
     """Each file has a pattern and each pattern files: a wheel without its records fails when it is used."""
     source = ROOT / "platform"
-    wanted = {path for path in files_of_the_project() if path.is_relative_to(source) and path.suffix != ".py"}
+    wanted = {path for path in tracked_files() if path.is_relative_to(source) and path.suffix != ".py"}
     patterns = SETTINGS["tool"]["setuptools"]["package-data"]
     found = {(package, one): set((source / package).glob(one)) for package, own in patterns.items() for one in own}
     assert not [one for one, files in found.items() if not files]
-    assert wanted == set().union(*found.values())
+    assert wanted == {path for files in found.values() for path in files if not is_foreign(path)}
 
 
 def test_platform_is_no_package() -> None:
@@ -81,7 +72,7 @@ def test_a_platform_package_would_break_the_standard_library(tmp_path: Path) -> 
 
 
 def test_the_top_level_holds_only_what_the_design_names() -> None:
-    found = {path.relative_to(ROOT).parts[0] for path in files_of_the_project()}
+    found = {path.relative_to(ROOT).parts[0] for path in tracked_files()}
     assert {name for name in found if not name.startswith(".")} <= TOP_LEVEL
 
 
@@ -108,7 +99,7 @@ def test_nothing_is_left_to_do() -> None:
 def test_no_package_index_is_named() -> None:
     hosts = re.compile(r"pypi\.org|pythonhosted\.|download\.pytorch\.|anaconda\.|npmjs\.|jsdelivr\.|unpkg\.")
     named = []
-    for path in files_of_the_project():
+    for path in tracked_files():
         try:
             text = path.read_text(encoding="utf8")
         except UnicodeDecodeError:

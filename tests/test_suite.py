@@ -11,6 +11,10 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.support.dashboards.browser import chromium
+from tests.support.jobs import running
+from tests.support.tracked import is_foreign, tracked_files
+
 ROOT = Path(__file__).resolve().parents[1]
 ELSEWHERE = "192.0.2.1"
 """An address that is nobody's (RFC 5737)."""
@@ -86,3 +90,26 @@ def test_threads_are_one_again_after_a_test_of_more(number: int) -> None:
 def test_every_run_draws_the_same_cases_however_long_they_take() -> None:
     assert settings.default.derandomize and settings.default.deadline is None
     assert settings(max_examples=3).derandomize and settings(max_examples=3).deadline is None
+
+
+def test_a_missing_browser_is_demanded_by_its_own_variable_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for variable, outcome in (("CI", pytest.skip.Exception), ("REQUIRE_BROWSER", pytest.fail.Exception)):
+        monkeypatch.setenv(variable, "1")
+        with pytest.raises(outcome, match="chromedriver"), chromium(tmp_path):
+            pass
+
+
+def test_an_interrupted_job_ends_the_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "JOBS", tmp_path)
+    (tmp_path / "job.py").write_text("raise SystemExit(130)")
+    with pytest.raises(KeyboardInterrupt):
+        running.run_job("job", home=tmp_path)
+
+
+def test_what_a_user_adds_to_a_checkout_is_not_the_projects() -> None:
+    """Its own files are those that git tracks; a file that git is not asked to track is a user's."""
+    assert Path(__file__) in tracked_files() and not is_foreign(Path(__file__))
+    assert is_foreign(ROOT / "notes" / "own.py") and not is_foreign(ROOT.parent / "own.py")

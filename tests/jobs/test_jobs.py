@@ -9,8 +9,9 @@ import pytest
 
 from tests.support.benchmark.tiny import write_collection
 from tests.support.jobs.running import JOBS, Done, run_job
+from tests.support.tracked import is_foreign
 
-ALL = sorted(path.stem for path in JOBS.glob("[a-z]*.py"))
+ALL = sorted(path.stem for path in JOBS.glob("[a-z]*.py") if not is_foreign(path))
 RUN = JOBS.parent / "tests" / "support" / "jobs" / "run.trec"
 SPACE = ["--space", str(JOBS.parent / "search_spaces" / "mask_ratio.yaml")]
 

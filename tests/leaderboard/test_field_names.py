@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import filterfalse
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from midmask.retrieve.search_config import SearchConfig
 from midmask.retrieve.timing import TimingConfig
 from tests.support.dashboards.browser import ROOT
 from tests.support.queries.labelled import generating
+from tests.support.tracked import is_foreign
 from tests.support.unread import Unread
 
 PLACES = ("platform/midmask/leaderboard", "dashboards")
@@ -87,5 +89,5 @@ def names_asked() -> Iterator[str]:
     """Literal names in `params.get("…")`, `params["…"]` and `param(run, "…")`."""
     asks = re.compile(r"""params\.get\(\s*"([^"]+)"|params\["([^"]+)"\]|\bparam\(\w+, "([^"]+)"\)""")
     for place in PLACES:
-        for path in (ROOT / place).rglob("*.py"):
+        for path in filterfalse(is_foreign, (ROOT / place).rglob("*.py")):
             yield from (next(filter(None, found)) for found in asks.findall(path.read_text(encoding="utf8")))

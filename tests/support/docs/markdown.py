@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from tests.support.tracked import is_foreign
+
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
 
@@ -13,7 +15,7 @@ HEADING = re.compile(r"^#+ +(.+?)\s*$", re.MULTILINE)
 
 def pages() -> list[Path]:
     """README, CONTRIBUTING, CHANGELOG, and everything under docs/."""
-    return [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+    return [page for page in (*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))) if not is_foreign(page)]
 
 
 def without_code(text: str) -> str:
