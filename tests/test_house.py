@@ -153,6 +153,41 @@ def test_every_import_is_a_named_dependency() -> None:
     assert not strangers
 
 
+def private_names_of_ray(text: str) -> set[str]:
+    """Of a file in the home of Ray: imported names that are private or in a private module, attributes and arguments
+    that begin with an underscore, and names of private modules in strings."""
+    named = set()
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] == "ray":
+                is_private = re.search(r"\._|generated", module)
+                named |= {alias.name for alias in names if is_private or alias.name.startswith("_")}
+            case ast.Attribute(attr=name) if re.match("_[a-z]", name) and not re.match(r"self\.", ast.unparse(node)):
+                named.add(name)
+            case ast.keyword(arg=str(name)) if name.startswith("_"):
+                named.add(name)
+            case ast.Constant(value=str(string)) if re.fullmatch(r"ray(\.\w+)*\._[\w.]+", string):
+                named.add(string)
+    return named
+
+
+def test_private_names_of_ray_are_those_that_a_decision_gives_reasons_for() -> None:
+    decisions = (ROOT / "docs" / "decisions.md").read_text(encoding="utf8")
+    reasons = re.findall(
+        r"^    - ((?:`[\w.]+`(?:, )?)+): ", decisions.partition("Of Ray's private names")[2], re.MULTILINE
+    )
+    files = (ROOT / "platform" / "midmask" / "backend").glob("*.py")
+    used = set().union(*(private_names_of_ray(path.read_text(encoding="utf8")) for path in files))
+    ours = {"_fields", "_post", "_exit"}  # of a named tuple, of this package, of os
+    assert used - ours == set(re.findall(r"`([\w.]+)`", " ".join(reasons)))
+
+
+def test_private_names_of_ray_are_seen_however_they_are_reached() -> None:
+    assert private_names_of_ray("import ray\nray._private.worker._global_node") == {"_private", "_global_node"}
+    assert private_names_of_ray("from ray._private.utils import a\nfrom ray.train import _b, c") == {"a", "_b"}
+    assert private_names_of_ray("f(_d=1, e=2)\ng('ray.data._internal')\nself._own") == {"_d", "ray.data._internal"}
+
+
 def imports_of_tests() -> list[tuple[Path, str, str]]:
     """(file, module, name) of everything that a file of tests/ imports by name, wherever in the file."""
     found = []

@@ -36,6 +36,14 @@ def test_a_containers_quota_bounds_the_cores(groups: Path, quota: str, cores: in
     assert usable_cores() == (cores or len(os.sched_getaffinity(0)))
 
 
+@pytest.mark.parametrize(("quota", "cores"), [("-1", None), ("150000", 1), ("6400000", None)])
+def test_a_quota_of_the_first_version_bounds_the_cores(groups: Path, quota: str, cores: int | None) -> None:
+    (groups / "cpu").mkdir()
+    (groups / "cpu" / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+    (groups / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    assert usable_cores() == (cores or len(os.sched_getaffinity(0)))
+
+
 @pytest.mark.parametrize(("limit", "expected"), [("max", MACHINE), ("1073741824", 2**30), (str(2**62), MACHINE)])
 def test_a_containers_limit_bounds_the_memory(groups: Path, limit: str, expected: int) -> None:
     (groups / "memory.max").write_text(f"{limit}\n")

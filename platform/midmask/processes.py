@@ -16,7 +16,11 @@ def usable_cores() -> int:
     except AttributeError:  # macOS has no such thing
         cores = os.cpu_count() or 1
     quotas = [text.split() for text in _group_limits("cpu.max")]
-    return max(1, min([cores, *(int(quota) // int(period) for quota, period in quotas if quota != "max")]))
+    first_version = [CONTROL_GROUPS / "cpu" / f"cpu.cfs_{name}_us" for name in ("quota", "period")]
+    if all(file.exists() for file in first_version):
+        quotas.append([file.read_text().strip() for file in first_version])
+    limits = (int(quota) // int(period) for quota, period in quotas if quota not in ("max", "-1"))
+    return max(1, min([cores, *limits]))
 
 
 def usable_memory() -> int:

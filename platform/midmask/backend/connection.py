@@ -9,11 +9,9 @@ import threading
 
 import grpc
 import ray
-from ray._private import auto_init_hook
 from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 from ray._private.grpc_utils import init_grpc_channel
 from ray._private.services import find_bootstrap_address
-from ray._private.utils import get_num_cpus
 from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 
 from midmask.backend.liveness import end_with_local_ray
@@ -63,7 +61,6 @@ def connect() -> None:
         _start()
     if threading.current_thread() is threading.main_thread() and callable(on_sigterm):
         signal.signal(signal.SIGTERM, on_sigterm)  # ray.init replaces it
-    auto_init_hook.enable_auto_connect = False  # a thread that outlives an interrupt would start another Ray
 
 
 def _join(address: str) -> None:
@@ -133,7 +130,7 @@ def _start() -> None:
         ray.init(
             address="local",
             include_dashboard=False,
-            num_cpus=max(1, min(usable_cores(), int(get_num_cpus()))),  # Ray's knows quotas of version 1, too
+            num_cpus=usable_cores(),
             object_store_memory=min(LARGEST_LOCAL_STORE, usable_memory() // 5),
             logging_level=logging.ERROR,
             _temp_dir=str(own.folder / RAY),
@@ -146,7 +143,7 @@ def _start() -> None:
             "command again when it is less so, or name a cluster in RAY_ADDRESS."
         ) from None
     atexit.register(_stop, own)
-    end_with_local_ray(own.remove)
+    end_with_local_ray(own.folder, own.remove)
     log.info("no Ray cluster runs here; started a local one: %s", _size())
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import psutil
-from ray.train.torch.config import TorchConfig, _TorchBackend
+from ray.train.torch import TorchConfig
 from ray.util import get_node_ip_address
 
 from midmask.errors import UserError
@@ -32,7 +32,7 @@ class ReachableTorch(TorchConfig):  # type: ignore[misc]  # Ray has no types
         return _Backend
 
 
-class _Backend(_TorchBackend):  # type: ignore[misc]
+class _Backend(TorchConfig().backend_cls):  # type: ignore[misc]
     def on_start(self, worker_group: Any, backend_config: Any) -> None:
         if len(worker_group) > 1:
             worker_group.execute(choose_interface)

@@ -4,50 +4,60 @@ The kernel may end a raylet for want of memory. Then a driver that waits for a t
 """
 
 import os
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
+import psutil
 import ray
-from ray._private import ray_constants
 
 from midmask.command import same_command
 
-NEEDED = (ray_constants.PROCESS_TYPE_RAYLET, ray_constants.PROCESS_TYPE_GCS_SERVER)
+NEEDED = ("raylet", "gcs_server")
+"""Names of the processes that a Ray cannot do without."""
 
 WORKERS_END_S = 1.0
 """Workers notice within this time that their raylet is gone; one that starts would make the folder again."""
 
 
-def end_with_local_ray(clean_up: Callable[[], None]) -> None:
+def end_with_local_ray(folder: Path, clean_up: Callable[[], None]) -> None:
     """Watches the processes that this process's own Ray cannot do without, on threads. If one of them ends before
     `ray.shutdown`, all others are ended, and this process with exit code 1 and one line on stderr.
 
     Args:
-        clean_up: called before, to remove the folder of the local Ray.
+        folder: that Ray was started in; each of its processes has it in its command line.
+        clean_up: called before, to remove the folder.
     """
-    node, alone = ray._private.worker._global_node, threading.Lock()
-    for name in NEEDED:
-        for info in node.all_processes[name]:
+    processes, alone = [child for child in psutil.Process().children() if _runs_in(folder, child)], threading.Lock()
+    for process in processes:
+        if process.name() in NEEDED:
             watch = threading.Thread(
-                target=_wait, args=(name, info.process, node, clean_up, alone), name=f"midmask-{name}", daemon=True
+                target=_wait, args=(process, processes, clean_up, alone), name=f"midmask-{process.name()}", daemon=True
             )
             watch.start()
 
 
+def _runs_in(folder: Path, process: psutil.Process) -> bool:
+    with suppress(psutil.Error):  # it has ended
+        return any(str(folder) in argument for argument in process.cmdline())
+    return False
+
+
 def _wait(
-    name: str, process: "subprocess.Popen[bytes]", node: Any, clean_up: Callable[[], None], alone: threading.Lock
+    process: psutil.Process, processes: Sequence[psutil.Process], clean_up: Callable[[], None], alone: threading.Lock
 ) -> None:
-    code = process.wait()
+    name, code = process.name(), process.wait()
     if not ray.is_initialized():  # ended by ray.shutdown
         return
     alone.acquire()  # for good: the others end because of this one
     cause = f"signal {-code}" if code < 0 else f"exit code {code}"
     try:
-        node.kill_all_processes(check_alive=False)
+        for other in processes:
+            with suppress(psutil.NoSuchProcess):
+                other.kill()
         time.sleep(WORKERS_END_S)
         clean_up()
     finally:

@@ -64,11 +64,11 @@ def scheduler(halving: Halving | None) -> TrialScheduler:
         grace_period=1,
         reduction_factor=halving.reduction,
     )
-    sign = 1 if halving.mode == "max" else -1
-    (bracket,) = asha._brackets
     for number, measures in enumerate(halving.before):
+        earlier = _Earlier(f"before-{number}")
         for rung, measure in sorted(measures.items()):
-            bracket.on_result(_Earlier(f"before-{number}"), rung, sign * measure)
+            asha.on_trial_add(None, earlier)
+            asha.on_trial_complete(None, earlier, {"rung": rung, objective(0): measure})
     return asha
 
 

@@ -17,7 +17,6 @@ import ray.train
 import ray.train.torch
 import torch
 from ray._private.worker import get_dashboard_url
-from ray._raylet import PlacementGroupID
 from ray.exceptions import RayActorError
 from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
@@ -156,7 +155,7 @@ def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
     """What every worker runs."""
     channel: Channel = config["channel"]
     if world.rank() == 0 and (group := get_current_placement_group()) is not None:
-        channel.push(GROUP, [{"id": group.id.hex(), "workers": world.size()}])
+        channel.push(GROUP, [{"group": group, "workers": world.size()}])
 
     def log(done: int, values: dict[str, float]) -> None:
         channel.push("train", [{"done": done, "values": values}])
@@ -181,22 +180,22 @@ class _Reports:
     def __init__(self, log: Log, wanted: int) -> None:
         self._log, self._wanted = log, wanted
         self._newest = 0
-        self._groups: set[str] = set()
+        self._groups: dict[str, PlacementGroup] = {}
 
     def __call__(self, source: str, row: dict[str, Any]) -> None:
         if source == GROUP:
             if self._groups or row["workers"] < self._wanted:
                 goes_on = "goes on" if self._groups else "begins"
                 logger.warning("the training %s with %d of %d workers", goes_on, row["workers"], self._wanted)
-            self._groups.add(row["id"])
+            self._groups[row["group"].id.hex()] = row["group"]
         elif row["done"] > self._newest:
             self._newest = row["done"]
             self._log(row["done"], row["values"])
 
     def give_groups_back(self) -> None:
         """Removes the placement groups of all workers so far; those that are gone already stay gone."""
-        for group in self._groups:
-            remove_placement_group(PlacementGroup(PlacementGroupID(bytes.fromhex(group))))
+        for group in self._groups.values():
+            remove_placement_group(group)
 
 
 def worker_cpus(workers: int, nodes: list[float]) -> float:
