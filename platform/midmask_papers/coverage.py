@@ -26,7 +26,7 @@ TREC_DL = tuple(f"ir_datasets:msmarco-passage/trec-dl-{year}/judged" for year in
 JUDGED_FROM_VECTORS = ("KL", "JS")
 """Divergences, which a benchmark measures of the systems whose embeddings it maps."""
 ELSEWHERE = {
-    "stop share": "`python -m tests.speed.stop_word_share --corpus FORMAT:PLACE` (docs/results/rom_stop_words.md)"
+    "stop share": "`python -m midmask_papers.stop_word_share --corpus FORMAT:PLACE` (docs/results/rom_stop_words.md)"
 }
 """Measure -> the command that gives it, where no benchmark does."""
 

@@ -59,9 +59,7 @@ def read_statistics(path: Path) -> tuple[Statistic, ...]:
         UserError: if there is no such file, or it has a wrong field, naming it.
     """
     if not path.is_file():
-        raise UserError(
-            f"statistics: there is no file {path}; give a YAML list as in midmask/benchmark/statistics.yaml"
-        )
+        raise UserError(f"statistics: there is no file {path}; give a YAML list as in midmask_papers/statistics.yaml")
     return _parse(path.read_text(encoding="utf-8"), path.name)
 
 
