@@ -1,117 +1,246 @@
-"""What held, what did not, and what cannot be told, paper by paper, from the claims that runs of the presets wrote:
+"""What held of the papers' claims and what did not, from all records of measured cells in a folder:
 
-    python -m midmask_papers.answers docs/results/claims
+    python -m midmask_papers.answers docs/results/records
 
-prints Markdown. The folder has a `PRESET.csv` for each paper whose preset was run, the `claims.csv` of the run's
-report, and beside it `PRESET.md`, its `claims.md`.
+prints Markdown: a row for each claim, with a point for each collection and number of tokens of middle training. The
+folder has a folder of records for each run, and `runs.yaml`, which states what each was measured on.
 """
 
 import argparse
-import csv
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from midmask.errors import UserError
-from midmask_papers.claims import CLAIMS, FIGURES
-from midmask_papers.published import PAPERS, paper
-from midmask_papers.verdict import ClaimOutcome, points
+import pyarrow as pa
+import pyarrow.compute as pc
+import yaml
+from pydantic import Field, TypeAdapter, ValidationError
 
-SAID: tuple[tuple[ClaimOutcome, str], ...] = (
-    ("holds", "Held here"),
-    ("does not hold", "Did not hold here"),
-    ("not decidable", "Cannot be told at this size"),
-    ("not measured", "Not measured"),
-)
+from midmask.artifact import Place
+from midmask.benchmark.records import ENDING, read_records
+from midmask.benchmark.results import Result, Results
+from midmask.errors import UserError
+from midmask.evaluation.rendering import MISSING, markdown
+from midmask.identity import Config, as_user_error
+from midmask_papers.claims import METHOD, ClaimVerdict, verdicts
+from midmask_papers.paper_tables import VIEWS
+from midmask_papers.published import PAPERS, paper
+from midmask_papers.verdict import OUTCOME_NAMES, ClaimOutcome, Ruling, points
+
+RUNS = "runs.yaml"
+
+LARGEST_SPREAD = 2
+"""A middle training that reads pairs reads up to twice the tokens of one that reads as many single texts."""
 
 BEGINNING = """# What held of the papers
 
-Each paper's claims, checked by a run of its preset at the small scale of its page under
-[Reproduce](../reproduce/sigir23.md): an encoder of two layers that starts from random weights. So a claim that holds
-here holds for what little such an encoder learns, and one that does not may hold for BERT. Teachers are as small and
-trained as briefly, so claims on distillation say little. Where none of the systems that a claim compares reaches a
-tenth of BM25's measure, it cannot be told, however clear their difference is. Differences are in hundredths of the
-claim's measure, with their 95% interval over queries and seeds; how a claim is decided is said on each page of claims.
-"""
+No paper was run at its published scale: these are encoders of a few million weights, on two processor cores, and no
+GPU took part. Those from random weights have two layers; so a claim that holds here holds for what little such an
+encoder learns, and one that does not may hold for BERT. From MiniLM, "none" is a finished retriever, where the papers
+start from BERT. Every statement rests on one middle training of each system: the seeds are those of the fine-tuning.
+
+`python -m midmask_papers.answers docs/results/records` prints this page from all records in the repository, and a test
+holds it and every page that quotes a verdict to that. A row is a claim, a column a collection with what the encoders
+start from and the tokens of middle training, those of the methods that read single texts; methods that read pairs read
+up to twice as many. Records of the same three are decided together. `—`: not measured."""
+
+
+class RecordedRun(Config):
+    """What the records in one folder were measured on."""
+
+    records: str = Field(description="the folder's name")
+    collection: str = Field(description="the collection, as it was cut")
+    start: str = Field(description="the weights that middle trainings start from")
+    source: str = Field(description="the page with the command")
+
+
+_LIST = TypeAdapter(tuple[RecordedRun, ...])
 
 
 @dataclass(frozen=True)
-class ClaimAnswer:
-    """A claim's outcome in the run of its paper's preset. figures: of FIGURES, as fractions; absent ones are not in
-    it.
-    """
+class Experiment:
+    """Results that may be compared: of one collection, one start and one length of middle training."""
 
-    claim: str
-    outcome: str
-    figures: dict[str, float]
+    collection: str
+    start: str
+    tokens: int
+    results: Results
 
-    def line(self) -> str:
-        """The claim with its figures in hundredths."""
-        told = {name: points(value) for name, value in self.figures.items()}
-        ours = f"{told['ours']} [{told['low']}, {told['high']}]" if {"ours", "low", "high"} <= told.keys() else ""
-        theirs = f"published {told['published']}" if "published" in told else ""
-        measured = ", ".join(part for part in (ours, theirs) if part)
-        text = CLAIMS[self.claim].text
-        return f"- {text.removesuffix('.')}: {measured} ({self.claim})" if measured else f"- {text} ({self.claim})"
+    @property
+    def title(self) -> str:
+        """The heading of its column."""
+        trained = f"from {self.start}, {self.tokens / 1e6:g} M tokens" if self.results else self.start
+        return f"{self.collection}; {trained}"
 
 
-def read_answers(path: Path, name: str) -> list[ClaimAnswer]:
-    """A paper's own claims in a `claims.csv`, in its order.
+TEXTS = Experiment("texts alone", "no training", 0, Results([]))
+"""The column of claims on texts and masks, which need no results."""
+
+
+def read_runs(folder: Path) -> tuple[RecordedRun, ...]:
+    """The lines of `runs.yaml`, one for each folder that has records.
 
     Raises:
-        UserError: if the file has another form.
+        UserError: if the file is missing or malformed, or a folder of records lacks its line, or a line its folder.
     """
-    with path.open(encoding="utf-8", newline="") as stream:
-        try:
-            return [_answer(row) for row in csv.DictReader(stream) if row["paper"] == name]
-        except (KeyError, ValueError) as error:
-            raise UserError(f"{path}: not the claims.csv of a report ({error!r})") from None
+    file = folder / RUNS
+    if not file.is_file():
+        raise UserError(f"{folder}: there is no {RUNS}; give the folder of all records, as docs/results/records")
+    try:
+        runs = _LIST.validate_python(yaml.safe_load(file.read_text(encoding="utf-8")))
+    except yaml.YAMLError as error:
+        raise UserError(f"{file}: not YAML ({' '.join(str(error).split())})") from None
+    except ValidationError as error:
+        raise as_user_error(error, str(file)) from None
+    measured = {path.parent.name for path in folder.glob(f"*/*{ENDING}")}
+    for name in sorted(measured ^ {run.records for run in runs}):
+        lacks = "has records and no line" if name in measured else "has a line and no records"
+        raise UserError(f"{file}: {name} {lacks}; add or delete its line")
+    return runs
 
 
-def _answer(row: dict[str, str]) -> ClaimAnswer:
-    return ClaimAnswer(row["claim"], row["verdict"], {name: float(row[name]) for name in FIGURES if row[name]})
+def read_experiments(folder: Path) -> list[Experiment]:
+    """All records of a folder, those of the same collection, start and tokens joined.
+
+    Raises:
+        UserError: as `read_runs` and `read_records`; if a folder holds middle trainings of different lengths, or if two
+            folders of an experiment have different values for the same cell.
+    """
+    joined: dict[tuple[str, str, int], dict[object, Result]] = {}
+    for run in read_runs(folder):
+        found = [one for record in read_records(Place(str(folder / run.records))).values() for one in record.results]
+        cells = joined.setdefault((run.collection, run.start, _tokens(found, run.records)), {})
+        for one in found:
+            cell = (one.key, one.seed, one.corpus, one.split)
+            cells[cell] = _join(cells[cell], one, run.records) if cell in cells else one
+    return [Experiment(*about, Results(cells.values())) for about, cells in joined.items()]
 
 
-def page(found: dict[str, list[ClaimAnswer]]) -> str:
-    """Markdown: a section for each paper, with the claims of each outcome."""
-    parts = [BEGINNING.strip()]
+def _join(known: Result, again: Result, name: str) -> Result:
+    """A result with the measures that another run of the same cell has besides.
+
+    Raises:
+        UserError: if a measure that both have differs.
+    """
+    both = known.measures.keys() & again.measures.keys()
+    if any(known.measures[measure] != again.measures[measure] for measure in both):
+        raise UserError(f"{name}: other values of {again.key} on {again.corpus} {again.split} than another folder has")
+    is_new = pc.invert(pc.is_in(again.per_query["measure"], pa.array(sorted(both), pa.string())))
+    values = pa.concat_tables([known.per_query, again.per_query.filter(is_new)])
+    return replace(known, measures={**again.measures, **known.measures}, per_query=values)
+
+
+def _tokens(found: Sequence[Result], name: str) -> int:
+    """Tokens of middle training, to two digits; 0 without any.
+
+    Raises:
+        UserError: if one read more than twice the tokens of another.
+    """
+    read = {one.costs.pretrain_tokens for one in found if one.costs is not None} - {0}
+    if not read:
+        return 0
+    if max(read) > LARGEST_SPREAD * min(read):
+        raise UserError(
+            f"{name}: its middle trainings read {min(read):,} to {max(read):,} tokens; keep the records of each length "
+            "in a folder of its own"
+        )
+    return int(float(f"{min(read):.2g}"))
+
+
+@dataclass(frozen=True)
+class ClaimPoints:
+    """A claim's verdicts, one for each experiment that measured it, in the order of the experiments."""
+
+    verdicts: tuple[ClaimVerdict, ...]
+    measured: tuple[bool, ...]
+
+    @property
+    def outcomes(self) -> list[ClaimOutcome]:
+        return [ruling.outcome for (_, ruling), there in zip(self.verdicts, self.measured, strict=True) if there]
+
+
+def decide_claims(experiments: Sequence[Experiment]) -> list[ClaimPoints]:
+    """Every claim at each experiment; one that the package's statistics decide without any result, at `TEXTS` alone."""
+    columns = [verdicts(one.results) for one in experiments]
+    alone = {claim.name for claim, ruling in verdicts(Results([])) if ruling.outcome != "not measured"}
+    rows = []
+    for row in zip(*columns, strict=True):
+        measured = tuple(
+            ruling.outcome != "not measured" and (claim.name not in alone or not experiment.results)
+            for (claim, ruling), experiment in zip(row, experiments, strict=True)
+        )
+        rows.append(ClaimPoints(row, measured))
+    return rows
+
+
+def page(experiments: Sequence[Experiment]) -> str:
+    """Markdown: how claims are decided, what held where, and a table for each paper with the sentences behind it."""
+    columns = [*experiments, TEXTS]
+    rows = decide_claims(columns)
+    parts = [BEGINNING, METHOD, "\n".join(f"- {line}" for line in _summary(rows))]
     for name in PAPERS:
-        parts.append(f"## {paper(name).citation}")
-        if name in found:
-            parts += [f"With their figures: [claims](claims/{name}.md).", *_outcomes(found[name])]
-        else:
-            parts.append(f"Not run yet: `jobs/benchmark_middle_training.py --preset {name}`.")
+        own = [row for row in rows if row.verdicts[0][0].paper == name]
+        parts += [f"## {paper(name).citation}", *_section(own, columns)]
     return "\n\n".join(parts) + "\n"
 
 
-def _outcomes(answers: Sequence[ClaimAnswer]) -> Iterator[str]:
-    for outcome, said in SAID:
-        own = [answer.line() for answer in answers if answer.outcome == outcome]
-        if own:
-            yield "\n".join([f"**{said}**", "", *own])
+def _summary(rows: Sequence[ClaimPoints]) -> Iterator[str]:
+    """The claims by what is decided of them at any point."""
+    kinds: dict[str, list[str]] = {}
+    for row in rows:
+        outcomes = {*row.outcomes}
+        if {"holds", "does not hold"} <= outcomes:
+            kind = "hold at one point and not at another"
+        else:
+            order: tuple[ClaimOutcome, ...] = ("holds", "does not hold", "not decidable")
+            kind = next((PLURALS[one] for one in order if one in outcomes), PLURALS["not measured"])
+        kinds.setdefault(kind, []).append(row.verdicts[0][0].name)
+    for kind, names in kinds.items():
+        yield f"{len(names)} {kind}: {', '.join(names)}"
 
 
-def answers_in(folder: Path) -> dict[str, list[ClaimAnswer]]:
-    """Paper -> its answers, for those whose preset was run.
+PLURALS: dict[ClaimOutcome, str] = {
+    "holds": "hold wherever they were decided",
+    "does not hold": "do not hold wherever they were decided",
+    "not decidable": "cannot be told",
+    "not measured": "were not measured",
+}
 
-    Raises:
-        UserError: if there is none, or as `read_answers`.
-    """
-    files = {name: folder / f"{name}.csv" for name in PAPERS}
-    found = {name: read_answers(file, name) for name, file in files.items() if file.is_file()}
-    if not found:
-        raise UserError(
-            f"{folder}: none of {', '.join(file.name for file in files.values())} is there; run a paper's preset, and "
-            "copy claims.csv of its report to it"
+
+def _section(rows: Sequence[ClaimPoints], experiments: Sequence[Experiment]) -> Iterator[str]:
+    shown = [place for place in range(len(experiments)) if any(row.measured[place] for row in rows)]
+    headers = ["claim", "representation", *(experiments[place].title for place in shown)]
+    cells = []
+    for row in rows:
+        claim, _ = row.verdicts[0]
+        views = dict.fromkeys(view for _, ruling in row.verdicts for view in ruling.representations)
+        points_of = [_point(row.verdicts[place][1]) if row.measured[place] else MISSING for place in shown]
+        cells.append(
+            [f"{claim.text} ({claim.name})", ", ".join(VIEWS.get(view, view) for view in views) or MISSING, *points_of]
         )
-    return found
+    yield markdown(headers, cells)
+    yield "\n".join(
+        f"- **{claim.name}**, {experiments[place].title}: {ruling.sentence}"
+        for row in rows
+        for place in shown
+        for claim, ruling in [row.verdicts[place]]
+        if row.measured[place]
+    )
+
+
+def _point(ruling: Ruling) -> str:
+    """The verdict with the estimate, its interval and the published size, in hundredths."""
+    said = OUTCOME_NAMES[ruling.outcome]
+    if ruling.estimate is not None and ruling.low is not None and ruling.high is not None:
+        said += f" {points(ruling.estimate)} [{points(ruling.low)}, {points(ruling.high)}]"
+    return said if ruling.published is None else f"{said}, published {points(ruling.published)}"
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     try:
-        print(page(answers_in(parser.parse_args().folder)), end="")
+        print(page(read_experiments(parser.parse_args().folder)), end="")
     except UserError as error:
         sys.exit(f"answers: {error}")

@@ -19,10 +19,10 @@ from midmask_papers.verdict import Claim, Ruling, points
 METHOD = """A difference is a mean over seeds and queries; its 95% interval counts the spread of both (variance of the
 paired per-query differences of seed means, plus, per system, the variance between seeds beyond what they do to single
 queries; t with Welch's degrees of freedom). A claim **holds** if the interval lies above 0, **does not hold** if it
-lies below 0 or reaches 0 but not the published size, and is **not decidable** if it reaches both, or if in one of the
-conditions that it compares (a fine-tuning, a representation, what was read) no system reaches a tenth of BM25's
-measure. Of a claim of several parts, which share the 5%, all must hold; the numbers are those of the part that decides.
-All numbers are hundredths; positive is the claimed direction."""
+lies below 0 or reaches 0 but not the published size, and is **not decidable** (cannot be told) if it reaches both, or
+if in one of the conditions that it compares (a fine-tuning, a representation, what was read) no system reaches a tenth
+of BM25's measure. Of a claim of several parts, which share the 5%, all must hold; the numbers are those of the part
+that decides. All numbers are hundredths; positive is the claimed direction."""
 
 
 ClaimVerdict = tuple[Claim, Ruling]

@@ -65,14 +65,15 @@ def _lie_nearer(
             absent = f"No {measure} of {near} and {far} in statistics.yaml beside the results"
             short = _not_learned((near, *rivals), home(results), results) if results else ()
             said = "; ".join((absent, *short)) + "."
-            found.append(Ruling("not decidable" if short else "not measured", said, published=size))
+            outcome = "not decidable" if short else "not measured"
+            found.append(Ruling(outcome, said, published=size, representations=("dense",)))
         for corpus in shared:
             one = difference(others[corpus], ours[corpus], LEVEL / len(sizes) / len(rivals) / len(shared))
             told = f"{measure} {others[corpus].mean:.2e} ({far}) against {ours[corpus].mean:.2e} ({near}) on {corpus}"
             short = _not_learned((near, far), corpus, results, is_required=True)
             outcome = "not decidable" if short else judge(one, size)
             said = "; ".join((told, *short)) + "."
-            found.append(Ruling(outcome, said, one.value, one.low, one.high, one.detectable, size))
+            found.append(Ruling(outcome, said, one.value, one.low, one.high, one.detectable, size, ("dense",)))
     return found
 
 
@@ -92,7 +93,7 @@ def _not_learned(
         if is_required and not (own and here.where(system=BM25)):
             found.append(f"the results do not show whether {system} has learned to search {corpus}")
         for key, split in product(dict.fromkeys(one.key for one in own), order_splits(own.names("split"))[:1]):
-            found += below_floor([key], [(corpus, split)], results, "RR@10")
+            found += (f"{system}: {one}" for one in below_floor([key], [(corpus, split)], results, "RR@10"))
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from midmask_papers.statistics import Statistic, difference, of
 from midmask_papers.verdict import ClaimPart, Ruling, all_of, combine, judge, pick
 
 MEASURE = "stop share"
-COMMAND = "`python -m tests.speed.stop_word_share --corpus NAME` measures it"
+COMMAND = "`python -m midmask_papers.stop_word_share --corpus NAME` measures it"
 
 ABOUT = 0.05
 """ "About 40%" is 35 to 45%: the paper rounds, and its lists of stop-words and its corpora are not ours."""

@@ -122,6 +122,7 @@ def no_trec_difference(results: Results) -> Ruling:
         f"{''.join(f'; {said}' for said in short)}.",
         estimate=abs(largest.difference),
         detectable=largest.detectable,
+        representations=tuple(dict.fromkeys(one.key.representation for _, own in groups for one in own)),
     )
 
 

@@ -1,7 +1,8 @@
-"""Which of the papers' printed numbers have a cell that runs: the lists of numbers crossed with the presets.
+"""Which of the papers' printed numbers a command would measure: the lists of numbers crossed with the presets.
 
-`python -m midmask_papers.coverage` prints the shares, the command behind each table, and what has no cell, with the
-reason. It ends with code 1 if a number of a system that midmask implements has none.
+`python -m midmask_papers.coverage` prints what was run of them (nothing at published scale), the shares, the command
+behind each table, and what has no command, with the reason. It ends with code 1 if a number of a system that midmask
+implements has none.
 """
 
 import sys
@@ -26,9 +27,16 @@ TREC_DL = tuple(f"ir_datasets:msmarco-passage/trec-dl-{year}/judged" for year in
 JUDGED_FROM_VECTORS = ("KL", "JS")
 """Divergences, which a benchmark measures of the systems whose embeddings it maps."""
 ELSEWHERE = {
-    "stop share": "`python -m tests.speed.stop_word_share --corpus FORMAT:PLACE` (docs/results/rom_stop_words.md)"
+    "stop share": "`python -m midmask_papers.stop_word_share --corpus FORMAT:PLACE` (docs/results/rom_stop_words.md)"
 }
 """Measure -> the command that gives it, where no benchmark does."""
+
+
+NOT_RUN = """Nothing on this page was run: no cell has been measured at published scale, and not one second of a GPU was
+spent; what was run is small, on two processor cores: [what held of the papers](papers.md), [all results](index.md).
+Below stands which printed numbers a command would measure: every value that the five papers print for a system, crossed
+with the presets. A cell may take weeks of GPUs: [estimates](cost.md). `make coverage` prints this text; a test holds it
+up to date."""
 
 
 @dataclass(frozen=True)
@@ -122,22 +130,27 @@ def coverage(name: str) -> Iterator[Coverage]:
 
 
 def report(found: Mapping[str, list[Coverage]]) -> str:
-    """Markdown: a line for each table; then the commands, systems that are cited only, values that are not at hand, and
-    numbers of implemented systems without a cell.
+    """Markdown: what was run; a line for each table; then the commands, systems that are cited only, values that are
+    not at hand, and numbers of implemented systems without a command.
     """
     every = [one for own in found.values() for one in own if one.implemented]
     covered = sum(bool(one.command) for one in every)
-    share = f"{covered} of {len(every)} printed numbers of systems that midmask implements have a cell"
-    counts = markdown(["paper", "table", "printed", "implemented", "with a cell", "cited only"], list(_rows(found)))
+    share = f"{covered} of {len(every)} printed numbers of systems that midmask implements have a command"
+    counts = markdown(["paper", "table", "printed", "implemented", "with a command", "cited only"], list(_rows(found)))
     commands = [f"{run.command}  # {name}" for name in found for run in RUNS[name]]
     cited = {name: dict.fromkeys(one.number.label for one in own if not one.implemented) for name, own in found.items()}
     missing = [f"{name}: {one.what}: {one.why}" for name in found for one in paper(name).missing]
-    parts = [f"{share}: {covered / len(every):.1%}.", counts, "\n".join(["```sh", *commands, "```"])]
+    parts = [
+        NOT_RUN,
+        f"{share}: {covered / len(every):.1%}. None of them was run.",
+        counts,
+        "\n".join(["```sh", *commands, "```"]),
+    ]
     parts += _section("Cited by the papers only", [f"{name}: {', '.join(own)}" for name, own in cited.items() if own])
     parts += _section("Not in the texts at hand", missing)
     lacking = [one.number for one in every if not one.command]
     parts += _section(
-        "Without a cell",
+        "Without a command",
         [f"{one.paper}, table {one.table}: {one.label}, {one.measure} on {one.corpus}" for one in lacking],
     )
     return "\n\n".join(parts) + "\n"

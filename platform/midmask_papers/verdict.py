@@ -11,7 +11,7 @@ not measured    systems are absent; the sentence says which, and which preset me
 A claim of several parts holds if all parts do, and does not if one does not. Parts share the 5% (Bonferroni).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
@@ -27,6 +27,14 @@ ClaimOutcome = Literal["holds", "does not hold", "not decidable", "not measured"
 OUTCOMES: tuple[ClaimOutcome, ...] = ("does not hold", "not measured", "not decidable", "holds")
 """Of a claim of several parts, the first that any of them has."""
 
+OUTCOME_NAMES: dict[ClaimOutcome, str] = {
+    "holds": "holds",
+    "does not hold": "does not hold",
+    "not decidable": "cannot be told",
+    "not measured": "not measured",
+}
+"""As pages for readers have them."""
+
 LEAST_OF_BM25 = 0.1
 """Share of BM25's measure that the best system of each condition must reach for a claim to be decided."""
 
@@ -40,7 +48,7 @@ class Ruling:
 
     estimate: positive in the claimed direction; low, high: its interval; detectable: the smallest difference that can
     be told from 0; published: the paper's. All are fractions, of several parts those of the one that decides; none
-    where there is no such number.
+    where there is no such number. representations: those of the systems that were compared.
     """
 
     outcome: ClaimOutcome
@@ -50,6 +58,7 @@ class Ruling:
     high: float | None = None
     detectable: float | None = None
     published: float | None = None
+    representations: tuple[str, ...] = ()
 
     @property
     def figures(self) -> tuple[float | None, ...]:
@@ -145,7 +154,8 @@ def decide(part: ClaimPart, results: Results, level: float = LEVEL, rule: Outcom
     sentence = f"{part.what}: {_figures(found, part)} on {', '.join(' '.join(place) for place in ours.places)}"
     seeds = f"{found.seeds} seeds" if found.seeds > 1 else "1 seed"
     drawn = "" if found.floor else ", how much seeds differ is not known"
-    short = below_floor([term.key for term in ours.terms], ours.places, results, part.measure)
+    keys = [term.key for term in ours.terms]
+    short = below_floor(keys, ours.places, results, part.measure)
     notes = "".join(f"; {one}" for one in (*ours.differs, *short))
     return Ruling(
         "not decidable" if short else rule(found, part.published),
@@ -155,6 +165,7 @@ def decide(part: ClaimPart, results: Results, level: float = LEVEL, rule: Outcom
         high=found.high,
         detectable=found.detectable,
         published=part.published,
+        representations=_representations(key.representation for key in keys if key.system != BM25),
     )
 
 
@@ -249,7 +260,13 @@ def combine(found: Sequence[Ruling]) -> Ruling:
     deciding = [one for one in found if one.outcome == outcome]
     chosen = min(deciding, key=lambda one: one.low or 0.0) if outcome == "holds" else deciding[0]
     said = " ".join(one.sentence if len(found) == 1 else f"{one.outcome.capitalize()}: {one.sentence}" for one in found)
-    return Ruling(outcome, said, chosen.estimate, chosen.low, chosen.high, chosen.detectable, chosen.published)
+    return replace(
+        chosen, sentence=said, representations=_representations(view for one in found for view in one.representations)
+    )
+
+
+def _representations(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
 
 
 def points(value: float) -> str:

@@ -1,62 +1,168 @@
-"""The page of answers: every claim of a paper once, under its outcome, with its figures."""
+"""The page of answers: every claim once, a point for each experiment; and no other page says anything else."""
 
+import re
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from midmask.benchmark.results import Results
+from midmask.artifact import Place
+from midmask.benchmark.results import Result, Results, SystemKey
 from midmask.errors import UserError
-from midmask_papers.answers import answers_in, page, read_answers
-from midmask_papers.claims import CLAIMS, claims_csv, verdicts
-from midmask_papers.published import PAPERS
+from midmask.evaluation.rendering import MISSING
+from midmask.experiment.costs import Costs
+from midmask_papers.answers import Experiment, page, read_experiments
+from midmask_papers.claims import CLAIMS, verdicts
+from midmask_papers.verdict import OUTCOME_NAMES
 from tests.support.benchmark.synthetic import dense, drawn, results
 
-
-@pytest.fixture
-def folder(tmp_path):
-    """Claims as a report of a few systems has them: some hold, some do not, most are not measured."""
-    found = results(drawn({dense("none"): 0.3, dense("mlm"): 0.4, dense("retromae"): 0.2}))
-    for name in PAPERS:
-        (tmp_path / f"{name}.csv").write_text(claims_csv(verdicts(found)), "utf-8")
-    return tmp_path
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+TRAINED = {dense("none"): 0.3, dense("mlm"): 0.4, dense("retromae"): 0.2}
 
 
-def test_every_claim_stands_once_under_its_papers_heading_and_outcome(folder):
-    found = answers_in(folder)
-    assert sorted(answer.claim for own in found.values() for answer in own) == sorted(CLAIMS)
-    assert all(CLAIMS[answer.claim].paper == name for name, own in found.items() for answer in own)
-    text = page(found)
-    assert all(text.count(f"({name})") == 1 for name in CLAIMS)
-    assert text.index("**Held here**") < text.index("(sigir23.a_mlm)") < text.index("**Not measured**")
+@pytest.fixture(scope="module")
+def recorded() -> list[Experiment]:
+    return read_experiments(DOCS / "results" / "records")
 
 
-def test_figures_come_back_from_the_file_as_they_were(folder):
-    (ruling,) = [ruling for claim, ruling in verdicts(_same()) if claim.name == "sigir23.a_mlm"]
-    (answer,) = [one for one in read_answers(folder / "sigir23.csv", "sigir23") if one.claim == "sigir23.a_mlm"]
-    assert answer.outcome == ruling.outcome == "holds"
-    assert tuple(answer.figures.values()) == ruling.figures
-    assert f"{100 * ruling.low:+.2f}" in answer.line() and "published +1.50" in answer.line()
+def points(text: str) -> dict[str, list[str]]:
+    """Claim -> its cells, from the tables of the page."""
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    return {found[1]: row[1:] for row in rows if (found := re.search(r"\((\w+(?:\.\w+)?)\)$", row[0].strip()))}
 
 
-def test_a_paper_whose_preset_was_not_run_is_said_with_its_command(folder):
-    (folder / "rom.csv").unlink()
-    found = answers_in(folder)
-    assert set(found) == set(PAPERS) - {"rom"}
-    assert "Not run yet: `jobs/benchmark_middle_training.py --preset rom`." in page(found)
+def with_tokens(found: list[Result], tokens: int) -> list[Result]:
+    """The results with what their middle training read."""
+    read = {key: 0 if key.system == "none" else tokens for key in dict.fromkeys(one.key for one in found)}
+    return [replace(one, costs=Costs(0.0, 0.0, 0.0, read[one.key], 0, None, None)) for one in found]
 
 
-def test_the_page_of_results_is_what_its_claims_give():
-    results_pages = Path(__file__).resolve().parents[2] / "docs" / "results"
-    assert (results_pages / "papers.md").read_text("utf-8") == page(answers_in(results_pages / "claims"))
+def write(folder: Path, name: str, found: list[Result]) -> None:
+    """Records as a benchmark leaves them, a file for each system."""
+    (folder / name).mkdir(parents=True)
+    for number, key in enumerate(dict.fromkeys(one.key for one in found)):
+        about = {"identity": f"{name}{number}", "fingerprint": "f", "precision": "fp32", "processor": "p"}
+        own = Results(one for one in found if one.key == key)
+        own.write(Place(str(folder / name / f"{number}.parquet")), about)
 
 
-def test_a_folder_without_claims_is_refused_with_what_to_do(tmp_path):
-    with pytest.raises(UserError, match=r"none of sigir23\.csv, .* is there; run a paper's preset"):
-        answers_in(tmp_path)
-    (tmp_path / "sigir23.csv").write_text("a,b\n1,2\n", "utf-8")
-    with pytest.raises(UserError, match=r"sigir23\.csv: not the claims\.csv"):
-        answers_in(tmp_path)
+def state(folder: Path, *lines: str) -> None:
+    (folder / "runs.yaml").write_text("\n".join(f"- {{{line}, source: a.md}}" for line in lines), "utf-8")
 
 
-def _same() -> Results:
-    return results(drawn({dense("none"): 0.3, dense("mlm"): 0.4, dense("retromae"): 0.2}))
+def test_every_claim_has_one_row_and_a_point_where_it_was_measured():
+    short, long = (results(drawn(levels, draw=1)) for levels in (TRAINED, {**TRAINED, dense("mlm"): 0.2}))
+    text = page([Experiment("a corpus", "nothing", 400_000, short), Experiment("a corpus", "nothing", 3_000_000, long)])
+    rows = points(text)
+    assert sorted(rows) == sorted(CLAIMS)
+    first, second = (dict((c.name, r) for c, r in verdicts(one))["sigir23.a_mlm"] for one in (short, long))
+    assert (first.outcome, second.outcome) == ("holds", "does not hold")
+    representation, *cells = (cell.strip() for cell in rows["sigir23.a_mlm"])
+    assert representation == "dense" and len(cells) == 2
+    for cell, ruling in zip(cells, (first, second), strict=True):
+        assert cell.startswith(f"{ruling.outcome} {100 * ruling.estimate:+.2f} [{100 * ruling.low:+.2f}, ")
+        assert cell.endswith("published +1.50")
+    assert re.search(r"- 1 hold at one point and not at another: sigir23\.a_mlm\n", text)
+    assert "0.4 M tokens" in text and "3 M tokens" in text
+    assert [cell.strip() for cell in rows["sigir23.e_trec"]] == ["—"] * 3
+
+
+def test_records_of_one_collection_start_and_length_are_one_experiment(tmp_path):
+    """Each folder alone has half of a claim; together they decide it, with the measures of both."""
+    found = with_tokens(drawn(TRAINED), 1_534_000)
+    more = with_tokens(drawn({**TRAINED, dense("rom"): 0.5}), 1_535_500)
+    write(tmp_path, "one", [one for one in found if one.key.system != "mlm"])
+    write(tmp_path, "two", more)
+    write(tmp_path, "again", with_tokens(drawn(TRAINED, measure="nDCG@10"), 1_534_000))
+    write(tmp_path, "long", with_tokens(drawn(TRAINED, draw=5), 3_000_000))
+    about = "collection: c, start: s"
+    state(tmp_path, *(f"records: {name}, {about}" for name in ("one", "two", "again", "long")))
+    joined, long = read_experiments(tmp_path)
+    assert (joined.tokens, long.tokens) == (1_500_000, 3_000_000)
+    assert set(joined.results.names("system")) == {"none", "mlm", "retromae", "rom"}
+    assert len(joined.results) == len(more)
+    (mlm, *_) = joined.results.where(system="mlm")
+    assert {*mlm.measures} == {*mlm.per_query["measure"].to_pylist()} == {"RR@10", "nDCG@10"}
+    with pytest.raises(UserError, match=r"two: other values of .*none"):
+        write(tmp_path, "other", with_tokens(drawn({dense("none"): 0.31, dense("mlm"): 0.4}), 1_534_000))
+        state(tmp_path, *(f"records: {name}, {about}" for name in ("other", "two", "again", "one", "long")))
+        read_experiments(tmp_path)
+
+
+def test_records_that_no_line_is_of_and_lengths_that_do_not_compare_are_refused(tmp_path):
+    with pytest.raises(UserError, match=r"no runs\.yaml; give the folder of all records"):
+        read_experiments(tmp_path)
+    lengths = {"mlm": 400_000, "retromae": 3_000_000}
+    found = [one for name, read in lengths.items() for one in with_tokens(drawn({dense(name): 0.3}), read)]
+    write(tmp_path, "mixed", found)
+    for lines, said in (
+        (["records: other, collection: c, start: s"], "mixed has records and no line"),
+        (["records: mixed, collection: c"], "start"),
+        (["records: mixed, collection: c, start: s"], "400,000 to 3,000,000 tokens"),
+    ):
+        state(tmp_path, *lines)
+        with pytest.raises(UserError, match=said):
+            read_experiments(tmp_path)
+
+
+def test_the_page_is_what_the_records_give(recorded):
+    assert (DOCS / "results" / "papers.md").read_text("utf-8") == page(recorded), "write the command's output into it"
+    costs = [one.costs for experiment in recorded for one in experiment.results]
+    assert costs and sum(cost.gpu_hours for cost in costs) == 0, "the page says that no GPU took part"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sigir23.b_gaps_shrink",
+        "sigir23.g_teachers",
+        "retromae.distilled",
+        "cotmote.1_divergences",
+        "cotmote.4_lowest",
+    ],
+)
+def test_contrasts_with_a_collapsed_condition_cannot_be_told(name):
+    """The page's table, which is what the records give."""
+    cells = {outcome(cell) for cell in table()[name][1:]} - {MISSING}
+    assert cells == {"cannot be told"}
+
+
+def test_experiments_differ_in_what_a_column_says(recorded):
+    titles = [one.title for one in recorded]
+    assert len(titles) == len(set(titles)) and all(one.tokens > 100_000 for one in recorded)
+    bm25 = SystemKey("bm25", "none", "bm25", "none")
+    assert all(one.results.where(**vars(bm25)) for one in recorded)
+
+
+def table() -> dict[str, list[str]]:
+    return points((DOCS / "results" / "papers.md").read_text("utf-8"))
+
+
+def outcome(cell: str) -> str:
+    """The verdict at the beginning of a cell."""
+    return next((said for said in OUTCOME_NAMES.values() if cell.strip().startswith(said)), cell.strip())
+
+
+SPOKEN = {"does not hold": "does not hold", "holds": "holds", "held": "holds"}
+SPOKEN |= {"not decidable": "cannot be told", "cannot be told": "cannot be told"}
+"""Words for a verdict on any page -> the table's."""
+
+
+def quoted(text: str) -> Iterator[tuple[str, str]]:
+    """(claim, verdict) of every line of a page that has the name or the text of a claim and a word for a verdict."""
+    spoken = re.compile(rf"\b({'|'.join(SPOKEN)})\b", re.I)
+    for line in text.splitlines():
+        names = [name for name, claim in CLAIMS.items() if re.search(rf"\b{re.escape(name)}\b", line)]
+        names += [name for name, claim in CLAIMS.items() if claim.text in line]
+        yield from ((name, SPOKEN[said.lower()]) for name in names for said in spoken.findall(line))
+
+
+def test_no_page_says_of_a_claim_what_the_table_does_not():
+    decided = {name: {outcome(cell) for cell in cells[1:]} for name, cells in table().items()}
+    pages = [path for path in (*DOCS.rglob("*.md"), ROOT / "README.md") if path.name != "papers.md"]
+    found = [(path.name, *said) for path in pages for said in quoted(path.read_text("utf-8"))]
+    assert not [one for one in found if one[2] not in decided[one[1]]]
+    line = f"- **sigir23.collection**: {CLAIMS['sigir23.collection'].text} *Holds.* +2.14"
+    assert set(quoted(line)) == {("sigir23.collection", "holds")} and "holds" not in decided["sigir23.collection"]

@@ -1,12 +1,17 @@
 """Every printed number of a system that midmask implements has a cell; what has none is found and named."""
 
+import ast
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from midmask.app.flags import add_zero_shot_flag, parse
+from midmask.artifact import Place
 from midmask.benchmark.presets import PRESETS
+from midmask.benchmark.results import read_results
 from midmask_papers.coverage import RUNS, Coverage, PresetRun, measure_coverage, report
 from midmask_papers.published import PAPERS, Published, published
 
@@ -86,10 +91,52 @@ def test_a_command_says_what_the_run_is_made_of(run: PresetRun):
 def test_what_lacks_a_cell_is_named():
     number = replace(one("dupmae", "1", "RetroMAE", "RR@10"), table="9")
     text = report({"dupmae": [Coverage(number, True, ""), Coverage(number, True, "a command")]})
-    assert text.startswith("1 of 2 printed numbers") and "50.0%" in text
-    assert "## Without a cell\n\n- dupmae, table 9: RetroMAE, RR@10 on msmarco" in text
+    assert "\n\n1 of 2 printed numbers" in text and "50.0%" in text
+    assert "## Without a command\n\n- dupmae, table 9: RetroMAE, RR@10 on msmarco" in text
 
 
 def test_the_page_is_todays():
     """`make coverage` prints what stands there under the title."""
-    assert PAGE.read_text("utf-8").endswith(report(measure_coverage())), "write `make coverage` into the page"
+    title, text = PAGE.read_text("utf-8").split("\n\n", 1)
+    assert title.startswith("# ") and text == report(measure_coverage()), "write `make coverage` into the page"
+
+
+def test_the_page_says_first_that_nothing_of_it_was_run():
+    """True as long as no record is of a paper's own collections, and none of a GPU."""
+    assert re.match(r"[^.]*no cell .*published scale.*no[^.]*GPU", report(measure_coverage()), re.S)
+    files = sorted((PAGE.parent / "records").glob("*/*.parquet"))
+    found = [one for file in files for one in read_results(Place(str(file)))[0]]
+    published_corpora = {number.corpus for name in PAPERS for number in published(name)} - {""}
+    assert {one.corpus for one in found}.isdisjoint(published_corpora)
+    assert sum(one.costs.gpu_hours for one in found) == 0
+
+
+NAMES_TESTS = re.compile(r"-m tests\b|\btests/\w|\btests\.\w+\.")
+
+
+def messages(file: Path) -> Iterator[str]:
+    """The strings of a module but its docstrings; of another file, its text without comments."""
+    if file.suffix != ".py":
+        yield re.sub(r"^\s*#.*$", "", file.read_text("utf-8"), flags=re.M)
+        return
+    tree = ast.parse(file.read_text("utf-8"))
+    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    yield from (
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare
+    )
+
+
+def test_no_message_of_the_product_names_a_module_of_the_tests():
+    """No wheel has them."""
+    files = [
+        path
+        for folder in ("platform", "jobs", "dashboards")
+        for path in (PAGE.parents[2] / folder).rglob("*")
+        if path.suffix in {".py", ".yaml", ".toml", ".json", ".html", ".md"}
+    ]
+    assert len(files) > 300
+    wrong = [(path.name, text) for path in files for text in messages(path) if NAMES_TESTS.search(text)]
+    assert not wrong
+    assert NAMES_TESTS.search("`python -m tests.speed.stop_word_share --corpus NAME` measures it")
