@@ -79,6 +79,11 @@ SHOWN = 40
 """Number of names that a message lists in full. Of a longer list it shows the nearest ten."""
 
 
+def known_names(names: Iterable[str]) -> str:
+    """The choices as the end of a message, in the order given."""
+    return f"Known: {', '.join(names)}." if (names := list(names)) else "There is none to choose from."
+
+
 def unknown(kind: str, value: object, choices: Iterable[str], *, hint: str = "") -> UserError:
     """The error for a name that is not in a closed list: the nearest name, then all names, or the nearest ten if there
     are more than `SHOWN`. Nearest to the end of a dotted path are the paths that end with it, the shortest first.
@@ -89,7 +94,7 @@ def unknown(kind: str, value: object, choices: Iterable[str], *, hint: str = "")
     alike = [choice for choice in get_close_matches(name[:QUOTED], names, n=10, cutoff=0.5) if choice not in ends]
     nearest = [*ends, *alike][:10]
     guess = f"; did you mean {nearest[0]!r}?" if nearest else "."
-    known = f"Known: {', '.join(names)}."
+    known = known_names(names)
     if len(names) > SHOWN:
         known = (
             f"Of {len(names)} the nearest: {', '.join(sorted(nearest))}."

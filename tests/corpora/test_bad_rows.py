@@ -22,7 +22,8 @@ DOC_FAULTS = {
     "duplicate id": [b'{"_id": "d0", "text": "another text"}'],
 }
 QREL_FAULTS = {
-    "malformed line": [b"q0\td1", b"q0\td1\thigh", b"q0\td1\t1\t1\t1"],
+    "malformed line": [b"q0\td1", b"q0\td1\thigh", b"q0\td1\t1\t1\t1", b"q0\td3\tNaN"],
+    "grade that is no whole number": [b"q0\td2\t0.5", b"q0\td2\t1e300"],
     "unknown id": [b"none\td0\t1", b"nobody\tnone\t1"],
     "duplicate judgement": [b"q0\td0\t1"],
 }

@@ -86,9 +86,9 @@ def test_bad_rows_are_counted_and_quarantined_with_file_and_row(tmp_path: Path) 
         "kept": 2_493,
         "quarantined": {
             "duplicate id": 1,
-            "empty passage": 1,
+            "empty passage": 2,
             "invalid UTF-8": 1,
-            "malformed line": 2,
+            "malformed line": 1,
             "oversized passage": 1,
             "white space in an id": 1,
         },
@@ -96,7 +96,8 @@ def test_bad_rows_are_counted_and_quarantined_with_file_and_row(tmp_path: Path) 
     }
     assert result["rows_by_kind"]["qrels"]["quarantined"] == {
         "duplicate judgement": 1,
-        "malformed line": 4,
+        "grade that is no whole number": 1,
+        "malformed line": 3,
     }
     assert result["missing_passages"] == {"passages": 1, "judgements": 1}
     found = quarantine(tmp_path / "out")

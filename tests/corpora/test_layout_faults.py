@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from midmask.corpora import CorpusConfig, dpr_json, open_corpus
-from midmask.corpora.chunks import BrokenFile
+from midmask.corpora.gzipped import BrokenFile
 from midmask.corpora.nq import parse_answers
 from midmask.errors import UserError
 from tests.support.corpora import layouts

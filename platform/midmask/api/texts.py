@@ -9,6 +9,7 @@ from typing import Any
 
 from midmask.artifact import Place
 from midmask.corpora.export import write_lines, write_qrels
+from midmask.corpora.values import is_nothing
 from midmask.errors import UserError, quoted
 from midmask.identity import fingerprint
 
@@ -63,7 +64,7 @@ def text_rows(
     names, bodies = _check_texts("texts", texts, ids)
     if titles is not None and len(titles) != len(bodies):
         raise UserError(f"titles: {len(titles):,} for {len(bodies):,} texts; give one title for each text, or none")
-    documents = tuple(zip(names, titles or [""] * len(names), bodies, strict=True))
+    documents = tuple(zip(names, _read_titles(names, titles), bodies, strict=True))
     if (queries is None) != (relevant is None):
         missing, given = ("relevant", "queries") if relevant is None else ("queries", "relevant")
         raise UserError(f"{given} without {missing}: give both, queries=[…] and relevant=[…], or neither")
@@ -74,6 +75,15 @@ def text_rows(
     asked, questions = _check_texts("queries", queries, None)
     judgements = _judgements(asked, set(names), relevant)
     return GivenTexts(documents, tuple(zip(asked, questions, strict=True)), _in_splits(judgements, splits))
+
+
+def _read_titles(names: Sequence[str], titles: Sequence[Any] | None) -> list[str]:
+    """A title for each text; "" where None, NaN or the like stands for none."""
+    found = ["" if is_nothing(title) else title for title in titles or [""] * len(names)]
+    for name, title in zip(names, found, strict=True):
+        if not isinstance(title, str):
+            raise UserError(f"titles, id {quoted(name)}: {quoted(title)} is no string; leave it out, or convert it")
+    return found
 
 
 def _check_texts(kind: str, texts: TextsById, ids: Sequence[Id] | None) -> tuple[list[str], list[str]]:
@@ -106,7 +116,8 @@ def _check_texts(kind: str, texts: TextsById, ids: Sequence[Id] | None) -> tuple
 def _id(kind: str, value: Any) -> str:
     """An id as text: white space would divide it in the files of judgements."""
     name = str(value)
-    if name != "".join(name.split()) or not name or (isinstance(value, float) and not math.isfinite(value)):
+    infinite = isinstance(value, float) and math.isinf(value)
+    if name != "".join(name.split()) or not name or infinite or is_nothing(value):
         raise UserError(f"{kind}: {quoted(value)} cannot be an id; use a text without white space, or a number")
     return name
 

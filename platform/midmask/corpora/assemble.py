@@ -120,9 +120,10 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
 
 
 def _nothing_in(config: CorpusConfig, rejected: Quarantine) -> str:
-    kinds = ", ".join(f"{number:,} {kind}" for kind, number in rejected.bad["docs"].most_common())
+    kinds = rejected.kinds("docs")
+    first = f". First: {'; '.join(rejected.examples('docs'))}" if kinds else ""
     layout = reader_of(config.format).layout
-    return f"{config.name}: there is no passage in it{f' ({kinds})' if kinds else ''}; wanted is {layout}"
+    return f"{config.name}: there is no passage in it{f' ({kinds})' if kinds else ''}; wanted is {layout}{first}"
 
 
 def _documents(config: CorpusConfig, rejected: Quarantine, repeats: Repeats) -> dict[str, Any]:

@@ -5,10 +5,12 @@ decide: other compressions, binary formats, wide encodings, web pages, JSON in a
 """
 
 import ast
+import codecs
 import json
 import re
 import shlex
 import zlib
+from collections.abc import Callable
 from typing import Any, Literal
 
 from midmask.corpora.documents.encodings import wide_encoding
@@ -28,6 +30,7 @@ HEAD = 1 << 16
 """Bytes of a file's beginning that are looked at."""
 
 LINES = 20
+SIGNS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
 GZIP = b"\x1f\x8b"
 PACKED = (
     (GZIP, "a gzip stream", "gzip -dc"),
@@ -50,7 +53,13 @@ BINARY = (
     (b"\x80\x05\x95", "a Python pickle", ""),
 )
 POINTER = "version https://git-lfs.github.com/spec/"
-TO_JSON, TO_COLUMNS = "print(json.dumps({}))", 'print(*{}.values(), sep="\\t")'
+ERRORS = {"error", "errors", "message", "detail"}
+"""First keys of what a server sends in place of a file."""
+
+
+def form_by_name(name: str) -> Form:
+    """What a file whose format leaves that open must hold: JSON lines if it is named .jsonl, else any text."""
+    return "json lines" if re.search(r"\.jsonl(\.gz)?$", name) else "text"
 
 
 class UnusableFile(UserError):
@@ -68,132 +77,133 @@ def refuse_other_contents(name: str, raw: bytes, form: Form, *, by_name: bool = 
         UnusableFile: if these bytes cannot be the beginning of a file of this form. An empty file is none of these.
     """
     is_gzip, named_gzip = raw.startswith(GZIP), name.endswith(".gz")
-    file = _Command(name, pack=named_gzip)
+    file = _File(name, form, pack=named_gzip)
     if by_name and is_gzip and not named_gzip:
-        raise file.refusal(
-            "a gzip stream, which its name does not say", form, "Rename it", f"mv {file.path} {file.path}.gz"
-        )
+        raise file.refusal("a gzip stream, which its name does not say", f"Rename it: mv {file.path} {file.path}.gz")
     head = raw
     if is_gzip:
-        file = _Command(name, read="gzip -dc", pack=named_gzip)
+        file.steps.append("gzip -dc")
         try:
             head = zlib.decompressobj(wbits=31).decompress(raw, HEAD)
         except zlib.error:  # damage, which the reader of the stream names
             return
-    _refuse_bytes(file, head, form)
+    if head.startswith(codecs.BOM_UTF8):
+        file.steps.append("tail -c +4")
+    _refuse_bytes(file, head)
     if by_name and named_gzip and raw and not is_gzip:
         plain = shlex.quote(file.name.removesuffix(".gz"))
-        raise file.refusal("no gzip stream, which its name promises", form, "Rename it", f"mv {file.path} {plain}")
-    _refuse_text(file, head.decode(errors="replace").lstrip("\ufeff \t\r\n"), form, cut=len(head) >= HEAD)
+        raise file.refusal("no gzip stream, which its name promises", f"Rename it: mv {file.path} {plain}")
+    _refuse_text(file, head.decode(errors="replace").lstrip("\ufeff \t\r\n"), cut=len(head) >= HEAD)
 
 
-class _Command:
-    """Commands for one file, whose result replaces it."""
+class _File:
+    """The file that is looked at, and commands that replace it with another form of its contents."""
 
-    def __init__(self, name: str, *, read: str = "", pack: bool = False) -> None:
-        self.address = name
+    def __init__(self, name: str, form: Form, *, pack: bool) -> None:
+        self.form = form
         self.name = name.rsplit("/", 1)[-1] if "://" in name else name
-        self.path, self._read, self._pack = shlex.quote(self.name), read, pack
+        self.path = shlex.quote(self.name)
+        self.steps: list[str] = []
+        """Commands that make the bytes on disk the text that is looked at."""
+        self._address, self._pack = name, " | gzip" if pack else ""
 
-    def refusal(self, what: str, form: Form, verb: str = "", command: str = "") -> UnusableFile:
-        advice = f". {verb}: {command}" if command else f". {verb}" if verb else ""
-        return UnusableFile(f"{self.address} holds {what}; expected is {EXPECTED[form]}{advice}")
+    def refusal(self, what: str, advice: str = "") -> UnusableFile:
+        advice = f". {advice}" if advice else ""
+        return UnusableFile(f"{self._address} holds {what}; expected: {EXPECTED[self.form]}{advice}")
 
-    def piped(self, command: str) -> str:
-        """The command, which reads the file's text from its standard input."""
-        return self._replacing(f"{self._read} {self.path} | {command}" if self._read else f"{command} < {self.path}")
+    def piped(self, what: str, command: str, verb: str = "Unpack") -> UnusableFile:
+        """The refusal with a command that reads the file's text from its standard input."""
+        first, *others = [*self.steps, command]
+        return self.refusal(what, f"{verb} it: {self._replacing(' | '.join([f'{first} < {self.path}', *others]))}")
 
-    def opened(self, command: str) -> str:
-        """The command, whose last argument is the file."""
-        return self._replacing(f"{command} {self.path}")
+    def opened(self, what: str, command: str, verb: str = "Unpack") -> UnusableFile:
+        """The refusal with a command whose last argument is the file, unless that must be unpacked first."""
+        return self.refusal(what, "" if self.steps else f"{verb} it: {self._replacing(f'{command} {self.path}')}")
+
+    def converted(self, what: str, code: str, modules: str = "json, sys", *, opened: bool = False) -> UnusableFile:
+        """The refusal with Python code that prints the form; without, if there is no code."""
+        command = f"python -c {shlex.quote(f'import {modules}; {code}')}"
+        return (self.opened if opened else self.piped)(what, command, "Convert") if code else self.refusal(what)
+
+    def rows(self, rows: str) -> str:
+        """Code that prints rows, which are dicts; "" for runs, whose columns' names nobody can know."""
+        printed = "print(json.dumps(row))" if self.form == "json lines" else 'print(*row.values(), sep="\\t")'
+        return "" if self.form == "run" else f"[{printed} for row in {rows}]"
 
     def _replacing(self, command: str) -> str:
         new = shlex.quote(f"{self.name}.new")
-        return f"{command}{' | gzip' if self._pack else ''} > {new} && mv {new} {self.path}"
+        return f"{command}{self._pack} > {new} && mv {new} {self.path}"
 
 
-def _python(code: str, modules: str = "json, sys") -> str:
-    return f"python -c {shlex.quote(f'import {modules}; {code}')}"
-
-
-def _rows(form: Form, rows: str, row: str = "row", to_json: str = "") -> str:
-    """Python code that prints rows in a form."""
-    printed = TO_JSON.format(to_json or row) if form == "json lines" else TO_COLUMNS.format(row)
-    return f"[{printed} for {row} in {rows}]"
-
-
-def _refuse_bytes(file: _Command, head: bytes, form: Form) -> None:
+def _refuse_bytes(file: _File, head: bytes) -> None:
     for magic, what, unpack in PACKED:
         if head.startswith(magic):
-            command = file.piped(unpack) if unpack != "unzip -p" else file.opened(unpack)
-            raise file.refusal(what, form, "Unpack it", command)
+            raise (file.opened if unpack == "unzip -p" else file.piped)(what, unpack)
     for magic, what, table in BINARY:
         if head.startswith(magic):
             module = table.rpartition(".read_table")[0] or "pyarrow.ipc"
-            command = file.opened(_python(_rows(form, f"{table}.to_pylist()"), f"json, sys, {module}")) if table else ""
-            raise file.refusal(what, form, "Convert it" if table else "", command)
+            code = file.rows(f"{table}.to_pylist()") if table else ""
+            raise file.converted(what, code, f"json, sys, {module}", opened=True)
     if head[257:262] == b"ustar":
-        raise file.refusal("a tar archive", form, "Unpack it", file.piped("tar -xOf -"))
+        raise file.piped("a tar archive", "tar -xOf -")
     if codec := wide_encoding(head):
         name = codec.upper() if codec in ("utf-16", "utf-32") else f"{codec[:6]}{codec[7:]}".upper()
-        raise file.refusal(f"text in {name}", form, "Convert it", file.piped(f"iconv -f {name} -t UTF-8"))
+        raise file.piped(f"text in {name}", f"iconv -f {name} -t UTF-8", "Convert")
     if len(head) >= LINES and head.count(0) > len(head) / 5:
-        raise file.refusal("binary data", form)
+        raise file.refusal("binary data")
 
 
-def _refuse_text(file: _Command, text: str, form: Form, *, cut: bool) -> None:
+def _refuse_text(file: _File, text: str, *, cut: bool) -> None:
     start = text[:200].lower()
     if start.startswith(("<!doctype html", "<html")):
-        raise file.refusal("a web page (HTML), such as the error page of a download", form, "Download it again")
+        raise file.refusal("a web page (HTML), such as the error page of a download", "Download it again")
+    if start.startswith(("<?xml", "<error")) and file.form != "text":
+        raise file.refusal("markup (XML), such as the error page of a download", "Download it again")
     if start.startswith(POINTER):
-        raise file.refusal("a pointer of Git LFS in place of the file", form, "Fetch it", "git lfs pull")
+        raise file.refusal("a pointer of Git LFS in place of the file", "Fetch it: git lfs pull")
     lines = [line for line in text.split("\n")[: LINES + 1] if line.strip()]
-    if cut and len(lines) > 1 and not text.count("\n") > LINES:
+    if cut and len(lines) > 1 and text.count("\n") <= LINES:
         lines = lines[:-1]
-    if not lines or form == "text":
+    if not lines or file.form == "text":
         return
-    if re.match(r"\[\s*([{\[\"]|\]|$)" if form == "json lines" else r"\[\s*\{\s*\"", text):
-        _refuse_array(file, lines, form)
+    if re.match(r"\[\s*([{\[\"]|\]|$)" if file.form == "json lines" else r"\[\s*\{\s*\"", text):
+        # A list in a line of its own, before other lines, is a bad row.
+        if file.form != "json lines" or len(lines) == 1 or _parsed(lines[0]) is None:
+            raise file.converted("one JSON array", file.rows("json.load(sys.stdin)"))
     elif re.match(r"\{\s*[\"}']", text):
-        _refuse_objects(file, text, lines, form, cut=cut)
-    elif form == "json lines":
+        _refuse_objects(file, text, lines, cut=cut)
+    elif file.form == "json lines":
         _refuse_columns_for_json(file, lines)
     else:
-        _refuse_separators(file, lines, form)
+        _refuse_separators(file, lines)
 
 
-def _parsed(text: str) -> Any:
-    """The JSON value of a text; None if it is none."""
+def _parsed(text: str, parse: Callable[[str], Any] = json.loads) -> Any:
+    """The value of a text; None if it is none."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse(text.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
 
 
-def _refuse_array(file: _Command, lines: list[str], form: Form) -> None:
-    """A list in a line of its own, before other lines, is a bad row."""
-    if form != "json lines" or len(lines) == 1 or _parsed(lines[0]) is None:
-        code = _python(_rows(form, "json.load(sys.stdin)"))
-        raise file.refusal("one JSON array", form, "Convert it", file.piped(code))
-
-
-def _refuse_objects(file: _Command, text: str, lines: list[str], form: Form, *, cut: bool) -> None:
-    rows = [_parsed(line) for line in lines]
-    if form != "json lines" and all(isinstance(row, dict) and not _is_nested(row) for row in rows):
-        code = _python(_rows(form, "map(json.loads, filter(str.strip, sys.stdin))"))
-        raise file.refusal("one JSON object a line", form, "Convert it", file.piped(code))
-    if all(_is_python_object(line) for line in lines):
-        rows_code = "map(ast.literal_eval, filter(str.strip, sys.stdin))"
-        code = _python(_rows(form, rows_code), "ast, json, sys")
-        raise file.refusal("lines as Python prints its dicts", form, "Convert it", file.piped(code))
+def _refuse_objects(file: _File, text: str, lines: list[str], *, cut: bool) -> None:
+    if file.form != "json lines" and all(_is_flat(_parsed(line)) for line in lines):
+        raise file.converted("one JSON object a line", file.rows("map(json.loads, filter(str.strip, sys.stdin))"))
+    if all(re.match(r"\s*\{\s*'", line) and isinstance(_parsed(line, ast.literal_eval), dict) for line in lines):
+        code = file.rows("map(ast.literal_eval, filter(str.strip, sys.stdin))")
+        raise file.converted("lines as Python prints its dicts", code, "ast, json, sys")
     whole = None if cut else _parsed(text)
     several = lines[0].strip() == "{" or (len(lines) > 1 and whole is not None)
     if several and (re.search(r"\n\}\s*\{", text) or _is_row(text, whole)):
         split = r're.split(r"(?<=\n\})\s*(?=\{)", sys.stdin.read())'
-        code = _python(_rows(form, f"map(json.loads, {split})"), "json, re, sys")
-        raise file.refusal("JSON objects of several lines each", form, "Convert it", file.piped(code))
+        code = file.rows(f"map(json.loads, {split})")
+        raise file.converted("JSON objects of several lines each", code, "json, re, sys")
     if (several or len(lines) == 1) and (cut or whole is not None) and not _is_row(text, whole):
-        _refuse_one_object(file, text, form)
+        _refuse_one_object(file, text)
+
+
+def _is_flat(row: Any) -> bool:
+    return isinstance(row, dict) and not any(isinstance(value, dict | list) for value in row.values())
 
 
 def _is_row(text: str, whole: Any) -> bool:
@@ -207,81 +217,53 @@ def _is_row(text: str, whole: Any) -> bool:
 def _first_entry(text: str) -> tuple[str, str]:
     """The first key of an object, and the sign that its value begins with, if that is one of `[{"`."""
     match = re.match(r"\{\s*(\"(?:[^\"\\]|\\.)*\")\s*:\s*([\[{\"]?)", text)
-    key = _parsed(match[1]) if match else ""
-    return (key or "", match[2]) if match else ("", "")
+    return (_parsed(match[1]) or "", match[2]) if match else ("", "")
 
 
-def _is_python_object(line: str) -> bool:
-    if not re.match(r"\s*\{\s*'", line):
-        return False
-    try:
-        return isinstance(ast.literal_eval(line.strip()), dict)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return False
-
-
-def _is_nested(row: dict[str, Any]) -> bool:
-    return any(isinstance(value, dict | list) for value in row.values())
-
-
-def _refuse_one_object(file: _Command, text: str, form: Form) -> None:
+def _refuse_one_object(file: _File, text: str) -> None:
     """For an object that is the whole file: passages or queries by id, judgements by query, or rows below a name."""
     key, sign = _first_entry(text)
-    value = f"json.load(sys.stdin)[{json.dumps(key)}]"
     items = "key, row in json.load(sys.stdin).items()"
-    made = {
-        ("json lines", "["): _rows(form, value),
+    code = {
         ("json lines", "{"): f'[print(json.dumps({{"_id": key, **row}})) for {items}]',
         ("json lines", '"'): f'[print(json.dumps({{"_id": key, "text": row}})) for {items}]',
         ("columns", "{"): f'[print(key, doc, grade, sep="\\t") for {items} for doc, grade in row.items()]',
         ("run", "{"): f'[print(key, "Q0", doc, 0, score, "run") for {items} for doc, score in row.items()]',
-        ("columns", "["): _rows(form, value),
         ("tabs", '"'): f'[print(key, row, sep="\\t") for {items}]',
-    }.get((form, sign))
-    command = file.piped(_python(made)) if made else ""
-    raise file.refusal(
-        f"one JSON object, whose first key is {quoted(key)}", form, "Convert it" if made else "", command
-    )
+    }.get((file.form, sign), file.rows(f"json.load(sys.stdin)[{json.dumps(key)}]") if sign == "[" else "")
+    raise file.converted(f"one JSON object, whose first key is {quoted(key)}", "" if key in ERRORS else code)
 
 
-def _refuse_columns_for_json(file: _Command, lines: list[str]) -> None:
+def _refuse_columns_for_json(file: _File, lines: list[str]) -> None:
     if any(line.lstrip().startswith("{") for line in lines):
         return
-    sign = _separator(lines, "\t,;|")
     if lines[0].startswith("<"):
-        raise file.refusal("markup (XML)", "json lines")
+        raise file.refusal("markup")
+    sign = _separator(lines, "\t,;|")
     if not sign:
         row = '{"_id": str(number), "text": line.strip()}'
         code = f"[print(json.dumps({row})) for number, line in enumerate(sys.stdin) if line.strip()]"
-        raise file.refusal("lines of text", "json lines", "Convert it", file.piped(_python(code)))
+        raise file.converted("lines of text", code)
     header = {cell.strip(' "').lower() for cell in lines[0].split(sign)}
-    names = (
-        "" if "text" in header else ', ["_id", "text"]' if lines[0].count(sign) == 1 else ', ["_id", "title", "text"]'
-    )
-    table = f"csv.DictReader(sys.stdin{names}, delimiter={json.dumps(sign)})"
-    code = _python(_rows("json lines", table), "csv, json, sys")
-    raise file.refusal(f"columns divided by {_words(sign)}", "json lines", "Convert it", file.piped(code))
+    fields = ["_id", "text"] if lines[0].count(sign) == 1 else ["_id", "title", "text"]
+    names = "" if "text" in header else f", {json.dumps(fields)}"
+    code = file.rows(f"csv.DictReader(sys.stdin{names}, delimiter={json.dumps(sign)})")
+    raise file.converted(f"columns divided by {SIGNS[sign]}", code, "csv, json, sys")
 
 
-def _refuse_separators(file: _Command, lines: list[str], form: Form) -> None:
+def _refuse_separators(file: _File, lines: list[str]) -> None:
     if any("\t" in line for line in lines):
         return
     sign = _separator(lines, ",;|")
-    if form != "tabs":
-        cells = [line.split() for line in lines]
-        if not sign or any(not cell.endswith(sign) for row in cells for cell in row[:-1]):
-            return
+    if file.form != "tabs" and not (sign and all(cell.endswith(sign) for line in lines for cell in line.split()[:-1])):
+        return
     if not sign:
-        raise file.refusal("lines without a tab", form)
-    cell = '" ".join(cell.split()) for cell in row'
-    code = f'[print(*({cell}), sep="\\t") for row in csv.reader(sys.stdin, delimiter={json.dumps(sign)})]'
-    raise file.refusal(f"columns divided by {_words(sign)}", form, "Convert it", file.piped(_python(code, "csv, sys")))
+        raise file.refusal("lines without a tab")
+    cells = '" ".join(cell.split()) for cell in row'
+    code = f'[print(*({cells}), sep="\\t") for row in csv.reader(sys.stdin, delimiter={json.dumps(sign)})]'
+    raise file.converted(f"columns divided by {SIGNS[sign]}", code, "csv, sys")
 
 
 def _separator(lines: list[str], signs: str) -> str:
     """The first of the signs that every line has; "" if there is none."""
     return next((sign for sign in signs if all(sign in line for line in lines)), "")
-
-
-def _words(sign: str) -> str:
-    return {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}[sign]

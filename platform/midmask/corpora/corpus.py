@@ -47,7 +47,7 @@ class CorpusPieces:
             texts = [piece for piece in pieces if isinstance(piece, TextPiece) and not piece.start]
             empty = [piece for piece in texts[:CHECKED] if piece.is_empty()]
             if empty and len(empty) == len(texts):
-                raise UnusableFile(f"{empty[0].folder / empty[0].file} is empty; expected is {EXPECTED[empty[0].form]}")
+                raise UnusableFile(f"{empty[0].folder / empty[0].file} is empty; expected: {EXPECTED[empty[0].form]}")
 
 
 def find_file(folder: Place, names: list[str], layout: str, *, optional: bool = False) -> str:

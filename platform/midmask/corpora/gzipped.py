@@ -59,9 +59,7 @@ def _name_errors(folder: Place, file: str) -> Iterator[None]:
     except OSError as error:  # after zlib's, which `whole_stream` has made a UserError: a folder, no permission, a disk
         if place.is_folder():
             contents = ", ".join(place.names()[:3]) or "nothing"
-            raise UserError(
-                f"{place} is a folder, which contains {contents}; expected is a file of this name"
-            ) from None
+            raise UserError(f"{place} is a folder, which contains {contents}; expected: a file of this name") from None
         raise UserError(f"{place} cannot be read ({reason(error)})") from None
 
 

@@ -176,7 +176,7 @@ def _by_split(folder: Place, names: list[str], pattern: re.Pattern[str]) -> dict
 
 
 def _has_header(folder: Place, file: str) -> bool:
-    with open_file(folder, file) as stream:
+    with open_file(folder, file, "tabs") as stream:
         return stream.read(64).removeprefix(codecs.BOM_UTF8).startswith(b"id\t")
 
 

@@ -23,7 +23,7 @@ DOC_NAMES = {"corpus-id", "corpus_id", "doc-id", "doc_id", "docid", "docno", "pi
 GRADE_NAMES = {"score", "grade", "rel", "relevance", "label"}
 BY_WIDTH = {2: (0, 1, None), 3: (0, 1, 2), 4: (0, 2, 3)}
 LAYOUTS = (
-    "4 columns (query 0 doc grade), 3 (query doc grade, with or without the header query-id corpus-id score) or 2 "
+    "4 (query 0 doc grade), 3 (query doc grade, with or without the header query-id corpus-id score) or 2 "
     "(query doc), divided by tabs"
 )
 SNIFFED_LINES, SNIFFED_BYTES = 20, 1 << 16
@@ -45,7 +45,7 @@ def columns(text: str) -> list[str]:
 
 
 def parse_judgement(layout: QrelsColumns, text: str) -> tuple[str, str, int]:
-    """(query_id, doc_id, grade); ValueError for other columns than the layout's, Fault for a grade that is not whole."""
+    """(query_id, doc_id, grade); ValueError if there is another number of columns, Fault if the grade is not whole."""
     cells = columns(text)
     if len(cells) != layout.width:
         raise ValueError(f"{len(cells)} columns instead of {layout.width}")
@@ -69,7 +69,7 @@ def sniff(folder: Place, file: str) -> QrelsColumns:
     lines = [line.decode(errors="replace").lstrip("\ufeff") for line in data]
     rows = [columns(line) for line in lines if line.strip()]
     if not rows:
-        raise UnusableFile(f"{folder / file} is empty; expected are {LAYOUTS}")
+        raise UnusableFile(f"{folder / file} is empty; wanted are rows of columns: {LAYOUTS}")
     names = [name.lower() for name in rows[0]]
     if set(names) & QUERY_NAMES and set(names) & DOC_NAMES:
         layout = QrelsColumns(
@@ -78,7 +78,7 @@ def sniff(folder: Place, file: str) -> QrelsColumns:
     else:
         width = Counter(len(row) for row in rows).most_common(1)[0][0]
         if width not in BY_WIDTH:
-            raise UnusableFile(f"{folder / file}: its rows have {width} columns; expected are {LAYOUTS}")
+            raise UnusableFile(f"{folder / file}: its rows have {width} columns; wanted are {LAYOUTS}")
         layout = QrelsColumns(width, *BY_WIDTH[width], header=0)
     if len(rows) == layout.header:
         raise UnusableFile(f"{folder / file} has a header and no rows; add judgements, or remove the file")

@@ -88,13 +88,19 @@ class Quarantine:
         bad = sum(number for kind, number in self.bad[rows].items() if kind not in TOLERATED)
         read = bad + self.kept[rows] + self.left_out[rows].total()
         if bad > self._threshold * read:
-            kinds = ", ".join(f"{number:,} {kind}" for kind, number in self.bad[rows].most_common())
-            first = "; ".join(map(str, list(self._alike[rows].values())[:3]))
             raise UserError(
                 f"{self._source}: {bad:,} of {read:,} rows of the {rows} are bad ({bad / read:.2%}, "
-                f"corpus.bad_rows_threshold = {self._threshold:g}): {kinds}; first: "
-                f"{first}. {self._remedy(rows)}"
+                f"corpus.bad_rows_threshold = {self._threshold:g}): {self.kinds(rows)}; first: "
+                f"{'; '.join(self.examples(rows))}. {self._remedy(rows)}"
             )
+
+    def kinds(self, rows: str) -> str:
+        """The kinds of faults with the number of rows of each, the most frequent first; "" without bad rows."""
+        return ", ".join(f"{number:,} {kind}" for kind, number in self.bad[rows].most_common())
+
+    def examples(self, rows: str) -> list[str]:
+        """The first bad rows of up to three files, kinds and reasons, quoted."""
+        return list(map(str, list(self._alike[rows].values())[:3]))
 
     def _remedy(self, rows: str) -> str:
         advice = f"Mend the files, or go on without these rows: {how_to_set({'corpus.bad_rows_threshold': 'SHARE'})}"

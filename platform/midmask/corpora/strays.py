@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Iterable
 from functools import cache
 
 from midmask.artifact import Place
@@ -18,6 +19,9 @@ ABOUT = re.compile(
     r"([ _-][^.]*)?(\.(txt|md|rst|html?|pdf|bib|cff))?(\.gz)?",
     re.IGNORECASE,
 )
+DESCRIPTIONS = {"state.json", "dataset_info.json", "dataset_dict.json"}
+"""Files that Hugging Face's `datasets` writes beside its tables."""
+
 NAMED = 10
 """Names that a line of the log shows."""
 
@@ -27,18 +31,31 @@ def is_leftover(name: str) -> bool:
     return LEFTOVERS.fullmatch(name) is not None
 
 
-def data_files(folder: Place, ends: tuple[str, ...] = ()) -> list[str]:
-    """Sorted names in a folder, without those that are no data: leftovers, READMEs and the like, and, where endings are
-    given, names with none of these. What is passed over is named in the log, once a process.
+def data_files(folder: Place, ends: tuple[str, ...] = ("",)) -> list[str]:
+    """Sorted names in a folder with one of these endings, without those that are no data: leftovers, READMEs and the
+    like.
     """
-    names = folder.names()
-    data = [name for name in names if not (is_leftover(name) or ABOUT.fullmatch(name)) and name.endswith(ends or "")]
-    if passed := tuple(sorted({*names} - {*data})):
-        _log_passed(str(folder), passed)
-    return data
+    return [
+        name for name in folder.names() if name.endswith(ends) and not is_leftover(name) and not ABOUT.fullmatch(name)
+    ]
+
+
+def log_unread(root: Place, files: Iterable[str]) -> None:
+    """Names in the log what lies beside the files that are read, in each folder on the way to them."""
+    read = set()
+    for file in files:
+        while file:
+            read.add(file)
+            file = file.rpartition("/")[0]
+    for inside in sorted({path.rpartition("/")[0] for path in read}):
+        folder = root / inside if inside else root
+        names = [name for name in folder.names() if (f"{inside}/{name}" if inside else name) not in read]
+        if names := [name for name in names if name not in DESCRIPTIONS]:
+            _log_names(str(folder), tuple(names))
 
 
 @cache
-def _log_passed(folder: str, names: tuple[str, ...]) -> None:
+def _log_names(folder: str, names: tuple[str, ...]) -> None:
+    """Once a process, though a collection is opened several times."""
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    log.info("%s: not read, because their names are not those of data: %s%s", folder, ", ".join(names[:NAMED]), more)
+    log.info("%s: not read, since the format has no such files: %s%s", folder, ", ".join(names[:NAMED]), more)

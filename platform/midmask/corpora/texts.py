@@ -12,6 +12,7 @@ from midmask.corpora.beir import json_object, passage_values
 from midmask.corpora.corpus import CorpusPieces, text_pieces
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.strays import data_files
+from midmask.corpora.values import is_nothing, read_text, read_title
 from midmask.errors import UserError
 
 ENDS = (".jsonl", ".jsonl.gz")
@@ -24,9 +25,10 @@ def parse_text(line: str) -> tuple[str, str, str]:
 
 
 def text_values(row: dict[str, Any]) -> tuple[str, str, str]:
-    """(doc_id, title, text) of one row; ValueError where the text is missing or of another type."""
-    if isinstance(row.get("text"), str) and not {"_id", "id"} & row.keys():
-        row = {**row, "_id": hashlib.sha256(row["text"].encode()).hexdigest()[:16]}
+    """(doc_id, title, text) of one row; Fault where the text is missing or of another type."""
+    if all(is_nothing(row.get(name)) for name in ("_id", "id")):
+        text = read_text(row, "text", "contents") or read_title(row)
+        row = {**row, "_id": hashlib.sha256(text.encode()).hexdigest()[:16]}
     return passage_values(row)
 
 

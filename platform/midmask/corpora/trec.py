@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from midmask.artifact import Place
 from midmask.corpora import beir, msmarco
 from midmask.corpora.chunks import Lines, Record, TextPiece
-from midmask.corpora.contents import Form
+from midmask.corpora.contents import Form, form_by_name
 from midmask.corpora.corpus import CorpusPieces, split_names, text_pieces
 from midmask.corpora.gzipped import open_file
 from midmask.corpora.markup import elements, plain_text
@@ -150,7 +150,7 @@ def mixed_pieces(
     for file in files:
         first = _first_character(folder, file)
         parse: Callable[[str], tuple[Any, ...]] = {b"<": of_element, b"{": of_json}.get(first, of_columns)
-        form: Form = FORMS.get(first, "tabs")
+        form: Form = "json lines" if form_by_name(file) == "json lines" else FORMS.get(first, "tabs")
         cut = elements if first == b"<" else Lines
         about = {**limits, "form": form}
         pieces.extend(text_pieces(rows, folder, [file], parse, about, cut=cut, first_number=len(pieces)))

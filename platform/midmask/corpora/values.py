@@ -1,5 +1,6 @@
 """Ids, texts and grades in the fields of a row, whatever the format: what is taken, what is nothing and refused."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ def read_id(row: Mapping[str, Any], *names: str) -> str:
     """
     value = _first_value(row, names)
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise _refusal(row, names, value, "neither a text nor a whole number")
+        raise _refusal(row, names, value, "which is neither a text nor a whole number")
     return str(value)
 
 
@@ -41,7 +42,7 @@ def read_text(row: Mapping[str, Any], *names: str) -> str:
     if is_nothing(value) and any(name in row for name in names):
         return ""
     if not isinstance(value, str):
-        raise _refusal(row, names, value, "no text")
+        raise _refusal(row, names, value, "which is no text")
     return value
 
 
@@ -63,9 +64,10 @@ def whole_grade(value: Any, field: str = "score") -> int:
     try:
         number = float(value)
     except (ValueError, TypeError, OverflowError):
-        number = 0.5
+        number = math.nan
     if not number.is_integer() or abs(number) >= 2**31:  # infinities and NaN are no integers
-        raise Fault(NO_GRADE, f"{field} is {quoted(value)}, not a whole number")
+        kind = NO_GRADE if math.isfinite(number) else MALFORMED
+        raise Fault(kind, f"{field} is {quoted(value)}, not a whole number")
     return int(number)
 
 

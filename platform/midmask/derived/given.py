@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from midmask.artifact import Place
+from midmask.corpora.contents import form_by_name
 from midmask.corpora.ids import IdTable
 from midmask.retrieve.lines import text_lines
 from midmask.retrieve.selection import relevant_passages
@@ -45,7 +46,9 @@ def read_file(place: Place) -> Iterator[GivenLine]:
     Raises:
         UserError: as `retrieve.lines.text_lines`.
     """
-    lines = text_lines(place, name=f"pseudo_queries.source = file:{place}", errors="replace")
+    lines = text_lines(
+        place, name=f"pseudo_queries.source = file:{place}", errors="replace", form=form_by_name(place.base)
+    )
     return (_parse_line(number, text) for number, text in lines)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midmask.errors import UserError, unknown
+from midmask.errors import UserError, known_names, unknown
 
 SCHEMA = pa.schema([("query_id", pa.string()), ("measure", pa.string()), ("value", pa.float64())])
 
@@ -78,9 +78,8 @@ def evaluate(ranked: pa.Table, qrels: pa.Table, split: str, measures: Sequence[s
     wanted = parse(measures)
     judgements = judgements_of(qrels, split)
     if not judgements:
-        raise UserError(
-            f"split {split!r}: no judgements. Known: {', '.join(sorted(pc.unique(qrels['split']).to_pylist()))}."
-        )
+        splits = sorted(pc.unique(qrels["split"]).to_pylist())
+        raise UserError(f"split {split!r}: no judgements. {known_names(splits)}")
     rows = [
         (metric.query_id, str(metric.measure), float(metric.value))
         for some, run in _inputs(wanted, run_of(ranked))

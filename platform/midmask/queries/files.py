@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from midmask.artifact import Place
+from midmask.corpora.contents import form_by_name
 from midmask.derived.given import is_utf8
 from midmask.errors import UserError
 from midmask.queries.made import MadeQuery, Passage
@@ -57,7 +58,9 @@ class FileQueries:
     def _read(self, place: Place) -> list[str]:
         """Different texts in order of appearance."""
         found: dict[str, None] = {}
-        for _, line in text_lines(place, name=f"queries.sources, {self._name}", errors="replace"):
+        for _, line in text_lines(
+            place, name=f"queries.sources, {self._name}", errors="replace", form=form_by_name(place.base)
+        ):
             self.facts["lines"] += 1
             text = parse_query_line(line, json_lines=re.search(r"\.jsonl(\.gz)?$", place.base) is not None)
             if text is None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Literal, TypeVar, cast
 
 from midmask.artifact import Place
+from midmask.corpora.contents import HEAD, Form, refuse_other_contents
 from midmask.corpora.gzipped import whole_stream
 from midmask.errors import UserError, reason
 
@@ -23,7 +24,7 @@ def parse_lines(place: Place, parse: Callable[[Any], T], layout: str) -> Iterato
     Raises:
         UserError: naming file and line, for a line that is no JSON or that `parse` does not accept.
     """
-    for number, line in text_lines(place):
+    for number, line in text_lines(place, form="json lines"):
         try:
             yield number, parse(json.loads(line))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -33,17 +34,18 @@ def parse_lines(place: Place, parse: Callable[[Any], T], layout: str) -> Iterato
 
 
 def text_lines(
-    place: Place, *, name: str = "", errors: Literal["strict", "replace"] = "strict"
+    place: Place, *, name: str = "", errors: Literal["strict", "replace"] = "strict", form: Form = "text"
 ) -> Iterator[tuple[int, str]]:
     """(number from 1, text) of the lines of a file that are not blank, plain or gzip'd.
 
     Args:
         name: what messages call the file; its place unless given.
         errors: what becomes of bytes that are not UTF-8: an error, or U+FFFD.
+        form: what the file must hold, by its first bytes.
 
     Raises:
-        UserError: if there is no such file, it is a folder, is no text, has a line beyond `LONGEST_LINE`, or is a
-            broken gzip stream.
+        UserError: if there is no such file, it is a folder, is no text or of another form, has a line beyond
+            `LONGEST_LINE`, or is a broken gzip stream.
     """
     name = name or str(place)
     if not place.exists():
@@ -51,6 +53,8 @@ def text_lines(
     if place.is_folder():
         raise UserError(f"{name}: a folder; name a file in it")
     with place.reading() as stream, whole_stream(name):
+        refuse_other_contents(str(place), stream.read(HEAD), form, by_name=False)
+        stream.seek(0)
         source = unpack(stream)
         for number, data in enumerate(iter(lambda: source.readline(LONGEST_LINE), b""), start=1):
             if len(data) == LONGEST_LINE:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from midmask.arrays import Ints
 from midmask.artifact import Place
-from midmask.errors import UserError
+from midmask.errors import UserError, known_names
 from midmask.retrieve.lines import text_lines, write_lines
 
 SCHEMA = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score", pa.float32()), ("rank", pa.int32())])
@@ -102,7 +102,7 @@ def of_split(artifact: Place, split: str) -> Place:
     lists = artifact / "ranked"
     known = [name.removesuffix(".parquet") for name in lists.names()]
     if split not in known:
-        raise UserError(f"{lists}: no ranking of split {split!r}. Known: {', '.join(known)}.")
+        raise UserError(f"{artifact}: no ranking of split {split!r}. {known_names(known)}")
     return lists / f"{split}.parquet"
 
 
@@ -166,7 +166,7 @@ def read_trec(place: Place, ties: TieRule = "midmask") -> pa.Table:
             a document twice; or for a file without a line.
     """
     lists: dict[str, dict[str, float]] = {}
-    for number, line in text_lines(place):
+    for number, line in text_lines(place, form="run"):
         query_id, doc_id, score = _parse_trec(place, number, line)
         own = lists.setdefault(query_id, {})
         if doc_id in own:
@@ -190,7 +190,7 @@ def first_tag(place: Place) -> str:
     Raises:
         UserError: as `read_trec`, for the first line alone.
     """
-    for number, line in text_lines(place):
+    for number, line in text_lines(place, form="run"):
         _parse_trec(place, number, line)
         return line.split()[5]
     raise UserError(f"{place}: no line in it; a TREC run file has lines `{' '.join(TREC_COLUMNS)}`")

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from midmask.artifact import Artifact, Place
 from midmask.corpora.writer import ANSWERS, MISSING_PASSAGES
-from midmask.errors import UserError
+from midmask.errors import UserError, known_names
 from midmask.randomness.texts import fixed_sample
 
 log = logging.getLogger(__name__)
@@ -34,8 +34,9 @@ def judged_queries(
     if judged == "any" and len(answers):
         names = sorted({*names, *answers.filter(pc.equal(answers["split"], split))["query_id"].to_pylist()})
     if not names:
-        splits = ", ".join(sorted({*qrels["split"].unique().to_pylist(), *answers["split"].unique().to_pylist()}))
-        raise UserError(f"split {split!r}: {corpus.place} has no judged queries in it. Known: {splits}.")
+        splits = sorted({*qrels["split"].unique().to_pylist(), *answers["split"].unique().to_pylist()})
+        name = corpus.result.get("name", "the collection")
+        raise UserError(f"split {split!r}: {name} has no judged queries in it. {known_names(splits)}")
     return sorted(fixed_sample(names, limit))
 
 

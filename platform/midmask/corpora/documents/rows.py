@@ -77,7 +77,7 @@ def read_jsonl(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
         first = list(islice(rows, LOOKED_AT))
         names = list(dict.fromkeys(name for row in first if row for name in row))
         if not names:
-            raise Unreadable(DAMAGED, "its first lines are no JSON objects")
+            raise Unreadable(DAMAGED, "its first lines are no JSON objects, one a line")
         yield from _row_documents(source, names, chain(first, rows), encoding)
 
 
