@@ -19,6 +19,7 @@ from midmask.leaderboard.export import as_csv, as_markdown
 from midmask.leaderboard.html import document
 from midmask.leaderboard.marks import MOST, MOST_MARKED, Marks, marks_of
 from midmask.leaderboard.rows import LeaderboardRow, rows
+from midmask.tracking import self_matches_key
 from tests.support.dashboards import compared
 from tests.support.dashboards.boards import DEV, NDCG, SHOWN, board, per_query, view
 
@@ -162,6 +163,15 @@ def test_markdown_has_bold_superscripts_and_what_they_mean() -> None:
     assert len({line.count("|") for line in table.splitlines()}) == 1
     assert "Superscripts" in said and "'none'" in said and "Bonferroni" in said
     assert "All that are trained: pre-trained on corpus" in " ".join(legend(shown))
+
+
+def test_results_that_were_left_out_stand_below_the_board_with_their_systems() -> None:
+    tag = {self_matches_key("squad", "dev"): "7"}
+    tracked = compared.tracked_rows()
+    found = entries(rows(replace(row, tags=row.tags | (tag if "none" in row.name else {})) for row in tracked))
+    (said,) = [line for line in legend(board(view(), found)) if "the query itself" in line]
+    assert said.startswith("squad dev: ") and "7 of none" in said and "bm25" not in said
+    assert said in as_markdown(board(view(), found)) and "the query itself" not in " ".join(legend(board(view())))
 
 
 class Links(HTMLParser):
