@@ -4,6 +4,7 @@ Every result has `seconds`: what the step says of itself (a training adds up its
 that its maker took.
 """
 
+import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -136,6 +137,8 @@ class Runner:
         for step in [*graph.left.values()]:
             try:
                 self._check_learnable(step)
+            except OSError:  # what cannot be read is reported by the step that needs it
+                continue
             except UserError as error:
                 self._observer.fail(step, error, graph.fail(step))
                 raise
@@ -160,7 +163,8 @@ class Runner:
         self._observer.begin(step)
 
         def compute(out: Place) -> dict[str, Any]:
-            self._check_learnable(step)
+            with contextlib.suppress(OSError):
+                self._check_learnable(step)
             log: Log = lambda at, values: self._observer.log(step, at, values)  # noqa: E731
             began = time.perf_counter()
             result = self._makers[step.name](step.config, inputs, out, log=log)
