@@ -107,7 +107,8 @@ def test_time_is_kept_for_fewer_tests_where_nothing_could_be_trained_otherwise(c
     def kept(budget: float) -> tuple[float | None, bool | None]:
         journal = ContestJournal(tmp_path / str(budget), "one")
         journal.pace = 1e6
-        Contest(conditions, workshop, Clock(budget), journal).keep_time_for_tests(waiting)
+        running = Contest(conditions, workshop, Clock(budget), journal)
+        running.keep_time_for_tests(waiting, lambda count, size: prices.of_round(waiting[:count], size))
         return journal.kept, journal.sampled
 
     assert kept(10 * (trained + two)) == (pytest.approx(two), False)

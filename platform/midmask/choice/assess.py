@@ -223,10 +223,7 @@ def recommend(
 def _reason(chosen: SystemEstimate, best: SystemEstimate, alike: Sequence[SystemEstimate], baseline: str) -> str:
     """Why this one, without figures, which the headline has."""
     if len(alike) > 1 and chosen is not best:
-        return (
-            f"{len(alike)} systems cannot be told from the best one, {named(best.label)}; {named(chosen.label)} is the "
-            "cheapest of them."
-        )
+        return f"{len(alike)} systems may be the best one; {named(chosen.label)} is the cheapest of them."
     if chosen.label == baseline:
         return f"Nothing that was tried is better than {named(baseline)}: take it as it is."
     if chosen.gain_low <= 0:

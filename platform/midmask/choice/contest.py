@@ -58,7 +58,6 @@ class Contest:
         self._before: dict[SystemKey, float] = {}
         self._sizes: dict[SystemKey, Size] = {}
         self._failures: dict[SystemKey, str] = {}
-        self._first: tuple[Contender, ...] = ()
         self._prices = Prices(self.cells, workshop, journal.pace)
         self._end = USED * clock.budget  # seconds that are spent when the rounds are over
 
@@ -67,10 +66,11 @@ class Contest:
         self._first = waiting = through = tuple(contenders)
         if self._journal.pace is None:
             self._try_the_machine(waiting)
-        self._end = USED * self._clock.budget - self.keep_time_for_tests(waiting)
+        price = self._price_of(waiting)  # one for both, since each of its prices takes a plan
+        self._end = USED * self._clock.budget - self.keep_time_for_tests(waiting, price)
         for number in range(ROUNDS):
             if number == len(self._journal.rounds):
-                decided = self._decide(number, waiting)
+                decided = self._decide(number, waiting, price)
                 if decided is None:
                     break
                 self._journal.decide(decided)
@@ -84,8 +84,8 @@ class Contest:
         if self._journal.finalists is None:
             self._journal.choose_finalists(self._finalists(measured, through))
         finalists = tuple(one for one in self._journal.finalists or () if one in measured)
-        decided = self._journal.given_up, self._sample("test"), self._journal.enough
-        return ContestOutcome(self._sizes, self._dev, measured, finalists, *decided)
+        journal, sample = self._journal, self._sample("test")
+        return ContestOutcome(self._sizes, self._dev, measured, finalists, journal.given_up, sample, journal.enough)
 
     def cells(self, contender: Contender, size: Size, split: str) -> list[BenchmarkCell]:
         """The cells of a contender, alone and with BM25, on the queries of a split as this contest searches them."""
@@ -118,10 +118,10 @@ class Contest:
         """What a split's queries are searched in; None for the whole collection."""
         return self._conditions.sample(split) if split == "dev" or self._journal.sampled else None
 
-    def keep_time_for_tests(self, contenders: Sequence[Contender]) -> float:
+    def keep_time_for_tests(self, contenders: Sequence[Contender], price: RoundPrice) -> float:
         """The seconds that are kept for the test queries; what they are searched in is decided with it, once."""
         if self._journal.kept is None:
-            price, options = self._price_of(contenders), list[tuple[bool, float]]()
+            options: list[tuple[bool, float]] = []
             for option in self._test_options(contenders):
                 options.append(option)
                 if self._can_train(contenders, price, option[1]):
@@ -180,13 +180,13 @@ class Contest:
         self._journal.give_up(trained[count:], "no time was left to search for the test queries with it")
         return (*untrained, *trained[:count])
 
-    def _decide(self, number: int, waiting: Sequence[Contender]) -> Round | None:
+    def _decide(self, number: int, waiting: Sequence[Contender], price: RoundPrice) -> Round | None:
         """The round's size, by what trainings cost here, after leaving out as many as it takes to afford the others;
-        None if there is nothing more to learn.
+        None if there is nothing more to learn. price: of the first round.
         """
         left = self._end - (spent := self._clock.spent)
         if number == 0:
-            found: RoundPlan | None = self._first_round(self._price_of(waiting), waiting, left)
+            found: RoundPlan | None = self._first_round(price, waiting, left)
         else:
             waiting, found = self._later_round(number, waiting, left)
         if found is None:
