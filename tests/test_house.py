@@ -129,7 +129,9 @@ def test_what_is_installed_is_what_is_pinned() -> None:
 
 
 def test_every_import_is_a_named_dependency() -> None:
-    """Nothing is used that merely happens to be brought along by something else."""
+    """Nothing is used that merely happens to be brought along by something else. What is not installed, as an optional
+    package may not be, was brought along by nothing.
+    """
     named = {canonicalize_name(requirement.name) for requirement in requirements()} | {"midmask"}
     homes = metadata.packages_distributions()
     ours = {
@@ -148,7 +150,7 @@ def test_every_import_is_a_named_dependency() -> None:
             if isinstance(node, ast.ImportFrom) and not node.level:
                 modules = [str(node.module)]
             for top in {module.split(".")[0] for module in modules} - sys.stdlib_module_names - ours:
-                if not named & {canonicalize_name(home) for home in homes.get(top, [])}:
+                if top in homes and not named & {canonicalize_name(home) for home in homes[top]}:
                     strangers.add(f"{path.relative_to(ROOT)}: {top}")
     assert not strangers
 

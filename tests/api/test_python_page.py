@@ -15,7 +15,6 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 def run_in_a_fresh_process(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A process without MLflow and Ray's variables, in an empty folder, in which importing Ray fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MIDMASK_", "RAY_"))}
-    environment["OMP_NUM_THREADS"] = "1"  # threads that wait for each other are ten times slower on a busy machine
     blocked = "import sys; sys.modules['ray'] = sys.modules['mlflow'] = None\n"
     command = [sys.executable, "-c", blocked + program]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

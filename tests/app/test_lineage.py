@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, Run
 
@@ -92,7 +91,6 @@ def test_names_tell_stage_recipe_backbone_and_identity(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def store(folder: Path) -> Iterator[str]:
     """The recipe run twice in one process: the second time everything is there already."""
-    torch.set_num_threads(1)
     uri, recipe, storage = f"sqlite:///{folder}/mlflow.db", recipe_on(folder), Place(str(folder / "store"))
     planned = plan(recipe)
     with Tracker(uri, folder, QUICK) as tracker:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import torch
 
 from midmask.app.graph_progress import GraphProgress
 from midmask.app.observer import GraphObserver, TrackedSystem
@@ -36,7 +35,6 @@ def systems(tmp_path_factory: pytest.TempPathFactory) -> list[TrackedSystem]:
 
 def observe(systems: Sequence[TrackedSystem], folder: Path, uri: str) -> dict[str, str]:
     """Runs what is left of the systems in a job of their own; what could not be measured."""
-    torch.set_num_threads(1)
     storage, targets = Place(str(folder / "store")), [system.evaluations["dev"] for system in systems]
     with Tracker(uri, folder, QUICK) as tracker, tracker.run("job", tags={}, params={}) as parent:
         graph = Graph.left_in(storage, targets)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-import torch
 
 from midmask.app.flags import parse
 from midmask.app.job import Options, resolve
@@ -86,7 +85,6 @@ def test_tasks_measure_what_one_process_measures(run, layout, tmp_path):
     """To the last digit, query by query."""
     job, _, failed = run
     assert not failed
-    torch.set_num_threads(1)
     alone = Place(str(tmp_path / "alone"))
     run_here(layout, alone)
     here, there = collect(layout.cells, job.storage), collect(layout.cells, alone)
@@ -176,7 +174,7 @@ def test_what_fails_takes_only_its_own_cells_along(layout, corpus, tmp_path, run
 
 
 def start(home: Path, corpus: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "MIDMASK_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "MIDMASK_HOME": str(home)}
     environment.pop("RAY_ADDRESS", None)
     changes = [f"--set={path}={value}" for path, value in {**SHORT, **STAGES, "pretrain.steps": 40}.items()]
     wanted = ["--corpus", corpus, "--systems", "none,mlm", "--representations", "dense,splade", "--seeds", "0"]
@@ -224,7 +222,6 @@ def test_trainings_of_two_workers_measure_what_one_process_measures(layout, corp
     _, failed = run_benchmark(job, report_of)
     assert not failed
     alone = Place(str(tmp_path / "alone"))
-    torch.set_num_threads(1)
     run_here(mlm, alone)
     for step in mlm.steps().values():
         if step.name in ("pretrain", "finetune"):

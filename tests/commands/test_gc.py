@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import torch
 from mlflow import MlflowClient
 
 from midmask.app.flags import Parser
@@ -81,7 +80,6 @@ def run_gc(*flags: str) -> None:
 
 @pytest.fixture(scope="module")
 def full_job(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Job:
-    torch.set_num_threads(1)
     home = tmp_path_factory.mktemp("gc")
     shutil.copy(empty_store, home / "mlflow.db")
     worked.everything(f"sqlite:///{home}/mlflow.db", home)

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 
 from midmask.artifact import Place
 from midmask.encoders.representation import Representation
@@ -21,7 +20,6 @@ from tests.support.benchmark.tiny import short, write_collection
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """A recipe of two stages with mined negatives, run from texts to measures; its plan, evaluation and store."""
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("costs")
     recipe = PROTOCOLS["ance"]().on(RECIPES["retromae"](), "demo")
     recipe = short(recipe, write_collection(folder / "tiny"))

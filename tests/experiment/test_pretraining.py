@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 from midmask.app.driver import recipe_for
 from midmask.app.flags import parse
@@ -97,7 +96,6 @@ class Kept(Silent):
 
 def pretrained(recipe: Recipe, store: Path, seen: Kept | None = None) -> tuple[Artifact, Artifact]:
     """(the middle training, the tokens that it was to read)."""
-    torch.set_num_threads(1)
     recipe.check()
     steps, runner = plan(recipe), Runner(Place(str(store)), LOCAL, seen or Silent())
     assert steps.pretrained is not None

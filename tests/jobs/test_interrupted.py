@@ -37,7 +37,7 @@ def running(home: Path, job: str, *arguments: str) -> Iterator[subprocess.Popen[
     """A job in a session of its own, as from a terminal: an interrupt goes to it and to all that it started. Nothing of
     it outlives the block.
     """
-    environment = {**os.environ, "MIDMASK_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "MIDMASK_HOME": str(home)}
     environment.pop("RAY_ADDRESS", None)
     process = subprocess.Popen(
         [sys.executable, str(JOBS / f"{job}.py"), *arguments],

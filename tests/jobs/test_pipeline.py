@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
 from mlflow import MlflowClient
 from transformers import AutoModel
 
@@ -60,9 +59,7 @@ class Pipeline:
 
 @pytest.fixture(scope="module")
 def pipeline(ray_local: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
-    before = torch.get_num_threads()
     yield Pipeline(tmp_path_factory.mktemp("pipeline"))
-    torch.set_num_threads(before)
 
 
 def result_of(artifact: Path) -> dict[str, Any]:

@@ -41,12 +41,8 @@ def run(config: GeneratorConfig, inputs: dict[str, Artifact], out: Path, *, stop
         if done == stop_at:
             raise KeyboardInterrupt
 
-    before = torch.get_num_threads()
-    try:
-        setup = generator_setup(config, inputs)
-        return run_training(setup, Place(str(out)), local_reader, log, device=torch.device("cpu"))
-    finally:
-        torch.set_num_threads(before)
+    setup = generator_setup(config, inputs)
+    return run_training(setup, Place(str(out)), local_reader, log, device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

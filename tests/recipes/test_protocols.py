@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from midmask.artifact import Place
 from midmask.errors import UserError
@@ -37,7 +36,6 @@ def small(recipe: Recipe, collection: Path) -> Recipe:
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_a_protocol_runs_from_texts_to_measures(name: str, collection: Path, tmp_path: Path) -> None:
-    torch.set_num_threads(1)
     recipe = small(PROTOCOLS[name]().on(RECIPES["scratch"](), "demo"), collection)
     recipe.check()
     stages = plan(recipe)

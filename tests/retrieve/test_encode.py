@@ -81,14 +81,14 @@ def test_a_shorter_length_keeps_the_first_tokens_and_the_last(encoder, encoding,
 @pytest.mark.parametrize("config", [PASSAGES, QUERIES])
 def test_bits_depend_neither_on_threads_nor_on_who_encodes_which_block(inputs, tmp_path: Path, config: EncodeConfig):
     one, two = (Place(str(tmp_path / name)) for name in ("one", "two"))
-    before = torch.get_num_threads()
+    torch.set_num_threads(3)
     encode(config, inputs, one)
     parts = [Encode(config.model_copy(update={"threads": threads}), inputs, two) for threads in (2, 1)]
     blocks = max(part.begin() for part in parts)
     for block in reversed(range(blocks)):
         assert EncodeWorker(parts[block % 2]).encode(block) == 1
     assert digests(one / "dense") == digests(two / "dense") and len((one / "dense").names()) == blocks
-    assert torch.get_num_threads() == before
+    assert torch.get_num_threads() == 3
 
 
 def test_a_block_that_is_there_is_not_encoded_again(inputs, out):

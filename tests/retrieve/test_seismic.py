@@ -20,6 +20,8 @@ from midmask.retrieve.sparse import SparseRows
 from tests.support.retrieve.collection import encoded, with_index, write_bi_encoder
 from tests.support.retrieve.vectors import ids
 
+pytest.importorskip("seismic", reason="pip install -c constraints.txt -e '.[seismic]'")
+
 PASSAGES, QUERIES, WORDS, DEPTH = 3000, 30, 400, 20
 ALL = {"query_cut": WORDS, "heap_factor": 0.0}
 """Every list of a query is searched, and no block is passed over."""

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-import torch
 
 from midmask.app.flags import parse
 from midmask.app.job import resolve
@@ -43,7 +42,6 @@ class Here:
 
 def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here]:
     """All trials of a grid, one after the other, and the comparison."""
-    torch.set_num_threads(1)
     given = ["--corpus", write_collection(folder / "words"), "--storage", str(folder / "store")]
     options = resolve(parse([*given, "--tracking-uri", f"sqlite:///{folder}/mlflow.db"], None))
     one, storage, heard = sweep_for(options, Space.model_validate({**fields, **SHORT})), Place(options.storage), Here()

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
-import torch
 from pydantic import ValidationError
 from sentence_transformers import CrossEncoder as PublicCrossEncoder
 from transformers import AutoConfig
@@ -29,11 +28,7 @@ def run(config: TeachConfig, inputs: dict[str, Artifact], out: Path, *, stop_at:
         if done == stop_at:
             raise KeyboardInterrupt
 
-    before = torch.get_num_threads()
-    try:
-        return teach(config, inputs, Place(str(out)), log=log)
-    finally:
-        torch.set_num_threads(before)
+    return teach(config, inputs, Place(str(out)), log=log)
 
 
 def weights(out: Path) -> dict[str, np.ndarray]:

@@ -175,7 +175,6 @@ MEETING = ("cocondenser", "contrastive", "diffcse")
 
 def one_of_two_workers(rank: int, meeting: str, out: str) -> None:
     """Two steps of every objective in every shape; saves sums and gradients. A deadlock ends after a minute."""
-    torch.set_num_threads(1)
     limit = datetime.timedelta(seconds=60)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2, timeout=limit)
     for name in MEETING:

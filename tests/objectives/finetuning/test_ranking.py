@@ -105,7 +105,6 @@ def test_chunks_give_the_loss_and_gradient_of_the_whole(config: ObjectiveConfig,
 
 def one_of_two_workers(rank: int, meeting: str, out: str) -> None:
     """Worker 0 has three queries, in chunks of two and one; worker 1 has one."""
-    torch.set_num_threads(1)
     limit = datetime.timedelta(seconds=60)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2, timeout=limit)
     for case, (config, name) in CASES.items():

@@ -18,7 +18,7 @@ JOBS = Path(__file__).resolve().parents[3] / "jobs"
 
 
 def start(home: Path, job: str, *arguments: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "MIDMASK_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "MIDMASK_HOME": str(home)}
     environment.pop("RAY_ADDRESS", None)
     command = [sys.executable, str(JOBS / f"{job}.py"), *arguments]
     return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
