@@ -237,10 +237,16 @@ def _point(ruling: Ruling) -> str:
     return said if ruling.published is None else f"{said}, published {points(ruling.published)}"
 
 
-if __name__ == "__main__":
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     try:
         print(page(read_experiments(parser.parse_args().folder)), end="")
     except UserError as error:
-        sys.exit(f"answers: {error}")
+        print(f"answers: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

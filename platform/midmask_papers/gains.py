@@ -1,15 +1,25 @@
 """Figure of what middle training gains under each fine-tuning: the difference to the baseline in the same setting, with
 its interval. With settings that differ in their labelled queries, it answers when middle training pays.
+
+    python -m midmask_papers.gains docs/results/records/pretrained --baseline mlm --measure nDCG@10 \\
+        --systems retromae,dupmae --settings "no labels,1k labels,10k labels"
+
+prints the numbers of such a figure, as Markdown, from a folder of records.
 """
 
+import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+from midmask.artifact import Place
 from midmask.benchmark.design import BM25
+from midmask.benchmark.records import read_records
 from midmask.benchmark.results import Results, SystemKey
+from midmask.errors import UserError, unknown
 from midmask.evaluation.rendering import MISSING, markdown
 from midmask.evaluation.statistics.intervals import IntervalEstimate
 from midmask_papers.figures import COLOURS, draw_panels, quiet
@@ -80,6 +90,22 @@ def _render(gain: IntervalEstimate | None) -> str:
     return MISSING if gain is None else f"{gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
 
 
+def gains_of_records(folder: Path, baseline: str, systems: Sequence[str], settings: Sequence[str], measure: str) -> str:
+    """The table of gains of these systems over the baseline, from all seeds in a folder of records; columns are the
+    settings, in this order.
+
+    Raises:
+        UserError: for a system or a setting without a record, or a file that is none.
+    """
+    results = Results(one for record in read_records(Place(str(folder))).values() for one in record.results)
+    for field, names in (("system", (baseline, *systems)), ("setting", settings)):
+        for name in names:
+            if name not in results.names(field):
+                raise unknown(f"{field} in {folder}", name, results.names(field))
+    own = [one for name in settings for one in results.where(setting=name) if one.key.system in (baseline, *systems)]
+    return gains_table(gain_panels(Results(own), baseline, measure))
+
+
 def gains_figure(results: Results, path: Path, baseline: str | None, measure: str) -> str:
     """Draws the gains by setting and returns the numbers as a Markdown table; draws nothing and returns an empty text
     without a baseline in two settings.
@@ -109,3 +135,25 @@ def _draw(axes: "Axes", panel: GainPanel) -> None:
     axes.set_xticks(list(places.values()), [fill(name, 12) for name in places], fontsize=6)
     axes.margins(x=0.12)
     quiet(axes)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    for name in ("baseline", "systems", "settings", "measure"):
+        parser.add_argument(f"--{name}", required=True)
+    given = parser.parse_args()
+    try:
+        print(
+            gains_of_records(
+                given.folder, given.baseline, given.systems.split(","), given.settings.split(","), given.measure
+            )
+        )
+    except UserError as error:
+        print(f"gains: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,15 +1,19 @@
 """The figure of gains: its numbers against differences made by hand, and when there is nothing to draw."""
 
+import re
 import struct
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
 from midmask.benchmark.results import Results, SystemKey
+from midmask.errors import UserError
 from midmask.evaluation.measures import by_query
-from midmask_papers.gains import gain_panels, gains_figure
+from midmask_papers.gains import gain_panels, gains_figure, gains_of_records
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 
 SETTINGS = ("no labels", "1k labels", "10k labels")
@@ -57,6 +61,45 @@ def test_the_table_has_every_interval_and_the_figure_is_as_wide_as_a_column(tmp_
     assert cells[2][:4] == ["squad test, dense", "mlm", *(f"{x} [{x}, {x}]" for x in ("-0.0200", "+0.0100"))]
     width, height = struct.unpack(">II", path.read_bytes()[16:24])
     assert width == pytest.approx(3.35 * 300, abs=1) and height > 600
+
+
+RECORDS = Path(__file__).resolve().parents[2] / "docs" / "results" / "records" / "pretrained"
+LABELS = ("no labels", "1k labels", "10k labels")
+
+
+def test_the_page_has_the_differences_to_mlm_that_the_records_give():
+    """Twelve, all positive, smaller the more labels follow; the page counts the intervals that lie above 0."""
+    page = (RECORDS.parents[1] / "pretrained.md").read_text("utf-8")
+    table = gains_of_records(RECORDS, "mlm", ("retromae", "dupmae"), LABELS, "nDCG@10")
+    assert table in page
+    rows = re.findall(r"^\| (\w+) test, dense +\| +(\w+) \| (.*) \|$", table, re.M)
+    assert {row[:2] for row in rows} == {(c, s) for c in ("squad", "cranfield") for s in ("retromae", "dupmae")}
+    cells = [re.findall(r"([+-][\d.]+) \[([+-][\d.]+), ([+-][\d.]+)\]", row[2]) for row in rows]
+    assert all(len(own) == 3 and all(float(cell[0]) > 0 for cell in own) for own in cells)
+    assert all(float(few[0]) > float(more[0]) for own in cells for few, more in pairwise(own))
+    above = sum(float(cell[1]) > 0 for own in cells for cell in own)
+    (said,) = re.findall(r"(\d+) of the 12 intervals", page)
+    assert int(said) == above
+
+
+@pytest.mark.parametrize("corpus", ["squad", "cranfield"])
+def test_a_difference_of_one_seed_is_that_of_a_paired_t_test(corpus):
+    values = []
+    for name in ("dupmae", "mlm"):
+        (file,) = RECORDS.glob(f"{name}-corpus-dense-no-labels-seed-0-*.parquet")
+        rows = pq.read_table(file).to_pylist()
+        here = [row for row in rows if (row["corpus"], row["split"], row["measure"]) == (corpus, "test", "nDCG@10")]
+        values.append(np.array([row["value"] for row in sorted(here, key=lambda row: row["query_id"])]))
+    interval = stats.ttest_rel(*values).confidence_interval(0.95)
+    table = gains_of_records(RECORDS, "mlm", ("dupmae",), ("no labels", "1k labels"), "nDCG@10")
+    (row,) = (line for line in table.splitlines() if line.startswith(f"| {corpus} "))
+    assert f"{np.mean(values[0] - values[1]):+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]" in row
+
+
+def test_a_system_or_setting_without_a_record_is_refused_with_those_that_have_one():
+    for system, setting, named in (("bert", "no labels", "dupmae"), ("dupmae", "no label", "no labels")):
+        with pytest.raises(UserError, match=named):
+            gains_of_records(RECORDS, "mlm", (system,), (setting,), "nDCG@10")
 
 
 def test_without_a_baseline_in_two_settings_nothing_is_drawn(tmp_path: Path):
