@@ -29,6 +29,11 @@ RAW = [
     b"\n\n",
     b"\t\t",
     b"\x1f\x8b",
+    b"PAR1",
+    b"PK\x03\x04",
+    b"<html>",
+    b"[",
+    b"{\n",
 ]
 
 VALUES = [

@@ -33,25 +33,27 @@ LINES = 20
 SIGNS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
 GZIP = b"\x1f\x8b"
 PACKED = (
-    (GZIP, "a gzip stream", "gzip -dc"),
-    (b"\x28\xb5\x2f\xfd", "a zstd stream", "zstd -dc"),
-    (b"BZh", "a bzip2 stream", "bzip2 -dc"),
-    (b"\xfd7zXZ\0", "an xz stream", "xz -dc"),
-    (b"\x04\x22\x4d\x18", "an lz4 stream", "lz4 -dc"),
-    (b"PK\x03\x04", "a zip archive", "unzip -p"),
+    (rb"\x1f\x8b", "a gzip stream", "gzip -dc"),
+    (rb"\x28\xb5\x2f\xfd", "a zstd stream", "zstd -dc"),
+    (rb"BZh[1-9]1AY&SY", "a bzip2 stream", "bzip2 -dc"),
+    (rb"\xfd7zXZ\0", "an xz stream", "xz -dc"),
+    (rb"\x04\x22\x4d\x18", "an lz4 stream", "lz4 -dc"),
+    (rb"PK\x03\x04", "a zip archive", "unzip -p"),
+    (rb"(?s).{257}ustar", "a tar archive", "tar -xOf -"),
 )
 BINARY = (
-    (b"PAR1", "a Parquet file", "pyarrow.parquet.read_table(sys.argv[1])"),
-    (b"ARROW1", "an Arrow file", "pyarrow.ipc.open_file(sys.argv[1]).read_all()"),
-    (b"\xff\xff\xff\xff", "an Arrow stream", "pyarrow.ipc.open_stream(sys.argv[1]).read_all()"),
-    (b"%PDF-", "a PDF document", ""),
-    (b"SQLite format 3\0", "an SQLite database", ""),
-    (b"\x93NUMPY", "a NumPy array", ""),
-    (b"\xd0\xcf\x11\xe0", "an Office document", ""),
-    (b"7z\xbc\xaf", "a 7z archive", ""),
-    (b"\x80\x04\x95", "a Python pickle", ""),
-    (b"\x80\x05\x95", "a Python pickle", ""),
+    (rb"PAR1", "a Parquet file", "pyarrow.parquet.read_table(sys.argv[1])"),
+    (rb"ARROW1", "an Arrow file", "pyarrow.ipc.open_file(sys.argv[1]).read_all()"),
+    (rb"\xff\xff\xff\xff", "an Arrow stream", "pyarrow.ipc.open_stream(sys.argv[1]).read_all()"),
+    (rb"%PDF-", "a PDF document", ""),
+    (rb"SQLite format 3\0", "an SQLite database", ""),
+    (rb"\x93NUMPY", "a NumPy array", ""),
+    (rb"\xd0\xcf\x11\xe0", "an Office document", ""),
+    (rb"7z\xbc\xaf", "a 7z archive", ""),
+    (rb"\x80[\x02-\x05][\x95\]}(]", "a Python pickle", ""),
 )
+"""Patterns of first bytes, what begins with them, and the command or code that gives the contents."""
+
 POINTER = "version https://git-lfs.github.com/spec/"
 ERRORS = {"error", "errors", "message", "detail"}
 """First keys of what a server sends in place of a file."""
@@ -137,15 +139,13 @@ class _File:
 
 def _refuse_bytes(file: _File, head: bytes) -> None:
     for magic, what, unpack in PACKED:
-        if head.startswith(magic):
+        if re.match(magic, head):
             raise (file.opened if unpack == "unzip -p" else file.piped)(what, unpack)
     for magic, what, table in BINARY:
-        if head.startswith(magic):
+        if re.match(magic, head):
             module = table.rpartition(".read_table")[0] or "pyarrow.ipc"
             code = file.rows(f"{table}.to_pylist()") if table else ""
             raise file.converted(what, code, f"json, sys, {module}", opened=True)
-    if head[257:262] == b"ustar":
-        raise file.piped("a tar archive", "tar -xOf -")
     if codec := wide_encoding(head):
         name = codec.upper() if codec in ("utf-16", "utf-32") else f"{codec[:6]}{codec[7:]}".upper()
         raise file.piped(f"text in {name}", f"iconv -f {name} -t UTF-8", "Convert")
@@ -187,7 +187,8 @@ def _parsed(text: str, parse: Callable[[str], Any] = json.loads) -> Any:
 
 
 def _refuse_objects(file: _File, text: str, lines: list[str], *, cut: bool) -> None:
-    if file.form != "json lines" and all(_is_flat(_parsed(line)) for line in lines):
+    is_error = len(lines) == 1 and _first_entry(text)[0] in ERRORS
+    if file.form != "json lines" and not is_error and all(_is_flat(_parsed(line)) for line in lines):
         raise file.converted("one JSON object a line", file.rows("map(json.loads, filter(str.strip, sys.stdin))"))
     if all(re.match(r"\s*\{\s*'", line) and isinstance(_parsed(line, ast.literal_eval), dict) for line in lines):
         code = file.rows("map(ast.literal_eval, filter(str.strip, sys.stdin))")

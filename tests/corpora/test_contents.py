@@ -1,0 +1,236 @@
+"""Files that as a whole hold something else than their format expects: one line, and a command that converts them."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from midmask.artifact import Place
+from midmask.corpora import CorpusConfig, open_corpus
+from midmask.corpora.recognition import recognise
+from midmask.derived.given import read_file
+from midmask.errors import UserError
+from midmask.exchange.negatives_files import read_negatives_file
+from midmask.retrieve import ranked
+from tests.support.corpora import layouts
+from tests.support.corpora.collections import json_lines, prepared, rows, write
+
+DOCS = [{"_id": f"d{n}", "title": "", "text": f"passage, {n} of its é set"} for n in range(25)]
+QUERIES = [{"_id": f"q{n}", "text": f"where is {n}"} for n in range(9)]
+JUDGED = [{"query-id": f"q{n}", "corpus-id": f"d{n}", "score": 1} for n in range(9)]
+TSV = "query-id\tcorpus-id\tscore\n" + "".join(f"q{n}\td{n}\t1\n" for n in range(9))
+LINES = json_lines(DOCS)
+
+
+def text(value: Any, indent: int | None = None) -> bytes:
+    return json.dumps(value, indent=indent).encode()
+
+
+def zipped(data: bytes) -> bytes:
+    with zipfile.ZipFile(buffer := io.BytesIO(), "w") as archive:
+        archive.writestr("data", data)
+    return buffer.getvalue()
+
+
+def parquet(records: list[dict[str, Any]]) -> bytes:
+    pq.write_table(pa.Table.from_pylist(records), buffer := io.BytesIO())
+    return buffer.getvalue()
+
+
+def arrow_stream(records: list[dict[str, Any]]) -> bytes:
+    table = pa.Table.from_pylist(records)
+    with pa.ipc.new_stream(buffer := io.BytesIO(), table.schema) as writer:
+        writer.write_table(table)
+    return buffer.getvalue()
+
+
+CONVERTIBLE = {
+    "array in one line": ("corpus.jsonl", text(DOCS), "JSON array"),
+    "array of several lines": ("corpus.jsonl", text(DOCS, 1), "JSON array"),
+    "array, a row a line": ("corpus.jsonl", b"[\n" + b",\n".join(map(text, DOCS)) + b"\n]\n", "JSON array"),
+    "array after a mark": ("corpus.jsonl", b"\xef\xbb\xbf" + text(DOCS), "JSON array"),
+    "array, packed": ("corpus.jsonl.gz", text(DOCS, 1), "JSON array"),
+    "array of queries": ("queries.jsonl", text(QUERIES), "JSON array"),
+    "array of judgements": ("qrels/test.tsv", text(JUDGED, 2), "JSON array"),
+    "lines of judgements": ("qrels/test.tsv", json_lines(JUDGED), "JSON object a line"),
+    "judgements by query": ("qrels/test.tsv", text({f"q{n}": {f"d{n}": 1} for n in range(9)}), "key is 'q0'"),
+    "passages by id": ("corpus.jsonl", text({row["_id"]: {"text": row["text"]} for row in DOCS}, 1), "key is 'd0'"),
+    "queries by id": ("queries.jsonl", text({row["_id"]: row["text"] for row in QUERIES}), "key is 'q0'"),
+    "rows below a name": ("corpus.jsonl", text({"data": DOCS}), "key is 'data'"),
+    "objects of several lines": ("corpus.jsonl", b"\n".join(text(row, 2) for row in DOCS), "several lines"),
+    "dicts of Python": ("corpus.jsonl", "".join(f"{row}\n" for row in DOCS).encode(), "Python"),
+    "UTF-16": ("corpus.jsonl", LINES.decode().encode("utf-16"), "UTF-16"),
+    "UTF-16 without a mark": ("qrels/test.tsv", TSV.encode("utf-16-be"), "UTF-16BE"),
+    "UTF-32": ("queries.jsonl", json_lines(QUERIES).decode().encode("utf-32"), "UTF-32"),
+    "commas": ("qrels/test.tsv", TSV.replace("\t", ",").encode(), "commas"),
+    "commas and blanks": ("qrels/test.tsv", TSV.replace("\t", ", ").encode(), "commas"),
+    "semicolons": ("qrels/test.tsv", TSV.replace("\t", ";").encode(), "semicolons"),
+    "tabs": ("corpus.jsonl", layouts.lines([(row["_id"], row["text"]) for row in DOCS]), "tabs"),
+    "gzip": ("corpus.jsonl", gzip.compress(LINES), "gzip"),
+    "no gzip": ("corpus.jsonl.gz", LINES, "no gzip"),
+    "bzip2": ("qrels/test.tsv", bz2.compress(TSV.encode()), "bzip2"),
+    "xz": ("queries.jsonl", lzma.compress(json_lines(QUERIES)), "xz"),
+    "zip": ("corpus.jsonl", zipped(LINES), "zip"),
+    "Parquet": ("corpus.jsonl", parquet(DOCS), "Parquet"),
+    "Parquet judgements": ("qrels/test.tsv", parquet(JUDGED), "Parquet"),
+    "Arrow": ("corpus.jsonl", arrow_stream(DOCS), "Arrow"),
+}
+
+
+def collection(folder: Path) -> Path:
+    write(folder / "corpus.jsonl", LINES)
+    write(folder / "queries.jsonl", json_lines(QUERIES))
+    write(folder / "qrels/test.tsv", TSV.encode())
+    return folder
+
+
+def refused(name: str) -> str:
+    with pytest.raises(UserError) as error:
+        open_corpus(CorpusConfig(name=name))
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("case", CONVERTIBLE)
+def test_another_form_is_named_and_the_command_of_the_message_converts_it(tmp_path: Path, case: str) -> None:
+    """The folder's name has a blank and a quotation mark. What is converted is the collection as it should be."""
+    file, data, named = CONVERTIBLE[case]
+    folder = collection(tmp_path / "it's here")
+    (folder / file.removesuffix(".gz")).unlink()
+    (folder / file).write_bytes(gzip.compress(data) if case == "array, packed" else data)
+    line = refused(f"beir:{folder}")
+    assert line.startswith(f"{folder}/{file} holds ") and named in line
+    command = re.search(r"(?:Convert|Unpack|Rename) it: (.*)$", line)
+    assert command
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    subprocess.run(command[1], shell=True, check=True, cwd="/", env=environment)
+    result = prepared(f"beir:{folder}", tmp_path / "out", splits="official")
+    assert result["rows_kept"] == 25 + 9 + 9 and not result["rows_quarantined"]
+    assert rows(tmp_path / "out/docs") == [
+        {"doc_id": row["_id"], "title": "", "text": row["text"]} for row in DOCS
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("file", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        (b"\n<!DOCTYPE html>\n<html><title>404</title></html>\n", "web page"),
+        (b'<?xml version="1.0"?>\n<Error><Code>AccessDenied</Code></Error>\n', "XML"),
+        (b'{"error": "not found"}', "'error'"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "git lfs pull"),
+        (b"%PDF-1.5\nq d 1\n", "PDF"),
+        (b"\0\0\0\7\1" * 20, "binary"),
+        (b"", "is empty"),
+        (b" \n\n", "is empty"),
+    ],
+)
+def test_what_cannot_be_converted_is_named_in_every_file(tmp_path: Path, file: str, data: bytes, named: str) -> None:
+    folder = collection(tmp_path / "in")
+    (folder / file).write_bytes(data)
+    line = refused(f"beir:{folder}")
+    assert line.startswith(f"{folder}/{file}") and named in line and "columns;" not in line
+
+
+def test_a_folder_in_place_of_a_file_is_named_with_its_contents(tmp_path: Path) -> None:
+    folder = collection(tmp_path / "in")
+    (folder / "corpus.jsonl").unlink()
+    write(folder / "corpus.jsonl/data.jsonl", LINES)
+    line = refused(f"beir:{folder}")
+    assert f"{folder}/corpus.jsonl is a folder" in line and "data.jsonl" in line
+
+
+def test_judgements_with_a_header_alone_are_named(tmp_path: Path) -> None:
+    """Recognition does not take the folder for texts instead."""
+    folder = collection(tmp_path / "in")
+    write(folder / "qrels/test.tsv", b"query-id\tcorpus-id\tscore\n")
+    assert recognise(str(folder)) == f"beir:{folder}"
+    line = refused(f"beir:{folder}")
+    assert line.startswith(f"{folder}/qrels/test.tsv has a header and no rows")
+
+
+def test_a_file_in_another_form_is_named_where_the_layouts_file_is_missing(tmp_path: Path) -> None:
+    folder = collection(tmp_path / "in")
+    (folder / "corpus.jsonl").rename(folder / "corpus.parquet")
+    assert "there is corpus.parquet" in refused(f"beir:{folder}")
+
+
+def test_forms_are_expected_by_every_format(tmp_path: Path) -> None:
+    layouts.write_msmarco(tmp_path / "msmarco")
+    write(tmp_path / "msmarco/collection.tsv", b"".join(b"%d,a text\n" % n for n in range(9)))
+    layouts.write_nq(tmp_path / "nq")
+    write(tmp_path / "nq/nq-test.csv", b"who,['me']\nwhere,['here']\n")
+    layouts.write_tripclick(tmp_path / "tripclick")
+    topics = next((tmp_path / "tripclick/benchmark/topics").iterdir())
+    topics.write_bytes(b"<html>sorry</html>")
+    write(tmp_path / "texts/a.jsonl", text([{"text": "a"}]))
+    write(tmp_path / "trec/docs/a.jsonl", text([{"_id": "a", "text": "a"}]))
+    write(tmp_path / "trec/docs/b.tsv", b"a\ttext\n")
+    for kind, named in (
+        ("msmarco", "collection.tsv holds columns divided by commas"),
+        ("nq", "nq-test.csv holds columns divided by commas"),
+        ("tripclick", f"{topics.name} holds a web page"),
+        ("texts", "a.jsonl holds one JSON array"),
+        ("trec", "docs/a.jsonl holds one JSON array"),
+    ):
+        assert named in refused(f"{kind}:{tmp_path}/{kind}")
+
+
+def test_bad_first_rows_stay_bad_rows(tmp_path: Path) -> None:
+    """A list, a broken object, an object without an id, before good ones; a NUL and a long line, too."""
+    first = [b'["a", "list"]', b'{"_id": "cut', b'{"title": "x"}', b'{"_id": "n", "text": "\0"}', b"no JSON"]
+    first += [b'{"_id": "long", "text": "' + b"x" * 99_999 + b'"}', b'{"metadata": {"a": 1}, "text": "no id"}']
+    for number, line in enumerate(first):
+        folder = collection(tmp_path / str(number))
+        write(folder / "corpus.jsonl", line + b"\n" + LINES)
+        result = prepared(f"beir:{folder}", tmp_path / "out", bad_rows_threshold=1.0)
+        assert sum(result["rows_quarantined"].values()) == 1, line
+
+
+def test_empty_files_among_others_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "in/a.jsonl", json_lines([{"text": "a"}]))
+    write(tmp_path / "in/b.jsonl", b"")
+    assert prepared(f"texts:{tmp_path}/in", tmp_path / "out")["passages"] == 1
+
+
+RUN = b"q1 Q0 d1 1 2.5 tag\nq1 Q0 d2 2 1.5 tag\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        (RUN.replace(b" ", b","), "commas"),
+        (text({"q1": {"d1": 2.5, "d2": 1.5}}), "key is 'q1'"),
+        (RUN.decode().encode("utf-16"), "UTF-16"),
+        (bz2.compress(RUN), "bzip2"),
+        (zipped(RUN), "zip"),
+    ],
+)
+def test_a_run_of_another_form_is_named_and_converted(tmp_path: Path, data: bytes, named: str) -> None:
+    file = tmp_path / "a run.txt"
+    file.write_bytes(data)
+    with pytest.raises(UserError, match=named) as error:
+        ranked.read_trec(Place(str(file)))
+    command = str(error.value).partition(" it: ")[2]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    subprocess.run(command, shell=True, check=True, env=environment)
+    assert ranked.read_trec(Place(str(file)))["doc_id"].to_pylist() == ["d1", "d2"]
+
+
+@pytest.mark.parametrize("read", [read_negatives_file, read_file])
+def test_files_of_training_data_are_lines_too(tmp_path: Path, read: Any) -> None:
+    write(tmp_path / "x.jsonl", text([{"qid": "q", "pos": ["d"], "neg": {}}], 1))
+    with pytest.raises(UserError, match=r"x\.jsonl holds one JSON array"):
+        list(read(Place(str(tmp_path / "x.jsonl"))))
