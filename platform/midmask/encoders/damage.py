@@ -213,9 +213,10 @@ def refuse_other_weights(named: str, loading: dict[str, Any], expected: set[str]
     unexpected = sorted(loading["unexpected_keys"])
     if lost:
         whole = sum(key.startswith(backbone) and "pooler." not in key for key in expected)
+        why = _why_lost([key.removeprefix(backbone) for key in lost], expected, unexpected, backbone)
         raise UserError(
             f"{named}: the file holds no {', '.join(lost[:NAMES])} ({len(lost)} of {whole} weights are missing, "
-            f"which would be random). {_why_lost([key.removeprefix(backbone) for key in lost], expected, unexpected, backbone)}"
+            f"which would be random). {why}"
         )
     patterns = {_numberless(key.removeprefix(backbone)) for key in expected}
     unused = [key for key in unexpected if _is_of_layer(key.removeprefix(backbone), patterns)]
@@ -241,7 +242,7 @@ def _is_of_layer(key: str, patterns: set[str]) -> bool:
 
 
 def _why_lost(lost: list[str], expected: set[str], unexpected: list[str], backbone: str) -> str:
-    """Why a file lacks tensors, as far as its names show it, and what to do.
+    """Why a file lacks tensors, as far as its names show it, and what to do about it.
 
     Args:
         lost: names without `backbone`.

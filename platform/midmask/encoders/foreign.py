@@ -79,8 +79,8 @@ def read_modules(folder: Path) -> tuple[Representation, TextForm]:
 
 
 def read_dense(folder: Path) -> tuple[Path, int] | None:
-    """Where a folder's Dense module has its weights, and its number of outputs; None if there is no Dense. The folder is
-    one that `read_modules` accepts.
+    """Where a folder's Dense module has its weights, and its number of outputs; None if there is no Dense. The folder
+    is one that `read_modules` accepts.
     """
     places = [place for kind, place in _modules(folder) if kind == "Dense"]
     return (places[0], int(read_json(places[0] / "config.json", dict)["out_features"])) if places else None

@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 MODEL_CONFIG = "config_sentence_transformers.json"
 
 QUERY_PROMPT, PASSAGE_PROMPT = "query", "document"
-"""Names of the prompts of `encode_query` and `encode_document`. Version 6 adds both, as empty prompts, to the prompts of
-every folder, so that neither method ever comes to `passage`, `corpus` or the default prompt.
+"""Names of the prompts of `encode_query` and `encode_document`. Version 6 adds both, as empty prompts, to the
+prompts of every folder, so that neither method ever comes to `passage`, `corpus` or the default prompt.
 """
 
 PADDED_POSITIONS = ("camembert", "mpnet", "roberta", "xlm-roberta")
@@ -165,7 +165,7 @@ def read_prompts(folder: Path) -> TextForm:
             _warn(
                 f"{folder}: its prompt {unread!r} is not put before {side} texts, since encode_{name} of "
                 f"sentence-transformers 6 reads the prompt {name!r}, which this folder lacks. To use it: "
-                f"{how_to_set(f'tokens.{side}_prompt', prompts[unread])}"
+                f"{how_to_set(f'tokens.{side}_prompt', repr(prompts[unread]))}"
             )
     return TextForm(
         query_prompt=str(prompts.get(QUERY_PROMPT) or ""), passage_prompt=str(prompts.get(PASSAGE_PROMPT) or "")
