@@ -151,9 +151,9 @@ def refuse_tokens_beyond(named: str, largest: int, rows: int) -> None:
     """Raises UserError if the largest id of a tokenizer has no row in a table of `rows` embeddings."""
     if largest >= rows:
         raise UserError(
-            f"{named}: the tokenizer has ids up to {largest:,}, the embeddings {rows:,} rows, so that some tokens have no "
-            "vector. Save the tokenizer of the model's training beside it, or add rows (resize_token_embeddings), train "
-            "them, and save the model again."
+            f"{named}: the tokenizer has ids up to {largest:,}, the embeddings {rows:,} rows, so that some tokens "
+            "have no vector. Save the tokenizer that the model was trained with, or add rows (resize_token_embeddings) "
+            "and train them."
         )
 
 

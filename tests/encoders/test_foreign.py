@@ -185,6 +185,18 @@ def pooling(mode: Any) -> Callable[[Path], None]:
     return lambda folder: changed(folder / "1_Pooling" / "config.json", lambda old: {**old, "pooling_mode": mode})
 
 
+def pooling_config(**values: Any) -> Callable[[Path], None]:
+    return lambda folder: changed(folder / "1_Pooling" / "config.json", lambda old: {**old, **values})
+
+
+def transformer(**values: Any) -> Callable[[Path], None]:
+    return lambda folder: changed(folder / "sentence_bert_config.json", lambda old: {**old, **values})
+
+
+def tokenizer(**values: Any) -> Callable[[Path], None]:
+    return lambda folder: changed(folder / "tokenizer_config.json", lambda old: {**old, **values})
+
+
 def written(text: str) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         (folder / "modules.json").write_text(text)
@@ -208,8 +220,21 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], str]] = {
     "stranger": (modules(lambda old: [*old, {"type": "custom.Whitening", "path": ""}]), "custom.Whitening is not of"),
     "order": (modules(lambda old: [old[0], old[1], old[3], old[2]]), "Transformer, Pooling, Normalize, Dense, but"),
     "unknown": (modules(lambda old: [*old, {"type": OLD + "CNN", "path": "4"}]), "Normalize, CNN, but midmask follows"),
-    "sub-folder": (modules(lambda old: [{**old[0], "path": "0_Transformer"}, *old[1:]]), "not in the folder itself"),
-    "no modules": (modules(lambda old: []), "first module"),
+    "sub-folder": (modules(lambda old: [{**old[0], "path": "0_Transformer"}, *old[1:]]), "0_Transformer.* is missing"),
+    "outside": (
+        modules(lambda old: [{**old[0], "path": "../base"}, *old[1:]]),
+        r"lies outside of the folder, at \.\./",
+    ),
+    "no modules": (modules(lambda old: []), "names no module"),
+    "default prompt": (settings(default_prompt_name="web"), "default_prompt_name = 'web' is none of its prompts"),
+    "cut behind Normalize": (settings(truncate_dim=4, similarity_fn_name="dot"), "truncate_dim = 4 behind a Normalize"),
+    "pooling's width": (pooling_config(embedding_dimension=48), "embedding_dimension = 48, but .* have 32 columns"),
+    "Dense's width": (dense(in_features=48), "in_features = 48, but .* have 32 columns"),
+    "a stranger's activation": (dense(activation_function="mine.Identity"), "a Dense with the activation Tanh"),
+    "padding": (tokenizer(padding_side="left"), "padding_side = 'left'"),
+    "task": (transformer(transformer_task="fill-mask"), "transformer_task = 'fill-mask'"),
+    "config": (transformer(config_args={"hidden_act": "relu"}), "config_args.hidden_act = 'relu'"),
+    "processing": (transformer(processing_kwargs={"text": {"max_length": 5}}), "processing_kwargs.text"),
     "torn": (written("[{"), r"modules\.json: cannot be read"),
     "an object": (written("{}"), "a dict instead of a list"),
 }
@@ -237,22 +262,43 @@ def test_what_cannot_be_followed_is_refused_by_name(case: str, full: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("prompts", "default", "query", "passage"),
+    ("prompts", "default", "query", "passage", "unread"),
     [
-        ({"query": "query: ", "passage": "passage: "}, None, "query: ", "passage: "),
-        ({"query": "q", "document": "d", "corpus": "c"}, None, "q", "d"),
-        ({"clustering": "Cluster: ", "query": "", "document": ""}, "clustering", "", ""),
-        ({"web": "Find: "}, "web", "Find: ", "Find: "),
-        ({"web": "Find: "}, None, "", ""),
-        (None, None, "", ""),
+        ({"query": "query: ", "passage": "passage: "}, None, "query: ", "", ["passage"]),
+        ({"query": "query: ", "document": "", "passage": "passage: "}, None, "query: ", "", []),
+        ({"query": "q", "document": "d", "corpus": "c"}, None, "q", "d", []),
+        ({"clustering": "Cluster: ", "query": "", "document": ""}, "clustering", "", "", []),
+        ({"web": "Find: "}, "web", "", "", ["query", "passage"]),
+        ({"web": "Find: "}, None, "", "", []),
+        (None, None, "", "", []),
     ],
 )
 def test_prompts_of_queries_and_passages(
-    full: Path, tmp_path: Path, prompts: dict[str, str] | None, default: str | None, query: str, passage: str
+    full: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    prompts: dict[str, str] | None,
+    default: str | None,
+    query: str,
+    passage: str,
+    unread: list[str],
 ) -> None:
+    """Those that no side reads are said, with the setting that uses them."""
     folder = Path(shutil.copytree(full, tmp_path / "copy"))
     settings(prompts=prompts, default_prompt_name=default)(folder)
-    assert read_facts(folder).form == TextForm(query_prompt=query, passage_prompt=passage)
+    assert read_facts(folder).form == read_facts(folder).form == TextForm(query_prompt=query, passage_prompt=passage)
+    said = [record.getMessage() for record in caplog.records if "prompt" in record.getMessage()]
+    assert len(said) == len(unread)
+    assert all(f"tokens.{side}_prompt" in text for side, text in zip(unread, said, strict=True))
+
+
+def test_lengths_beyond_the_positions_are_cut_there_and_said(
+    full: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = Path(shutil.copytree(full, tmp_path / "copy"))
+    transformer(max_seq_length=1024)(folder)
+    assert read_facts(folder).passage_length == 34
+    assert "max_seq_length = 1,024" in caplog.text
 
 
 def test_a_sum_of_weights_is_not_their_maximum(base: str, tmp_path: Path) -> None:

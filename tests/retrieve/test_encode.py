@@ -135,7 +135,7 @@ def test_a_vector_that_is_not_finite_names_its_passages(inputs, out, tmp_path: P
     word = int(rows[7][1])
     shutil.copytree(inputs["model"].place.local() / "model", tmp_path / "broken")
     weights = load_file(tmp_path / "broken" / "model.safetensors")
-    weights["embeddings.word_embeddings.weight"][word] = np.float32("nan")
+    weights["embeddings.word_embeddings.weight"][word] = np.float32(3e38)
     save_file(weights, tmp_path / "broken" / "model.safetensors", metadata={"format": "pt"})
     broken = Artifact(Place(str(tmp_path / "broken")), {"fingerprint": "broken"})
     bad = [name for name, row in zip(table["doc_id"].to_pylist(), rows, strict=True) if word in row]

@@ -78,6 +78,8 @@ def refuse_no_model(named: str, folder: Path) -> None:
         named: what the folder was given for, with its name.
     """
     place, unread = transformer_folder(folder), f"{named}: no model can be read there"
+    if not folder.is_dir():
+        raise UserError(f"{unread}: no such folder")
     if (place / "adapter_config.json").is_file():
         raise UserError(
             f"{unread}: adapter_config.json makes it an adapter of another model (LoRA and its kind), which is not "
@@ -89,8 +91,9 @@ def refuse_no_model(named: str, folder: Path) -> None:
             f"{named}: the transformer alone of the sentence-transformers folder {above}, which states how its vectors "
             f"are made. Name {above}."
         )
-    if not (place / "config.json").is_file():
-        raise UserError(f"{unread}: no config.json in it; {_what_to_name(folder)}")
+    is_module = (above / "modules.json").is_file() and "model_type" not in _keys(place / "config.json")
+    if is_module or not (place / "config.json").is_file():
+        raise UserError(f"{unread}: no config.json{' of a model' if is_module else ''} in it; {_what_to_name(folder)}")
 
 
 def _what_to_name(folder: Path) -> str:
@@ -152,7 +155,7 @@ def refuse_unreadable_weights(named: str, place: Path) -> None:
         name, kind = next(iter(wrong.items()))
         raise UserError(
             f"{named}: {name} has the type {kind} ({len(wrong)} weights of such types): a quantised model, whose "
-            "numbers mean nothing without their scales. Name the model that it was made of, in float32, float16 or bfloat16."
+            "numbers mean nothing without their scales. Name the model that it was made of, in float32 or bfloat16."
         )
 
 
@@ -204,23 +207,24 @@ def refuse_other_weights(named: str, loading: dict[str, Any], expected: set[str]
         name, stored, shape = mismatched[0]
         raise UserError(
             f"{named}: {name} has the shape {list(stored)} in the file, but {list(shape)} by config.json "
-            f"(weights of other shapes: {len(mismatched)}). Save the model again, with the config.json of these weights."
+            f"(weights of other shapes: {len(mismatched)}). Save the model again, with its own config.json."
         )
     lost = sorted(key for key in loading["missing_keys"] if key.startswith(backbone) and "pooler." not in key)
     unexpected = sorted(loading["unexpected_keys"])
     if lost:
         whole = sum(key.startswith(backbone) and "pooler." not in key for key in expected)
+        why = _why_lost([key.removeprefix(backbone) for key in lost], expected, unexpected, backbone)
         raise UserError(
-            f"{named}: the file holds no {', '.join(lost[:NAMES])} ({len(lost)} of {whole} weights are missing, which would "
-            f"be random). {_why_lost([key.removeprefix(backbone) for key in lost], expected, unexpected, backbone)}"
+            f"{named}: the file holds no {', '.join(lost[:NAMES])} ({len(lost)} of {whole} weights are missing, "
+            f"which would be random). {why}"
         )
     patterns = {_numberless(key.removeprefix(backbone)) for key in expected}
     unused = [key for key in unexpected if _is_of_layer(key.removeprefix(backbone), patterns)]
     if unused:
         layers = 1 + max(int(_LAYER.findall(key)[0]) for key in unused)
         raise UserError(
-            f"{named}: the file holds more layers than config.json names ({len(unused)} weights would not be used, such "
-            f"as {unused[0]}). Set num_hidden_layers = {layers}, or save the smaller model again."
+            f"{named}: the file holds more layers than config.json names ({len(unused)} weights would not be used, "
+            f"such as {unused[0]}). Set num_hidden_layers = {layers}, or save the smaller model again."
         )
 
 
@@ -238,17 +242,16 @@ def _is_of_layer(key: str, patterns: set[str]) -> bool:
 
 
 def _why_lost(lost: list[str], expected: set[str], unexpected: list[str], backbone: str) -> str:
-    """Why a file lacks tensors, as far as its names show it, and what to do.
+    """Why a file lacks tensors, as far as its names show it, and what to do about it.
 
     Args:
         lost: names without `backbone`.
     """
-    prefixes = {
-        key.removesuffix(name).removesuffix(backbone)
-        for name in lost[:1]
-        for key in unexpected
-        if key.endswith(f".{name}")
-    }
+    prefixes = {key.removesuffix(name) for name in lost[:1] for key in unexpected if key.endswith(f".{name}")}
+    if backbone:
+        prefixes = {
+            prefix.removesuffix(backbone) if f".{prefix}".endswith(f".{backbone}") else prefix for prefix in prefixes
+        }
     for prefix in sorted(prefix for prefix in prefixes if prefix):
         writer = next(
             (text for part, text in WRAPPERS.items() if part in prefix),

@@ -79,7 +79,7 @@ def read_modules(folder: Path) -> tuple[Representation, TextForm]:
 
 
 def read_dense(folder: Path) -> tuple[Path, int] | None:
-    """Where the Dense module of a folder has its weights, and its number of outputs; None if there is no Dense. The folder
+    """Where a folder's Dense module has its weights, and its number of outputs; None if there is no Dense. The folder
     is one that `read_modules` accepts.
     """
     places = [place for kind, place in _modules(folder) if kind == "Dense"]

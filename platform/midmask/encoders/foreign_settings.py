@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 MODEL_CONFIG = "config_sentence_transformers.json"
 
 QUERY_PROMPT, PASSAGE_PROMPT = "query", "document"
-"""Names of the prompts of `encode_query` and `encode_document`. Version 6 adds both names, as empty prompts, to the prompts
-of every folder, so that neither method ever comes to `passage`, `corpus` or the default prompt.
+"""Names of the prompts of `encode_query` and `encode_document`. Version 6 adds both, as empty prompts, to the
+prompts of every folder, so that neither method ever comes to `passage`, `corpus` or the default prompt.
 """
 
 PADDED_POSITIONS = ("camembert", "mpnet", "roberta", "xlm-roberta")
@@ -193,7 +193,7 @@ def kept_dimensions(folder: Path, width: int | None, *, cut_behind_norm: bool) -
     if cut_behind_norm and read_model_config(folder).get("similarity_fn_name") == "dot":
         raise UserError(
             f"{folder / MODEL_CONFIG}: truncate_dim = {kept} behind a Normalize, with similarity_fn_name = 'dot'; "
-            "midmask gives vectors length 1 after they are cut. Set similarity_fn_name = 'cosine', or remove truncate_dim."
+            "midmask gives vectors length 1 after they are cut. Set similarity_fn_name = 'cosine'."
         )
     return int(kept)
 
