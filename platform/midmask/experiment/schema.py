@@ -106,8 +106,8 @@ class Recipe(Config):
             ranking = [source.stage for source in sources if source.kind == "mined"]
             if number == 0 and (stage.starts_from == "previous" or None in ranking):
                 raise ValueError(
-                    "stages.0: the first stage has no stage before it; use starts_from=pretrained and negatives=[] or "
-                    '["bm25"]'
+                    "stages.0: the first stage has no stage before it; use stages.0.starts_from=pretrained "
+                    'and stages.0.negatives=[] or ["bm25"]'
                 )
             late = [stage for stage in ranking if stage is not None and stage >= number]
             if late:

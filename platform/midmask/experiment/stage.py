@@ -133,8 +133,8 @@ class StageConfig(Config):
         if self.mine.filters.teacher_margin is not None and not (self.teacher and self.teacher.comes_from_elsewhere):
             raise ValueError(
                 "mine.filters.teacher_margin asks for scores before negatives are chosen, so the teacher cannot be "
-                "trained on them; set teacher.folder or teacher.scores"
+                "trained on them; set stages.*.teacher.folder or stages.*.teacher.scores"
             )
         if self.teacher is not None and not self.sources:
-            raise ValueError("a teacher scores candidates; set negatives and per_query too")
+            raise ValueError("a teacher scores candidates; set stages.*.negatives and stages.*.per_query too")
         return self

@@ -171,7 +171,7 @@ def judge(config: MineConfig, stretch: Stretch) -> Codes:
         row = stretch.table.slice(int(np.flatnonzero(np.isnan(stretch.facts.score))[0]), 1).to_pylist()[0]
         raise UserError(
             f"filters: the list {row['source']!r} has no scores, so max_score, min_score, absolute_margin and "
-            "relative_margin cannot be applied; use filters.teacher_margin with a teacher's scores"
+            "relative_margin cannot be applied; use stages.*.mine.filters.teacher_margin with a teacher's scores"
         )
     verdict = verdicts(stretch.facts, config.filters, config.ranks)
     if config.filters.teacher_margin is not None and config.filters.unscored == "error":
