@@ -16,7 +16,7 @@ from midmask.lazy import import_when_used
 
 if TYPE_CHECKING:
     from midmask.api.catalogue import list_protocols, list_recipes, settings
-    from midmask.api.choose import Verdict, choose
+    from midmask.api.choose import choose
     from midmask.api.comparison import Table, compare
     from midmask.api.corpus import Corpus
     from midmask.api.mteb import MtebRanks, export_mteb, import_mteb
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from midmask.api.run_files import evaluate_run
     from midmask.api.scores import Scores, evaluate
     from midmask.api.train import train
+    from midmask.choice.verdict import Verdict
     from midmask.errors import UserError
     from midmask.exchange.pgvector.upload import Upload
     from midmask.retrieve.searcher import Hit
@@ -39,7 +40,7 @@ _HOMES = {
     "Table": "api.comparison",
     "Upload": "exchange.pgvector.upload",
     "UserError": "errors",
-    "Verdict": "api.choose",
+    "Verdict": "choice.verdict",
     "choose": "api.choose",
     "compare": "api.comparison",
     "evaluate": "api.scores",

@@ -5,6 +5,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy import stats
 
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.agreement import Fit
@@ -53,6 +54,19 @@ def test_gains_are_paired_and_shrunk():
     assert (found["as it is"].gain, found["as it is"].gain_low, found["as it is"].gain_high) == (0, 0, 0)
     assert found["mlm"].estimate == pytest.approx(0.58)
     assert found["mlm"].low < found["as it is"].estimate < found["mlm"].high, "levels are known less well than gains"
+
+
+def test_the_made_gain_is_what_was_measured_here_whatever_other_collections_say():
+    """A join with BM25, of which other collections' mean is expected; the reference is scipy's paired t-test."""
+    joined = SystemKey("none", "none", "dense", AS_IS + " with BM25")
+    systems = [measured(BASE, 0.5, 1), measured(joined, 0.617, 1, seed=3)]
+    known = Experience({**KNOWN.gains, JOIN: Fit(shrink=0.0, bias=-0.067, between=0.06, freedom=4)}, [])
+    (found,) = (one for one in estimates(systems, Counterparts({"test": systems[0].result}), known) if one.made_gain)
+    ours, base = (one.result.per_query["value"].to_numpy() for one in systems[::-1])
+    reference = stats.ttest_rel(ours, base).confidence_interval(0.9)
+    assert found.gain == pytest.approx(0.067) and found.made_gain == pytest.approx((ours - base).mean())
+    assert (found.made_low, found.made_high) == pytest.approx((reference.low, reference.high))
+    assert found.training == "none"
 
 
 def test_finalists_rank_before_those_that_were_given_up():

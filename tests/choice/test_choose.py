@@ -1,6 +1,7 @@
 """A whole choice in this process: made queries, rounds, the verdict's folder; and what judgements say of it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,11 @@ from midmask.artifact import Place
 from midmask.choice.contenders import MEASURE, name_of
 from midmask.choice.request import Request
 from midmask.choice.reveal import reveal
-from midmask.choice.run import choose
+from midmask.choice.run import choose, make
 from midmask.choice.workshop import LocalWorkshop
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
+from midmask.experiment.survey import Survey
 from midmask.queries.config import QueriesConfig
 from tests.support.choice.documents import COUNT, SETTINGS, documents, judged
 from tests.support.encoders.classifiers import write_classifier
@@ -57,7 +59,7 @@ def test_the_folder_has_what_others_rely_on(home, verdict):
     assert {"collections", "kendall_tau", "coverage"} <= found["calibration"].keys()
     for name in ("verdict.md", "verdict.html", "queries.html"):
         assert (home / "verdict" / name).stat().st_size > 500
-    assert Verdict.from_json((home / "verdict" / "verdict.json").read_text()) == verdict
+    assert type(verdict).from_json((home / "verdict" / "verdict.json").read_text()) == verdict
 
 
 def test_every_system_has_a_rank_and_the_recommended_one_is_among_them(verdict):
@@ -89,6 +91,27 @@ def test_test_queries_are_searched_for_finalists_alone(home, verdict):
     records = [json.loads(path.read_text()) for path in (home / "store" / "evaluate").glob("*/record.json")]
     on_test = [record for record in records if record["config"]["split"] == "test"]
     assert len(on_test) == len(verdict.finalists)
+
+
+def test_systems_say_how_they_were_trained_and_prints_are_the_page(home, verdict):
+    trained = {one.name: one.training for one in verdict.systems}
+    assert trained["bm25", "bm25"] == "none" and trained["fine-tuned only", "dense"] == "fine-tuning"
+    assert trained["mlm", "dense"] == trained["mlm", "dense with BM25"] == "middle training"
+    assert str(verdict).split("## Queries")[1] == (home / "verdict" / "verdict.md").read_text().split("## Queries")[1]
+    assert not set(verdict.not_tried) & {one.label for one in verdict.systems}
+    assert all(bool(one.dropped) != one.finalist for one in verdict.systems)
+
+
+def test_a_source_without_queries_is_not_said_to_have_trained(tmp_path):
+    """Documents without titles, of which titles are asked for."""
+    _, texts = documents()
+    store = Place(str(tmp_path))
+    corpus = Corpus.from_texts(texts, name="untitled").in_store(store)
+    queries = QueriesConfig(sources={"titles": 1.0, "keyphrases": 1.0, "sentences": 1.0}, judged_by=("sentences",))
+    request = Request(corpus=corpus, budget=60.0, out=tmp_path, queries=queries, changes=SETTINGS)
+    made = make(request, LocalWorkshop(Runner(store, LOCAL, Silent())), Survey())
+    assert made.artifact.result["train_sources"] == ["titles", "keyphrases"]
+    assert (made.train_sources, made.judge_sources) == (("keyphrases",), ("sentences",))
 
 
 def test_mistakes_are_one_line(home):
@@ -147,6 +170,9 @@ def test_judgements_are_compared_with_the_verdict(tmp_path):
         base = choice.counterparts.of(own.key)[own.split]
         assert record.made == pytest.approx(own.measures[MEASURE] - base.measures[MEASURE], abs=1e-9)
     assert [one.source for one in found.sources] == sorted(SOURCES)
+    assert "too few" not in str(found)
+    few = replace(found, judged=found.judged[:3], systems=found.systems[:3])
+    assert "over 3 systems, too few" in str(few)
     written = json.loads(found.as_json())
     assert {"system", "representation", "judged"} == written["systems"][0].keys()
 

@@ -12,7 +12,7 @@ from midmask.choice.deliver import deliver
 from midmask.choice.report_text import verdict_markdown
 from midmask.choice.request import Request, queries_as_asked, teacher_folder
 from midmask.choice.run import choose as hold
-from midmask.choice.verdict import Verdict as VerdictData
+from midmask.choice.verdict import Verdict
 from midmask.choice.workshop import LocalWorkshop
 from midmask.errors import UserError
 from midmask.queries.config import QueriesConfig
@@ -20,7 +20,7 @@ from midmask.queries.config import QueriesConfig
 FOLDER = "verdicts"
 
 
-class Verdict(VerdictData):
+class PrintedVerdict(Verdict):
     """A verdict that prints as the text of its `verdict.md`."""
 
     def __str__(self) -> str:
@@ -84,4 +84,4 @@ def choose(
         command=f"midmask.choose({corpus!r}, budget={budget!r})",
     )
     found = hold(request, LocalWorkshop(runner_in(store, ray=ray, progress=progress)))
-    return Verdict(**vars(deliver(found.verdict, found.made, request.out)))
+    return PrintedVerdict(**vars(deliver(found.verdict, found.made, request.out)))

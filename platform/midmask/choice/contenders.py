@@ -9,7 +9,7 @@ from typing import Any
 from midmask.benchmark.design import BM25, BM25_SHARE, IN_BATCH, NONE, Benchmark, RepresentationKind, Setting, variant
 from midmask.benchmark.layout import HEADLESS
 from midmask.benchmark.results import SystemKey
-from midmask.choice.verdict import WITH_BM25, SystemName, Training
+from midmask.choice.verdict import WITH_BM25, SystemName, TrainingKind
 from midmask.encoders.backbone import SIZES
 from midmask.recipes import RECIPES
 from midmask.retrieve.fusion import Fusion
@@ -107,7 +107,7 @@ def name_of(key: SystemKey) -> SystemName:
     return system + how, key.representation + (WITH_BM25 if fused else "")
 
 
-def training_of(key: SystemKey) -> Training:
+def training_of(key: SystemKey) -> TrainingKind:
     """How a system was trained in the contest."""
     if key.system == BM25 or key.setting.removesuffix(WITH_BM25) == AS_IS:
         return "none"

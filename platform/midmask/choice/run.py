@@ -275,7 +275,7 @@ def _limits(
     )
     return (
         f"Nobody asked these queries: they were made from the passages. {learned} People ask otherwise.",
-        *((_trained_once(outcome, request.seed),) if trained else ()),
+        *((_trained_once(request, outcome),) if trained else ()),
         "Each query has one relevant passage; others that answer it as well count as wrong.",
         *((FROM_OTHERS,) if joins else ()),
         *(() if tested_on is None else (_sampled(tested_on.passages, made.passages),)),
@@ -283,14 +283,14 @@ def _limits(
     )
 
 
-def _trained_once(outcome: ContestOutcome, seed: int) -> str:
+def _trained_once(request: Request, outcome: ContestOutcome) -> str:
     trained = [(one, outcome.sizes[one.keys[0]]) for one in trained_of(outcome.measured)]
-    tuned = f"{max(size.finetune for _, size in trained):,} of fine-tuning"
+    tuned = f"{max(size.finetune for _, size in trained):,}"
     middle = [size.pretrain for one, size in trained if one.has_middle_training]
-    steps = f"{max(middle):,} steps of middle training and {tuned}" if middle else tuned.replace(" of", " steps of")
-    return (
-        f"Systems were trained once, with seed {seed}, for at most {steps}; another seed moves a gain by a point or so."
-    )
+    steps = f"{max(middle):,} steps of middle training and {tuned} of" if middle else f"{tuned} steps of"
+    given = any(path.endswith(".steps") for path in request.own_changes)  # then sizes are not the contest's
+    longest = "" if given else f", for at most {steps} fine-tuning"
+    return f"Systems were trained once, with seed {request.seed}{longest}; another seed moves a gain by a point or so."
 
 
 def _sampled(searched: int, passages: int) -> str:

@@ -14,7 +14,7 @@ SystemName = tuple[str, str]
 WITH_BM25 = " with BM25"
 """End of the representation of a system whose list is joined with BM25's."""
 
-Training = Literal["none", "fine-tuning", "middle training"]
+TrainingKind = Literal["none", "fine-tuning", "middle training"]
 """The most that a system was trained in the contest; a middle training is followed by a fine-tuning."""
 
 
@@ -59,7 +59,7 @@ class SystemEstimate:
     made_gain: float = math.nan
     made_low: float = math.nan
     made_high: float = math.nan
-    training: Training = "fine-tuning"
+    training: TrainingKind = "fine-tuning"
     dropped: str = ""
 
     @property
