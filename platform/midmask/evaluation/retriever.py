@@ -92,9 +92,9 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
         corpus, split, split_made_here, split_rule (in words), measures (name -> mean), slices (name -> queries and
         measures), not_searched (slice -> its queries that do not count, where there are any), what `measures.coverage`
         counts, missing_passages (judgements of passages that the collection lacks), unread_judgements (why -> rows of
-        all splits that are not used), self_matches (rows left out), empty_slots (results that an index did
-        not find), index_recall (of an approximate search, `retrieve.index_recall.measure_recall`), read (how far texts were
-        read, as far as the list's step says), seconds.
+        all splits that are not used), self_matches (rows left out), empty_slots (results that an index did not find),
+        index_recall (of an approximate search, `retrieve.index_recall.measure_recall`), read (how far texts were read,
+        as far as the list's step says), seconds.
 
     Raises:
         UserError: for an unknown split, or measures that its judgements cannot tell.
