@@ -9,7 +9,7 @@ from midmask.evaluation.statistics.intervals import LEVEL
 from midmask_papers.matching import home, order_splits
 from midmask_papers.published import Published
 from midmask_papers.statistics import Statistic, difference, of
-from midmask_papers.verdict import Claim, Ruling, all_of, below_floor, combine, judge, pair, pick
+from midmask_papers.verdict import Claim, ClaimOutcome, Ruling, all_of, below_floor, combine, judge, pair, pick
 
 PAPER = "cotmote"
 OWN = "CoT-MoTE (mined negatives)"
@@ -71,7 +71,7 @@ def _lie_nearer(
             one = difference(others[corpus], ours[corpus], LEVEL / len(sizes) / len(rivals) / len(shared))
             told = f"{measure} {others[corpus].mean:.2e} ({far}) against {ours[corpus].mean:.2e} ({near}) on {corpus}"
             short = _not_learned((near, far), corpus, results, is_required=True)
-            outcome = "not decidable" if short else judge(one, size)
+            outcome: ClaimOutcome = "not decidable" if short else judge(one, size)
             said = "; ".join((told, *short)) + "."
             found.append(Ruling(outcome, said, one.value, one.low, one.high, one.detectable, size, ("dense",)))
     return found

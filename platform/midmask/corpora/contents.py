@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Literal
 
-from midmask.corpora.documents.encodings import wide_encoding
 from midmask.errors import UserError, quoted
 
 Form = Literal["json lines", "tabs", "columns", "run", "text"]
@@ -26,6 +25,14 @@ EXPECTED: dict[Form, str] = {
     "run": "lines of columns divided by tabs or blanks, as in a TREC run file",
     "text": "plain text in UTF-8",
 }
+MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+"""Byte-order marks and their codecs, the longer marks first."""
+
 HEAD = 1 << 16
 """Bytes of a file's beginning that are looked at."""
 
@@ -135,6 +142,21 @@ class _File:
     def _replacing(self, command: str) -> str:
         new = shlex.quote(f"{self.name}.new")
         return f"{command}{self._pack} > {new} && mv {new} {self.path}"
+
+
+def wide_encoding(head: bytes) -> str:
+    """Codec of UTF-16 or UTF-32, by the byte-order mark or, without one, of UTF-16 by the zero bytes of its ASCII
+    characters; "" for any other encoding.
+    """
+    if found := next((codec for mark, codec in MARKS if head.startswith(mark)), ""):
+        return found
+    even, odd = head[::2], head[1::2]
+    if not odd or len(head) < 8:
+        return ""
+    zeros = even.count(0) / len(even), odd.count(0) / len(odd)
+    if max(zeros) > 0.4 and min(zeros) < 0.02:
+        return "utf-16-le" if zeros[1] > zeros[0] else "utf-16-be"
+    return ""
 
 
 def _refuse_bytes(file: _File, head: bytes) -> None:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from midmask.corpora.contents import wide_encoding
 from midmask.corpora.documents.source import BINARY, EMPTY_FILE, DocumentFile, Unreadable
 
 SAMPLE = 32 << 10
@@ -24,12 +25,6 @@ FEW = 8
 """Number of bytes beyond ASCII below which no guess is tried."""
 
 REPLACED = ", invalid bytes replaced"
-MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
 UNMARKED = ("utf_16", "utf_16_be", "utf_16_le", "utf_32", "utf_32_be", "utf_32_le", "utf_7")
 """Encodings that any bytes may seem to be: taken only with a mark, or by their zero bytes (`wide_encoding`)."""
 
@@ -61,21 +56,6 @@ def guess_encoding(stream: BinaryIO) -> tuple[str, str]:
 def _is_binary(head: bytes) -> bool:
     controls = len(head) - len(head.translate(None, _CONTROLS))
     return controls > _CONTROL_SHARE * len(head) or head.count(0) > _NUL_SHARE * len(head)
-
-
-def wide_encoding(head: bytes) -> str:
-    """Codec of UTF-16 or UTF-32, by the byte-order mark or, without one, of UTF-16 by the zero bytes of its ASCII
-    characters; "" for any other encoding.
-    """
-    if found := next((codec for mark, codec in MARKS if head.startswith(mark)), ""):
-        return found
-    even, odd = head[::2], head[1::2]
-    if not odd or len(head) < 8:
-        return ""
-    zeros = even.count(0) / len(even), odd.count(0) / len(odd)
-    if max(zeros) > 0.4 and min(zeros) < 0.02:
-        return "utf-16-le" if zeros[1] > zeros[0] else "utf-16-be"
-    return ""
 
 
 def _guess_bytewise(stream: BinaryIO) -> tuple[str, str]:
