@@ -65,13 +65,13 @@ def _lie_nearer(
             absent = f"No {measure} of {near} and {far} in statistics.yaml beside the results"
             short = _not_learned((near, *rivals), home(results), results) if results else ()
             said = "; ".join((absent, *short)) + "."
-            outcome = "not decidable" if short else "not measured"
+            outcome: ClaimOutcome = "not decidable" if short else "not measured"
             found.append(Ruling(outcome, said, published=size, representations=("dense",)))
         for corpus in shared:
             one = difference(others[corpus], ours[corpus], LEVEL / len(sizes) / len(rivals) / len(shared))
             told = f"{measure} {others[corpus].mean:.2e} ({far}) against {ours[corpus].mean:.2e} ({near}) on {corpus}"
             short = _not_learned((near, far), corpus, results, is_required=True)
-            outcome: ClaimOutcome = "not decidable" if short else judge(one, size)
+            outcome = "not decidable" if short else judge(one, size)
             said = "; ".join((told, *short)) + "."
             found.append(Ruling(outcome, said, one.value, one.low, one.high, one.detectable, size, ("dense",)))
     return found
