@@ -2,7 +2,6 @@
 
 import logging
 import signal
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +13,7 @@ import ray
 from midmask.backend.channel import Channel
 from midmask.backend.mailbox import Post
 from tests.support.cluster.processes import ray_processes
+from tests.support.waiting import wait_until
 
 ROWS = 400
 
@@ -30,12 +30,12 @@ def post_processes() -> list[psutil.Process]:
 
 
 @ray.remote(num_cpus=0)
-def push_all(channel: Channel, source: str, gate: str) -> int:
-    """Pushes row after row, and more slowly while the file `gate` is not there, so that deaths fall in between."""
+def push_all(channel: Channel, source: str, deaths: str) -> int:
+    """Pushes row after row; each quarter but the last waits at its end for a file of this folder, one a death."""
     for n in range(ROWS):
         channel.push(source, [{"n": n}])
-        if not Path(gate).exists():
-            time.sleep(0.02)
+        if (n + 1) % (ROWS // 4) == 0 and n + 1 < ROWS:
+            wait_until((Path(deaths) / str((n + 1) // (ROWS // 4))).exists)
     return ROWS
 
 
@@ -55,16 +55,14 @@ def test_the_death_of_the_actor_loses_nothing_and_ends_nothing(posts: None, tmp_
     seen: list[tuple[str, int]] = []
     with Channel.open() as channel:
         channel.push("driver", [{"n": n} for n in range(50)])
-        gate = tmp_path / "killed"
-        workers = [push_all.remote(channel, name, str(gate)) for name in "ab"]
-        killed = 0
-        while killed < 3:
-            for process in post_processes():
+        workers = [push_all.remote(channel, name, str(tmp_path)) for name in "ab"]
+        for death in ("1", "2", "3"):
+            wait_until(post_processes)
+            doomed = post_processes()
+            for process in doomed:
                 process.send_signal(signal.SIGKILL)
-                killed += 1
-            done, _ = ray.wait(workers, timeout=0.5)
-            assert not done, "the workers ended before the actor had died three times"
-        gate.touch()
+            psutil.wait_procs(doomed)
+            (tmp_path / death).touch()
         with channel.forwarding(lambda source, row: seen.append((source, row["n"])), every_s=0.01):
             assert ray.get(workers, timeout=240) == [ROWS, ROWS]
     for source, count in (("driver", 50), ("a", ROWS), ("b", ROWS)):
