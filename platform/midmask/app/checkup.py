@@ -22,7 +22,7 @@ def faults(reports: Sequence[NodeReport], own: Mapping[str, str]) -> list[list[s
 
 def _faults(report: NodeReport, several: bool, own: Mapping[str, str]) -> Iterator[str]:
     if report.silent:
-        yield f"did not answer ({report.silent}); install midmask there: pip install -c constraints.txt -e ."
+        yield f"did not answer ({report.silent}); install midmask there, in the same versions"
         return
     yield from _of_versions(report.versions, own)
     yield from _of_reach(report, several)
