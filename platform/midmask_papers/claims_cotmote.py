@@ -9,7 +9,7 @@ from midmask.evaluation.statistics.intervals import LEVEL
 from midmask_papers.matching import home, order_splits
 from midmask_papers.published import Published
 from midmask_papers.statistics import Statistic, difference, of
-from midmask_papers.verdict import Claim, Ruling, all_of, below_floor, combine, judge, pair, pick
+from midmask_papers.verdict import Claim, ClaimOutcome, Ruling, all_of, below_floor, combine, judge, pair, pick
 
 PAPER = "cotmote"
 OWN = "CoT-MoTE (mined negatives)"
@@ -65,7 +65,7 @@ def _lie_nearer(
             absent = f"No {measure} of {near} and {far} in statistics.yaml beside the results"
             short = _not_learned((near, *rivals), home(results), results) if results else ()
             said = "; ".join((absent, *short)) + "."
-            outcome = "not decidable" if short else "not measured"
+            outcome: ClaimOutcome = "not decidable" if short else "not measured"
             found.append(Ruling(outcome, said, published=size, representations=("dense",)))
         for corpus in shared:
             one = difference(others[corpus], ours[corpus], LEVEL / len(sizes) / len(rivals) / len(shared))
