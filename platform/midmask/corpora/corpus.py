@@ -62,8 +62,7 @@ def find_file(folder: Place, names: list[str], layout: str, *, optional: bool = 
     if not present and not folder.exists():
         raise UserError(f"there is no folder {folder}; wanted is one with {layout}")
     if not present and not optional:
-        there = folder.names()
-        alike = [name for name in there if name.partition(".")[0] == names[0].partition(".")[0]] or there[:3]
+        alike = [name for name in folder.names() if name.partition(".")[0] == names[0].partition(".")[0]]
         instead = f" (there is {', '.join(alike)})" if alike else ""
         raise UserError(f"{folder}: {' or '.join(names)} is missing{instead}; wanted layout: {layout}")
     return present[0] if present else ""
