@@ -18,7 +18,7 @@ from midmask.corpora.documents.listing import showing
 from midmask.corpora.files import Collection, Stream
 from midmask.corpora.formats import FORMATS
 from midmask.corpora.pairs import pair_up
-from midmask.corpora.quarantine import QUARANTINE, Quarantine, separate_rejected
+from midmask.corpora.quarantine import Quarantine, separate_rejected
 from midmask.corpora.reader import open_corpus
 from midmask.corpora.repeats import Repeats
 from midmask.corpora.self_matches import self_matches
@@ -29,6 +29,7 @@ from midmask.corpora.writer import (
     ANSWERS,
     MISSING_PASSAGES,
     QRELS,
+    QUARANTINE,
     QUERIES,
     SELF_MATCHES,
     write_shards,

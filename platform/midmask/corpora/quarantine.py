@@ -16,12 +16,6 @@ from midmask.errors import UserError, how_to_set
 
 log = logging.getLogger(__name__)
 
-QUARANTINE = "quarantine.jsonl"
-"""The file of bad rows in a corpus artifact."""
-
-UNKNOWN_ID = "unknown id"
-"""The fault of a judgement whose query has no text in the collection."""
-
 QUOTED = 5
 HOPELESS = 10_000
 """Reading stops at once when so many rows are bad and they outnumber the good ones: this is a file of another format.
