@@ -114,6 +114,8 @@ def test_the_command_of_a_run_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "corpus.splits=official",
         "evaluation.depth=7",
     ]
+    without = Wanted(tags, {**params, **own, "run.leave_out_copies": "True"}, split="test")
+    assert "--leave-out-copies" not in flags and "--leave-out-copies" in rerun(without).arguments
     file.write_text("q Q0 d 1 2.0 x\n")
     assert rerun(wanted).differs == ("run.digest",)
     file.unlink()

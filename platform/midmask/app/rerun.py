@@ -24,7 +24,7 @@ from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.recipes.protocols.protocol import Scale
 from midmask.recipes.published import at_scale, with_changes
-from midmask.retrieve.run_file import DIGEST_PARAM, run_digest
+from midmask.retrieve.run_file import COPIES_PARAM, DIGEST_PARAM, run_digest
 from midmask.tracking import ARTIFACT, RUN_FILE
 
 SCALES: tuple[Scale, ...] = ("demo", "published")
@@ -115,6 +115,7 @@ def _rerun_run_file(wanted: Wanted) -> Rerun:
     flags = {"--name": wanted.tags["midmask.recipe"], "--corpus": corpus, "--split": wanted.split}
     flags |= {"--ties": params["run.ties"], "--storage": _storage(wanted)}
     named = [part for flag, value in flags.items() for part in (flag, value)]
+    named += ["--leave-out-copies"] if COPIES_PARAM in params else []
     settings = [part for path, text in changes.items() for part in ("--set", f"{path}={text}")]
     return Rerun(("jobs/evaluate_run.py", file, *named, *settings), differs)
 

@@ -20,7 +20,7 @@ from midmask.experiment.run_files import FIELDS
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten
-from midmask.retrieve.run_file import DIGEST_PARAM, RunFileConfig
+from midmask.retrieve.run_file import COPIES_PARAM, DIGEST_PARAM, RunFileConfig
 from midmask.tracking import RUN_FILE
 
 
@@ -61,7 +61,7 @@ def _system(name: str, recipe: Recipe, evaluation: Step) -> TrackedSystem:
     tags = {**RUN_FILE_TAGS, "midmask.recipe": name, RUN_FILE: reading.config.file}
     params = {**_settings(recipe), DIGEST_PARAM: reading.content["run"], "run.ties": reading.config.ties}
     if reading.config.leave_out_copies:
-        params["run.leave_out_copies"] = True
+        params[COPIES_PARAM] = True
     return TrackedSystem(name, recipe, {name: evaluation}, name, tags, params)
 
 

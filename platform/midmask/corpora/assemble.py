@@ -17,7 +17,7 @@ from midmask.corpora.config import CorpusConfig
 from midmask.corpora.documents.listing import showing
 from midmask.corpora.files import Collection, Stream
 from midmask.corpora.pairs import pair_up
-from midmask.corpora.quarantine import QUARANTINE, Quarantine, separate_rejected
+from midmask.corpora.quarantine import Quarantine, separate_rejected
 from midmask.corpora.reader import open_corpus, reader_of
 from midmask.corpora.repeats import Repeats
 from midmask.corpora.self_matches import self_matches
@@ -28,6 +28,7 @@ from midmask.corpora.writer import (
     ANSWERS,
     MISSING_PASSAGES,
     QRELS,
+    QUARANTINE,
     QUERIES,
     SELF_MATCHES,
     write_shards,

@@ -11,13 +11,16 @@ from midmask.corpora.chunks import BLOCKS, Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.ids import IdTable
-from midmask.corpora.quarantine import UNKNOWN_ID, Quarantine, reject_rows, separate_rejected
+from midmask.corpora.quarantine import Quarantine, reject_rows, separate_rejected
 from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
 from midmask.corpora.writer import QRELS
 from midmask.errors import UserError
 from midmask.randomness.texts import hash64
 
 QUERIES = pa.schema([field for field in BLOCKS["queries"] if field.name not in ("fault", "raw", "reason")])
+
+UNKNOWN_ID = "unknown id"
+"""The fault of a judgement whose query has no text in the collection."""
 
 Stream = Callable[[Sequence[Piece]], Iterator[pa.Table]]
 """Reads pieces into blocks, in order: in this process, or by the workers of a cluster."""

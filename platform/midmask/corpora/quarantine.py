@@ -18,12 +18,6 @@ from midmask.errors import UserError, how_to_set
 
 log = logging.getLogger(__name__)
 
-QUARANTINE = "quarantine.jsonl"
-"""The file of bad rows in a corpus artifact."""
-
-UNKNOWN_ID = "unknown id"
-"""The fault of a judgement whose query has no text in the collection."""
-
 QUOTED, REASONS = 5, 1_000
 """Rows of a kind that the log quotes, and reasons that are counted each."""
 HOPELESS = 10_000

@@ -10,6 +10,7 @@ from midmask.artifact import Place
 
 GROUP_ROWS = 2_048
 SHARD_GROUPS = 8
+QUARANTINE = "quarantine.jsonl"
 DOCS = pa.schema([("doc_id", pa.string()), ("title", pa.string()), ("text", pa.string())])
 QUERIES = pa.schema([("query_id", pa.string()), ("text", pa.string())])
 QRELS = pa.schema([("split", pa.string()), ("query_id", pa.string()), ("doc_id", pa.string()), ("grade", pa.int32())])

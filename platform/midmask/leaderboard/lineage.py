@@ -34,7 +34,7 @@ TOLD: Mapping[str, tuple[str, ...]] = {
     "bm25_index": ("k1", "b"),
     "bm25": ("k1", "b", "depth"),
     "fuse": ("bm25_share", "fusion"),
-    "read_run": ("file", "split", "ties"),
+    "read_run": ("file", "split", "ties", "leave_out_copies"),
     "evaluate": ("split", "depth"),
 }
 """Step -> the fields of its config that say most; those that it has are told."""

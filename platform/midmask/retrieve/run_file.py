@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from midmask.artifact import Artifact, Place
+from midmask.corpora.files import UNKNOWN_ID
 from midmask.corpora.gzipped import whole_stream
-from midmask.corpora.quarantine import QUARANTINE, UNKNOWN_ID
 from midmask.corpora.splits import is_slice
+from midmask.corpora.writer import QUARANTINE
 from midmask.errors import UserError, unknown
 from midmask.identity import Config, runtime
 from midmask.retrieve import ranked
@@ -34,6 +35,10 @@ ENOUGH = 0.5
 
 DIGEST_PARAM = "run.digest"
 """Param of a tracked run that was measured from a run file: `run_digest` of the file."""
+
+
+COPIES_PARAM = "run.leave_out_copies"
+"""Param of a tracked run whose run file was measured without copies of queries."""
 
 
 class RunFileConfig(Config):
