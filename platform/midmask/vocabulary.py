@@ -144,7 +144,7 @@ def load_tokenizer(folder: Path) -> Any:
 
 def largest_id(tokenizer: Any) -> int:
     """The largest id that a tokenizer can give, added tokens included."""
-    return max(tokenizer.get_vocab().values())
+    return int(max(tokenizer.get_vocab().values()))
 
 
 def refuse_tokens_beyond(named: str, largest: int, rows: int) -> None:

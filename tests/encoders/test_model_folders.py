@@ -7,6 +7,7 @@ import logging
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -261,10 +262,8 @@ def test_a_part_of_a_model_names_the_whole(folder: Path) -> None:
     (outer / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
     assert isinstance(load_base_model(outer), AutoModel.from_pretrained(outer / "0_Transformer").__class__)
     assert load_backbone(outer, dropout=0.0).layers == 2 and len(load_tokenizer(outer)) == 40
-    for part in ("0_Transformer", "1_Pooling"):
-        assert re.search(
-            rf"{outer}\b(?!/)", refusal(lambda part=part: as_folder_reads(RECIPES["none"](), outer / part, ()))
-        )
+    for part in (outer / "0_Transformer", outer / "1_Pooling"):
+        assert re.search(rf"{outer}\b(?!/)", refusal(partial(as_folder_reads, RECIPES["none"](), part, ())))
 
 
 @pytest.mark.parametrize(

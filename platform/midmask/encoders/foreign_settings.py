@@ -150,8 +150,8 @@ def read_prompts(folder: Path) -> TextForm:
     """
     settings = read_model_config(folder)
     prompts: Mapping[str, Any] = settings.get("prompts") or {}
-    default = settings.get("default_prompt_name")
-    if default is not None and default not in {QUERY_PROMPT, PASSAGE_PROMPT, *prompts}:
+    default = str(settings.get("default_prompt_name") or "")
+    if default and default not in {QUERY_PROMPT, PASSAGE_PROMPT, *prompts}:
         raise UserError(
             f"{folder / MODEL_CONFIG}: default_prompt_name = {default!r} is none of its prompts: {', '.join(prompts)}"
         )
@@ -190,6 +190,8 @@ def kept_dimensions(folder: Path, width: int | None, *, cut_behind_norm: bool) -
     kept = read_model_config(folder).get("truncate_dim")
     if kept is None or (width is not None and kept >= width):
         return None
+    if width is None:
+        raise UserError(f"{folder / MODEL_CONFIG}: truncate_dim = {kept}, but config.json names no hidden_size")
     if cut_behind_norm and read_model_config(folder).get("similarity_fn_name") == "dot":
         raise UserError(
             f"{folder / MODEL_CONFIG}: truncate_dim = {kept} behind a Normalize, with similarity_fn_name = 'dot'; "

@@ -115,7 +115,7 @@ def read_projection(folder: Path) -> Tensor | None:
     with _refuse_foreign_settings(folder):
         dense, hidden = (folder / PROJECTION, width) if own else foreign.read_dense(folder), hidden_size(folder)
     if dense is None:  # dimensions are left out, by `truncate_dim`
-        return torch.eye(width, hidden)
+        return torch.eye(width, hidden or width)
     place, outputs = dense
     weight = _read_weight(place)
     if weight.ndim != 2 or len(weight) != outputs or weight.shape[1] != (hidden or weight.shape[1]):

@@ -20,7 +20,7 @@ def check_folder(recipe: Recipe, folder: Path) -> None:
     Raises:
         UserError: if its weights are not those of its config, or its tokenizer's ids exceed its embeddings.
     """
-    refuse_unfit(folder, model_folder(recipe.tokens.tokenizer, field="tokens.tokenizer"))
+    refuse_unfit(folder, model_folder(recipe.tokens.tokenizer or str(folder), field="tokens.tokenizer"))
 
 
 def as_folder_reads(recipe: Recipe, folder: Path, chosen: Collection[str]) -> Recipe:

@@ -166,7 +166,7 @@ def represented_by(model: Step) -> Representation:
 def _hidden_width(model: Step) -> int:
     """Width of a model's hidden states."""
     if isinstance(model.config, AdoptConfig):
-        settings = json.loads((Path(model.config.folder) / "config.json").read_text("utf-8"))
+        settings = json.loads((transformer_folder(Path(model.config.folder)) / "config.json").read_text("utf-8"))
         return int(settings.get("hidden_size", 0))
     while "start" in model.inputs:
         model = model.inputs["start"]
