@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from midmask.benchmark.results import Results
-from midmask.evaluation.statistics.intervals import LEVEL
+from midmask.evaluation.statistics.intervals import ALPHA
 from midmask_papers.published import Published
 from midmask_papers.statistics import Statistic, difference, of
 from midmask_papers.verdict import Claim, Ruling, all_of, combine, judge, pair, pick
@@ -59,7 +59,7 @@ def _lie_nearer(
             said = f"No {measure} of {near} and {far} in statistics.yaml beside the results."
             found.append(Ruling("not measured", said, published=size))
         for corpus in shared:
-            one = difference(others[corpus], ours[corpus], LEVEL / len(sizes) / len(rivals) / len(shared))
+            one = difference(others[corpus], ours[corpus], ALPHA / len(sizes) / len(rivals) / len(shared))
             said = f"{measure} {others[corpus].mean:.2e} ({far}) against {ours[corpus].mean:.2e} ({near}) on {corpus}."
             found.append(Ruling(judge(one, size), said, one.value, one.low, one.high, one.detectable, size))
     return found
