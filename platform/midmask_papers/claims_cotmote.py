@@ -5,7 +5,7 @@ from itertools import product
 
 from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Results
-from midmask.evaluation.statistics.intervals import LEVEL
+from midmask.evaluation.statistics.intervals import ALPHA
 from midmask_papers.matching import home, order_splits
 from midmask_papers.published import Published
 from midmask_papers.statistics import Statistic, difference, of
@@ -68,7 +68,7 @@ def _lie_nearer(
             outcome: ClaimOutcome = "not decidable" if short else "not measured"
             found.append(Ruling(outcome, said, published=size, representations=("dense",)))
         for corpus in shared:
-            one = difference(others[corpus], ours[corpus], LEVEL / len(sizes) / len(rivals) / len(shared))
+            one = difference(others[corpus], ours[corpus], ALPHA / len(sizes) / len(rivals) / len(shared))
             told = f"{measure} {others[corpus].mean:.2e} ({far}) against {ours[corpus].mean:.2e} ({near}) on {corpus}"
             short = _not_learned((near, far), corpus, results, is_required=True)
             outcome = "not decidable" if short else judge(one, size)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from midmask.benchmark.results import Results, SystemKey
-from midmask.evaluation.statistics.intervals import LEVEL, interval
+from midmask.evaluation.statistics.intervals import ALPHA, interval
 from midmask_papers.matching import NONE, Term
 from midmask_papers.statistics import Statistic, difference, of
 from midmask_papers.verdict import ClaimPart, Ruling, all_of, combine, judge, pick
@@ -21,7 +21,7 @@ def stop_share(statistics: Sequence[Statistic], results: Results) -> Ruling:
     found = of(statistics, MEASURE, "mlm")
     if not found:
         return Ruling("not measured", f"the share of stop-words under random masks; {COMMAND}.", published=printed)
-    return combine([_compare_with_printed(one, printed, LEVEL / len(found)) for one in found.values()])
+    return combine([_compare_with_printed(one, printed, ALPHA / len(found)) for one in found.values()])
 
 
 def _compare_with_printed(one: Statistic, printed: float, level: float) -> Ruling:
@@ -48,7 +48,7 @@ def fewer_stops(statistics: Sequence[Statistic], results: Results) -> Ruling:
         return Ruling("not measured", f"the shares of stop-words under random masks and ROM's; {COMMAND}.")
     verdicts = []
     for corpus in shared:
-        found = difference(uniform[corpus], weighted[corpus], LEVEL / len(shared))
+        found = difference(uniform[corpus], weighted[corpus], ALPHA / len(shared))
         said = f"{uniform[corpus].mean:.1%} under random masks, {weighted[corpus].mean:.1%} under ROM's on {corpus}."
         verdicts.append(Ruling(judge(found, None), said, found.value, found.low, found.high, found.detectable))
     return combine(verdicts)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Result, Results, SystemKey
-from midmask.evaluation.statistics.intervals import LEVEL, IntervalEstimate
+from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate
 from midmask.evaluation.statistics.seeds import Weighted, contrast, read_sample
 from midmask_papers.published import Published
 
@@ -41,7 +41,7 @@ class Match:
     places: tuple[CorpusSplit, ...]
     differs: tuple[str, ...] = ()
 
-    def estimate(self, results: Results, measure: str, level: float = LEVEL) -> IntervalEstimate:
+    def estimate(self, results: Results, measure: str, level: float = ALPHA) -> IntervalEstimate:
         """The weighted sum of the systems' means over these places, each weighing the same, with its interval.
 
         Raises:

@@ -18,7 +18,7 @@ from typing import Literal
 
 from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Results, SystemKey
-from midmask.evaluation.statistics.intervals import LEVEL, IntervalEstimate
+from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate
 from midmask_papers.matching import NONE, CorpusSplit, Match, MissingResult, Term, key_of, match
 from midmask_papers.published import Published, published
 
@@ -144,7 +144,7 @@ def judge(found: IntervalEstimate, size: float | None) -> ClaimOutcome:
     return "not decidable"
 
 
-def decide(part: ClaimPart, results: Results, level: float = LEVEL, rule: OutcomeRule = judge) -> Ruling:
+def decide(part: ClaimPart, results: Results, level: float = ALPHA, rule: OutcomeRule = judge) -> Ruling:
     """The verdict on one part, by the rule where its systems have learned to search."""
     nothing = MissingResult("there are no results")
     ours = _find(part, results) if results else nothing
@@ -239,7 +239,7 @@ def within(part: ClaimPart, results: Results, bound: float, preset: str) -> Ruli
 
 def all_of(results: Results, preset: str, parts: Sequence[ClaimPart]) -> Ruling:
     """The verdict on a claim of these parts; where one is not measured, with the preset that measures it."""
-    found = [decide(part, results, LEVEL / len(parts)) for part in parts]
+    found = [decide(part, results, ALPHA / len(parts)) for part in parts]
     verdict = combine(found)
     if not any(one.outcome == "not measured" for one in found):
         return verdict

@@ -11,10 +11,7 @@ from itertools import combinations
 from midmask.benchmark.results import Result
 from midmask.choice.assess import paired
 from midmask.choice.verdict import SystemName
-from midmask.evaluation.statistics.intervals import Variance, interval
-
-ALPHA = 0.05
-"""Of the paired t-test that tells two systems apart; no correction, since a pair counts for itself."""
+from midmask.evaluation.statistics.intervals import ALPHA, Variance, interval
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,11 @@ class DecidedPairs:
 
 
 def decided_pairs(gains: Mapping[SystemName, float], judged: Mapping[SystemName, Result]) -> DecidedPairs:
-    """Args: gains: system -> its estimated gain. judged: system -> its result on people's queries."""
+    """Counts the pairs that a paired t-test at `ALPHA` tells apart; no correction, since a pair counts for itself.
+
+    Args:
+        gains: system -> its estimated gain. judged: system -> its result on people's queries.
+    """
     pairs = alike = 0
     for one, other in combinations(gains, 2):
         differences = paired(judged[one], judged[other])

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from scipy import stats
 
 from midmask.choice.judgements import Judgement, JudgementJournal, query_id
-from midmask.evaluation.statistics.intervals import LEVEL
+from midmask.evaluation.statistics.intervals import ALPHA
 from midmask.randomness.texts import uniform
 
 SALT = "team-draft"
@@ -74,7 +74,7 @@ class BlindPreference:
 
     @property
     def significant(self) -> bool:
-        return self.p < LEVEL
+        return self.p < ALPHA
 
 
 def blind_judgements(journal: JudgementJournal, first: str, second: str) -> dict[tuple[str, str], Judgement]:
@@ -99,6 +99,6 @@ def interleaving_preference(journal: JudgementJournal, first: str, second: str) 
     if not wins + losses:
         return BlindPreference(0, 0, ties, 0.5, 0.0, 1.0, 1.0)
     test = stats.binomtest(wins, wins + losses)
-    ends = test.proportion_ci(1 - LEVEL)
+    ends = test.proportion_ci(1 - ALPHA)
     share = wins / (wins + losses)
     return BlindPreference(wins, losses, ties, share, float(ends.low), float(ends.high), float(test.pvalue))

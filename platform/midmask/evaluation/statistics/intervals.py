@@ -16,7 +16,7 @@ from scipy import special, stats
 
 from midmask.arrays import Doubles
 
-LEVEL = 0.05
+ALPHA = 0.05
 """Of tests and intervals: intervals cover 95%."""
 
 POWER = 0.8
@@ -60,9 +60,9 @@ class StandardError:
     value: float
     freedom: float
 
-    def margin(self, level: float = LEVEL) -> float:
-        """Half the width of the confidence interval that covers 1 - level."""
-        return self._quantile(1 - level / 2) * self.value
+    def margin(self, alpha: float = ALPHA) -> float:
+        """Half the width of the confidence interval that covers 1 - alpha."""
+        return self._quantile(1 - alpha / 2) * self.value
 
     def p(self, estimate: float) -> float:
         """Two-sided p of "the true value is 0"."""
@@ -70,12 +70,12 @@ class StandardError:
             return 1.0 if estimate == 0 else 0.0
         return float(2 * special.stdtr(self.freedom, -abs(estimate) / self.value))
 
-    def detectable(self, level: float = LEVEL) -> float:
-        """The smallest true value that a two-sided t-test at this level finds with probability `POWER`.
+    def detectable(self, alpha: float = ALPHA) -> float:
+        """The smallest true value that a two-sided t-test at this alpha finds with probability `POWER`.
 
-        (t(1 - level/2) + t(POWER)) · standard error (Cohen 1988, section 2.4).
+        (t(1 - alpha/2) + t(POWER)) · standard error (Cohen 1988, section 2.4).
         """
-        return (self._quantile(1 - level / 2) + self._quantile(POWER)) * self.value
+        return (self._quantile(1 - alpha / 2) + self._quantile(POWER)) * self.value
 
     def _quantile(self, probability: float) -> float:
         # What stats.t computes with, without its checks: an all-pairs table asks for thousands.
@@ -109,11 +109,11 @@ class IntervalEstimate:
     floor: bool = True
 
 
-def interval(value: float, variances: Sequence[Variance], level: float = LEVEL) -> IntervalEstimate:
+def interval(value: float, variances: Sequence[Variance], alpha: float = ALPHA) -> IntervalEstimate:
     """The interval of an estimate whose variance is the sum of these."""
     error = standard_error(variances)
-    margin = error.margin(level)
-    return IntervalEstimate(value, value - margin, value + margin, error.detectable(level))
+    margin = error.margin(alpha)
+    return IntervalEstimate(value, value - margin, value + margin, error.detectable(alpha))
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> RankCor
         return RankCorrelation(count, None, None, None)
     if count < FEWEST_RANKED:
         return RankCorrelation(count, tau, None, None)
-    half = float(stats.norm.ppf(1 - LEVEL / 2)) * math.sqrt(0.437 / (count - 4))
+    half = float(stats.norm.ppf(1 - ALPHA / 2)) * math.sqrt(0.437 / (count - 4))
     most = 1 - 1 / math.comb(count, 2)
     centre = math.atanh(max(-most, min(most, tau)))
     return RankCorrelation(count, tau, math.tanh(centre - half), math.tanh(centre + half))

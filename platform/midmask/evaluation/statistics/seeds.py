@@ -24,7 +24,7 @@ import pyarrow as pa
 from midmask.arrays import Doubles
 from midmask.errors import UserError
 from midmask.evaluation.measures import by_query
-from midmask.evaluation.statistics.intervals import LEVEL, IntervalEstimate, Variance, interval
+from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate, Variance, interval
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Weighted:
     is_drawn: bool = True
 
 
-def contrast(systems: Sequence[Weighted], level: float = LEVEL) -> IntervalEstimate:
+def contrast(systems: Sequence[Weighted], alpha: float = ALPHA) -> IntervalEstimate:
     """A weighted sum of systems' means (a difference, a difference of differences, a mean of several), on the mean over
     their collections, each weighing the same. Its variance has two parts:
 
@@ -134,7 +134,7 @@ def contrast(systems: Sequence[Weighted], level: float = LEVEL) -> IntervalEstim
     value = math.fsum(own.weight * found.mean for own, found in zip(systems, seeds, strict=True))
     drawn = [found.count for own, found in zip(systems, seeds, strict=True) if own.is_drawn]
     return replace(
-        interval(value, [*over_queries, *_seed_variances(systems, seeds)], level),
+        interval(value, [*over_queries, *_seed_variances(systems, seeds)], alpha),
         queries=sum(len(one.queries) for one in systems[0].samples),
         seeds=min(drawn, default=1),
         floor=not drawn or max(drawn) > 1,

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from midmask.errors import UserError, unknown
 from midmask.evaluation.measures import of_queries
-from midmask.evaluation.statistics.intervals import LEVEL, Variance, standard_error
+from midmask.evaluation.statistics.intervals import ALPHA, Variance, standard_error
 from midmask.evaluation.statistics.p_values import (
     Correction,
     Test,
@@ -78,7 +78,7 @@ def compare(
     baseline: str | int | None = None,
     test: Test = "t",
     correction: Correction | None = "holm",
-    correction_alpha: float = LEVEL,
+    correction_alpha: float = ALPHA,
     queries: Collection[str] | None = None,
     seeds: SeedSpread | None = None,
     seed: int = 0,
