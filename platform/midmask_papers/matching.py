@@ -41,14 +41,14 @@ class Match:
     places: tuple[CorpusSplit, ...]
     differs: tuple[str, ...] = ()
 
-    def estimate(self, results: Results, measure: str, level: float = ALPHA) -> IntervalEstimate:
+    def estimate(self, results: Results, measure: str, alpha: float = ALPHA) -> IntervalEstimate:
         """The weighted sum of the systems' means over these places, each weighing the same, with its interval.
 
         Raises:
             UserError: if systems or seeds were measured on different queries.
             ValueError: if a system has no result on one of the places, or other seeds than on the first.
         """
-        return contrast([_evaluate_term(term, results, self.places, measure) for term in self.terms], level)
+        return contrast([_evaluate_term(term, results, self.places, measure) for term in self.terms], alpha)
 
 
 def _evaluate_term(term: Term, results: Results, places: Sequence[CorpusSplit], measure: str) -> Weighted:

@@ -42,9 +42,9 @@ class Statistic(Config):
         return Variance.of_share(self.mean, self.count) if self.count else Variance.of_mean(self.values)
 
 
-def difference(left: Statistic, right: Statistic, level: float) -> IntervalEstimate:
+def difference(left: Statistic, right: Statistic, alpha: float) -> IntervalEstimate:
     """left less right, measured independently of each other."""
-    return interval(left.mean - right.mean, [left.variance, right.variance], level)
+    return interval(left.mean - right.mean, [left.variance, right.variance], alpha)
 
 
 def read_shipped() -> tuple[Statistic, ...]:

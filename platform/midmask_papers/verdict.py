@@ -144,13 +144,13 @@ def judge(found: IntervalEstimate, size: float | None) -> ClaimOutcome:
     return "not decidable"
 
 
-def decide(part: ClaimPart, results: Results, level: float = ALPHA, rule: OutcomeRule = judge) -> Ruling:
+def decide(part: ClaimPart, results: Results, alpha: float = ALPHA, rule: OutcomeRule = judge) -> Ruling:
     """The verdict on one part, by the rule where its systems have learned to search."""
     nothing = MissingResult("there are no results")
     ours = _find(part, results) if results else nothing
     if isinstance(ours, MissingResult):
         return Ruling("not measured", f"{part.what}: {ours.what}.", published=part.published)
-    found = ours.estimate(results, part.measure, level)
+    found = ours.estimate(results, part.measure, alpha)
     sentence = f"{part.what}: {_figures(found, part)} on {', '.join(' '.join(place) for place in ours.places)}"
     seeds = f"{found.seeds} seeds" if found.seeds > 1 else "1 seed"
     drawn = "" if found.floor else ", how much seeds differ is not known"
