@@ -15,11 +15,14 @@ from typing import Any, Literal
 
 from midmask.errors import UserError, quoted
 
-Form = Literal["json lines", "tabs", "columns", "run", "text"]
-"""What a reader expects: JSON objects, columns divided by tabs, or by tabs or blanks, a run file's, or any text."""
+Form = Literal["json lines", "objects", "tabs", "columns", "run", "text"]
+"""What a reader expects: passages or queries as JSON objects, objects with other fields, columns divided by tabs, or by
+tabs or blanks, a run file's columns, or any text.
+"""
 
 EXPECTED: dict[Form, str] = {
     "json lines": "one JSON object a line",
+    "objects": "one JSON object a line",
     "tabs": "lines of columns divided by tabs",
     "columns": "lines of columns divided by tabs or blanks",
     "run": "lines of columns divided by tabs or blanks, as in a TREC run file",
@@ -68,7 +71,7 @@ ERRORS = {"error", "errors", "message", "detail"}
 
 def form_by_name(name: str) -> Form:
     """What a file whose format leaves that open must hold: JSON lines if it is named .jsonl, else any text."""
-    return "json lines" if re.search(r"\.jsonl(\.gz)?$", name) else "text"
+    return "objects" if re.search(r"\.jsonl(\.gz)?$", name) else "text"
 
 
 class UnusableFile(UserError):
@@ -109,7 +112,7 @@ class _File:
     """The file that is looked at, and commands that replace it with another form of its contents."""
 
     def __init__(self, name: str, form: Form, *, pack: bool) -> None:
-        self.form = form
+        self.form, self.is_json = form, form in ("json lines", "objects")
         self.name = name.rsplit("/", 1)[-1] if "://" in name else name
         self.path = shlex.quote(self.name)
         self.steps: list[str] = []
@@ -136,7 +139,7 @@ class _File:
 
     def rows(self, rows: str) -> str:
         """Code that prints rows, which are dicts; "" for runs, whose columns' names nobody can know."""
-        printed = "print(json.dumps(row))" if self.form == "json lines" else 'print(*row.values(), sep="\\t")'
+        printed = "print(json.dumps(row))" if self.is_json else 'print(*row.values(), sep="\\t")'
         return "" if self.form == "run" else f"[{printed} for row in {rows}]"
 
     def _replacing(self, command: str) -> str:
@@ -190,13 +193,13 @@ def _refuse_text(file: _File, text: str, *, cut: bool) -> None:
         return
     if re.match(r"\[\s*([{\[\"]|\]|$)" if file.form == "json lines" else r"\[\s*\{\s*\"", text):
         # A list in a line of its own, before other lines, is a bad row.
-        if file.form != "json lines" or len(lines) == 1 or _parsed(lines[0]) is None:
+        if not file.is_json or len(lines) == 1 or _parsed(lines[0]) is None:
             raise file.converted("one JSON array", file.rows("json.load(sys.stdin)"))
     elif re.match(r"\{\s*[\"}']", text):
         _refuse_objects(file, text, lines, cut=cut)
     elif file.form == "json lines":
         _refuse_columns_for_json(file, lines)
-    else:
+    elif file.form != "objects":  # whose readers name the first line that is none
         _refuse_separators(file, lines)
 
 
@@ -210,18 +213,19 @@ def _parsed(text: str, parse: Callable[[str], Any] = json.loads) -> Any:
 
 def _refuse_objects(file: _File, text: str, lines: list[str], *, cut: bool) -> None:
     is_error = len(lines) == 1 and _first_entry(text)[0] in ERRORS
-    if file.form != "json lines" and not is_error and all(_is_flat(_parsed(line)) for line in lines):
+    if not file.is_json and not is_error and all(_is_flat(_parsed(line)) for line in lines):
         raise file.converted("one JSON object a line", file.rows("map(json.loads, filter(str.strip, sys.stdin))"))
     if all(re.match(r"\s*\{\s*'", line) and isinstance(_parsed(line, ast.literal_eval), dict) for line in lines):
         code = file.rows("map(ast.literal_eval, filter(str.strip, sys.stdin))")
         raise file.converted("lines as Python prints its dicts", code, "ast, json, sys")
     whole = None if cut else _parsed(text)
+    is_row = file.form == "objects" or _is_row(text, whole)
     several = lines[0].strip() == "{" or (len(lines) > 1 and whole is not None)
-    if several and (re.search(r"\n\}\s*\{", text) or _is_row(text, whole)):
+    if several and (re.search(r"\n\}\s*\{", text) or is_row):
         split = r're.split(r"(?<=\n\})\s*(?=\{)", sys.stdin.read())'
         code = file.rows(f"map(json.loads, {split})")
         raise file.converted("JSON objects of several lines each", code, "json, re, sys")
-    if (several or len(lines) == 1) and (cut or whole is not None) and not _is_row(text, whole):
+    if (several or len(lines) == 1) and (cut or whole is not None) and not is_row:
         _refuse_one_object(file, text)
 
 

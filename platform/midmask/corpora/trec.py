@@ -150,7 +150,7 @@ def mixed_pieces(
     for file in files:
         first = _first_character(folder, file)
         parse: Callable[[str], tuple[Any, ...]] = {b"<": of_element, b"{": of_json}.get(first, of_columns)
-        form: Form = "json lines" if form_by_name(file) == "json lines" else FORMS.get(first, "tabs")
+        form: Form = "json lines" if form_by_name(file) == "objects" else FORMS.get(first, "tabs")
         cut = elements if first == b"<" else Lines
         about = {**limits, "form": form}
         pieces.extend(text_pieces(rows, folder, [file], parse, about, cut=cut, first_number=len(pieces)))

@@ -42,7 +42,7 @@ def sort_vectors(path: str, corpus: Place, out: Place, *, unit: bool) -> None:
 
 
 def _read_vectors(place: Place, *, unit: bool) -> Iterator[GivenLine]:
-    for number, text in text_lines(place, name=f"weights.source = file:{place}", errors="replace", form="json lines"):
+    for number, text in text_lines(place, name=f"weights.source = file:{place}", errors="replace", form="objects"):
         try:
             row = json.loads(text)
             doc_id, vector = str(row["id"]), {str(term): float(weight) for term, weight in row["vector"].items()}

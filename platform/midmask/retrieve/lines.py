@@ -24,7 +24,7 @@ def parse_lines(place: Place, parse: Callable[[Any], T], layout: str) -> Iterato
     Raises:
         UserError: naming file and line, for a line that is no JSON or that `parse` does not accept.
     """
-    for number, line in text_lines(place, form="json lines"):
+    for number, line in text_lines(place, form="objects"):
         try:
             yield number, parse(json.loads(line))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
