@@ -152,11 +152,17 @@ def test_copies_are_left_out_of_a_run_only_if_asked(
     none = collection.model_copy(update={"self_matches": "none"})
     asked_in_vain = measured(storage, none, tmp_path / "run.trec", run, leave_out_copies=True)
     assert "no row of the run is the query itself" in notes({"other": asked_in_vain})
-    file, config = tmp_path / "run.trec", {"split": "test", "measures": list(MEASURES), "ties": "trec_eval"}
     corpus = midmask.Corpus.from_folder(collection.name)
     for asked, same in ((True, done), (False, plain)):
         scores = midmask.evaluate_run(
-            file, corpus, leave_out_copies=asked, storage=tmp_path / "api", progress=False, **config
+            tmp_path / "run.trec",
+            corpus,
+            split="test",
+            measures=tuple(MEASURES),
+            ties="trec_eval",
+            leave_out_copies=asked,
+            storage=tmp_path / "api",
+            progress=False,
         )
         assert scores.measures == same.result["measures"]
 
