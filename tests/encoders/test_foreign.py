@@ -17,6 +17,8 @@ from midmask.encoders.model_settings import read_facts, read_projection, read_re
 from midmask.encoders.representation import Representation, TextVectors
 from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError
+from midmask.experiment.model_folder import as_folder_reads
+from midmask.recipes import RECIPES
 from midmask.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import TEXTS, random_model
 
@@ -286,10 +288,14 @@ def test_prompts_of_queries_and_passages(
     """Those that no side reads are said, with the setting that uses them."""
     folder = Path(shutil.copytree(full, tmp_path / "copy"))
     settings(prompts=prompts, default_prompt_name=default)(folder)
-    assert read_facts(folder).form == read_facts(folder).form == TextForm(query_prompt=query, passage_prompt=passage)
-    said = [record.getMessage() for record in caplog.records if "prompt" in record.getMessage()]
-    assert len(said) == len(unread)
-    assert all(f"tokens.{side}_prompt" in text for side, text in zip(unread, said, strict=True))
+    assert read_facts(folder).form == TextForm(query_prompt=query, passage_prompt=passage)
+    fields = [f"tokens.{side}_prompt" for side in unread]
+    as_folder_reads(RECIPES["none"](), folder, ["tokens.passage_prompt", "tokens.query_prompt"])
+    assert not caplog.records, "the user has set both"
+    as_folder_reads(RECIPES["none"](), folder, ())
+    assert [field in record.getMessage() for field, record in zip(fields, caplog.records, strict=True)] == [True] * len(
+        fields
+    )
 
 
 def test_lengths_beyond_the_positions_are_cut_there_and_said(
@@ -298,6 +304,7 @@ def test_lengths_beyond_the_positions_are_cut_there_and_said(
     folder = Path(shutil.copytree(full, tmp_path / "copy"))
     transformer(max_seq_length=1024)(folder)
     assert read_facts(folder).passage_length == 34
+    as_folder_reads(RECIPES["none"](), folder, ())
     assert "max_seq_length = 1,024" in caplog.text
 
 

@@ -153,7 +153,7 @@ def test_weights_that_are_missing_or_pickled_are_refused(folders: dict[str, Path
         Generator(folder, config_of().generate)
     (folder / "model.safetensors").unlink()
     torch.save(weights, folder / "pytorch_model.bin")
-    with pytest.raises(UserError, match="no file named model.safetensors"):
+    with pytest.raises(UserError, match=r"no file named model\.safetensors"):
         Generator(folder, config_of().generate)
 
 
