@@ -17,8 +17,6 @@ from midmask.encoders.model_settings import read_facts, read_projection, read_re
 from midmask.encoders.representation import Representation, TextVectors
 from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError
-from midmask.experiment.model_folder import as_folder_reads
-from midmask.recipes import RECIPES
 from midmask.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import TEXTS, random_model
 
@@ -261,51 +259,6 @@ def test_what_cannot_be_followed_is_refused_by_name(case: str, full: Path, tmp_p
     with pytest.raises(UserError, match=message) as error:
         read_representation(folder)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("prompts", "default", "query", "passage", "unread"),
-    [
-        ({"query": "query: ", "passage": "passage: "}, None, "query: ", "", ["passage"]),
-        ({"query": "query: ", "document": "", "passage": "passage: "}, None, "query: ", "", []),
-        ({"query": "q", "document": "d", "corpus": "c"}, None, "q", "d", []),
-        ({"clustering": "Cluster: ", "query": "", "document": ""}, "clustering", "", "", []),
-        ({"web": "Find: "}, "web", "", "", ["query", "passage"]),
-        ({"web": "Find: "}, None, "", "", []),
-        (None, None, "", "", []),
-    ],
-)
-def test_prompts_of_queries_and_passages(
-    full: Path,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    prompts: dict[str, str] | None,
-    default: str | None,
-    query: str,
-    passage: str,
-    unread: list[str],
-) -> None:
-    """Those that no side reads are said, with the setting that uses them."""
-    folder = Path(shutil.copytree(full, tmp_path / "copy"))
-    settings(prompts=prompts, default_prompt_name=default)(folder)
-    assert read_facts(folder).form == TextForm(query_prompt=query, passage_prompt=passage)
-    fields = [f"tokens.{side}_prompt" for side in unread]
-    as_folder_reads(RECIPES["none"](), folder, ["tokens.passage_prompt", "tokens.query_prompt"])
-    assert not caplog.records, "the user has set both"
-    as_folder_reads(RECIPES["none"](), folder, ())
-    assert [field in record.getMessage() for field, record in zip(fields, caplog.records, strict=True)] == [True] * len(
-        fields
-    )
-
-
-def test_lengths_beyond_the_positions_are_cut_there_and_said(
-    full: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = Path(shutil.copytree(full, tmp_path / "copy"))
-    transformer(max_seq_length=1024)(folder)
-    assert read_facts(folder).passage_length == 34
-    as_folder_reads(RECIPES["none"](), folder, ())
-    assert "max_seq_length = 1,024" in caplog.text
 
 
 def test_a_sum_of_weights_is_not_their_maximum(base: str, tmp_path: Path) -> None:
