@@ -261,46 +261,6 @@ def test_what_cannot_be_followed_is_refused_by_name(case: str, full: Path, tmp_p
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("prompts", "default", "query", "passage", "unread"),
-    [
-        ({"query": "query: ", "passage": "passage: "}, None, "query: ", "", ["passage"]),
-        ({"query": "query: ", "document": "", "passage": "passage: "}, None, "query: ", "", []),
-        ({"query": "q", "document": "d", "corpus": "c"}, None, "q", "d", []),
-        ({"clustering": "Cluster: ", "query": "", "document": ""}, "clustering", "", "", []),
-        ({"web": "Find: "}, "web", "", "", ["query", "passage"]),
-        ({"web": "Find: "}, None, "", "", []),
-        (None, None, "", "", []),
-    ],
-)
-def test_prompts_of_queries_and_passages(
-    full: Path,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    prompts: dict[str, str] | None,
-    default: str | None,
-    query: str,
-    passage: str,
-    unread: list[str],
-) -> None:
-    """Those that no side reads are said, with the setting that uses them."""
-    folder = Path(shutil.copytree(full, tmp_path / "copy"))
-    settings(prompts=prompts, default_prompt_name=default)(folder)
-    assert read_facts(folder).form == read_facts(folder).form == TextForm(query_prompt=query, passage_prompt=passage)
-    said = [record.getMessage() for record in caplog.records if "prompt" in record.getMessage()]
-    assert len(said) == len(unread)
-    assert all(f"tokens.{side}_prompt" in text for side, text in zip(unread, said, strict=True))
-
-
-def test_lengths_beyond_the_positions_are_cut_there_and_said(
-    full: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = Path(shutil.copytree(full, tmp_path / "copy"))
-    transformer(max_seq_length=1024)(folder)
-    assert read_facts(folder).passage_length == 34
-    assert "max_seq_length = 1,024" in caplog.text
-
-
 def test_a_sum_of_weights_is_not_their_maximum(base: str, tmp_path: Path) -> None:
     sparse_model(base, strategy="sum").save(str(tmp_path / "theirs"))
     with pytest.raises(UserError, match="SpladePooling by sum of relu; midmask supports only max of relu"):

@@ -5,7 +5,6 @@ padding), and how its vectors are compared. Each means what it means to version 
 import json
 import logging
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +104,6 @@ def longest_text(folder: Path) -> int | None:
     # Since version 5.4 the length is the tokenizer's.
     tokenizer = _read_if_there(transformer_folder(folder) / "tokenizer_config.json")
     length, positions = settings.get("max_seq_length") or tokenizer.get("model_max_length"), _positions(folder)
-    if positions and (settings.get("max_seq_length") or 0) > positions:
-        _warn(
-            f"{path}: max_seq_length = {settings['max_seq_length']:,}, but config.json has positions for {positions:,} "
-            f"tokens; texts are cut at {positions:,}"
-        )
     limits = [int(length) if length and length < NO_LIMIT else None, positions]
     return min((limit for limit in limits if limit is not None), default=None)
 
@@ -155,27 +149,33 @@ def read_prompts(folder: Path) -> TextForm:
         raise UserError(
             f"{folder / MODEL_CONFIG}: default_prompt_name = {default!r} is none of its prompts: {', '.join(prompts)}"
         )
-    sides = {
-        "query": (QUERY_PROMPT, (default,)),
-        "passage": (PASSAGE_PROMPT, ("passage", "corpus", default)),
-    }
-    for side, (name, others) in sides.items():
-        unread = next((other for other in others if prompts.get(other)), None)
-        if unread is not None and prompts.get(name) is None:
-            _warn(
-                f"{folder}: its prompt {unread!r} is not put before {side} texts, since encode_{name} of "
-                f"sentence-transformers 6 reads the prompt {name!r}, which this folder lacks. To use it: "
-                f"{how_to_set({f'tokens.{side}_prompt': prompts[unread]})}"
-            )
     return TextForm(
         query_prompt=str(prompts.get(QUERY_PROMPT) or ""), passage_prompt=str(prompts.get(PASSAGE_PROMPT) or "")
     )
 
 
-@cache
-def _warn(text: str) -> None:
-    """Logs a warning, once in a process: a folder's settings are read many times."""
-    log.warning("%s", text)
+def reading_notes(folder: Path) -> dict[str, str]:
+    """What a folder's settings do not state or state in vain, each with how it is read: field of a recipe -> a line."""
+    notes, positions = {}, _positions(folder)
+    path, settings = transformer_settings(folder)
+    if positions and (settings.get("max_seq_length") or 0) > positions:
+        notes["tokens.max_length"] = (
+            f"{path}: max_seq_length = {settings['max_seq_length']:,}, but config.json has positions for {positions:,} "
+            f"tokens; texts are cut at {positions:,}"
+        )
+    config = read_model_config(folder)
+    prompts, default = config.get("prompts") or {}, config.get("default_prompt_name")
+    sides = {"query": (QUERY_PROMPT, (default,)), "passage": (PASSAGE_PROMPT, ("passage", "corpus", default))}
+    for side, (name, others) in sides.items():
+        unread = next((other for other in others if prompts.get(other)), None)
+        if unread is not None and prompts.get(name) is None:
+            field = f"tokens.{side}_prompt"
+            notes[field] = (
+                f"{folder}: its prompt {unread!r} is not put before {side} texts, since encode_{name} of "
+                f"sentence-transformers 6 reads the prompt {name!r}, which this folder lacks. To use it: "
+                f"{how_to_set({field: prompts[unread]})}"
+            )
+    return notes
 
 
 def kept_dimensions(folder: Path, width: int | None, *, cut_behind_norm: bool) -> int | None:
@@ -212,9 +212,8 @@ def is_scored_by_cosine(folder: Path, *, stated: bool) -> bool:
             f"{folder / MODEL_CONFIG}: similarity_fn_name = {similarity!r}; midmask scores by dot or cosine."
         )
     if similarity is None and not stated:
-        _warn(
-            f"{folder}: it states no similarity, so its vectors are compared by the cosine, as sentence-transformers "
-            f'does. If it was trained with dot products, write "similarity_fn_name": "dot" into {MODEL_CONFIG}.'
+        log.info(
+            "%s states no similarity: its vectors are compared by the cosine, as sentence-transformers does", folder
         )
     return similarity != "dot"
 

@@ -1,14 +1,18 @@
 """A model folder from elsewhere in a recipe's place: its texts are written and cut as its own files state."""
 
+import logging
 from collections.abc import Collection
 from pathlib import Path
 
 from midmask.encoders.damage import refuse_no_model
-from midmask.encoders.model_settings import read_facts
+from midmask.encoders.foreign_settings import reading_notes
+from midmask.encoders.model_settings import FILE, read_facts
 from midmask.experiment.schema import Recipe
 from midmask.identity import override
 from midmask.pretrained import model_folder
 from midmask.retrieve.models import refuse_unfit
+
+log = logging.getLogger(__name__)
 
 LONGEST = 8192
 """Tokens of a text, at most, whatever a folder says: `tokens.max_length` allows no more."""
@@ -37,6 +41,10 @@ def as_folder_reads(recipe: Recipe, folder: Path, chosen: Collection[str]) -> Re
     """
     refuse_no_model(f"--model {folder}", folder)
     facts = read_facts(folder)
+    notes = {} if (folder / FILE).is_file() else reading_notes(folder)
+    for field, note in notes.items():
+        if not {"tokens", field} & set(chosen):
+            log.warning("%s", note)
     said = {
         "tokenizer": str(folder),
         "max_length": min(facts.passage_length or recipe.tokens.max_length, LONGEST),
