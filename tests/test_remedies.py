@@ -14,7 +14,7 @@ from midmask.commands import JOBS, TOOLS
 from midmask.commands.shell import whole_parser
 from midmask.identity import flatten
 from midmask.queries.config import QueriesConfig
-from midmask.recipes.fields import FILE, _with_sections, any_stage
+from midmask.recipes.fields import FILE, any_stage
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "platform" / "midmask"
@@ -50,7 +50,8 @@ def flags() -> set[str]:
 def fields() -> set[str]:
     """Every path that a recipe or `choose` has, sections too; `*` for a stage."""
     made = [f"queries.{path}" for path in flatten(QueriesConfig())]
-    return _with_sections([*FILE.read_text("utf-8").split(), *made])
+    paths = [path.split(".") for path in (*FILE.read_text("utf-8").split(), *made)]
+    return {".".join(path[:end]) for path in paths for end in range(1, len(path) + 1)}
 
 
 @cache

@@ -29,8 +29,8 @@ def test_sound_nodes_have_no_faults_nor_has_one_with_the_other_build_of_faiss():
     ("changes", "what", "mend"),
     [
         ({"silent": "ModuleNotFoundError: midmask"}, "did not answer", "install midmask there"),
-        ({"versions": {**OWN, "torch": "2.12.0"}}, "torch 2.12.0 (2.13.0 here)", "-c constraints.txt"),
-        ({"versions": {"Python": "3.11.7", "midmask": "1"}}, "torch absent (2.13.0 here)", "-c constraints.txt"),
+        ({"versions": {**OWN, "torch": "2.12.0"}}, "torch 2.12.0 (2.13.0 here)", "pip install torch==2.13.0"),
+        ({"versions": {"Python": "3.11.7", "midmask": "1"}}, "torch absent (2.13.0 here)", "pip install torch==2.13.0"),
         ({"clock": CLOCKS_AGREE_S + 1}, "31 s ahead", "chrony"),
         ({"clock": -90.0}, "90 s behind", "chrony"),
         ({"address": "127.0.1.1"}, "joined as 127.0.1.1", "--node-ip-address"),

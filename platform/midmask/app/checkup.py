@@ -44,7 +44,9 @@ def _of_versions(found: Mapping[str, str], own: Mapping[str, str]) -> Iterator[s
     names = [name for name, version in theirs.items() if version != own[name]]
     if names:
         told = ", ".join(f"{name} {theirs[name]} ({own[name]} here)" for name in names)
-        yield f"has other versions: {told}; install the same there"
+        wanted = [f"{name}=={own[name]}" for name in names if name not in ("Python", "midmask") and own[name] != ABSENT]
+        typed = f": pip install {' '.join(wanted)}" if wanted else ""
+        yield f"has other versions: {told}; install the same there{typed}"
 
 
 def _of_reach(report: NodeReport, several: bool) -> Iterator[str]:
