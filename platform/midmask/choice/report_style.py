@@ -161,7 +161,7 @@ SMALL = """
   .systems td:first-child {grid-row: 1;}
   .systems td:nth-child(n+3) {grid-column: 2; display: flex; justify-content: space-between; gap: 1rem;
     font-size: .875rem;}
-  .systems td:nth-child(n+3)::before {content: attr(data-label); color: var(--quiet);}
+  .systems td:nth-child(n+3)::before {content: attr(data-label); color: var(--quiet); white-space: normal;}
   .systems td span {text-align: right;}
   table.narrow {width: 100%; min-width: 0;}
   svg.wide, span.wide {display: none;}
