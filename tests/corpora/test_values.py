@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +19,7 @@ from tests.support.corpora import layouts
 from tests.support.corpora.collections import json_lines, prepared, quarantine, rows, write, write_beir
 from tests.support.corpora.saved import save, write_saved
 
+pd = pytest.importorskip("pandas")
 NAN = math.nan
 
 

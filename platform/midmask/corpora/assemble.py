@@ -19,11 +19,12 @@ from midmask.corpora.files import Collection, Stream
 from midmask.corpora.formats import FORMATS
 from midmask.corpora.pairs import pair_up
 from midmask.corpora.quarantine import Quarantine, separate_rejected
-from midmask.corpora.reader import open_corpus
+from midmask.corpora.reader import FolderReader, open_corpus
 from midmask.corpora.repeats import Repeats
 from midmask.corpora.self_matches import self_matches
 from midmask.corpora.splits import BY_CLUSTER, Rule
 from midmask.corpora.statistics import TextStatistics
+from midmask.corpora.strays import log_unread
 from midmask.corpora.writer import ALIASES, ANSWERS, QRELS, QUERIES, SELF_MATCHES, write_shards, write_table
 from midmask.errors import UserError
 
@@ -74,6 +75,8 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
     passages = TextStatistics()
     rules: dict[str, Any] = {}
     corpus = open_corpus(config)
+    if isinstance(FORMATS[config.format].reader(), FolderReader):
+        log_unread(Place.named(config.place), corpus.files())
     repeats = Repeats()
     if config.format == "pydocs":
         tables = separate_rejected(stream(corpus.docs), corpus.docs, "docs", rejected)

@@ -3,7 +3,6 @@
 import logging
 import re
 from collections.abc import Iterable
-from functools import cache
 
 from midmask.artifact import Place
 
@@ -51,11 +50,6 @@ def log_unread(root: Place, files: Iterable[str]) -> None:
         folder = root / inside if inside else root
         names = [name for name in folder.names() if (f"{inside}/{name}" if inside else name) not in read]
         if names := [name for name in names if name not in DESCRIPTIONS]:
-            _log_names(str(folder), tuple(names))
-
-
-@cache
-def _log_names(folder: str, names: tuple[str, ...]) -> None:
-    """Once a process, though a collection is opened several times."""
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    log.info("%s: not read, since the format has no such files: %s%s", folder, ", ".join(names[:NAMED]), more)
+            more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+            shown = ", ".join(names[:NAMED])
+            log.info("%s: not read, since the format has no such files: %s%s", folder, shown, more)
