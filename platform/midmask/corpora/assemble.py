@@ -24,7 +24,7 @@ from midmask.corpora.repeats import Repeats
 from midmask.corpora.self_matches import self_matches
 from midmask.corpora.splits import BY_CLUSTER, Rule
 from midmask.corpora.statistics import TextStatistics
-from midmask.corpora.strays import log_unread
+from midmask.corpora.strays import unread_names
 from midmask.corpora.writer import ALIASES, ANSWERS, QRELS, QUERIES, SELF_MATCHES, write_shards, write_table
 from midmask.errors import UserError
 
@@ -76,7 +76,8 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
     rules: dict[str, Any] = {}
     corpus = open_corpus(config)
     if isinstance(FORMATS[config.format].reader(), FolderReader):
-        log_unread(Place.named(config.place), corpus.files())
+        for folder, names in unread_names(Place.named(config.place), corpus.files()):
+            log.info("%s: not read, since the format has no such files: %s", folder, names)
     repeats = Repeats()
     if config.format == "pydocs":
         tables = separate_rejected(stream(corpus.docs), corpus.docs, "docs", rejected)
