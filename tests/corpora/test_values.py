@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +19,7 @@ from tests.support.corpora import layouts
 from tests.support.corpora.collections import json_lines, prepared, quarantine, rows, write, write_beir
 from tests.support.corpora.saved import save, write_saved
 
+pd = pytest.importorskip("pandas")
 NAN = math.nan
 
 
@@ -213,13 +213,11 @@ def test_answers_of_nothing_in_dprs_array(tmp_path: Path) -> None:
 
 def test_nothing_in_a_data_frame() -> None:
     frame = pd.DataFrame({"id": ["a", "b"], "title": ["x", NAN], "text": ["one", "two"]})
-    assert Corpus.from_dataframe(frame, text="text", title="title", id="id").source.documents == (
-        ("a", "x", "one"),
-        ("b", "", "two"),
-    )
+    source: Any = Corpus.from_dataframe(frame, text="text", title="title", id="id").source
+    assert source.documents == (("a", "x", "one"), ("b", "", "two"))
     for fields in ({"ids": [None]}, {"ids": [pd.NaT]}, {"ids": [pd.NA]}, {"ids": [NAN]}):
         with pytest.raises(UserError, match="cannot be an id"):
-            Corpus.from_texts(["one"], **fields)  # type: ignore[arg-type]
+            Corpus.from_texts(["one"], **fields)
     with pytest.raises(UserError, match="titles, id '0': 3 is no string"):
         Corpus.from_texts(["one"], titles=[3])  # type: ignore[list-item]
 

@@ -18,11 +18,12 @@ from midmask.corpora.documents.listing import showing
 from midmask.corpora.files import Collection, Stream
 from midmask.corpora.pairs import pair_up
 from midmask.corpora.quarantine import Quarantine, separate_rejected
-from midmask.corpora.reader import open_corpus, reader_of
+from midmask.corpora.reader import FolderReader, open_corpus, reader_of
 from midmask.corpora.repeats import Repeats
 from midmask.corpora.self_matches import self_matches
 from midmask.corpora.splits import BY_CLUSTER, Rule
 from midmask.corpora.statistics import TextStatistics, describe_missing
+from midmask.corpora.strays import unread_names
 from midmask.corpora.writer import (
     ALIASES,
     ANSWERS,
@@ -82,6 +83,9 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
     passages = TextStatistics()
     rules: dict[str, Any] = {}
     corpus = open_corpus(config)
+    if isinstance(reader_of(config.format), FolderReader):
+        for folder, names in unread_names(Place.named(config.place), corpus.files()):
+            log.info("%s: not read, since the format has no such files: %s", folder, names)
     repeats = Repeats()
     if config.format == "pydocs":
         tables = separate_rejected(stream(corpus.docs), corpus.docs, "docs", rejected)

@@ -9,7 +9,6 @@ from midmask.artifact import Place
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.formats import FORMATS
-from midmask.corpora.strays import log_unread
 from midmask.errors import UserError
 
 READER_VERSION = 2
@@ -74,11 +73,8 @@ def open_corpus(config: CorpusConfig) -> CorpusPieces:
     Raises:
         UnusableFile: if files hold something else than the format requires, by their first bytes, or nothing at all.
     """
-    reader = reader_of(config.format)
-    corpus = reader.open(config)
+    corpus = reader_of(config.format).open(config)
     corpus.check_files()
-    if isinstance(reader, FolderReader):
-        log_unread(Place.named(config.place), corpus.files())
     return corpus
 
 

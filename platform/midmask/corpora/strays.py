@@ -1,13 +1,9 @@
 """Names of files that are no data: leftovers of systems, archives and editors, and files about a collection."""
 
-import logging
 import re
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Iterable, Iterator
 
 from midmask.artifact import Place
-
-log = logging.getLogger(__name__)
 
 LEFTOVERS = re.compile(
     r"[.~#$].*|.*(~|\.(bak|swp|swo|tmp|orig|old|part|crdownload|lock|md5|sha1|sha256|sha512))"
@@ -23,7 +19,7 @@ DESCRIPTIONS = {"state.json", "dataset_info.json", "dataset_dict.json"}
 """Files that Hugging Face's `datasets` writes beside its tables."""
 
 NAMED = 10
-"""Names that a line of the log shows."""
+"""Names that a message shows."""
 
 
 def is_leftover(name: str) -> bool:
@@ -40,8 +36,8 @@ def data_files(folder: Place, ends: tuple[str, ...] = ("",)) -> list[str]:
     ]
 
 
-def log_unread(root: Place, files: Iterable[str]) -> None:
-    """Names in the log what lies beside the files that are read, in each folder on the way to them."""
+def unread_names(root: Place, files: Iterable[str]) -> Iterator[tuple[Place, str]]:
+    """Each folder on the way to the files that are read, and the names of what lies beside them, for a message."""
     read = set()
     for file in files:
         while file:
@@ -51,11 +47,5 @@ def log_unread(root: Place, files: Iterable[str]) -> None:
         folder = root / inside if inside else root
         names = [name for name in folder.names() if (f"{inside}/{name}" if inside else name) not in read]
         if names := [name for name in names if name not in DESCRIPTIONS]:
-            _log_names(str(folder), tuple(names))
-
-
-@cache
-def _log_names(folder: str, names: tuple[str, ...]) -> None:
-    """Once a process, though a collection is opened several times."""
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    log.info("%s: not read, since the format has no such files: %s%s", folder, ", ".join(names[:NAMED]), more)
+            more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+            yield folder, f"{', '.join(names[:NAMED])}{more}"
