@@ -44,6 +44,10 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     flags = ["--corpus", corpus, "--split", "test"]
     done = run_job("evaluate_run", str(file), *flags, home=tmp_path)
     assert done.code == 0, done.err
+    by_name = run_job(
+        "evaluate_retriever", "--model", "bm25", *flags, "--tracking-uri", "sqlite:///bm25.db", home=tmp_path
+    )
+    assert by_name.code == 0 and f"{searched.result['measures']['nDCG@10']:.4f}" in by_name.table()["bm25"], by_name.err
     assert f"other: a run file of 12 queries and {len(gzip.open(file).readlines())} rows." in done.out
     (row,) = shown(uri).values()
     assert row.place == CollectionSplit("tiny", "test", bm25.inputs["corpus"].fingerprint, 12), "where BM25 would stand"

@@ -72,18 +72,25 @@ def evaluation_sentence(corpus: str, name: str, done: Artifact, bm25: Artifact, 
     return f"{said} It was trained once: what another seed would change is not known." if trained else said
 
 
+def measured_sentence(place: str, name: str, done: Artifact) -> str:
+    """The first of the usual measures that a system's evaluation has."""
+    measures = done.result["measures"]
+    measure = _usual_measure(measures)
+    return f"{name} has {measure} {measures[measure]:.4f} on {place} ({done.result['queries']:,} queries)."
+
+
 def run_files_sentence(place: str, done: Mapping[str, Artifact]) -> str:
     """The best of the measured run files, by the first of the usual measures that the evaluations have.
 
     Args:
         done: name of a system -> its evaluation; at least one.
     """
+    if len(done) == 1:
+        return measured_sentence(place, *next(iter(done.items())))
     values = {name: one.result["measures"] for name, one in done.items()}
     measure = _usual_measure(next(iter(values.values())))
     name = max(values, key=lambda one: values[one][measure])
     value = f"{values[name][measure]:.4f} on {place} ({done[name].result['queries']:,} queries)"
-    if len(done) == 1:
-        return f"{name} has {measure} {value}."
     return f"Of {len(done)} run files, {name} has the highest {measure}: {value}. Differences are not tested here."
 
 
