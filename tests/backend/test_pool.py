@@ -202,6 +202,6 @@ def test_a_users_mistake_inside_an_actor_stays_one_line(ray_local, inputs, tmp_p
     weights["embeddings.word_embeddings.weight"] = weights["embeddings.word_embeddings.weight"] * np.float32("nan")
     save_file(weights, tmp_path / "broken" / "model.safetensors", metadata={"format": "pt"})
     model = Artifact(Place(str(tmp_path / "broken")), {"fingerprint": "broken"})
-    with pytest.raises(UserError, match="not finite for 40 passages") as caught:
+    with pytest.raises(UserError, match="not finite") as caught:
         pool.encode(PASSAGES, {**inputs, "model": model}, pooled, actors=2)
     assert "\n" not in str(caught.value) and type(caught.value) is UserError

@@ -225,7 +225,7 @@ def test_the_identity_states_contents_and_cutting_but_not_other_files(tmp_path: 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "in/a.pdf", pdf(["x"]))
     monkeypatch.setattr("midmask.corpora.documents.kinds.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"1 \.pdf file needs the package pypdf.*'\.\[documents\]'"):
+    with pytest.raises(UserError, match=r"1 \.pdf file needs the package pypdf.*'midmask\[documents\]'"):
         prepared(f"docs:{tmp_path}/in", tmp_path / "out")
 
 

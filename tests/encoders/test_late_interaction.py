@@ -69,7 +69,7 @@ def test_token_vectors_are_scored_alone() -> None:
     late = Representation(dense=None, tokens=128)
     assert (late.label, late.views, late.projected) == ("late:128", ("late",), 128)
     for beside in ({}, {"dense": None, "lexical": "splade"}):
-        with pytest.raises(ValueError, match="token vectors are scored alone; set dense = none and lexical = none"):
+        with pytest.raises(ValueError, match=r"token vectors are scored alone; set representation\.dense=none"):
             Representation(tokens=128, **beside)
     with pytest.raises(ValueError, match="width and normalise are of the dense view"):
         Representation(dense=None, tokens=128, width=32)

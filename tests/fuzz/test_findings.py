@@ -83,8 +83,8 @@ def test_quotes_are_of_the_rows_that_are_counted_and_the_named_field_can_be_set(
     write_beir(tmp_path / "in", passages=3000)
     with open(tmp_path / "in/corpus.jsonl", "a") as corpus:
         corpus.write("{broken\n" * 5)
-    write(tmp_path / "in/qrels/train.tsv", b"query-id\tcorpus-id\tscore\nq0\twrong\t1\n")
-    line = refused(lambda: prepared(f"beir:{tmp_path}/in", tmp_path / "out"), "rows of the qrels", "q0\\twrong\\t1")
+    write(tmp_path / "in/qrels/train.tsv", b"query-id\tcorpus-id\tscore\nwrong\td0\t1\n")
+    line = refused(lambda: prepared(f"beir:{tmp_path}/in", tmp_path / "out"), "rows of the qrels", "wrong\\td0\\t1")
     assert "{broken" not in line
     (path,) = set(re.findall(r"[\w.]+\.bad_rows_threshold", line))
     assert override(RECIPES["mlm"](), {path: "0.5"}).corpus.bad_rows_threshold == 0.5

@@ -193,7 +193,9 @@ def test_joining_by_ranks_has_the_identity_of_before_and_by_scores_another() -> 
 
 
 def test_a_fusion_of_one_list_is_refused() -> None:
-    with pytest.raises(UserError, match=r"evaluation: fusion = convex with bm25_share = 0: .* set bm25_share=0\.5"):
+    with pytest.raises(
+        UserError, match=r"evaluation: fusion = convex with bm25_share = 0: .* set evaluation\.bm25_share=0\.5"
+    ):
         override(RECIPES["none"](), {"evaluation.fusion": "convex"})
     with pytest.raises(UserError, match=r"evaluation\.fusion = .*borda.*'rrf' or 'convex'"):
         override(RECIPES["none"](), {"evaluation.fusion": "borda", "evaluation.bm25_share": 0.5})
