@@ -12,7 +12,7 @@ from midmask.errors import UserError
 from tests.fuzz.running import Outcome, Target, run
 
 ROOT = Path(__file__).resolve().parents[2]
-CASES, SEED = 600, 8
+CASES, SEED = 600, 9
 
 
 def test_600_bad_inputs_are_read_quarantined_or_refused() -> None:
