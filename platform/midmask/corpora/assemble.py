@@ -161,7 +161,7 @@ def _write_self_matches(config: CorpusConfig, out: Place, queries: pa.Table, qre
     if facts["pairs"]:
         write_table(iter([pairs]), out / "self_matches.parquet", SELF_MATCHES)
         log.info(
-            "%d passages are themselves queries (same %s) and are left out of these queries' results",
+            "%d passages are themselves queries (same %s); searches leave them out of these queries' results",
             len(pairs),
             facts["rule"],
         )
