@@ -225,11 +225,12 @@ class Contest:
 
     def _try_the_machine(self, contenders: Sequence[Contender]) -> None:
         """Measures what needs no training, and one system after the shortest, so that rounds are planned by what
-        encoding, searching and training take here, whatever the estimate takes for this machine's pace.
+        encoding, searching and training take here, whatever the estimate takes for this machine's pace. There is no
+        verdict without the former, so they have no limit.
         """
         self._workshop.announce(ROUND_NAMES[0], "", lambda: self._clock.left)
         untrained = untrained_of(contenders)
-        self._prices.learn(untrained, SHORTEST, lambda: self._measure_on_dev(untrained, SHORTEST, self._clock.at(USED)))
+        self._prices.learn(untrained, SHORTEST, lambda: self._measure_on_dev(untrained, SHORTEST, float("inf")))
         self._journal.pace = self._prices.per_utilisation
         trained = trained_of(contenders)[:1]
         if self._prices.of_round(trained, SHORTEST) <= self._end - self._clock.spent:
@@ -244,8 +245,7 @@ class Contest:
         for first in range(0, len(current.contenders), self._workshop.lanes):
             group = current.contenders[first : first + self._workshop.lanes]
             self._workshop.announce(ROUND_NAMES[number], self._best_words(), lambda: self._clock.left)
-            in_time = self._clock.spent <= current.until
-            until = last if in_time else 0.0  # 0: only what an earlier run has measured counts
+            until = last if self._clock.spent <= current.until else 0.0  # 0: only what an earlier run has measured
             self._measure_on_dev(group, current.size, until)
             for one in group:
                 if one.keys[0] not in self._dev:

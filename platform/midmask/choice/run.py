@@ -148,7 +148,7 @@ def _choose(request: Request, workshop: Workshop, clock: Clock, journal: Contest
     held = Contest(conditions, workshop, clock, journal)
     outcome = held.hold(first_contenders(request.systems, request.backbone))
     if not outcome.finalists:
-        raise UserError("no system was measured in time: give a larger --budget, or fewer --systems")
+        raise UserError("no system was measured: give a larger --budget, or fewer --systems")
     tested = _test(held, outcome, clock)
     cells = _cells(held, outcome)
     measured = _measured(cells, outcome, tested, workshop.storage, words_of(made.collection))
