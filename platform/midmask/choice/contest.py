@@ -177,7 +177,7 @@ class Contest:
                 break
         else:
             count = 1
-        self._journal.give_up(trained[count:], "no time was left to search for the test queries with it")
+        self._journal.give_up(trained[count:], "too little time was left to search for the test queries with it")
         return (*untrained, *trained[:count])
 
     def _decide(self, number: int, waiting: Sequence[Contender], price: RoundPrice) -> Round | None:
@@ -192,8 +192,8 @@ class Contest:
         if found is None:
             return None
         untrained = len(untrained_of(waiting))
-        words = f"no time was left (round {number + 1} trained {found.count - untrained} of {len(waiting) - untrained})"
-        self._journal.give_up(waiting[found.count :], words)
+        counts = f"{found.count - untrained} of {len(waiting) - untrained}"
+        self._journal.give_up(waiting[found.count :], f"too little time was left (round {number + 1} trained {counts})")
         log.info("round %d of %d: %d systems, %s", number + 1, ROUNDS, found.count, found.size)
         return Round(found.size, tuple(waiting[: found.count]), until=min(self._end, spent + 1.5 * found.seconds))
 
