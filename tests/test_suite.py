@@ -96,6 +96,7 @@ def test_a_missing_browser_is_demanded_by_its_own_variable_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("REQUIRE_BROWSER", raising=False)
     for variable, outcome in (("CI", pytest.skip.Exception), ("REQUIRE_BROWSER", pytest.fail.Exception)):
         monkeypatch.setenv(variable, "1")
         with pytest.raises(outcome, match="chromedriver"), chromium(tmp_path):

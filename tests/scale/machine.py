@@ -13,6 +13,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,8 @@ def missing() -> str:
     """What machines need and this process has not; "" if it has all."""
     if os.geteuid() != 0:
         return "namespaces need root: run it with sudo"
+    if hidden := [folder for folder in OWN if Path(sys.executable).is_relative_to(folder)]:
+        return f"each machine has a {hidden[0]} of its own, which hides {sys.executable}"
     tried = subprocess.run(["unshare", *NAMESPACES, "true"], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
         return f"this system makes no namespaces: {tried.stderr.strip()}"
