@@ -121,13 +121,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def process_state() -> Iterator[None]:
-    """Puts back what a test changes in its process: torch's number of threads, the folder, and `__main__`, where
-    Streamlit's AppTest leaves its script, which every spawned process would run.
+    """Puts back what a test changes in its process: torch's number of threads, the folder, the store that MLflow's
+    `set_tracking_uri` names to every process that is started later, and `__main__`, where Streamlit's AppTest leaves
+    its script, which every spawned process would run.
     """
-    main, folder = sys.modules["__main__"], Path.cwd()
+    main, folder, store = sys.modules["__main__"], Path.cwd(), os.environ.get("MLFLOW_TRACKING_URI")
     yield
     sys.modules["__main__"] = main
     os.chdir(folder)
+    os.environ.pop("MLFLOW_TRACKING_URI", None)
+    if store is not None:
+        os.environ["MLFLOW_TRACKING_URI"] = store
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
 
