@@ -73,7 +73,7 @@ def test_what_is_tracked_logged_and_raised_names_no_credentials(tmp_path: Path) 
     (tmp_path / "track.py").write_text(TRACKED)
     (tmp_path / "planted.json").write_text(json.dumps(PLANTED))
     command = [sys.executable, str(tmp_path / "track.py"), "--planted", str(tmp_path / "planted.json")]
-    code, said = outcome(*command, home=home)
+    code, said = outcome(*command, home=home, MLFLOW_TRACKING_URI=f"sqlite:///{home}/mlflow.db")
     assert code == 1 and said.count(b"Traceback") == len(PLANTED) + 1, said.decode()
     assert said.count(b"***") > 2 * len(PLANTED) and found_in(said) == [], said.decode()
     assert found_below([home]) == {}
