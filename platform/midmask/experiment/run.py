@@ -144,18 +144,18 @@ class Runner:
                 raise
 
     def _check_learnable(self, step: Step) -> None:
+        if not isinstance(step.config, TrainingConfig) or step.fingerprint in self._learnable:
+            return
         needed = {name: source for name, source in step.inputs.items() if name not in NO_ROWS}
-        there = {name: load(source.place(self.storage)) for name, source in needed.items() if self._has(source)}
-        if not isinstance(step.config, TrainingConfig) or step.fingerprint in self._learnable or not there:
+        finished = {name: source for name, source in needed.items() if source.is_finished(self.storage)}
+        there = {name: load(source.place(self.storage)) for name, source in finished.items()}
+        if not there:
             return
         if there.keys() >= needed.keys():
             refuse_unlearnable(SETUPS[step.name](step.config, there), step.path)
             self._learnable.add(step.fingerprint)
         elif there.keys() >= set(PAIRS) and not isinstance(step.config, PretrainConfig):  # what is to come adds no row
             refuse_few_rows(SETUPS[step.name](step.config, {name: there[name] for name in PAIRS}), step.path)
-
-    def _has(self, step: Step) -> bool:
-        return step.is_finished(self.storage)
 
     def make(self, step: Step) -> Artifact:
         """The artifact of one step, whose inputs are there."""
