@@ -46,7 +46,7 @@ def test_systems_with_seeds_as_one_line_superscripts_and_costs(browser: Chrome, 
     shared = "All that are trained: pre-trained on corpus, representation dense, protocol in_batch, backbone tiny."
     assert shared in wait_for_text(browser, "letters: the systems it is significantly better than")
     browser.find_element(By.XPATH, "//summary[contains(., 'How to read this table')]").click()
-    assert "Gain per hour: " in wait_for_text(browser, "Superscripts: the systems that a row is significantly better")
+    assert "Superscripts: the systems that a row is significantly better" in wait_for_text(browser, "Gain per hour: ")
 
 
 def test_it_opens_on_the_newest_results_and_finds_systems_by_their_names(browser: Chrome, address: str) -> None:
