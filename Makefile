@@ -7,9 +7,9 @@ BIN := .venv/bin
 MADE := .venv/.made
 TEST_TOOLS := .venv/.dev
 SITE_TOOLS := .venv/.docs
-# Two files of tests at a time: much of the time goes by waiting for a Ray, a server or a browser to start. What tests
-# have in common (tests/conftest.py) is made once, in one of the two processes. The slowest forty tests are printed.
-PARALLEL := -n 2 --dist loadgroup --durations 40 --durations-min 1
+# A process of tests for each core, up to eight. What tests have in common (tests/conftest.py) is made once. The slowest
+# twenty tests are printed.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --durations 20 --durations-min 1
 # Looked up when it is used: the flag of the demo that starts from MiniLM, where the extra `pretrained` is installed.
 REAL = $(shell $(BIN)/python -c 'from midmask import pretrained; print("--minilm" * bool(pretrained.found_folder("minilm")))')
 PAGE := dashboards/leaderboard.py
@@ -17,7 +17,7 @@ LOOPBACK := 127.0.0.1
 MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all mutations mutants fuzz chaos scale chaos-cluster races guide coverage docs check lint format types contracts venv ui leaderboard screenshots clean
+.PHONY: help demo test test-system test-all mutations mutants fuzz chaos scale chaos-cluster races guide coverage docs check lint format types contracts venv ui leaderboard screenshots clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,11 +31,14 @@ help: ## this list
 demo: $(MADE) ## the main job from nothing: local Ray, a sweep on the built-in corpus, its table
 	$(BIN)/python -m midmask.backend.head --quiet -- ray job submit -- jobs/sweep_mask_ratio.py $(REAL) $(ARGS)
 
-test: check ## formatting, lint, types, import contracts, and all tests but the slow ones
-	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
+test: check ## formatting, lint, types and the tests of the first tier: minutes
+	$(PYTEST) -m "not system and not slow and not gpu" $(ARGS)
 
-test-all: check $(SITE_TOOLS) ## the same with the slow tests
-	$(BIN)/python -m pytest $(PARALLEL)
+test-system: $(TEST_TOOLS) ## the second tier: Ray, a browser, servers, kills, full matrices
+	$(PYTEST) -m "system and not slow and not gpu" $(ARGS)
+
+test-all: check $(SITE_TOOLS) ## both tiers and the slow tests
+	$(PYTEST) -m "not gpu" $(ARGS)
 
 mutations: $(TEST_TOOLS) ## each one-line mutation of the code must make a test fail
 	$(BIN)/python -m tests.mutations

@@ -1,10 +1,11 @@
-"""Shared by all tests: the environment they run in; one real local Ray of 2 CPUs, in its own short temp folder; an
-empty MLflow store to copy; which tests one process runs.
+"""Shared by all tests: the environment they run in, the tier that each belongs to, which of them one process runs, and
+what is made once: a real local Ray of 2 CPUs in its own short temp folder, and stores of MLflow.
 """
 
 # ruff: noqa: E402  (libraries are imported once the environment is set)
 import functools
 import ipaddress
+import json
 import os
 import secrets
 import shutil
@@ -30,7 +31,6 @@ each other. Read when torch, numpy or faiss is loaded, so set before."""
 for _name in [name for name in os.environ if name.startswith(CLEARED) or name.lower() in PROXIES]:
     del os.environ[_name]
 os.environ.update(dict.fromkeys(THREADS, "1"))
-os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the numbers that tests hold are a CPU's; `python -m tests.gpu` is for a GPU
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"  # else S3 without credentials asks a server of Amazon's machines
 os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
@@ -42,13 +42,20 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import midmask  # noqa: F401  (sets the quiet switches before any library reads them)
+from tests.support.once import MadeOnce
 
 # The same cases on every machine and in every run, however long one takes.
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
-GROUPS = {"ray_local": "ray", "browser": "pages", "worked_store": "pages"}
-"""Fixture that is dear -> the group of its tests, which one process runs, so that it is made once."""
+TESTS = Path(__file__).resolve().parent
+
+GROUPS = {"ray_local": "ray", "browser": "pages"}
+"""Fixture that is dear -> the group of its tests, which one process runs, so that it is made once. Its tests are of the
+second tier."""
+
+SYSTEM, SMOKE, GPU = "system", "smoke", "gpu"
+"""Folders of tests/ that decide a test's tier: all of the second; of the first, though they start a Ray; on a GPU."""
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -105,18 +112,26 @@ def this_machine_alone() -> Iterator[None]:
         yield
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The numbers that tests hold are a CPU's: a GPU is hidden from all but `pytest -m gpu`."""
+    if config.option.markexpr != GPU:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist loadgroup` a file stays in one process, and all files that use a dear fixture in the same one."""
-    groups = {}
+    """Marks each test with its tier, and with the group that `--dist loadgroup` leaves in one process: a dear fixture's,
+    else its file's.
+    """
     for item in items:
-        marked = item.get_closest_marker("xdist_group")
-        wanted = {GROUPS[name] for name in getattr(item, "fixturenames", ()) if name in GROUPS}
-        wanted |= {marked.args[0]} if marked else set()
-        if wanted:
-            groups[item.path] = min(wanted)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(groups.get(item.path, str(item.path))), append=False)
+        folder = item.path.relative_to(TESTS).parts[0]
+        groups = sorted({GROUPS[name] for name in getattr(item, "fixturenames", ()) if name in GROUPS})
+        if folder == GPU:
+            item.add_marker(GPU)
+        elif folder == SYSTEM or (groups and folder != SMOKE):
+            item.add_marker(SYSTEM)
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(*groups[:1] or [str(item.path)]), append=False)
 
 
 @pytest.fixture(autouse=True)
@@ -137,23 +152,34 @@ def process_state() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite file with MLflow's tables and nothing else, to be copied: making them takes seconds."""
-    from mlflow import MlflowClient
-
-    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    MlflowClient(f"sqlite:///{path}").search_experiments()
-    return path
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    """Folders that the first process of tests to need them makes, for all processes; to be read or copied."""
+    return MadeOnce(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def worked_store(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> tuple[Path, dict[str, str]]:
+def empty_store(made_once: MadeOnce) -> Path:
+    """A SQLite file with MLflow's tables and nothing else, to be copied: making them takes seconds."""
+    from mlflow import MlflowClient
+
+    def make(folder: Path) -> None:
+        MlflowClient(f"sqlite:///{folder}/mlflow.db").search_experiments()
+
+    return made_once("empty", make) / "mlflow.db"
+
+
+@pytest.fixture(scope="session")
+def worked_store(made_once: MadeOnce, empty_store: Path) -> tuple[Path, dict[str, str]]:
     """A folder with two tiny recipes and BM25, computed and tracked, and their fingerprints; to be read or copied."""
     from tests.support.dashboards import worked
 
-    home = tmp_path_factory.mktemp("worked")
-    shutil.copy(empty_store, home / "mlflow.db")
-    return home, worked.everything(f"sqlite:///{home}/mlflow.db", home)
+    def make(folder: Path) -> None:
+        shutil.copy(empty_store, folder / "mlflow.db")
+        fingerprints = worked.everything(f"sqlite:///{folder}/mlflow.db", folder)
+        (folder / "fingerprints.json").write_text(json.dumps(fingerprints))
+
+    home = made_once("worked", make)
+    return home, json.loads((home / "fingerprints.json").read_text())
 
 
 @pytest.fixture(scope="session")
