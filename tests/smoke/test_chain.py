@@ -1,0 +1,92 @@
+"""The shortest way through the house, on a real local Ray of two CPUs and 48 passages: a recipe from the corpus to its
+measures, a sweep of two trials, what a task of Ray gets wrong. The rest of what Ray does is in tests/system.
+"""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+import yaml
+
+from midmask.artifact import Place
+from midmask.backend.shards import run_sharded
+from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
+from midmask.errors import UserError
+from midmask.tracking import read_runs
+from tests.support.benchmark.tiny import SPLITS, write_collection
+from tests.support.derived.documents import write_inputs
+from tests.support.jobs.running import run_job
+
+SHORT = {
+    "tokens.vocabulary_size": 300, "pretrain.steps": 4, "pretrain.batch_size": 8, "pretrain.threads": 1,
+    "stages.0.train.steps": 2, "stages.0.train.batch_size": 4, "stages.0.train.threads": 1,
+}  # fmt: skip
+LATER = {path.replace("stages.0", "stages.1"): value for path, value in SHORT.items() if path.startswith("stages")}
+
+SPACE = {
+    "name": "two", "recipe": "retromae", "search": "grid", "baselines": [], "seeds": [0],
+    "parameters": {"tokens.query_length": {"values": [16, 4]}},
+    "rungs": {"shares": [0.5], "steps": 2, "reduction": 2},
+    "settings": SHORT,
+}  # fmt: skip
+
+
+def records(home: Path, step: str) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted((home / "store" / step).glob("*/record.json"))]
+
+
+def reciprocal_rank(run: Path, split: str) -> float:
+    """Mean RR@10 of a TREC run file, by hand: passage dN is the relevant one of query qN."""
+    ranks = dict.fromkeys((f"q{number}" for number in SPLITS[split]), 0.0)
+    for line in gzip.decompress(run.read_bytes()).decode().splitlines():
+        query, _, doc, rank, *_ = line.split()
+        if doc[1:] == query[1:] and int(rank) <= 10:
+            ranks[query] = 1 / int(rank)
+    return float(np.mean(list(ranks.values())))
+
+
+def test_a_recipe_is_prepared_trained_mined_and_evaluated(ray_local: None, tmp_path: Path) -> None:
+    collection = write_collection(tmp_path / "tiny")
+    sets = [word for path, value in {**SHORT, **LATER}.items() for word in ("--set", f"{path}={value}")]
+    asked = ["--corpus", collection, "--recipe", "retromae", "--protocol", "ance", *sets]
+    done = run_job("run_recipe", *asked, home=tmp_path)
+    assert done.code == 0, done.err[-2000:]
+    assert [record["result"]["steps"] for record in records(tmp_path, "pretrain")] == [4]
+    assert [record["result"]["steps"] for record in records(tmp_path, "finetune")] == [2, 2]
+    assert records(tmp_path, "mine")[0]["result"]["negatives"] > 24
+    printed = {row[done.table()[next(iter(done.table()))].index("RR@10")] for row in done.table().values()}
+    for path in (tmp_path / "store" / "evaluate").iterdir():
+        result = json.loads((path / "record.json").read_text())["result"]
+        (run,) = (path / "runs").iterdir()
+        assert result["measures"]["RR@10"] == pytest.approx(reciprocal_rank(run, result["split"]))
+        assert f"{result['measures']['RR@10']:.4f}" in printed
+    runs = read_runs(f"sqlite:///{tmp_path}/mlflow.db")
+    assert {"pretrain", "mine", "finetune", "evaluate"} <= {run.tags["midmask.step"] for run in runs}
+    assert all(run.status == "finished" for run in runs)
+
+
+def test_a_sweep_of_two_trials_ends_the_one_that_is_behind(ray_local: None, tmp_path: Path) -> None:
+    space, collection = tmp_path / "two.yaml", write_collection(tmp_path / "words")
+    space.write_text(yaml.safe_dump(SPACE))
+    done = run_job("sweep", "--space", str(space), "--corpus", collection, "--workers", "1", home=tmp_path)
+    assert done.code == 0, done.err[-2000:]
+    storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/store/optuna.db")
+    (name,) = optuna.get_all_study_names(storage)
+    whole, behind = optuna.load_study(study_name=name, storage=storage).trials
+    assert [whole.params, behind.params] == [{"tokens.query_length": 16}, {"tokens.query_length": 4}]
+    assert behind.values[0] < whole.intermediate_values[1], "four tokens of a query tell less than all"
+    assert sorted(record["result"]["steps"] for record in records(tmp_path, "pretrain")) == [2, 2, 4]
+    trials = [run for run in read_runs(f"sqlite:///{tmp_path}/mlflow.db") if run.tags["midmask.step"] == "trial"]
+    assert sorted(run.tags["midmask.status"] for run in trials) == ["finished", "pruned"]
+
+
+def test_a_mistake_in_a_task_is_one_line(ray_local: None, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    config, out = PseudoQueriesConfig(source=f"model:{tmp_path}"), Place(str(tmp_path / "out"))
+    with pytest.raises(UserError, match="no sequence-to-sequence or causal model") as error:
+        run_sharded(PSEUDO_QUERIES, config, write_inputs(tmp_path), out, actors=1)
+    assert "\n" not in str(error.value)
