@@ -1,7 +1,7 @@
 """Pictures of all pages over a store of tracked runs: `make screenshots`.
 
-python -m tests.screenshots [--tracking-uri URI] [--verdict FOLDER] [--out FOLDER]
-python -m tests.screenshots --guides [SCENE …]
+python -m tests.tools.screenshots [--tracking-uri URI] [--verdict FOLDER] [--out FOLDER]
+python -m tests.tools.screenshots --guides [SCENE …]
 
 Each page is drawn light and dark, 1280 and 390 pixels wide, in headless Chromium: OUT/PAGE-THEME-WIDTH.png. With
 --guides the pictures of the documentation are drawn, into docs/pictures, over stores that are made for them (scenes:
@@ -18,10 +18,10 @@ from pathlib import Path
 from selenium.webdriver import Chrome
 
 from midmask.tracking import resolve_tracking_uri
-from tests.screenshots.guides import PAGE, SCENES
-from tests.screenshots.taking import Picture, take
 from tests.support.dashboards.browser import ROOT, chromium, served
 from tests.support.dashboards.pages import PAGES
+from tests.tools.screenshots.guides import PAGE, SCENES
+from tests.tools.screenshots.taking import Picture, take
 
 THEMES, WIDTHS = ("light", "dark"), (1280, 390)
 
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.screenshots", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.screenshots", description=__doc__)
     parser.add_argument("--tracking-uri", help="the MLflow store; default MLFLOW_TRACKING_URI, else ./mlflow.db")
     parser.add_argument("--verdict", type=Path, help="a verdict's folder, for the page Search")
     parser.add_argument("--out", type=Path, help="default: screenshots, with --guides docs/pictures")

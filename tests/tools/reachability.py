@@ -1,10 +1,12 @@
 """Nothing is there for tests alone: what platform/, jobs/ and dashboards/ define is reached from what a user starts.
 
 Reached is what a job, a page, the package's public interface or a module run with `python -m` names, and what that
-names in turn. Names are compared, not what they mean: two things of one name are reached together.
+names in turn. Names are compared, not what they mean: two things of one name are reached together. `make lint` runs
+`python -m tests.tools.reachability`, which prints what nothing reaches, and then ends with exit code 1.
 """
 
 import ast
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import midmask
 from tests.support.tracked import is_foreign
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("platform", "jobs", "dashboards")
 
 CALLED_BY_LIBRARIES = {
@@ -118,9 +120,13 @@ def is_started(path: Path, root: Path) -> bool:
     )
 
 
+def python_files(root: Path) -> list[Path]:
+    return sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.py") if not is_foreign(path))
+
+
 def unreached(root: Path) -> list[str]:
     """Place and name of each definition that nothing reaches."""
-    files = sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.py") if not is_foreign(path))
+    files = python_files(root)
     left = [one for path in files for one in definitions(path, root)]
     live = set(CALLED_BY_LIBRARIES)
     for path in filter(lambda path: is_started(path, root), files):
@@ -131,6 +137,14 @@ def unreached(root: Path) -> list[str]:
     return [f"{one.place}: {one.owner + '.' if one.owner else ''}{one.name}" for one in left]
 
 
+def main() -> int:
+    lines = [f"{line} is reached by nothing" for line in unreached(ROOT)]
+    names = {one.name for path in python_files(ROOT) for one in definitions(path, ROOT)}
+    lines += [f"CALLED_BY_LIBRARIES: {name} is defined nowhere" for name in sorted(CALLED_BY_LIBRARIES - names)]
+    print(*lines, sep="\n", end="\n" * bool(lines))
+    return int(bool(lines))
+
+
 def is_reached(one: Definition, live: set[str]) -> bool:
     if one.owner is not None and one.owner not in live:
         return False
@@ -139,38 +153,5 @@ def is_reached(one: Definition, live: set[str]) -> bool:
     return one.name in live or (one.name.startswith("__") and one.name.endswith("__"))
 
 
-def test_everything_is_reached_from_what_a_user_starts() -> None:
-    assert unreached(ROOT) == []
-
-
-def test_what_is_called_by_name_is_there() -> None:
-    files = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-    assert CALLED_BY_LIBRARIES <= {one.name for path in files for one in definitions(path, ROOT)}
-
-
-LIBRARY = """
-LIMIT = 3
-IDLE = 4
-
-def used():
-    return LIMIT
-
-def idle():
-    return below()
-
-def below():
-    return 1
-
-class Kept:
-    def __init__(self): ...
-    def method(self): ...
-    def other(self): ...
-"""
-
-
-def test_what_nothing_names_is_found_and_so_is_what_only_that_names(tmp_path: Path) -> None:
-    (tmp_path / "jobs").mkdir()
-    (tmp_path / "jobs/run.py").write_text("from midmask.a import Kept, used\nused(Kept().method)\n")
-    (tmp_path / "platform").mkdir()
-    (tmp_path / "platform/a.py").write_text(LIBRARY)
-    assert [line.split(": ")[1] for line in unreached(tmp_path)] == ["IDLE", "idle", "below", "Kept.other"]
+if __name__ == "__main__":
+    sys.exit(main())

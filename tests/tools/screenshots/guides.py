@@ -15,10 +15,10 @@ from pathlib import Path
 
 from selenium.webdriver import Chrome
 
-from tests.screenshots.records import track_records
-from tests.screenshots.taking import Picture, take, take_file
 from tests.support.dashboards.browser import ROOT, served
 from tests.support.dashboards.pages import wait_for_text
+from tests.tools.screenshots.records import track_records
+from tests.tools.screenshots.taking import Picture, take, take_file
 
 PAGE = ROOT / "dashboards" / "leaderboard.py"
 RECORDS = ROOT / "docs" / "results" / "records"

@@ -1,14 +1,18 @@
-"""How many files a new part touches, tests aside: toys are added to a copy of the project, and used there."""
+"""New parts are added to a copy of the project as its pages say, and used there: docs/adding_an_objective.md word for
+word, a corpus format (CONTRIBUTING.md), a fine-tuning loss.
+"""
 
-import os
-import subprocess
-import sys
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.mutations.runner import copy_of_project
+from tests.support.project import ROOT, copy_of_project, passes, run_in
+
+OBJECTIVE = "platform/midmask/objectives/pretraining/one_word.py"
+OBJECTIVES = "platform/midmask/objectives/__init__.py"
+TEST = "tests/objectives/pretraining/test_one_word.py"
 
 FORMAT = '''"""Lines of text: a toy."""
 
@@ -41,6 +45,7 @@ prepare(CorpusConfig(name=f"lines:{folder.absolute()}"), {}, Place(str(Path("out
 rows = [row for path in Path("out").rglob("*.parquet") for row in pq.read_table(path).to_pylist()]
 texts = {row["text"] for row in rows if "text" in row}
 assert texts == {"red apples", "blue skies"}, texts
+assert "lines" in CorpusConfig.model_fields["name"].description
 """
 
 LOSS = '''"""Contrastive fine-tuning that counts double: a toy."""
@@ -92,91 +97,74 @@ for name in ("contrastive", "double"):
 assert losses["double"] == pytest.approx(2 * losses["contrastive"], rel=1e-4), losses
 """
 
-PAGE = '''"""Counts runs: a toy."""
-
-import streamlit as st
-
-from context import PageContext
-
-
-def show(context: PageContext) -> None:
-    st.markdown(f"There are {len(context.runs)} runs.")
-'''
-
-LOOK = """
-from streamlit.testing.v1 import AppTest
-from tests.support.dashboards.page import page
-import re, pathlib
-assert [one.value for one in page("counted", []).markdown] == ["There are 0 runs."]
-assert re.search(r'"Counted": counted,', pathlib.Path("dashboards/leaderboard.py").read_text())
-"""
-
-SEARCH = """
-import numpy as np
-from midmask.retrieve.index import IndexConfig, IndexFields, build_faiss_index
-from midmask.retrieve.index_training import VectorBlocks
-IndexFields(index="IVF4,SQ8", nprobe=2).check_index("evaluation", 16)
-vectors = np.random.default_rng(0).standard_normal((400, 16), dtype=np.float32)
-assert build_faiss_index(VectorBlocks.of(vectors), IndexConfig(index="IVF4,SQ8")).ntotal == 400
-"""
-
 
 @dataclass(frozen=True)
 class Toy:
-    """files: new ones. lines: file -> text in it -> the text in its place. used: a script that uses the toy."""
+    """file, text: a new file. changes: file, text that stands in it once, the text in its place. used: a script."""
 
-    most: int
+    file: str
+    text: str
+    changes: tuple[tuple[str, str, str], ...]
     used: str
-    files: dict[str, str] = field(default_factory=dict)
-    lines: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
+FORMATS = "platform/midmask/corpora/formats.py"
 DISTILLATION = "from midmask.objectives.finetuning.distillation import Distillation\n"
-
 TOYS = {
     "a corpus format": Toy(
-        3,
+        "platform/midmask/corpora/lines.py",
+        FORMAT,
+        ((FORMATS, '"texts": Format("texts")', '"lines": Format("lines"), "texts": Format("texts")'),),
         READ,
-        {"platform/midmask/corpora/lines.py": FORMAT},
-        {
-            "platform/midmask/corpora/formats.py": {
-                '"texts": Format("texts")': '"lines": Format("lines"), "texts": Format("texts")'
-            }
-        },
     ),
     "a fine-tuning loss": Toy(
-        3,
+        "platform/midmask/objectives/finetuning/double.py",
+        LOSS,
+        (
+            (OBJECTIVES, DISTILLATION, f"{DISTILLATION}from midmask.objectives.finetuning.double import Double\n"),
+            (OBJECTIVES, '"distillation": Distillation,', '"distillation": Distillation, "double": Double,'),
+        ),
         TUNE,
-        {"platform/midmask/objectives/finetuning/double.py": LOSS},
-        {
-            "platform/midmask/objectives/__init__.py": {
-                DISTILLATION: f"{DISTILLATION}from midmask.objectives.finetuning.double import Double\n",
-                '"distillation": Distillation,': '"distillation": Distillation, "double": Double,',
-            }
-        },
     ),
-    "a page": Toy(
-        2,
-        LOOK,
-        {"dashboards/views/counted.py": PAGE},
-        {"dashboards/leaderboard.py": {'"Lineage": lineage,': '"Lineage": lineage,\n    "Counted": counted,'}},
-    ),
-    "an index type": Toy(2, SEARCH),
 }
 
 
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text("utf-8")
+    assert text.count(old) == 1, f"{path}: {old}"
+    path.write_text(text.replace(old, new), "utf-8")
+
+
 @pytest.mark.parametrize("name", TOYS)
-def test_a_part_is_added_in_few_files(name: str, tmp_path: Path) -> None:
-    toy = TOYS[name]
-    assert len(toy.files) + len(toy.lines) <= toy.most
-    root = copy_of_project(tmp_path)
-    for file, text in toy.files.items():
-        (root / file).write_text(text, "utf-8")
-    for file, changes in toy.lines.items():
-        for old, new in changes.items():
-            before = (root / file).read_text("utf-8")
-            assert before.count(old) == 1, f"{file}: {old}"
-            (root / file).write_text(before.replace(old, new), "utf-8")
-    environment = {**os.environ, "PYTHONPATH": f"{root / 'platform'}:{root}"}
-    done = subprocess.run([sys.executable, "-c", toy.used], cwd=root, env=environment, capture_output=True, text=True)
+def test_a_part_is_added_with_a_file_and_a_line_of_a_table(name: str, tmp_path: Path) -> None:
+    toy, root = TOYS[name], copy_of_project(tmp_path)
+    (root / toy.file).write_text(toy.text, "utf-8")
+    for file, old, new in toy.changes:
+        change(root / file, old, new)
+    done = run_in(root, "-c", toy.used)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def blocks() -> dict[str, str]:
+    """The page's blocks of Python, by the last path that is named before each."""
+    text, found = (ROOT / "docs" / "adding_an_objective.md").read_text("utf-8"), {}
+    for match in re.finditer(r"```python\n(.*?)```", text, re.DOTALL):
+        (*_, path) = re.findall(r"`((?:platform|tests)/[\w/.]+)`", text[: match.start()])
+        found[path] = match.group(1)
+    return found
+
+
+def test_a_reader_adds_an_objective_and_its_test_can_fail(tmp_path: Path) -> None:
+    code, root = blocks(), copy_of_project(tmp_path)
+    for path in (OBJECTIVE, TEST):
+        (root / path).write_text(code.pop(path), "utf-8")
+    imported, entry = code.pop(OBJECTIVES).splitlines()
+    assert not code
+    last = "from midmask.objectives.objective import"
+    change(root / OBJECTIVES, last, f"{imported}\n{last}")
+    change(root / OBJECTIVES, '        "mlm": ', f'{entry}\n        "mlm": ')
+    assert passes(root, [TEST])
+    page = (ROOT / "docs" / "adding_an_objective.md").read_text("utf-8")
+    ((new, old),) = re.findall(r"`(place_B1 = .*?)` in place of\s+`(place_B1 = .*?)`", page)
+    change(root / OBJECTIVE, old, new)
+    assert not passes(root, [TEST])
