@@ -37,7 +37,7 @@ def texts() -> dict[Path, str]:
 
 
 @functools.cache
-def tests() -> dict[Path, list[ast.AST]]:
+def nodes() -> dict[Path, list[ast.AST]]:
     """The nodes of each file under tests/."""
     return {path: list(ast.walk(ast.parse(text))) for path, text in texts().items() if path.parts[0] == "tests"}
 
@@ -83,7 +83,7 @@ def test_what_is_installed_is_what_is_pinned() -> None:
 
 def imports(path: Path) -> Iterator[tuple[str, str]]:
     """(module, name) of everything that a file of tests/ imports by name, wherever in it."""
-    for node in tests()[path]:
+    for node in nodes()[path]:
         if isinstance(node, ast.ImportFrom) and not node.level:
             yield from ((str(node.module), alias.name) for alias in node.names)
         elif isinstance(node, ast.Import):
@@ -107,18 +107,18 @@ def test_no_test_imports_a_test() -> None:
     """What several tests need lies in tests/support: a test that moves or goes breaks no other."""
     test = re.compile(r"tests\.(.*\.)?(test_\w+|conftest)(\.\w*)?$")
     assert not [
-        (path, module, name) for path in tests() for module, name in imports(path) if test.match(f"{module}.{name}")
+        (path, module, name) for path in nodes() for module, name in imports(path) if test.match(f"{module}.{name}")
     ]
 
 
 def test_no_test_uses_a_private_name_of_the_package() -> None:
     """What it tests is what a module offers."""
     wrong = set()
-    for path, nodes in tests().items():
+    for path, own_nodes in nodes().items():
         own = [(module, name) for module, name in imports(path) if module.startswith("midmask")]
         names = {name for _, name in own}
         wrong |= {(path, module, name) for module, name in own if re.search(r"\._[a-z]", f"{module}.{name}")}
-        for node in nodes:
+        for node in own_nodes:
             if isinstance(node, ast.Attribute) and PRIVATE.fullmatch(node.attr) and isinstance(node.value, ast.Name):
                 wrong |= {(path, node.value.id, node.attr)} if node.value.id in names else set()
     assert not wrong
@@ -175,9 +175,10 @@ def test_what_nothing_names_is_found_and_so_is_what_only_that_names(tmp_path: Pa
 
 
 def test_a_job_can_be_run_by_its_path() -> None:
+    installed = metadata.packages_distributions()
     for job in JOBS:
         assert os.access(job, os.X_OK) and job.read_text().startswith("#!/usr/bin/env python3\n")
-        assert job.stem not in metadata.packages_distributions(), "run by path, it would hide an installed module"
+        assert job.stem not in installed, "run by path, it would hide an installed module"
 
 
 @pytest.mark.parametrize("job", ["pretrain", "sweep_mask_ratio", "evaluate_retriever", "benchmark_middle_training"])

@@ -1,6 +1,6 @@
 """The figures of a reproduction page from a run of its command:
 
-    python -m tests.reproduce.expected benchmarks/rom/results.parquet [--split dev] [--measure nDCG@10 …]
+    python -m tests.tools.expected benchmarks/rom/results.parquet [--split dev] [--measure nDCG@10 …]
 
 Prints the table for the page. A figure is a mean over seeds. Its tolerance is what the difference of two such means is
 within, for all figures together with a probability of 0.95, if another machine is no more than other seeds: Student's

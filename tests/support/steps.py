@@ -1,4 +1,4 @@
-"""What the benchmarks of training steps share: a step of any objective, medians of things run in turn.
+"""What tests and benchmarks of training steps share: a step of any objective, medians of things run in turn.
 
 Needs torch and the objectives only: no Ray, no MLflow, no pyarrow.
 """
@@ -52,3 +52,9 @@ def interleaved(
             if turn:
                 seconds[name].append(clock() - start)
     return {name: median(values) for name, values in seconds.items()}
+
+
+def finish(device: str) -> None:
+    """Waits for the device, whose work is only queued."""
+    if device == "cuda":
+        torch.cuda.synchronize()
