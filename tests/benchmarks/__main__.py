@@ -16,7 +16,7 @@ from tests.benchmarks.harness import Bench
 CASES = {
     **dict.fromkeys(("masks", "steps", "heads", "bf16"), "training"),
     **dict.fromkeys(("waiting", "contrastive", "splade"), "finetuning"),
-    **dict.fromkeys(("encoding", "pool", "lexical", "approximate", "preparing"), "retrieval"),
+    **dict.fromkeys(("encoding", "pool", "lexical", "preparing"), "retrieval"),
     "leaderboard": "pages",
 }
 """Name -> the module whose function of this name it is."""

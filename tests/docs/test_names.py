@@ -13,6 +13,8 @@ MADE_BY_THE_READER = re.compile(r"one_word|\bNAME\b|\bFILE\b")
 """The toy of the guide to objectives, and placeholders."""
 ABSENT_ON_PURPOSE = {"platform/__init__.py"}
 """Decision 1 says why it must not exist."""
+OLD = re.compile(r"git checkout [0-9a-f]{8}\n(?:.+\n)*")
+"""Commands that are typed at another commit."""
 HISTORY = ROOT / "CHANGELOG.md"
 """It may name what has gone."""
 
@@ -23,7 +25,7 @@ def lacking(paths: list[Path], find: Find, is_right: Callable[[str, Path], bool]
     """PATH: NAME for each name that a file gives and that is not right there."""
     wrong = []
     for path in paths:
-        for name in dict.fromkeys(find(path.read_text("utf-8"))):
+        for name in dict.fromkeys(find(OLD.sub("", path.read_text("utf-8")))):
             if not MADE_BY_THE_READER.search(name) and name not in ABSENT_ON_PURPOSE and not is_right(name, path):
                 wrong.append(f"{path.relative_to(ROOT)}: {name}")
     return wrong

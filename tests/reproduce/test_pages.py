@@ -17,8 +17,8 @@ from midmask.benchmark.presets import PRESETS
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
 from midmask_papers.layouts import slots_of
 from midmask_papers.published import PAPERS, published
-from tests.tools.expected import FLOOR, expected, figures
 from tests.support.reproduce.pages import FOLDER, SCALES, Figure, Section, section
+from tests.tools.expected import FLOOR, expected, figures
 
 ROOT = FOLDER.parents[1]
 JOB = "jobs/benchmark_middle_training.py"

@@ -1,12 +1,9 @@
 """New parts are added to a copy of the project as its pages say, and used there: docs/adding_an_objective.md word for
-word, a corpus format (CONTRIBUTING.md), a fine-tuning loss.
+word, and a corpus format (CONTRIBUTING.md).
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-
-import pytest
 
 from tests.support.project import ROOT, copy_of_project, passes, run_in
 
@@ -48,86 +45,6 @@ assert texts == {"red apples", "blue skies"}, texts
 assert "lines" in CorpusConfig.model_fields["name"].description
 """
 
-LOSS = '''"""Contrastive fine-tuning that counts double: a toy."""
-
-from typing import ClassVar, Literal
-
-from pydantic import Field
-
-from midmask.batch import Part
-from midmask.objectives.finetuning.contrastive import contrastive_part
-from midmask.objectives.finetuning.ranking import RankedRows, Ranking, RankingConfig
-from midmask.objectives.finetuning.regularisers import PARTS
-
-
-class Double(Ranking):
-    class Config(RankingConfig):
-        """Twice the contrastive loss."""
-
-        name: Literal["double"] = Field("double", description="the objective")
-
-        @property
-        def weights(self) -> dict[str, float]:
-            return {"double": 2.0}
-
-    parts: ClassVar[tuple[str, ...]] = ("double", *PARTS)
-
-    def ranking_parts(self, rows: RankedRows) -> dict[str, Part]:
-        return {"double": contrastive_part(rows, self.config, 2.0)}
-'''
-
-TUNE = """
-import pytest
-from pathlib import Path
-from midmask.artifact import Place
-from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner, Silent
-from midmask.experiment.steps import LOCAL
-from midmask.identity import override
-from midmask.recipes import RECIPES
-from tests.support.benchmark.tiny import write_collection
-stage = {f"stages.0.train.{name}": value for name, value in {"steps": 1, "batch_size": 4, "threads": 1}.items()}
-sizes = {"tokens.vocabulary_size": 300, **stage}
-recipe = override(RECIPES["none"](), {**sizes, "corpus.name": write_collection(Path("tiny").absolute())})
-losses = {}
-for name in ("contrastive", "double"):
-    own = override(recipe, {"stages.0.loss": {"name": name}})
-    found = Runner(Place(str(Path("store").absolute())), LOCAL, Silent()).run(plan(own).stages[0])
-    losses[name] = found.result["loss"]
-assert losses["double"] == pytest.approx(2 * losses["contrastive"], rel=1e-4), losses
-"""
-
-
-@dataclass(frozen=True)
-class Toy:
-    """file, text: a new file. changes: file, text that stands in it once, the text in its place. used: a script."""
-
-    file: str
-    text: str
-    changes: tuple[tuple[str, str, str], ...]
-    used: str
-
-
-FORMATS = "platform/midmask/corpora/formats.py"
-DISTILLATION = "from midmask.objectives.finetuning.distillation import Distillation\n"
-TOYS = {
-    "a corpus format": Toy(
-        "platform/midmask/corpora/lines.py",
-        FORMAT,
-        ((FORMATS, '"texts": Format("texts")', '"lines": Format("lines"), "texts": Format("texts")'),),
-        READ,
-    ),
-    "a fine-tuning loss": Toy(
-        "platform/midmask/objectives/finetuning/double.py",
-        LOSS,
-        (
-            (OBJECTIVES, DISTILLATION, f"{DISTILLATION}from midmask.objectives.finetuning.double import Double\n"),
-            (OBJECTIVES, '"distillation": Distillation,', '"distillation": Distillation, "double": Double,'),
-        ),
-        TUNE,
-    ),
-}
-
 
 def change(path: Path, old: str, new: str) -> None:
     text = path.read_text("utf-8")
@@ -135,13 +52,12 @@ def change(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), "utf-8")
 
 
-@pytest.mark.parametrize("name", TOYS)
-def test_a_part_is_added_with_a_file_and_a_line_of_a_table(name: str, tmp_path: Path) -> None:
-    toy, root = TOYS[name], copy_of_project(tmp_path)
-    (root / toy.file).write_text(toy.text, "utf-8")
-    for file, old, new in toy.changes:
-        change(root / file, old, new)
-    done = run_in(root, "-c", toy.used)
+def test_a_corpus_format_is_added_with_a_file_and_a_line_of_the_table(tmp_path: Path) -> None:
+    root = copy_of_project(tmp_path)
+    (root / "platform/midmask/corpora/lines.py").write_text(FORMAT, "utf-8")
+    texts = '"texts": Format("texts")'
+    change(root / "platform/midmask/corpora/formats.py", texts, f'"lines": Format("lines"), {texts}')
+    done = run_in(root, "-c", READ)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -73,29 +73,19 @@ def below_floor(found: Sequence[Figure]) -> list[Figure]:
     return [one for one in found if one.key in short]
 
 
-def too_wide(found: Sequence[Figure]) -> list[Figure]:
-    """Figures with a tolerance of more than a quarter of them."""
-    return [one for one in found if one.tolerance is not None and one.tolerance > WIDEST * one.value]
-
-
 def expected(found: Sequence[Figure]) -> tuple[list[Figure], str]:
     """The figures to expect, and the sentence that names the systems of those left out; empty if none is."""
     short = below_floor(found)
-    wide = [one for one in too_wide(found) if one not in short]
-    said = [
-        f"{len(own)} of {len(found)} values, {why} ({', '.join(f'`{name}`' for name in _systems(own))})"
-        for own, why in (
-            (short, "of cells that do not reach a tenth of BM25's measure"),
-            (wide, "which another machine may change by more than a quarter"),
-        )
-        if own
-    ]
+    wide = [one for one in found if (one.tolerance or 0) > WIDEST * one.value and one not in short]
+    said = []
+    for own, why in (
+        (short, "of cells that do not reach a tenth of BM25's measure"),
+        (wide, "which another machine may change by more than a quarter"),
+    ):
+        names = ", ".join(f"`{name}`" for name in sorted({one.key.system for one in own}))
+        said += [f"{len(own)} of {len(found)} values, {why} ({names})"] if own else []
     kept = [one for one in found if one not in short and one not in wide]
     return kept, f"{LEFT_OUT}{'; '.join(said)}." if said else ""
-
-
-def _systems(found: Sequence[Figure]) -> list[str]:
-    return sorted({one.key.system for one in found})
 
 
 def main() -> int:
