@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from tests.speed.steps import objective_named, training_step
 from torch.nn.functional import scaled_dot_product_attention
 
 from midmask.flops import flop_counter
 from midmask.objectives import PRETRAINING
 from midmask.objectives.sample import pretraining_batch, sample_vocabulary
+from tests.speed.steps import objective_named, training_step
 from tests.support.estimate.counted import count_flops
 
 ROWS, LENGTH, V = 3, 16, 300

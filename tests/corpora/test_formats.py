@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.mutations.runner import copy_of_project, passes
 
 from midmask.corpora import CorpusConfig
 from midmask.corpora.formats import FORMATS, name_forms
 from midmask.corpora.guide import with_formats
 from midmask.corpora.reader import open_corpus
 from midmask.errors import UserError
+from tests.mutations.runner import copy_of_project, passes
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("numpy", "pyarrow", "pydantic", "torch", "ray")

@@ -17,8 +17,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from tests.speed.pretraining import finish
-from tests.speed.steps import interleaved, objective_named, training_step
 
 from midmask.errors import reason
 from midmask.layers import compile_layers
@@ -26,6 +24,8 @@ from midmask.objectives import PRETRAINING, Objective
 from midmask.objectives.sample import pretraining_batch, sample_vocabulary
 from midmask.training.loop import to_device
 from tests.gpu.page import table
+from tests.speed.pretraining import finish
+from tests.speed.steps import interleaved, objective_named, training_step
 from tests.support.estimate.counted import count_flops
 
 PLAIN = "mlm"

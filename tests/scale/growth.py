@@ -63,10 +63,9 @@ def measure(passages: int, only: str | None) -> dict[str, Any]:
     Returns:
         steps: name -> predicted and taken seconds, and the peak of the USS of the largest process in bytes.
     """
-    from tests.speed.own_ray import start_ray
-
     from midmask.backend.connection import quiet_ray_data
     from midmask.backend.makers import cluster_makers
+    from tests.speed.own_ray import start_ray
 
     with tempfile.TemporaryDirectory(prefix="mm", dir="/var/tmp") as folder:
         corpus = write_collection(Path(folder) / "collection", passages)
