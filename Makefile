@@ -90,7 +90,7 @@ ruff: $(TEST_TOOLS)
 	$(BIN)/ruff check .
 
 contracts: $(TEST_TOOLS)
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 reached: $(TEST_TOOLS)
 	$(BIN)/python -m tests.tools.reachability
