@@ -134,7 +134,8 @@ V = 30_522
 
 def lexical(bench: Bench) -> None:
     """Exact lexical search, one thread, against scipy's sparse product and against bm25s-style scoring, on made-up rows
-    of 160 words a passage and 30 a query; all must find the same scores.
+    of 160 words a passage and 30 a query, on which a query touches as many postings as with SPLADE's; all must find the
+    same scores.
     """
     passages, queries = (words(*each) for each in ((bench.size(113_000, 2000), 160), (bench.size(200, 20), 30)))
     ids = pa.chunked_array([[f"w{row * 7919 % 1_000_003}" for row in range(passages.shape[0])]])
@@ -161,7 +162,7 @@ def lexical(bench: Bench) -> None:
             for ours_K, theirs_K in zip(found, rival(k), strict=True):
                 np.testing.assert_allclose(ours_K[: len(theirs_K)], theirs_K, rtol=1e-4, atol=1e-3)
             bench.compare(
-                f"k = {k}", lambda k=k: shard.search(rows, k), lambda k=k, rival=rival: rival(k), goal=1.5, rival=name
+                f"k = {k}", lambda k=k: shard.search(rows, k), lambda k=k, rival=rival: rival(k), goal=1, rival=name
             )
 
 
