@@ -17,7 +17,7 @@ LOOPBACK := 127.0.0.1
 MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system test-all mutations mutants fuzz chaos scale chaos-cluster races guide coverage docs check lint format types contracts venv ui leaderboard screenshots clean
+.PHONY: help demo test test-system test-all mutants bench fuzz chaos scale chaos-cluster races guide coverage docs check lint formatted ruff contracts reached types format venv ui leaderboard screenshots clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,11 +40,11 @@ test-system: $(TEST_TOOLS) ## the second tier: Ray, a browser, servers, kills, f
 test-all: check $(SITE_TOOLS) ## both tiers and the slow tests
 	$(PYTEST) -m "not gpu" $(ARGS)
 
-mutations: $(TEST_TOOLS) ## each one-line mutation of the code must make a test fail
-	$(BIN)/python -m tests.mutations
+mutants: $(TEST_TOOLS) ## wrong changes of a branch's lines, or of ARGS=platform/…/FILE.py, that no test notices
+	$(BIN)/python -m tests.mutants $(ARGS)
 
-mutants: $(TEST_TOOLS) ## mutations that a tool made: how many of them no test notices
-	$(BIN)/python -m tests.mutants
+bench: $(TEST_TOOLS) ## speed and memory beside another way, a line each; ARGS=NAME for one
+	$(BIN)/python -m tests.benchmarks $(ARGS)
 
 fuzz: $(TEST_TOOLS) ## 20,000 bad inputs: each is read, quarantined and counted, or refused in one line
 	$(BIN)/python -m tests.fuzz
@@ -76,23 +76,31 @@ $(SITE_TOOLS): $(MADE)
 	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[docs]" >.venv.log 2>&1 || { cat .venv.log >&2; exit 1; }
 	@touch $@
 
-# The import contracts are held by a test (tests/test_house.py).
-check: $(TEST_TOOLS)
-	$(BIN)/ruff format --check .
-	@$(MAKE) --no-print-directory lint types
+# They run side by side; each prints what it has found when it ends.
+check: $(TEST_TOOLS) ## what make test begins with: format, lint and types, side by side
+	@$(MAKE) --no-print-directory -j4 --output-sync=target formatted ruff contracts reached types
 
-lint: $(TEST_TOOLS) ## ruff over all Python files
+lint: $(TEST_TOOLS) ## ruff, import contracts, and that all code is reached from what a user starts
+	@$(MAKE) --no-print-directory -j3 --output-sync=target ruff contracts reached
+
+formatted: $(TEST_TOOLS)
+	$(BIN)/ruff format --check .
+
+ruff: $(TEST_TOOLS)
 	$(BIN)/ruff check .
+
+contracts: $(TEST_TOOLS)
+	$(BIN)/lint-imports --no-logo
+
+reached: $(TEST_TOOLS)
+	$(BIN)/python -m tests.tools.reachability
+
+types: $(TEST_TOOLS) ## mypy, strict, over platform/
+	$(BIN)/mypy
 
 format: $(TEST_TOOLS) ## rewrites all Python files in the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-
-types: $(TEST_TOOLS) ## mypy, strict, over platform/midmask
-	$(BIN)/mypy
-
-contracts: $(TEST_TOOLS) ## import-linter: who may import whom (in `make test` as a test)
-	$(BIN)/lint-imports
 
 venv: $(TEST_TOOLS) ## .venv with all that midmask, its tests and its checks need
 
@@ -111,7 +119,7 @@ leaderboard: $(MADE) ## the leaderboard in the browser
 	MLFLOW_TRACKING_URI=$(MLFLOW_TRACKING_URI) $(BIN)/streamlit run $(PAGE) --server.address $(LOOPBACK)
 
 screenshots: $(TEST_TOOLS) ## all pages over the project's runs, light and dark, wide and narrow, in screenshots/; ARGS=--guides: docs/pictures
-	$(BIN)/python -m tests.screenshots --tracking-uri $(MLFLOW_TRACKING_URI) $(ARGS)
+	$(BIN)/python -m tests.tools.screenshots --tracking-uri $(MLFLOW_TRACKING_URI) $(ARGS)
 
 clean: ## removes .venv and caches; results (store/, mlflow.db, mlartifacts/) stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

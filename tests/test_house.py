@@ -1,12 +1,12 @@
-"""The house stays in shape: what stands where, who imports whom, which versions, what a file may hold."""
+"""The house stays in shape: versions, what is installed, and who names whose private parts (`make lint` has more)."""
 
 import ast
+import functools
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -14,25 +14,26 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.mutations.__main__ import misfits, read
+from tests.support.jobs.running import run_job
 from tests.support.tracked import is_foreign, tracked_files
+from tests.tools.reachability import unreached
 
 ROOT = Path(__file__).resolve().parents[1]
-TOP_LEVEL = {
-    *("platform", "jobs", "search_spaces", "dashboards", "tests", "docs", "deploy"),
-    *("pyproject.toml", "README.md", "Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "constraints.txt"),
-}
-LONGEST_FILE, LONGEST_JOB, LONGEST_FUNCTION = 300, 60, 60  # lines
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = SETTINGS["project"]
+JOBS = sorted(path for path in (ROOT / "jobs").glob("[a-z]*.py") if not is_foreign(path))
+PRIVATE = re.compile(r"_[a-z]\w*")
+OURS = {"_fields", "_post", "_exit"}
+"""Of a named tuple, of this package, of os."""
 
 
-def python_files() -> list[Path]:
-    return [path for path in tracked_files() if path.suffix == ".py"]
+IMPORT = re.compile(r"^ *(?:from|import) ([a-zA-Z]\w*)", re.MULTILINE)
 
 
-def jobs() -> list[Path]:
-    return sorted(path for path in (ROOT / "jobs").glob("[a-z]*.py") if not is_foreign(path))
+@functools.cache
+def texts() -> dict[Path, str]:
+    """All Python of the project, by its path in it."""
+    return {path.relative_to(ROOT): path.read_text("utf-8") for path in tracked_files() if path.suffix == ".py"}
 
 
 def pins() -> dict[str, str]:
@@ -58,74 +59,30 @@ def test_what_is_no_code_is_installed_with_the_packages() -> None:
 
 def test_platform_is_no_package() -> None:
     """`platform/` is a source root. As a package it would hide the standard library's module from torch."""
-    assert not (ROOT / "platform" / "__init__.py").exists(), "it shadows the standard library's platform; remove it"
-
-
-def test_a_platform_package_would_break_the_standard_library(tmp_path: Path) -> None:
-    """Why the test above is there: torch asks `platform.system()` while it is imported."""
-    ask = [sys.executable, "-c", "import platform; print(platform.system())"]
-    (tmp_path / "platform").mkdir()
-    assert subprocess.run(ask, cwd=tmp_path, check=False, capture_output=True).returncode == 0
-    (tmp_path / "platform" / "__init__.py").touch()
-    broken = subprocess.run(ask, cwd=tmp_path, check=False, capture_output=True, text=True)
-    assert broken.returncode == 1 and "has no attribute 'system'" in broken.stderr
-
-
-def test_the_top_level_holds_only_what_the_design_names() -> None:
-    found = {path.relative_to(ROOT).parts[0] for path in tracked_files()}
-    assert {name for name in found if not name.startswith(".")} <= TOP_LEVEL
-
-
-def test_no_file_and_no_function_is_too_long() -> None:
-    long = []
-    for path in python_files():
-        text = path.read_text(encoding="utf8")
-        limit = LONGEST_JOB if path in jobs() else LONGEST_FILE
-        if (lines := len(text.splitlines())) > limit:
-            long.append(f"{path.relative_to(ROOT)}: {lines} lines")
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lines = (node.end_lineno or node.lineno) - node.lineno + 1
-                if lines > LONGEST_FUNCTION:
-                    long.append(f"{path.relative_to(ROOT)}: {node.name} has {lines} lines")
-    assert not long
-
-
-def test_nothing_is_left_to_do() -> None:
-    marks = re.compile("|".join(["TO" + "DO", "FIX" + "ME", "X" * 3]) + r"\b")
-    assert not [path for path in python_files() if marks.search(path.read_text(encoding="utf8"))]
-
-
-def test_no_package_index_is_named() -> None:
-    hosts = re.compile(r"pypi\.org|pythonhosted\.|download\.pytorch\.|anaconda\.|npmjs\.|jsdelivr\.|unpkg\.")
-    named = []
-    for path in tracked_files():
-        try:
-            text = path.read_text(encoding="utf8")
-        except UnicodeDecodeError:
-            continue
-        named += [f"{path.relative_to(ROOT)}: {match.group()}" for match in hosts.finditer(text)]
-    assert not named
+    assert not (ROOT / "platform" / "__init__.py").exists()
 
 
 def test_every_named_dependency_is_pinned_within_its_range() -> None:
     pinned = pins()
     for requirement in requirements():
-        name = canonicalize_name(requirement.name)
-        assert name in pinned, f"constraints.txt lacks {name}"
-        assert requirement.specifier.contains(pinned[name]), f"{name}: {pinned[name]} is not {requirement.specifier}"
+        version = pinned.get(canonicalize_name(requirement.name))
+        assert version and requirement.specifier.contains(version), f"{requirement}: constraints.txt has {version}"
 
 
 def test_what_is_installed_is_what_is_pinned() -> None:
-    wrong = []
-    for name, pinned in pins().items():
-        try:
-            installed = metadata.version(name).split("+")[0]
-        except metadata.PackageNotFoundError:
-            continue
-        if installed != pinned:
-            wrong.append(f"{name}: {installed} is installed, constraints.txt says {pinned}")
+    installed = {canonicalize_name(one.name): one.version.split("+")[0] for one in metadata.distributions()}
+    wrong = {name: (installed[name], pin) for name, pin in pins().items() if installed.get(name, pin) != pin}
     assert not wrong, "run `make venv`"
+
+
+def imports(text: str) -> Iterator[tuple[str, str]]:
+    """(module, name) of everything that a file imports from a module, wherever in it."""
+    for module, names in re.findall(r"^ *from ([\w.]+) import (\([^)]*\)|.*)", text, re.MULTILINE):
+        yield from ((module, name) for name in re.findall(r"(\w+)(?: as \w+)?", names))
+
+
+def of_tests() -> dict[Path, str]:
+    return {path: text for path, text in texts().items() if path.parts[0] == "tests"}
 
 
 def test_every_import_is_a_named_dependency() -> None:
@@ -134,25 +91,29 @@ def test_every_import_is_a_named_dependency() -> None:
     """
     named = {canonicalize_name(requirement.name) for requirement in requirements()} | {"midmask"}
     homes = metadata.packages_distributions()
-    ours = {
-        "midmask",
-        "midmask_papers",
-        "jobs",
-        "_entry",
-        "views",
-        "tests",
-        *(path.stem for path in (ROOT / "dashboards").glob("*.py")),
-    }
-    strangers = set()
-    for path in python_files():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
-            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and not node.level:
-                modules = [str(node.module)]
-            for top in {module.split(".")[0] for module in modules} - sys.stdlib_module_names - ours:
-                if top in homes and not named & {canonicalize_name(home) for home in homes[top]}:
-                    strangers.add(f"{path.relative_to(ROOT)}: {top}")
-    assert not strangers
+    ours = {"midmask", "midmask_papers", "jobs", "_entry", "views", "tests"}
+    ours |= {path.stem for path in (ROOT / "dashboards").glob("*.py")} | sys.stdlib_module_names
+    used = {(path, top) for path, text in texts().items() for top in IMPORT.findall(text)}
+    others = {(path, top) for path, top in used if top not in ours and top in homes}
+    assert not {one for one in others if not named & {canonicalize_name(home) for home in homes[one[1]]}}
+
+
+def test_no_test_imports_a_test() -> None:
+    """What several tests need lies in tests/support: a test that moves or goes breaks no other."""
+    test = re.compile(r"tests\.(.*\.)?(test_\w+|conftest)(\.\w+)?$")
+    found = [(path, f"{module}.{name}") for path, text in of_tests().items() for module, name in imports(text)]
+    assert not [(path, name) for path, name in found if test.match(name)]
+
+
+def test_no_test_uses_a_private_name_of_the_package() -> None:
+    """What it tests is what a module offers."""
+    wrong = set()
+    for path, text in of_tests().items():
+        own = [(module, name) for module, name in imports(text) if module.partition(".")[0] == "midmask"]
+        wrong |= {(path, f"{module}.{name}") for module, name in own if re.search(r"\._[a-z]", f"{module}.{name}")}
+        names = "|".join({name for _, name in own})
+        wrong |= {(path, used) for used in re.findall(rf"(?<![\w.])(?:{names})\._[a-z]\w*", text) if names}
+    assert not wrong
 
 
 def private_names_of_ray(text: str) -> set[str]:
@@ -164,123 +125,56 @@ def private_names_of_ray(text: str) -> set[str]:
             case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] == "ray":
                 is_private = re.search(r"\._|generated", module)
                 named |= {alias.name for alias in names if is_private or alias.name.startswith("_")}
-            case ast.Attribute(attr=name) if re.match("_[a-z]", name) and not re.match(r"self\.", ast.unparse(node)):
+            case ast.Attribute(attr=name) if PRIVATE.fullmatch(name) and not ast.unparse(node).startswith("self."):
                 named.add(name)
             case ast.keyword(arg=str(name)) if name.startswith("_"):
                 named.add(name)
             case ast.Constant(value=str(string)) if re.fullmatch(r"ray(\.\w+)*\._[\w.]+", string):
                 named.add(string)
-    return named
+    return named - OURS
 
 
 def test_private_names_of_ray_are_those_that_a_decision_gives_reasons_for() -> None:
-    decisions = (ROOT / "docs" / "decisions.md").read_text(encoding="utf8")
-    reasons = re.findall(
-        r"^    - ((?:`[\w.]+`(?:, )?)+): ", decisions.partition("Of Ray's private names")[2], re.MULTILINE
-    )
+    decision = (ROOT / "docs" / "decisions.md").read_text("utf-8").partition("Of Ray's private names")[2]
+    reasons = re.findall(r"^    - ((?:`[\w.]+`(?:, )?)+): ", decision, re.MULTILINE)
     files = (ROOT / "platform" / "midmask" / "backend").glob("*.py")
-    used = set().union(*(private_names_of_ray(path.read_text(encoding="utf8")) for path in files))
-    ours = {"_fields", "_post", "_exit"}  # of a named tuple, of this package, of os
-    assert used - ours == set(re.findall(r"`([\w.]+)`", " ".join(reasons)))
+    used = set().union(*(private_names_of_ray(path.read_text("utf-8")) for path in files))
+    assert used == set(re.findall(r"`([\w.]+)`", " ".join(reasons)))
 
 
-def test_private_names_of_ray_are_seen_however_they_are_reached() -> None:
-    assert private_names_of_ray("import ray\nray._private.worker._global_node") == {"_private", "_global_node"}
-    assert private_names_of_ray("from ray._private.utils import a\nfrom ray.train import _b, c") == {"a", "_b"}
-    assert private_names_of_ray("f(_d=1, e=2)\ng('ray.data._internal')\nself._own") == {"_d", "ray.data._internal"}
+LIBRARY = """
+IDLE = 4
+def used():
+    return LIMIT
+def idle():
+    return below()
+def below():
+    return 1
+LIMIT = 3
+class Kept:
+    def __init__(self): ...
+    def method(self): ...
+    def other(self): ...
+"""
 
 
-def imports_of_tests() -> list[tuple[Path, str, str]]:
-    """(file, module, name) of everything that a file of tests/ imports by name, wherever in the file."""
-    found = []
-    for path in python_files():
-        if path.relative_to(ROOT).parts[0] == "tests":
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
-                if isinstance(node, ast.ImportFrom):
-                    found += [(path.relative_to(ROOT), str(node.module), alias.name) for alias in node.names]
-                elif isinstance(node, ast.Import):
-                    found += [(path.relative_to(ROOT), alias.name, "") for alias in node.names]
-    return found
+def test_what_nothing_names_is_found_and_so_is_what_only_that_names(tmp_path: Path) -> None:
+    for folder in ("jobs", "platform"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "jobs/run.py").write_text("from midmask.a import Kept, used\nused(Kept().method)\n")
+    (tmp_path / "platform/a.py").write_text(LIBRARY)
+    assert [line.split(": ")[1] for line in unreached(tmp_path)] == ["IDLE", "idle", "below", "Kept.other"]
 
 
-def test_no_test_imports_a_test() -> None:
-    """What several tests need lies in tests/support: a test that moves or goes breaks no other."""
-    module = re.compile(r"tests\.(.*\.)?(test_\w+|conftest)$")
-    wrong = [
-        f"{path} imports {home}.{name}"
-        for path, home, name in imports_of_tests()
-        if module.match(home) or module.match(f"{home}.{name}")
-    ]
-    assert not wrong, "move what they share to tests/support"
+def test_a_job_can_be_run_by_its_path() -> None:
+    installed = metadata.packages_distributions()
+    for job in JOBS:
+        assert os.access(job, os.X_OK) and job.read_text().startswith("#!/usr/bin/env python3\n")
+        assert job.stem not in installed, "run by path, it would hide an installed module"
 
 
-def test_no_test_uses_a_private_name_of_the_package() -> None:
-    imports = [each for each in imports_of_tests() if each[1].startswith("midmask")]
-    wrong = {f"{path}: {home}.{name}" for path, home, name in imports if re.search(r"\._[a-z]", f"{home}.{name}")}
-    for path in {path for path, _, _ in imports}:
-        ours = {name for own, _, name in imports if own == path}
-        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf8"))):
-            if isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr) and isinstance(node.value, ast.Name):
-                if node.value.id in ours:
-                    wrong.add(f"{path}: {node.value.id}.{node.attr}")
-    assert not wrong, "test it by what the module offers, or make it public"
-
-
-def test_every_mutation_applies() -> None:
-    """The old text of each entry of tests/mutations stands where the entry says, and its tests are there."""
-    assert not misfits(read([]))
-
-
-def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
-    """The contracts of pyproject.toml, checked over the package under `source`."""
-    command = [
-        str(Path(sys.executable).with_name("lint-imports")),
-        "--no-cache",
-        "--config",
-        str(ROOT / "pyproject.toml"),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(source)}
-    return subprocess.run(command, env=environment, cwd=source, capture_output=True, text=True, check=False)
-
-
-def test_import_contracts_hold() -> None:
-    result = lint_imports(ROOT / "platform")
-    assert result.returncode == 0, result.stdout
-
-
-def test_import_contracts_see_what_breaks_them(tmp_path: Path) -> None:
-    """Each contract, broken on purpose in a copy, is reported as broken."""
-    for package in ("midmask", "midmask_papers"):
-        shutil.copytree(ROOT / "platform" / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for place, line in [
-        ("distributed.py", "import midmask.training"),
-        ("experiment/steps.py", "import ray"),
-        ("backend/tune.py", "import optuna"),
-        ("benchmark/run.py", "import midmask_papers.report"),
-        ("recipes/__init__.py", "import mlflow"),
-        ("evaluation/__init__.py", "import faiss"),
-        ("registry.py", "import streamlit"),
-        ("vocabulary.py", "import ir_datasets"),
-        ("heads.py", "import psycopg"),
-        ("switches.py", "import seismic"),
-        ("artifact.py", "import torch"),
-        ("tracking/__init__.py", "import midmask.artifact"),
-    ]:
-        path = tmp_path / "midmask" / place
-        path.write_text(path.read_text(encoding="utf8") + f"\n{line}\n", encoding="utf8")
-    result = lint_imports(tmp_path)
-    assert result.returncode == 1
-    assert re.search(r"Contracts: 0 kept, \d+ broken", result.stdout), result.stdout
-
-
-@pytest.mark.parametrize("job", jobs(), ids=lambda path: path.stem)
-def test_a_job_can_be_run_by_its_path_and_has_help(job: Path) -> None:
-    assert os.access(job, os.X_OK), f"chmod +x {job}"
-    assert job.read_text().startswith("#!/usr/bin/env python3\n")
-    assert job.stem not in metadata.packages_distributions(), "run by path, it would hide an installed module"
-    result = subprocess.run([sys.executable, str(job), "--help"], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    docstring = ast.get_docstring(ast.parse(job.read_text()))
-    assert docstring and docstring.splitlines()[0] in result.stdout
-    for flag in ("--corpus", "--recipe", "--set", "--storage", "--tracking-uri", "--workers", "--seed", "--dry-run"):
-        assert flag in result.stdout
+@pytest.mark.parametrize("job", ["pretrain", "sweep_mask_ratio", "evaluate_retriever", "benchmark_middle_training"])
+def test_a_job_has_help(job: str, tmp_path: Path) -> None:
+    done = run_job(job, "--help", home=tmp_path)
+    flags = ("--corpus", "--recipe", "--set", "--storage", "--tracking-uri", "--workers", "--seed", "--dry-run")
+    assert done.code == 0 and not [flag for flag in flags if flag not in done.out]

@@ -1,110 +1,92 @@
-"""Mutation testing by tool: cosmic-ray's operators make the wrong changes, and nearly each must make a test fail.
+"""Mutation testing: the wrong changes that cosmic-ray's operators make, each of which a test should notice.
 
-    python -m tests.mutants [--module NAME …] [--seed N] [--count N] [--list]      (make mutants)
+    python -m tests.mutants [--since main]      of the lines that this branch has changed in platform/
+    python -m tests.mutants FILE … [--count N]  of modules, such as platform/midmask/masking/selection.py
 
-`modules.toml` lists modules with the tests meant for them and how many mutants are drawn from each; the seed decides
-which. `argued.toml` lists mutants that change nothing anybody could notice, each with the reason. Outcomes are kept in
-.mutants/: a run that was ended goes on where it was, a mutant that was caught is not tried again while the module stays
-as it is, and one that survived is tried again when its tests have changed. `--afresh` runs all again.
-
-Exit code 0 if at most one mutant in twenty survives without an argument.
+Each mutant runs against the fast tests of its module: those of its folder in tests/, and those that import the module
+or its package; or those of --tests. At most one mutant is made of a place in the code, and --seed decides which. Exit
+code 0 if at most one mutant in twenty survives; of a survivor, judge whether anybody could notice it.
 """
 
 import argparse
+import re
+import subprocess
 import sys
-import tomllib
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.drawing import Mutant, draw
-from tests.mutants.kept import Kept
-from tests.mutations.runner import ROOT, Task, failing, load_libraries, outcomes
+from tests.mutants.running import load_libraries, outcomes
+from tests.support.project import ROOT
 
-HERE = Path(__file__).resolve().parent
 TOLERATED = 0.05
+OTHER_TIERS = {"system", "gpu", "smoke"}
 
 
-@dataclass(frozen=True)
-class Module:
-    """A module, the tests meant for it, and how many mutants are drawn from it."""
-
-    file: str
-    tests: list[str]
-    count: int
-
-
-def modules(names: list[str] | None) -> list[Module]:
-    table = tomllib.loads((HERE / "modules.toml").read_text("utf-8"))
-    found = [Module(**entry) for entry in table["module"]]
-    if names and (strangers := set(names) - {Path(each.file).stem for each in found}):
-        sys.exit(f"--module: {', '.join(sorted(strangers))}: not in tests/mutants/modules.toml")
-    return [each for each in found if not names or Path(each.file).stem in names]
+def changed_lines(since: str) -> dict[str, set[int]]:
+    """File of platform/ -> numbers of the lines that were changed or added since a branch left a commit."""
+    command = ["git", "diff", "--unified=0", "--merge-base", since, "--", "platform/*.py"]
+    diff = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    found: dict[str, set[int]] = {}
+    for line in diff.splitlines():
+        if file := re.match(r"\+\+\+ b/(.*)", line):
+            lines = found.setdefault(file[1], set())
+        elif hunk := re.match(r"@@ \S+ \+(\d+)(?:,(\d+))? @@", line):
+            lines.update(range(int(hunk[1]), int(hunk[1]) + int(hunk[2] or 1)))
+    return found
 
 
-def reasons() -> dict[tuple[str, str, str], str]:
-    """(file, line, changed line) -> why nobody can notice the change."""
-    table = tomllib.loads((HERE / "argued.toml").read_text("utf-8"))
-    return {(each["file"], each["old"], each["new"]): each["why"] for each in table.get("argued", [])}
+def tests_of(file: str) -> list[str]:
+    """Test files of the first tier that are meant for a module."""
+    parts = Path(file).relative_to("platform").with_suffix("").parts
+    names = [".".join(parts[:length]) for length in range(2, len(parts) + 1)]
+    from_parent = [f"from {parent} import .*\\b{name}" for parent, _, name in (name.rpartition(".") for name in names)]
+    imports = re.compile(rf"^(?:(?:from|import) (?:{'|'.join(names)})|{'|'.join(from_parent)})(?![\w.])", re.MULTILINE)
+    room = (ROOT / "tests" / parts[1], ROOT / "tests" / f"test_{parts[1]}.py")
+    files = sorted((ROOT / "tests").rglob("test_*.py"), key=lambda path: (parts[-1] not in path.stem, path))
+    files = [path for path in files if path.relative_to(ROOT).parts[1] not in OTHER_TIERS]
+    own = [path for path in files if any(path.is_relative_to(place) for place in room)]
+    others = [path for path in files if path not in own and imports.search(path.read_text("utf-8"))]
+    return [str(path.relative_to(ROOT)) for path in (*own, *others)]
 
 
-def survivors(drawn: dict[Mutant, Module], kept: Kept, at_once: int) -> Iterator[Mutant]:
-    """Runs every mutant whose outcome is not known; those that live."""
-    known = {mutant: kept.outcome(mutant, module.tests) for mutant, module in drawn.items()}
-    yield from (mutant for mutant, lives in known.items() if lives)
-    left = [Task(module.tests, mutant) for mutant, module in drawn.items() if known[mutant] is None]
-    print(f"{len(drawn)} mutants, {len(left)} of them to be run", flush=True)
-    if left and (broken := failing((test for task in left for test in task.tests), at_once=at_once)):
-        sys.exit(f"these fail without any mutation; mend them first: {', '.join(broken)}")
-    for number, (task, lives) in enumerate(outcomes(left, at_once=at_once), start=1):
-        assert isinstance(task.change, Mutant)
-        kept.add(task.change, list(task.tests), lives)
-        print(f"{number}/{len(left)} {'SURVIVED' if lives else 'caught  '} {task.change}", flush=True)
-        if lives:
-            yield task.change
-
-
-def report(drawn: dict[Mutant, Module], alive: list[Mutant]) -> int:
-    """Prints the survivors and a table by module; how many survive without an argument."""
-    argued = reasons()
-    open_ = [mutant for mutant in alive if mutant.key not in argued]
-    for mutant in sorted(open_, key=str):
-        print(f"SURVIVED  {mutant}")
-    for mutant in sorted(set(alive) - set(open_), key=str):
-        print(f"argued    {mutant}\n          {argued[mutant.key]}")
-    made, living, without = (Counter(each.file for each in group) for group in (drawn, alive, open_))
-    print("\n| module | mutants | caught | argued | alive |\n| --- | ---: | ---: | ---: | ---: |")
-    for file in sorted(made):
-        caught = made[file] - living[file]
-        print(f"| {file} | {made[file]} | {caught} | {living[file] - without[file]} | {without[file]} |")
-    caught = len(drawn) - len(alive)
-    print(f"| all | {len(drawn)} | {caught} | {len(alive) - len(open_)} | {len(open_)} |")
-    return len(open_)
-
-
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--module", action="append", metavar="NAME", help="only this module, such as `space`")
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", nargs="*", metavar="FILE", help="a module of platform/")
+    parser.add_argument("--since", default="main", metavar="COMMIT", help="where the branch began; default: main")
+    parser.add_argument("--tests", nargs="+", metavar="FILE", help="run these in place of the module's")
+    parser.add_argument("--count", type=int, default=40, help="mutants of each module, at most")
     parser.add_argument("--seed", type=int, default=0, help="which mutants are drawn")
-    parser.add_argument("--count", type=int, help="mutants of each module, in place of the table's")
     parser.add_argument("--at-once", type=int, default=2, help="processes side by side")
-    parser.add_argument("--afresh", action="store_true", help="run all again")
-    parser.add_argument("--list", action="store_true", help="print the drawn mutants and end")
-    parser.add_argument("--kept", type=Path, default=ROOT / ".mutants" / "outcomes.jsonl", help="file of outcomes")
-    options = parser.parse_args(arguments)
-    drawn = {
-        mutant: module
-        for module in modules(options.module)
-        for mutant in draw(module.file, options.count or module.count, options.seed)
-    }
-    if options.list:
-        print("\n".join(map(str, drawn)))
+    parser.add_argument("--list", action="store_true", help="print mutants and tests, and end")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parsed()
+    places = dict.fromkeys(options.files) or changed_lines(options.since)
+    drawn = [one for file, lines in places.items() for one in draw(file, options.count, options.seed, lines)]
+    tests = {file: options.tests or tests_of(file) for file in places}
+    if options.list or not drawn:
+        print(*drawn, *(f"{file}: {' '.join(own)}" for file, own in tests.items()), f"{len(drawn)} mutants", sep="\n")
         return 0
     load_libraries()
-    alive = list(survivors(drawn, Kept(options.kept, afresh=options.afresh), options.at_once))
-    return 0 if report(drawn, alive) <= TOLERATED * len(drawn) else 1
+    unchanged = [(lambda root: None, [test]) for test in sorted({one for own in tests.values() for one in own})]
+    if broken := [unchanged[n][1][0] for n, good in outcomes(unchanged, at_once=options.at_once) if not good]:
+        print(f"these fail without any mutation: {' '.join(broken)}")
+        return 2
+    alive: list[Mutant] = []
+    for number, lives in outcomes([(one.apply, tests[one.file]) for one in drawn], at_once=options.at_once):
+        print(f"{'SURVIVED' if lives else 'caught  '} {drawn[number]}", flush=True)
+        alive += [drawn[number]] * lives
+    made, living = Counter(one.file for one in drawn), Counter(one.file for one in alive)
+    print("\n| module | mutants | survive |\n| --- | ---: | ---: |")
+    for file in made:
+        print(f"| {file} | {made[file]} | {living[file]} |")
+    return int(len(alive) > TOLERATED * len(drawn))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

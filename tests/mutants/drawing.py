@@ -3,7 +3,7 @@
 import ast
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -12,7 +12,7 @@ from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
-from tests.mutations.runner import ROOT
+from tests.support.project import ROOT
 
 Position = tuple[int, int]
 IDENTITIES = ("_Eq_Is", "_Eq_IsNot", "_NotEq_Is", "_NotEq_IsNot")
@@ -41,12 +41,13 @@ class Mutant:
         return f"{self.file}:{self.line}  {self.old}  =>  {self.new}"
 
 
-def draw(file: str, count: int, seed: int) -> list[Mutant]:
-    """`count` mutants of a module, at most one for each place in it, in the order of the file."""
+def draw(file: str, count: int, seed: int, lines: Container[int] | None = None) -> list[Mutant]:
+    """`count` mutants of a module, or of some of its lines, at most one for each place, in the order of the file."""
     text = (ROOT / file).read_text("utf-8")
     places = defaultdict(list)
     for operator, occurrence, place in changes(text):
-        places[place].append((operator, occurrence))
+        if lines is None or place[0][0] in lines:
+            places[place].append((operator, occurrence))
     generator, found = random.Random(f"{seed}/{file}"), {}
     for place in generator.sample(sorted(places), len(places)):
         operator, occurrence = generator.choice(places[place])

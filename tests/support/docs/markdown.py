@@ -1,4 +1,4 @@
-"""The project's Markdown pages as data: links, anchors and prose."""
+"""The project's Markdown pages as data: links and anchors."""
 
 import re
 from pathlib import Path
@@ -32,9 +32,3 @@ def anchors(text: str) -> set[str]:
     """What a link may name behind `#`: the page's headings, in lower case and hyphens."""
     plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in HEADING.findall(FENCE.sub("", text))]
     return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in plain}
-
-
-def prose_words(text: str) -> int:
-    """Words outside fenced blocks, tables and the targets of links."""
-    lines = [line for line in FENCE.sub("", text).splitlines() if not line.startswith("|")]
-    return len(re.sub(r"\]\([^)]*\)", "]", "\n".join(lines)).split())

@@ -1,14 +1,13 @@
-"""Names in prose: those that pages, docstrings, comments and messages give, and whether what they name is there.
-
-Between backticks stands code: a name of ours with as many parents as tell it apart, or a library's name behind its own.
+"""Names in prose, and whether what they name is there. Between backticks stands code: a name of ours with as many
+parents as tell it apart, or a library's name behind its own. A path behind `COMMIT:` is not looked up.
 """
 
 import ast
 import builtins
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.support.docs.markdown import ROOT
 
@@ -17,66 +16,50 @@ IMPORTED_FROM = (ROOT / "platform", ROOT / "dashboards", ROOT)
 FIELDS = ROOT / "platform" / "midmask" / "recipes" / "fields.txt"
 
 ADDRESS = re.compile(r"(?<![\w./-])(?:midmask|midmask_papers|tests)(?:\.[A-Za-z]\w*)+")
-PATH = re.compile(r"(?<![\w./-])(?:platform|jobs|tests|dashboards|search_spaces|midmask|midmask_papers)/[\w./-]*\w")
-PYTHON_FILE = re.compile(r"(?<![\w./-])(?:\w+/)+\w+\.py\b")
+PATH = re.compile(r"(?<![\w./:-])(?:platform|jobs|tests|dashboards|search_spaces|midmask|midmask_papers)/[\w./-]*\w")
+PYTHON_FILE = re.compile(r"(?<![\w./:-])(?:\w+/)+\w+\.py\b")
 TICKED = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\(\))?`(?!`)")
-RAISES = re.compile(r"\n *Raises:\n(.*?)(?:\n\n|\"\"\")", re.DOTALL)
-RAISED = re.compile(r"(?<=\s)[A-Z]\w+(?=: )")
 TYPE = re.compile(r"[A-Z]+[a-z]\w*")
 DATA_FILE = re.compile(r".+\.(json|jsonl|parquet|csv|tsv|txt|md|html|toml|yaml|db|gz|safetensors)")
 SLICE = re.compile(r"(train|dev|test)\.\w+")
 
 
-@dataclass(frozen=True)
-class Code:
-    """Identifiers of a file of Python.
-
-    defined: functions, classes, what is assigned and imported, at any depth. used: every one. types: classes.
-    libraries: imported ones, and what is imported from them. strings: literals, such as tags and keys.
+class Code(NamedTuple):
+    """Identifiers of a file of Python. defined: functions, classes, what is assigned and imported. used: every one.
+    types: classes. libraries: imported ones, and what is imported from them. strings: literals, such as tags and keys.
     """
 
-    defined: frozenset[str]
-    used: frozenset[str]
-    types: frozenset[str]
-    libraries: frozenset[str]
-    strings: frozenset[str]
+    defined: set[str]
+    used: set[str]
+    types: set[str]
+    libraries: set[str]
+    strings: set[str]
 
 
 @cache
 def code_of(path: Path) -> Code:
-    defined, used, types, libraries, strings = set[str](), set[str](), set[str](), set[str](), set[str]()
+    code = Code(set(), set(), set(), set(), set())
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
             case ast.ClassDef(name=name):
-                types.add(name)
+                code.types.add(name)
             case ast.FunctionDef(name=name):
-                defined.add(name)
+                code.defined.add(name)
             case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
                 home = node.module if isinstance(node, ast.ImportFrom) else aliases[0].name
                 imported = {(alias.asname or alias.name).split(".")[0] for alias in aliases}
-                defined |= imported
+                code.defined.update(imported)
                 if find_module(top := str(home).split(".")[0]) is None:
-                    libraries |= {*imported, top}
+                    code.libraries.update(imported, [top])
             case ast.Name(id=name) | ast.Attribute(attr=name):
-                (defined if isinstance(node.ctx, ast.Store) else used).add(name)
+                (code.defined if isinstance(node.ctx, ast.Store) else code.used).add(name)
             case ast.arg(arg=name):
-                used.add(name)
+                code.used.add(name)
             case ast.Constant(value=str() | bytes() as text):
-                strings.add(text if isinstance(text, str) else text.decode("latin1"))
-    defined |= types
-    return Code(*map(frozenset, (defined, used | defined, types, libraries, strings)))
-
-
-@cache
-def code() -> dict[Path, Code]:
-    """All Python that is shipped."""
-    return {path: code_of(path) for path in shipped() if path.suffix == ".py"}
-
-
-@cache
-def every(kind: str) -> frozenset[str]:
-    """All shipped identifiers of one kind."""
-    return frozenset().union(*(getattr(each, kind) for each in code().values()))
+                code.strings.add(text if isinstance(text, str) else text.decode("latin1"))
+    code.defined.update(code.types)
+    code.used.update(code.defined)
+    return code
 
 
 @cache
@@ -84,6 +67,17 @@ def shipped() -> list[Path]:
     """Code, and the spaces and tables beside it: what they say, users read."""
     paths = [path for folder in SHIPPED for path in (ROOT / folder).rglob("*")]
     return sorted(path for path in paths if path.suffix in {".py", ".yaml", ".toml"})
+
+
+@cache
+def code() -> dict[Path, Code]:
+    return {path: code_of(path) for path in shipped() if path.suffix == ".py"}
+
+
+@cache
+def every(kind: str) -> frozenset[str]:
+    """All shipped identifiers of one kind."""
+    return frozenset().union(*(getattr(each, kind) for each in code().values()))
 
 
 @cache
@@ -103,7 +97,7 @@ def exists(dotted: str) -> bool:
     for length in range(len(parts), 0, -1):
         if (path := find_module(".".join(parts[:length]))) is not None:
             rest = parts[length:]
-            names = code_of(path).defined if path.is_file() else frozenset[str]()
+            names = code_of(path).defined if path.is_file() else set[str]()
             return names.issuperset(rest) or (rest[0] in names and is_member(rest))
     return False
 
@@ -131,11 +125,9 @@ def packages(path: Path) -> list[str]:
 
 
 def is_there(name: str, path: Path) -> bool:
-    """Whether a name between backticks in a file names something.
-
-    With dots: a module or a name in one, seen from the packages around the file; a name of a library; a member of a
-    class; fields of a recipe; a tag or a key; a variable of the file's code, with a member; a file; a slice of a split.
-    Without: of names in code, types are looked up.
+    """Whether a name between backticks in a file names something. With dots: a module or a name in one, seen from the
+    packages around the file; a library's name; a member of a class; fields of a recipe; a tag or a key; a variable of
+    the file's code, with a member; a file; a slice of a split. Without: of names in code, types are looked up.
     """
     head, *rest = name.split(".")
     if not rest:
@@ -143,7 +135,7 @@ def is_there(name: str, path: Path) -> bool:
         return path not in code() or not TYPE.fullmatch(name) or any(name in home for home in homes)
     if name.endswith(".py"):
         return any(each.name == name for each in code())
-    used = code()[path].used if path in code() else frozenset[str]()
+    used = code()[path].used if path in code() else set[str]()
     return bool(
         any(exists(parent + name) for parent in packages(path))
         or any(name in home for home in (fields(), every("strings")))

@@ -56,15 +56,9 @@ class Section:
 
     @property
     def command(self) -> str:
-        """The first block of `sh`.
-
-        Raises:
-            ValueError: if there is none.
-        """
-        found = re.search(r"^```sh\n(.*?)^```$", self.text, re.M | re.S)
-        if found is None:
-            raise ValueError(f"no block of sh in: {self.text[:80]}")
-        return found[1]
+        """The first block of `sh`."""
+        (first, *_) = re.findall(r"^```sh\n(.*?)^```$", self.text, re.M | re.S)
+        return first
 
     @property
     def figures(self) -> list[Figure]:
@@ -78,16 +72,10 @@ class Section:
 
 
 def section(name: str, scale: str) -> Section:
-    """The section of a preset's page whose heading begins with the scale.
-
-    Raises:
-        ValueError: if the page has no such section.
-    """
+    """The section of a preset's page whose heading begins with the scale."""
     text = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
-    found = re.search(rf"^## {scale}\b.*?(?=^## |\Z)", text, re.M | re.S)
-    if found is None:
-        raise ValueError(f"{name}.md has no section {scale}")
-    return Section(found[0])
+    (found,) = re.findall(rf"^## {scale}\b.*?(?=^## |\Z)", text, re.M | re.S)
+    return Section(found)
 
 
 def _cells(line: str) -> tuple[str, ...]:

@@ -1,0 +1,86 @@
+"""New parts are added to a copy of the project as its pages say, and used there: docs/adding_an_objective.md word for
+word, and a corpus format (CONTRIBUTING.md).
+"""
+
+import re
+from pathlib import Path
+
+from tests.support.project import ROOT, copy_of_project, passes, run_in
+
+OBJECTIVE = "platform/midmask/objectives/pretraining/one_word.py"
+OBJECTIVES = "platform/midmask/objectives/__init__.py"
+TEST = "tests/objectives/pretraining/test_one_word.py"
+
+FORMAT = '''"""Lines of text: a toy."""
+
+from midmask.artifact import Place
+from midmask.corpora.corpus import CorpusPieces, text_pieces
+from midmask.corpora.reader import FolderReader
+
+
+def parse_line(line: str) -> tuple[str, str, str]:
+    """(doc_id, title, text): the first word is the id."""
+    doc_id, _, text = line.partition(" ")
+    return doc_id, "", text
+
+
+def open_lines(folder: Place, name: str, max_characters: int) -> CorpusPieces:
+    pieces = text_pieces("docs", folder, ["lines.txt"], parse_line, {"max_characters": max_characters})
+    return CorpusPieces(name, pieces, (), ())
+
+
+READER = FolderReader("lines.txt: an id, a blank, a text", open_lines)
+'''
+
+READ = """
+from pathlib import Path
+import pyarrow.parquet as pq
+from midmask.artifact import Place
+from midmask.corpora import CorpusConfig, prepare
+folder = Path("collection"); folder.mkdir(); (folder / "lines.txt").write_text("a red apples\\nb blue skies\\n")
+prepare(CorpusConfig(name=f"lines:{folder.absolute()}"), {}, Place(str(Path("out").absolute())))
+rows = [row for path in Path("out").rglob("*.parquet") for row in pq.read_table(path).to_pylist()]
+texts = {row["text"] for row in rows if "text" in row}
+assert texts == {"red apples", "blue skies"}, texts
+assert "lines" in CorpusConfig.model_fields["name"].description
+"""
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text("utf-8")
+    assert text.count(old) == 1, f"{path}: {old}"
+    path.write_text(text.replace(old, new), "utf-8")
+
+
+def test_a_corpus_format_is_added_with_a_file_and_a_line_of_the_table(tmp_path: Path) -> None:
+    root = copy_of_project(tmp_path)
+    (root / "platform/midmask/corpora/lines.py").write_text(FORMAT, "utf-8")
+    texts = '"texts": Format("texts")'
+    change(root / "platform/midmask/corpora/formats.py", texts, f'"lines": Format("lines"), {texts}')
+    done = run_in(root, "-c", READ)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def blocks() -> dict[str, str]:
+    """The page's blocks of Python, by the last path that is named before each."""
+    text, found = (ROOT / "docs" / "adding_an_objective.md").read_text("utf-8"), {}
+    for match in re.finditer(r"```python\n(.*?)```", text, re.DOTALL):
+        (*_, path) = re.findall(r"`((?:platform|tests)/[\w/.]+)`", text[: match.start()])
+        found[path] = match.group(1)
+    return found
+
+
+def test_a_reader_adds_an_objective_and_its_test_can_fail(tmp_path: Path) -> None:
+    code, root = blocks(), copy_of_project(tmp_path)
+    for path in (OBJECTIVE, TEST):
+        (root / path).write_text(code.pop(path), "utf-8")
+    imported, entry = code.pop(OBJECTIVES).splitlines()
+    assert not code
+    last = "from midmask.objectives.objective import"
+    change(root / OBJECTIVES, last, f"{imported}\n{last}")
+    change(root / OBJECTIVES, '        "mlm": ', f'{entry}\n        "mlm": ')
+    assert passes(root, [TEST])
+    page = (ROOT / "docs" / "adding_an_objective.md").read_text("utf-8")
+    ((new, old),) = re.findall(r"`(place_B1 = .*?)` in place of\s+`(place_B1 = .*?)`", page)
+    change(root / OBJECTIVE, old, new)
+    assert not passes(root, [TEST])

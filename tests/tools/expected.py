@@ -1,0 +1,106 @@
+"""The figures of a reproduction page from a run of its command:
+
+    python -m tests.tools.expected benchmarks/rom/results.parquet [--split dev] [--measure nDCG@10 …]
+
+Prints the table for the page. A figure is a mean over seeds. Its tolerance is what the difference of two such means is
+within, for all figures together with a probability of 0.95, if another machine is no more than other seeds: Student's
+t, the variance between seeds pooled over the systems of a representation and setting, Bonferroni over the table.
+
+Left out are cells that have not learned to search, by the rule of the claims (a tenth of BM25's measure), and figures
+whose tolerance exceeds a quarter of them: nothing could fail such an expectation. A sentence names them.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from midmask.artifact import Place
+from midmask.benchmark.design import BM25
+from midmask.benchmark.results import Results, SystemKey, read_results
+from midmask.evaluation.rendering import markdown
+from midmask_papers.verdict import LEAST_OF_BM25
+from tests.support.reproduce.pages import HEADER, LEFT_OUT, Figure
+
+LEVEL = 0.05
+
+USUAL = ("RR@10", "R@100")
+
+WIDEST = 0.25
+"""The largest tolerance of an expected figure, as a share of it."""
+
+FLOOR = 0.001
+"""The least tolerance: a query more or less at another rank, of some hundreds."""
+
+
+def figures(results: Results, corpus: str, split: str, measures: list[str]) -> list[Figure]:
+    """A figure per system, condition and measure; BM25, which has no seeds, with the least tolerance."""
+    here = results.where(corpus=corpus, split=split)
+    values: dict[tuple[SystemKey, str], list[float]] = {}
+    for result in here:
+        for measure in measures:
+            values.setdefault((result.key, measure), []).append(result.measures[measure])
+    return [
+        Figure(key, corpus, split, measure, float(np.mean(own)), _tolerance(key, measure, values))
+        for (key, measure), own in values.items()
+    ]
+
+
+def _tolerance(key: SystemKey, measure: str, values: dict[tuple[SystemKey, str], list[float]]) -> float:
+    like = [
+        own
+        for (other, name), own in values.items()
+        if name == measure
+        and (other.representation, other.setting) == (key.representation, key.setting)
+        and len(own) > 1
+    ]
+    if not like:
+        return FLOOR
+    degrees = sum(len(own) - 1 for own in like)
+    pooled = sum(float(np.var(own)) * len(own) for own in like) / degrees
+    quantile = float(stats.t.ppf(1 - LEVEL / 2 / len(values), degrees))
+    return max(FLOOR, quantile * math.sqrt(2 * pooled / len(values[key, measure])))
+
+
+def below_floor(found: Sequence[Figure]) -> list[Figure]:
+    """Figures of the cells that do not reach a tenth of BM25's by each measure; all, if BM25 is not among them."""
+    least = {one.measure: LEAST_OF_BM25 * one.value for one in found if one.key.system == BM25}
+    short = {one.key for one in found if one.value < least.get(one.measure, math.inf)}
+    return [one for one in found if one.key in short]
+
+
+def expected(found: Sequence[Figure]) -> tuple[list[Figure], str]:
+    """The figures to expect, and the sentence that names the systems of those left out; empty if none is."""
+    short = below_floor(found)
+    wide = [one for one in found if (one.tolerance or 0) > WIDEST * one.value and one not in short]
+    said = []
+    for own, why in (
+        (short, "of cells that do not reach a tenth of BM25's measure"),
+        (wide, "which another machine may change by more than a quarter"),
+    ):
+        names = ", ".join(f"`{name}`" for name in sorted({one.key.system for one in own}))
+        said += [f"{len(own)} of {len(found)} values, {why} ({names})"] if own else []
+    kept = [one for one in found if one not in short and one not in wide]
+    return kept, f"{LEFT_OUT}{'; '.join(said)}." if said else ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--split", default="dev")
+    parser.add_argument("--measure", action="append", default=[])
+    options = parser.parse_args()
+    results, _ = read_results(Place(str(options.results)))
+    measures = options.measure or [name for name in USUAL if name in results[0].measures]
+    found = figures(results, results[0].corpus, options.split, measures)
+    kept, left_out = expected(found)
+    print(markdown(HEADER, [figure.cells() for figure in kept]), left_out, sep="\n\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
