@@ -1,7 +1,5 @@
-import json
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from midmask.corpora import CorpusConfig, corpus_identity, open_corpus
@@ -9,8 +7,8 @@ from midmask.errors import UserError
 from tests.support.corpora.collections import json_lines, prepared, quarantine, rows, write, write_beir
 
 
-def test_cranfield_has_the_counts_and_records_of_its_source(data: Path, tmp_path: Path) -> None:
-    result = prepared(f"beir:{data}/cranfield", tmp_path)
+def test_cranfield_has_the_counts_and_records_of_its_source(cranfield: Path, tmp_path: Path) -> None:
+    result = prepared(f"beir:{cranfield}", tmp_path)
     assert (result["name"], result["passages"], result["queries"]) == ("cranfield", 1398, 225)
     assert result["rows_read"] == result["rows_kept"] == 1398 + 225 + 1836
     assert sum(split["judgements"] for split in result["splits"].values()) == 1836
@@ -22,8 +20,8 @@ def test_cranfield_has_the_counts_and_records_of_its_source(data: Path, tmp_path
     assert (qrels[0]["query_id"], qrels[0]["doc_id"], qrels[0]["grade"]) == ("1", "184", 3)
 
 
-def test_cranfield_is_divided_here_and_says_so(data: Path, tmp_path: Path) -> None:
-    result = prepared(f"beir:{data}/cranfield", tmp_path)
+def test_cranfield_is_divided_here_and_says_so(cranfield: Path, tmp_path: Path) -> None:
+    result = prepared(f"beir:{cranfield}", tmp_path)
     assert result["splits_made_here"] == ["dev", "test", "train"] and "60/20/20" in result["split_rule"]
     sizes = {split: part["queries"] for split, part in result["splits"].items()}
     assert sum(sizes.values()) == 225 and 110 < sizes["train"] < 160 and sizes["dev"] > 25 and sizes["test"] > 25
@@ -31,26 +29,8 @@ def test_cranfield_is_divided_here_and_says_so(data: Path, tmp_path: Path) -> No
     for row in rows(tmp_path / "qrels.parquet"):
         splits.setdefault(row["query_id"], set()).add(row["split"])
     assert {len(found) for found in splits.values()} == {1}
-    other = prepared(f"beir:{data}/cranfield", tmp_path / "other", split_seed=1)
+    other = prepared(f"beir:{cranfield}", tmp_path / "other", split_seed=1)
     assert other["splits"] != result["splits"]
-
-
-def test_squad_has_the_counts_and_records_of_its_source(data: Path, tmp_path: Path) -> None:
-    result = prepared(f"beir:{data}/squad", tmp_path)
-    assert (result["passages"], result["queries"], result["splits_made_here"]) == (20_958, 97_875, [])
-    assert result["splits"] == {
-        "dev": {"queries": 5_655, "judgements": 5_655},
-        "test": {"queries": 4_878, "judgements": 4_880},
-        "train": {"queries": 87_342, "judgements": 87_424},
-    }
-    shards = sorted((tmp_path / "docs").iterdir())
-    assert [shard.name for shard in shards] == ["00000.parquet", "00001.parquet"]
-    first = pq.ParquetFile(shards[0])
-    assert first.metadata.num_rows == 16_384
-    assert {first.metadata.row_group(n).num_rows for n in range(first.num_row_groups)} == {2_048}
-    statistics = json.loads((tmp_path / "statistics.json").read_text())
-    assert statistics["passages"]["words"]["mean"] == pytest.approx(117.2, abs=0.05)
-    assert statistics["queries"]["question_share"] > 0.98
 
 
 def test_integer_ids_and_pyserini_names_are_taken(tmp_path: Path) -> None:
