@@ -116,15 +116,6 @@ def test_judgements_have_a_threshold_of_their_own(tmp_path: Path) -> None:
         prepared(f"beir:{tmp_path}/in", tmp_path / "out")
 
 
-def test_the_sum_is_logged_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write_beir(tmp_path / "in", passages=200)
-    with open(tmp_path / "in/corpus.jsonl", "ab") as corpus:
-        corpus.write(b"{broken\n")
-    caplog.set_level(logging.INFO)
-    prepared(f"beir:{tmp_path}/in", tmp_path / "out")
-    assert "241 rows read = 240 kept + 1 quarantined (1 malformed line)" in caplog.text
-
-
 def test_blank_lines_and_windows_files_are_no_faults(tmp_path: Path) -> None:
     write_beir(tmp_path / "in")
     corpus = tmp_path / "in/corpus.jsonl"

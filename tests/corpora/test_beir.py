@@ -4,7 +4,7 @@ import pytest
 
 from midmask.corpora import CorpusConfig, corpus_identity, open_corpus
 from midmask.errors import UserError
-from tests.support.corpora.collections import json_lines, prepared, quarantine, rows, write, write_beir
+from tests.support.corpora.collections import contents, json_lines, prepared, quarantine, rows, write, write_beir
 
 
 def test_cranfield_has_the_counts_and_records_of_its_source(cranfield: Path, tmp_path: Path) -> None:
@@ -33,33 +33,19 @@ def test_cranfield_is_divided_here_and_says_so(cranfield: Path, tmp_path: Path) 
     assert other["splits"] != result["splits"]
 
 
-def test_integer_ids_and_pyserini_names_are_taken(tmp_path: Path) -> None:
-    write(tmp_path / "in/corpus.jsonl", json_lines([{"id": 7, "contents": "seven words"}, {"_id": 8, "text": "eight"}]))
+def test_integer_ids_pyserinis_names_and_titles_without_text_are_taken(tmp_path: Path) -> None:
+    found = [
+        {"id": 7, "contents": "seven words"},
+        {"_id": 8, "text": "eight"},
+        {"_id": "a", "title": "only", "text": ""},
+    ]
+    write(tmp_path / "in/corpus.jsonl", json_lines(found))
     prepared(f"beir:{tmp_path}/in", tmp_path / "out")
     assert rows(tmp_path / "out/docs") == [
         {"doc_id": "7", "title": "", "text": "seven words"},
         {"doc_id": "8", "title": "", "text": "eight"},
+        {"doc_id": "a", "title": "", "text": "only"},
     ]
-
-
-def test_a_title_without_text_is_a_passage(tmp_path: Path) -> None:
-    write(tmp_path / "in/corpus.jsonl", json_lines([{"_id": "a", "title": "only a title", "text": ""}]))
-    prepared(f"beir:{tmp_path}/in", tmp_path / "out")
-    assert rows(tmp_path / "out/docs") == [{"doc_id": "a", "title": "", "text": "only a title"}]
-
-
-@pytest.mark.parametrize("missing", ["corpus.jsonl", "queries.jsonl", "qrels/train.tsv"])
-def test_a_missing_part_is_named_with_the_layout(tmp_path: Path, missing: str) -> None:
-    write_beir(tmp_path)
-    if missing.startswith("qrels"):
-        for file in (tmp_path / "qrels").iterdir():
-            file.unlink()
-    else:
-        (tmp_path / missing).unlink()
-    with pytest.raises(UserError) as error:
-        open_corpus(CorpusConfig(name=f"beir:{tmp_path}"))
-    assert ("SPLIT.tsv" if missing.startswith("qrels") else missing) in str(error.value)
-    assert "queries.jsonl[.gz]" in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_missing_folder_and_a_strange_format_are_named() -> None:
@@ -82,12 +68,6 @@ def test_identity_is_contents_and_short_name_not_the_path(tmp_path: Path) -> Non
     assert one != corpus_identity(CorpusConfig(name=f"beir:{tmp_path}/two/set"))
 
 
-def test_a_uri_is_read_like_a_path(tmp_path: Path) -> None:
-    write_beir(tmp_path / "in", packed=True)
-    by_path = prepared(f"beir:{tmp_path}/in", tmp_path / "path")
-    assert prepared(f"beir:file://{tmp_path}/in", tmp_path / "uri") == by_path
-
-
 def test_a_sample_keeps_the_queries_that_it_can_answer(tmp_path: Path) -> None:
     write_beir(tmp_path / "in", passages=200, queries=200)
     result = prepared(f"beir:{tmp_path}/in", tmp_path / "out", max_passages=50)
@@ -101,8 +81,6 @@ def test_a_sample_keeps_the_queries_that_it_can_answer(tmp_path: Path) -> None:
 
 
 def test_preparing_again_after_a_crash_gives_the_same_bytes(tmp_path: Path) -> None:
-    from tests.support.corpora.collections import contents
-
     write_beir(tmp_path / "in")
     prepared(f"beir:{tmp_path}/in", tmp_path / "out")
     wanted = contents(tmp_path / "out")

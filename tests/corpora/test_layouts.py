@@ -9,7 +9,7 @@ from midmask.artifact import Artifact, Place
 from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
 from midmask.retrieve.bm25 import Bm25Config
 from tests.support.corpora import layouts
-from tests.support.corpora.collections import rows
+from tests.support.corpora.collections import prepared, quarantine, rows, write
 from tests.support.corpora.layouts import evaluated, read
 from tests.support.retrieve.bm25 import ranked_by_bm25
 
@@ -174,3 +174,40 @@ def test_any_layout_has_slices_by_the_name_of_a_file(tmp_path: Path) -> None:
     found = evaluated(corpus, "test", {"test-0": ["test-2"], "test-1": ["test-9"]}, ["RR@10"])
     assert found["slices"] == {"test.early": {"queries": 1, "measures": {"RR@10": 1.0}}}
     assert found["measures"]["RR@10"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("lines", "grade"),
+    [(b"1\t0\t3\t2\n", 2), (b"1 0 3 2\n", 2), (b"1\t3\t2\n", 2), (b"1\t3\n", 1), (b"pid\tqid\n3\t1\n", 1)],
+)
+def test_ms_marcos_judgements_have_any_columns(tmp_path: Path, lines: bytes, grade: int) -> None:
+    layouts.write_msmarco(tmp_path / "in")
+    write(tmp_path / "in/qrels.train.tsv", lines)
+    prepared(f"msmarco:{tmp_path}/in", tmp_path / "out")
+    train = [row for row in rows(tmp_path / "out/qrels.parquet") if row["split"] == "train"]
+    assert train == [{"split": "train", "query_id": "1", "doc_id": "3", "grade": grade}]
+
+
+def test_trec_has_elements_columns_and_json_side_by_side(tmp_path: Path) -> None:
+    """One document has no number, one is cut off."""
+    layouts.write_trec(tmp_path / "in")
+    faults = b"<DOC>\n<TEXT>nobody's</TEXT>\n</DOC>\n<DOC>\n<DOCNO>FT-3</DOCNO>\n<TEXT>cut off\n"
+    write(tmp_path / "in/docs/a.gz", layouts.TREC_DOCS.replace(b"<DOC>\n<DOCNO>FT-4", faults + b"<DOC>\n<DOCNO>FT-4"))
+    result = prepared(f"trec:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=0.5)
+    assert rows(tmp_path / "out/docs") == [
+        {"doc_id": "FT-1", "title": "Wings & tails", "text": "A wing in a  slipstream ."},
+        {"doc_id": "FT-2", "title": "", "text": "1993 \nno text field, but words"},
+        {"doc_id": "FT-4", "title": "", "text": "after the cut"},
+        {"doc_id": "T-1", "title": "", "text": "tab and text"},
+        {"doc_id": "J-1", "title": "j", "text": "json text"},
+    ]
+    assert rows(tmp_path / "out/queries.parquet") == [
+        {"query_id": "403", "text": "osteoporosis"},
+        {"query_id": "401", "text": "foreign minorities, Germany"},
+        {"query_id": "402", "text": "behavioral genetics"},
+    ]
+    assert [(row["kind"], row["file"], row["line"]) for row in quarantine(tmp_path / "out")] == [
+        ("malformed line", "docs/a.gz", 14),
+        ("malformed line", "docs/a.gz", 17),
+    ]
+    assert result["rows_read"] == 7 + 3 + 3 and result["splits_made_here"]

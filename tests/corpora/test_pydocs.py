@@ -5,12 +5,9 @@ import sys
 from collections import Counter, defaultdict
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from midmask.corpora import CorpusConfig, corpus_identity, open_corpus
-from midmask.corpora.config import PACKAGES
 from midmask.errors import UserError
 from tests.support.corpora.collections import prepared, quarantine, rows
 
@@ -203,11 +200,3 @@ def test_a_sample_takes_whole_clusters(sqlalchemy: Path, tmp_path: Path) -> None
     kept = {doc for _, doc in sample}
     for left, right in near_pairs({row["doc_id"]: row["text"] for row in rows(sqlalchemy / "docs")}, 0.7):
         assert (left in kept) == (right in kept)
-
-
-def test_identity_holds_versions_and_unknown_packages_are_named() -> None:
-    facts: dict[str, Any] = corpus_identity(CorpusConfig())
-    assert [text.split("==")[0] for text in facts["packages"]] == list(PACKAGES)
-    assert all(re.fullmatch(r"\w+==\d[\w.]*", text) for text in facts["packages"])
-    with pytest.raises(UserError, match="'nosuchpackage' is not an installed package"):
-        open_corpus(CorpusConfig(packages=("nosuchpackage",)))

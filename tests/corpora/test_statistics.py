@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midmask.corpora.statistics import TextStatistics, is_question, statistics_table
+from midmask.corpora.statistics import TextStatistics, statistics_table
 
 
 @given(st.lists(st.integers(0, 50), min_size=1), st.integers(1, 7))
@@ -20,20 +20,6 @@ def test_streamed_lengths_equal_numpy_on_all_at_once(lengths: list[int], block: 
     assert summary["words"]["p90"] == np.percentile(array, 90, method="inverted_cdf")
     assert summary["words"]["max"] == array.max()
     assert summary["question_share"] == pytest.approx((array % 2 == 0).mean())
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("What is a wing", True),
-        ("It flies, does it? ", True),
-        ("A wing", False),
-        ("Whatever it is.", False),
-        ("", False),
-    ],
-)
-def test_questions(text: str, wanted: bool) -> None:
-    assert is_question(text) is wanted
 
 
 def test_the_table_shows_lengths_and_splits_and_who_made_them() -> None:

@@ -11,10 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from midmask import Corpus
-from midmask.artifact import Place
-from midmask.corpora.values import is_nothing
 from midmask.errors import UserError
-from midmask.retrieve.selection import judged_queries
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import json_lines, prepared, quarantine, rows, write, write_beir
 from tests.support.corpora.saved import save, write_saved
@@ -32,16 +29,6 @@ def beir(folder: Path, *, corpus: Any = None, query: Any = None, qrels: str = ""
     with open(folder / "qrels/train.tsv", "a") as stream:
         stream.write(qrels)
     return f"beir:{folder}"
-
-
-@pytest.mark.parametrize("value", [None, NAN, pd.NaT, pd.NA, float("-nan")])
-def test_values_for_nothing(value: Any) -> None:
-    assert is_nothing(value)
-
-
-@pytest.mark.parametrize("value", [math.inf, "", "nan", 0, False, []])
-def test_other_values_are_something(value: Any) -> None:
-    assert not is_nothing(value)
 
 
 @pytest.mark.parametrize(
@@ -95,20 +82,6 @@ def test_a_refused_passage_names_field_and_value(tmp_path: Path, row: Any, kind:
 
 
 @pytest.mark.parametrize(
-    ("row", "kind", "reason"),
-    [
-        ({"_id": "n", "text": NAN}, "empty query", "text is nan"),
-        ({"_id": "n", "text": ""}, "empty query", "text is ''"),
-        ({"_id": NAN, "text": "x"}, "malformed line", "_id is nan"),
-        ({"_id": "n", "text": ["x"]}, "malformed line", "text is ['x']"),
-    ],
-)
-def test_a_refused_query_names_field_and_value(tmp_path: Path, row: Any, kind: str, reason: str) -> None:
-    result = prepared(beir(tmp_path / "in", query=row), tmp_path / "out", bad_rows_threshold=1.0)
-    assert result["rows_quarantined"] == {kind: 1} and reason in quarantine(tmp_path / "out")[0]["reason"]
-
-
-@pytest.mark.parametrize(
     ("line", "kind", "reason"),
     [
         ("q1\td5\t0.5", "grade that is no whole number", "the grade (column 3) is '0.5'"),
@@ -143,15 +116,6 @@ def test_fractional_grades_are_counted_in_one_line_and_can_be_mapped(tmp_path: P
     assert grades == [1] * 9 + [0] * 3
 
 
-def test_columns_of_lines_are_counted_in_the_reason(tmp_path: Path) -> None:
-    layouts.write_msmarco(tmp_path / "in")
-    with open(tmp_path / "in/collection.tsv", "a") as file:
-        file.write("no tab at all\n77\ta\tb\n")
-    prepared(f"msmarco:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=1.0)
-    reasons = [row["reason"] for row in quarantine(tmp_path / "out") if row["file"] == "collection.tsv"]
-    assert reasons == ["1 columns instead of 2 (id, text)", "3 columns instead of 2 (id, text)"]
-
-
 def test_texts_without_an_id_or_with_nothing_as_one_are_known_by_a_hash(tmp_path: Path) -> None:
     for name, row in (("a", {}), ("b", {"_id": NAN}), ("c", {"_id": None, "title": NAN})):
         write(tmp_path / name / "x.jsonl", json_lines([{**row, "text": "the same"}]))
@@ -170,13 +134,6 @@ def test_titles_of_nothing_in_arrow_files(tmp_path: Path, titles: pa.Array) -> N
     save(tmp_path / "in/corpus", pa.table({"_id": ["d0", "d1", "d2"], "title": titles, "text": ["a", "b", "c"]}))
     result = prepared(f"hf:{tmp_path}/in", tmp_path / "out")
     assert (result["passages"], result["titled"], result["rows_quarantined"]) == (3, 0, {})
-
-
-def test_saved_judgements_without_rows_are_named(tmp_path: Path) -> None:
-    write_saved(tmp_path / "in", passages=3, queries=3)
-    save(tmp_path / "in/qrels/test", pa.table({"query-id": ["q"], "corpus-id": ["d"], "score": [1]}).slice(0, 0))
-    with pytest.raises(UserError, match="qrels/test is a dataset without rows"):
-        prepared(f"hf:{tmp_path}/in", tmp_path / "out")
 
 
 def test_nothing_in_tables_of_documents(tmp_path: Path) -> None:
@@ -220,12 +177,3 @@ def test_nothing_in_a_data_frame() -> None:
             Corpus.from_texts(["one"], **fields)
     with pytest.raises(UserError, match="titles, id '0': 3 is no string"):
         Corpus.from_texts(["one"], titles=[3])  # type: ignore[list-item]
-
-
-def test_a_collection_without_a_judged_query_is_named_without_the_store(tmp_path: Path) -> None:
-    write(tmp_path / "in/set/corpus.jsonl", json_lines([{"_id": "a", "text": "a"}]))
-    corpus = layouts.read(f"beir:{tmp_path}/in/set", tmp_path / "store")
-    with pytest.raises(UserError) as error:
-        judged_queries(corpus, "test")
-    assert str(error.value).startswith("split 'test': set has no judged queries")
-    assert "Known: ." not in str(error.value) and str(Place(str(tmp_path))) not in str(error.value)

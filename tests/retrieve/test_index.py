@@ -9,13 +9,7 @@ from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.dense import load_faiss
-from midmask.retrieve.index import (
-    IndexConfig,
-    IndexFields,
-    build_faiss_index,
-    open_faiss_index,
-    set_search_parameters,
-)
+from midmask.retrieve.index import IndexConfig, IndexFields, build_faiss_index, open_faiss_index, set_search_parameters
 from midmask.retrieve.index_training import VectorBlocks
 from midmask.retrieve.search import SearchConfig, search
 from tests.support.retrieve.collection import encoded, with_index

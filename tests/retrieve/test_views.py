@@ -91,10 +91,7 @@ def test_views_and_ranking_are_those_of_the_definitions(inputs, tmp_path: Path, 
     folder = tmp_path / "m" / "model"
     tokens = inputs["tokens"].place
     files = [pq.read_table((tokens / "passages" / name).uri) for name in (tokens / "passages").names()]
-    tables = {
-        "passages": pa.concat_tables(files),
-        "queries": pq.read_table(tmp_path / "queries" / "selection.parquet"),
-    }
+    tables = {"passages": pa.concat_tables(files), "queries": pq.read_table(tmp_path / "queries" / "selection.parquet")}
     truth = {}
     for name, side in (("passages", "passage"), ("queries", "query")):
         reference = Reference(folder, representation, vocabulary, side)
