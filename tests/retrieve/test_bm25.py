@@ -104,11 +104,6 @@ def test_the_index_is_mapped_and_a_finished_split_is_not_ranked_again(corpus, tm
     assert out.names() == ["ranked"]
 
 
-def test_an_unknown_split_names_the_known_ones(corpus, tmp_path: Path):
-    with pytest.raises(UserError, match=r"split 'tset'.*Known: dev, test\."):
-        ranked_by_bm25(Bm25Config(splits=("tset",)), {"corpus": corpus}, Place(str(tmp_path / "out")))
-
-
 def test_a_corpus_without_words_is_refused(tmp_path: Path):
     corpus = write_parts(
         Place(str(tmp_path / "corpus")), docs=[("a", "", "- x")], queries=[("q", "x")], qrels=[("dev", "q", "a", 1)]

@@ -12,10 +12,9 @@ from pydantic import ValidationError
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.identity import fingerprint
 from midmask.randomness.texts import fixed_sample
 from midmask.retrieve.batches import length_batches
-from midmask.retrieve.blocks import passage_blocks, ranges, token_rows
+from midmask.retrieve.blocks import passage_blocks, token_rows
 from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker, encode
 from midmask.retrieve.models import load_base_model, open_encoder
 from midmask.retrieve.selection import judged_queries
@@ -102,22 +101,6 @@ def test_a_block_that_is_there_is_not_encoded_again(inputs, out):
     np.testing.assert_array_equal(np.load(out.local() / "dense" / "00001.npy"), planted)
 
 
-def test_the_result_counts_bytes_from_the_files(inputs, out):
-    result = encode(PASSAGES, inputs, out)
-    size = sum(path.stat().st_size for path in (out.local() / "dense").iterdir())
-    assert result["rows"] == 300 and result["bytes"] == size
-    assert size >= 300 * 4 * 32 and result["bytes_per_passage"] == pytest.approx(size / 300, abs=0.01)
-    assert (result["model"], result["tokens"]) == ("encoder", "tokens")
-
-
-def test_ranges_cover_all_blocks_once_whatever_their_number():
-    for count in (1, 2, 3, 5, 8, 100):
-        found = ranges(8, count)
-        assert [block for part in found for block in part] == list(range(8))
-        assert all(len(part) for part in found) and len(found) == min(count, 8)
-    assert ranges(0, 3) == []
-
-
 def test_batches_hold_every_row_once_and_no_more_tokens_than_asked():
     lengths = np.random.default_rng(0).integers(2, 60, 200)
     batches = length_batches(lengths, 400)
@@ -176,22 +159,6 @@ def test_what_cannot_be_encoded_is_one_line(inputs, out):
         encode(EncodeConfig(side="passages", terms=5), inputs, out)
     with pytest.raises(ValidationError, match="queries need a split"):
         EncodeConfig(side="queries")
-
-
-def test_only_runtime_fields_stay_out_of_the_fingerprint():
-    assert fingerprint(PASSAGES) == fingerprint(PASSAGES.model_copy(update={"actors": 8, "threads": 4}))
-    assert fingerprint(PASSAGES) != fingerprint(PASSAGES.model_copy(update={"length": 64}))
-
-
-def test_a_folder_without_a_model_is_one_line(tmp_path: Path):
-    with pytest.raises(UserError, match=r"^encoder .*no model can be read there") as caught:
-        load_base_model(tmp_path)
-    assert "\n" not in str(caught.value)
-
-
-def test_the_model_is_read_without_unpickling(inputs: dict[str, Artifact]):
-    names = (inputs["model"].place / "model").names()
-    assert "model.safetensors" in names and not any(name.endswith(".bin") for name in names)
 
 
 def test_bf16_gives_nearly_the_same_vectors(encoder, encoding, inputs):

@@ -9,7 +9,7 @@ from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.dense import load_faiss
-from midmask.retrieve.index import IndexConfig, IndexFields, build_faiss_index, open_faiss_index, set_search_parameters
+from midmask.retrieve.index import IndexConfig, IndexFields, build_faiss_index, set_search_parameters
 from midmask.retrieve.index_training import VectorBlocks
 from midmask.retrieve.search import SearchConfig, search
 from tests.support.retrieve.collection import encoded, with_index
@@ -115,11 +115,6 @@ def test_threads_do_not_change_an_index(factory):
     assert one == two
 
 
-def test_an_index_survives_its_file(vectors):
-    index = open_faiss_index((vectors["index"].place / "index").local())
-    assert (index.ntotal, index.d) == (300, 32)
-
-
 WRONG = {
     "no lists": ({"index": "HNSW8", "nprobe": 4}, "nprobe = 4 with index = HNSW8: nprobe is of IVF"),
     "no graph": ({"index": "IVF16,Flat", "ef_search": 4}, "ef_search = 4 with index = IVF16,Flat"),
@@ -144,8 +139,3 @@ def test_a_wrong_index_is_one_line_before_anything_is_built():
         with pytest.raises(UserError, match=message) as error:
             IndexFields.model_validate(fields).check_index("evaluation", 32)
         assert "\n" not in str(error.value)
-
-
-def test_too_few_passages_to_learn_the_lists_of_are_one_line():
-    with pytest.raises(UserError, match=r"index = 'IVF16,Flat': 5 passages are too few"):
-        build_faiss_index(VectorBlocks.of(np.eye(5, dtype=np.float32)), IndexConfig(index=IVF))

@@ -104,17 +104,6 @@ def test_stored_vectors_are_those_of_the_model(vectors: dict[str, Artifact]) -> 
             assert (np.abs(texts[text] - unit) <= half * (1 + 1e-4) + 1e-6).all()
 
 
-def test_bytes_are_counted_from_the_files(vectors: dict[str, Artifact], tmp_path: Path) -> None:
-    tokens = sum(len(ids) for _, ids in rows_of(vectors, "passages"))
-    result = vectors["passages"].result
-    assert result["views"] == ["late"]
-    headers = result["bytes"] - (WIDTH + 4) * tokens - 4 * result["rows"]
-    assert 0 < headers <= 256 * 2 * result["blocks"]
-    found = search(SearchConfig(depth=DEPTH), vectors, Place(str(tmp_path)))
-    assert found["bytes_per_passage"] == result["bytes_per_passage"] == round(result["bytes"] / result["rows"], 2)
-    assert found["source"].startswith("late-")
-
-
 def test_all_passages_are_ranked_as_by_brute_force(
     vectors: dict[str, Artifact], brute: dict[Pair, float], out: Place
 ) -> None:

@@ -1,5 +1,4 @@
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -67,19 +66,6 @@ def test_the_bytes_of_a_small_file_are_as_documented():
     assert [int.from_bytes(packed[at : at + 8], "little") for at in range(20, 60, 8)] == [2, 3, 8, 1, 1]
     assert packed[64:76] == np.array([1, -2, 0.5], "<f4").tobytes()
     assert packed[76:] == bytes([0b10_101_001, 0b0, 0b01])  # terms 1, 5, 2 of three bits; lengths 1 + 1, 1 + 0
-
-
-def test_384_and_260_take_no_more_than_768_floats_a_passage(tmp_path: Path):
-    """DupMAE's count, measured: a block of 2,048 passages, the dense file and the lexical one, headers included."""
-    generator = np.random.default_rng(1)
-    dense_ND = generator.standard_normal((2048, 384)).astype(np.float32)
-    np.save(tmp_path / "dense.npy", dense_ND)
-    logits_NV = generator.standard_normal((2048, 30_522), dtype=np.float32)
-    with (tmp_path / "lexical.rows").open("wb") as stream:
-        write_rows(stream, SparseRows.top(logits_NV, 260))
-    sizes = [(tmp_path / name).stat().st_size / 2048 for name in ("dense.npy", "lexical.rows")]
-    assert 0 < sizes[1] - 260 * 47 / 8 < 0.1
-    assert 3060 < sum(sizes) <= 768 * 4
 
 
 def bad_files() -> dict[str, tuple[bytes, str]]:

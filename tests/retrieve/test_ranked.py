@@ -142,11 +142,3 @@ def test_an_id_with_a_space_cannot_be_a_run_file(tmp_path: Path):
     with pytest.raises(UserError, match="'a b'"):
         ranked.write_trec(Place(str(tmp_path / "run")), ranked.order(table({("q", "a b"): 1.0})), tag="x")
     assert not (tmp_path / "run").exists()
-
-
-def test_tables_are_read_back_as_they_were_written_and_their_rows_are_counted(tmp_path: Path):
-    place = Place(str(tmp_path / "dev.parquet"))
-    tables = [ranked.order(table({("q1", "a"): 1.0, ("q1", "b"): 0.5})), ranked.order(table({("q2", "a"): 1.0}))]
-    assert ranked.write(place, tables) == 3
-    assert list(ranked.blocks(place)) == [each.cast(ranked.SCHEMA) for each in tables]
-    assert listed(ranked.read(place)) == [("q1", "a", 1), ("q1", "b", 2), ("q2", "a", 1)]

@@ -79,12 +79,6 @@ def test_a_run_of_some_of_the_queries_is_one_of_the_split(queries: str, corpus: 
     assert result["splits"]["test"]["queries"] == len(set(queries) & set("efgh"))
 
 
-def test_an_unknown_split_is_named(corpus: Artifact, tmp_path: Path) -> None:
-    config = RunFileConfig(split="tset", file=written(tmp_path, {"e": {"d1": 1.0}}))
-    with pytest.raises(UserError, match=r"unknown split of words 'tset'; did you mean 'test'"):
-        read_run(config, {"corpus": corpus}, Place(str(tmp_path / "out")))
-
-
 def test_the_digest_is_that_of_the_lines(tmp_path: Path) -> None:
     file = Path(written(tmp_path, {"e": {"d1": 1.0}}))
     packed = tmp_path / "packed"

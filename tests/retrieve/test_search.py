@@ -7,17 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.identity import fingerprint
 from midmask.retrieve import encode as encoding
 from midmask.retrieve import ranked
-from midmask.retrieve.merging import merge
 from midmask.retrieve.search import Search, SearchConfig, SearchWorker, search
-from tests.support.retrieve.collection import encoded, made, ranking, write_all
+from tests.support.retrieve.collection import encoded, made
 
 CONFIG = SearchConfig(depth=25)
 
@@ -63,13 +60,6 @@ def test_the_ranking_is_by_the_encoders_inner_product(inputs, vectors, out):
     assert result["splits"]["train"]["queries"] == 30 and result["source"] == "dense-encoder"
 
 
-def test_a_plain_path_and_a_uri_give_the_same_file(tmp_path: Path, vectors, out):
-    search(CONFIG, vectors, out)
-    remote = write_all(Place(f"file://{tmp_path}/remote"))
-    far = ranking(remote, Place(f"file://{tmp_path}/far"))
-    assert digest(far.place) == digest(out)
-
-
 def test_depth_beyond_the_corpus_lists_every_passage_once(vectors, out):
     result = search(SearchConfig(depth=5000), vectors, out)
     found = ranked.read(out / "ranked" / "train.parquet")
@@ -96,29 +86,6 @@ def test_a_killed_search_goes_on_from_the_blocks_it_has(
     gained = both[1]["score"].to_numpy() - both[0]["score"].to_numpy()
     assert np.array_equal(gained > 0.5, np.repeat([False, True, False], 250)), "the finished block was searched again"
     assert out.names() == ["ranked"], "partial results are not kept"
-
-
-@settings(max_examples=60)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 12))
-def test_merging_is_a_plain_sort_whatever_the_order_of_shards(seed: int, shards: int, depth: int):
-    draw = np.random.default_rng(seed)
-    scores = draw.choice(
-        np.array([-np.inf, -3e38, -1.5, -1e-45, -0.0, 0.0, 1e-45, 0.5, 3e38], np.float32), (2, shards, 6)
-    )
-    rows = np.stack([draw.permutation(shards * 6).reshape(shards, 6) for _ in range(2)])
-    rows[np.isneginf(scores)] = -1
-    places = draw.permutation(shards * 6)
-    parts = [(scores[:, shard], rows[:, shard]) for shard in range(shards)]
-    merged = merge(parts, places, depth)
-    for found in (merged, merge(parts[::-1], places, depth)):
-        for query in range(2):
-            pairs = zip(scores[query].ravel().tolist(), rows[query].ravel().tolist(), strict=True)
-            best = sorted((pair for pair in pairs if pair[1] >= 0), key=lambda pair: (-pair[0], places[pair[1]]))[
-                :depth
-            ]
-            missing = min(depth, shards * 6) - len(best)
-            assert found[0][query].tolist() == [score for score, _ in best] + [-np.inf] * missing
-            assert found[1][query].tolist() == [row for _, row in best] + [-1] * missing
 
 
 def test_encodings_that_do_not_belong_together_are_refused(inputs, vectors, out, tmp_path: Path):
