@@ -52,10 +52,9 @@ def saved(path: Path, text: str) -> Place:
     return Place(str(path))
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz"])
 @pytest.mark.parametrize("layout", NEGATIVES)
-def test_negatives_of_each_layout(layout: str, ending: str, tmp_path: Path) -> None:
-    place = saved(tmp_path / f"x.{ending}", json.dumps(NEGATIVES[layout]) + "\n")
+def test_negatives_of_each_layout(layout: str, tmp_path: Path) -> None:
+    place = saved(tmp_path / "x.jsonl.gz", json.dumps(NEGATIVES[layout]) + "\n")
     assert list(read_negatives_file(place)) == [("7", ["1"], {SYSTEMS[layout]: ["2", "3"]})]
 
 
