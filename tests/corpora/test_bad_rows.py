@@ -46,7 +46,7 @@ def inject(path: Path, found: list[tuple[str, bytes]], places: list[int], *, pac
     return Counter(kind for kind, _ in found)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(faults, judgement_faults, st.lists(st.integers(0, 1000), min_size=12, max_size=12), st.booleans(), st.booleans())
 def test_rows_read_are_rows_kept_and_rows_quarantined(
     docs: list[tuple[str, bytes]], qrels: list[tuple[str, bytes]], places: list[int], packed: bool, small: bool

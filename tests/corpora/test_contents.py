@@ -1,6 +1,5 @@
 """Files that as a whole hold something else than their format expects: one line, and a command that converts them."""
 
-import bz2
 import gzip
 import io
 import json
@@ -16,13 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from midmask.artifact import Place
 from midmask.corpora import CorpusConfig, open_corpus
 from midmask.corpora.recognition import recognise
-from midmask.derived.given import read_file
 from midmask.errors import UserError
-from midmask.exchange.negatives_files import read_negatives_file
-from midmask.retrieve import ranked
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import json_lines, prepared, rows, write
 
@@ -163,25 +158,3 @@ def test_bad_first_rows_stay_bad_rows(tmp_path: Path) -> None:
         write(folder / "corpus.jsonl", line + b"\n" + LINES)
         result = prepared(f"beir:{folder}", tmp_path / "out", bad_rows_threshold=1.0)
         assert sum(result["rows_quarantined"].values()) == 1, line
-
-
-RUN = b"q1 Q0 d1 1 2.5 tag\nq1 Q0 d2 2 1.5 tag\n"
-
-
-@pytest.mark.parametrize(("data", "named"), [(RUN.replace(b" ", b","), "commas"), (bz2.compress(RUN), "bzip2")])
-def test_a_run_of_another_form_is_named_and_converted(tmp_path: Path, data: bytes, named: str) -> None:
-    file = tmp_path / "a run.txt"
-    file.write_bytes(data)
-    with pytest.raises(UserError, match=named) as error:
-        ranked.read_trec(Place(str(file)))
-    command = str(error.value).partition(" it: ")[2]
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    subprocess.run(command, shell=True, check=True, env=environment)
-    assert ranked.read_trec(Place(str(file)))["doc_id"].to_pylist() == ["d1", "d2"]
-
-
-@pytest.mark.parametrize("read", [read_negatives_file, read_file])
-def test_files_of_training_data_are_lines_too(tmp_path: Path, read: Any) -> None:
-    write(tmp_path / "x.jsonl", text([{"qid": "q", "pos": ["d"], "neg": {}}], 1))
-    with pytest.raises(UserError, match=r"x\.jsonl holds one JSON array"):
-        list(read(Place(str(tmp_path / "x.jsonl"))))

@@ -142,37 +142,6 @@ def test_odd_names_links_and_closed_folders(tmp_path: Path) -> None:
     corpus_identity(CorpusConfig(name=f"docs:{folder}"))
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({}, "no documents in it: the folder is empty; read are .txt, .md"),
-        ({"a.png": b"x", "b.png": b"x", "c": b"x"}, r"left out were .png 2, without ending 1; read are .txt, .md"),
-        ({f"{n}.txt": b"\0\1\2\3" for n in range(10)}, r"no passage in it \(10 binary file\); wanted is .*\.txt, \.md"),
-    ],
-)
-def test_a_folder_without_documents_is_refused_in_one_line(
-    tmp_path: Path, files: dict[str, bytes], message: str
-) -> None:
-    (tmp_path / "in").mkdir()
-    for name, data in files.items():
-        write(tmp_path / "in" / name, data)
-    with pytest.raises(UserError, match=message) as caught:
-        prepared(f"docs:{tmp_path}/in", tmp_path / "out")
-    assert "\n" not in str(caught.value)
-
-
-def test_repeated_passages_are_kept_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    text = "The cluster is started by the head node, which then waits for the workers to join it in any order. "
-    for name, own in {"a": text, "b": text, "c": text + "Then go on.", "d": "Something else, of other words."}.items():
-        write(tmp_path / f"in/{name}.txt", own.encode())
-    caplog.set_level(logging.INFO)
-    result = prepared(f"docs:{tmp_path}/in", tmp_path / "out")
-    assert result["passages"] == 4
-    wanted = {"exact_copies": 1, "compared": 4, "near_duplicate_clusters": 1, "near_duplicates": 3}
-    assert result["documents"]["duplicates"] == wanted
-    assert "3 passages are near-duplicates" in caplog.text
-
-
 def test_the_identity_states_contents_and_cutting_but_not_other_files(tmp_path: Path) -> None:
     write(tmp_path / "in/a.txt", b"text")
     config = CorpusConfig(name=f"docs:{tmp_path}/in")

@@ -11,7 +11,7 @@ from midmask.corpora.documents.rst import rst_blocks
 from midmask.corpora.documents.source import Columns
 from midmask.errors import UserError
 from tests.support.corpora.collections import write
-from tests.support.corpora.documents import blocks_of, pdf
+from tests.support.corpora.documents import blocks_of
 
 
 def lines(path: Path, columns: Columns | None = None) -> list[list[tuple[int, str]]]:
@@ -151,11 +151,6 @@ def test_the_charset_that_a_page_states_is_used(tmp_path: Path) -> None:
     assert lines(tmp_path / "a.html") == [[(0, "Привет всем")]]
 
 
-def test_pages_of_a_pdf_are_paragraphs(tmp_path: Path) -> None:
-    write(tmp_path / "a.pdf", pdf(["A divided para-\ngraph of\nlines.", "Next page."]))
-    assert lines(tmp_path / "a.pdf") == [[(0, "A divided paragraph of lines."), (0, "Next page.")]]
-
-
 TABLE = {"id": ["1", "2"], "Title": ["a", "b"], "story": ["long text of a row", "and another"], "n": ["7.5", "8"]}
 
 
@@ -175,11 +170,6 @@ def test_the_columns_of_a_table_are_found_or_named(tmp_path: Path, end: str) -> 
     assert lines(file, Columns(text="Title")) == [[(0, "a")], [(0, "b")]]
     with pytest.raises(UserError, match=r"unknown corpus.text_column .*'stori'; did you mean 'story'.*Title, id, n"):
         lines(file, Columns(text="stori"))
-
-
-def test_a_quoted_cell_may_span_lines(tmp_path: Path) -> None:
-    write(tmp_path / "t.csv", b'text,n\n"first, line\n\nsecond ""line""",1\nshort,2\n')
-    assert lines(tmp_path / "t.csv") == [[(0, "first, line"), (0, 'second "line"')], [(0, "short")]]
 
 
 @pytest.mark.parametrize(

@@ -45,22 +45,6 @@ def test_one_dataset_is_texts_as_jsonl_files_are(tmp_path: Path) -> None:
     assert rows(tmp_path / "hf/docs") == rows(tmp_path / "texts/docs")
 
 
-def test_numbers_as_ids_wide_strings_whole_scores_and_other_columns(tmp_path: Path) -> None:
-    docs = pa.table(
-        {"id": [1, 2], "title": [None, "two"], "text": pa.array(["a", "b"], pa.large_string()), "n": [1, 2]}
-    )
-    save(tmp_path / "in/corpus", docs)
-    save(tmp_path / "in/queries", pa.table({"id": pa.array([7], pa.int32()), "text": ["which"]}))
-    save(tmp_path / "in/qrels/test", pa.table({"query_id": [7], "doc_id": [2], "score": [3]}))
-    corpus = layouts.read(f"hf:{tmp_path}/in", tmp_path / "out")
-    assert [(row["doc_id"], row["title"], row["text"]) for row in rows(tmp_path / "out/docs")] == [
-        ("1", "", "a"),
-        ("2", "two", "b"),
-    ]
-    assert rows(tmp_path / "out/qrels.parquet") == [{"split": "test", "query_id": "7", "doc_id": "2", "grade": 3}]
-    assert corpus.result["splits"] == {"test": {"queries": 1, "judgements": 1}}
-
-
 def test_bad_rows_are_counted_and_quarantined_with_file_and_row(tmp_path: Path) -> None:
     write_saved(tmp_path / "in", passages=9)
     good = [{"_id": f"d{n}", "title": "", "text": f"passage {n}"} for n in range(2_500)]

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from midmask.corpora import CorpusConfig, corpus_identity, open_corpus
-from midmask.corpora.irds import IrPiece, split_ids, split_of
+from midmask.corpora.irds import split_ids, split_of
 from midmask.errors import UserError
-from tests.support.corpora.collections import prepared, quarantine, rows, write
+from tests.support.corpora.collections import prepared, rows
 from tests.support.corpora.registered import register, write_as_beir, write_msmarco
 
 
@@ -104,54 +104,6 @@ def test_a_users_own_calls_of_the_package_fetch_as_ever(home: Path, calls: list[
     with pytest.raises(requests.ConnectionError), RequestsDownload("https://host/x", tries=1).stream() as stream:
         stream.read()
     assert calls == ["https://host/x"]
-
-
-def test_all_that_is_missing_is_named_at_once(home: Path, calls: list[str]) -> None:
-    """Documents of an archive, and of each split queries and judgements."""
-    with pytest.raises(UserError) as error:
-        open_corpus(CorpusConfig(name="ir_datasets:beir/scifact"))
-    commands = str(error.value).split("type: ")[1].split(" && ")
-    wanted = ["beir/scifact docs", "beir/scifact/test queries", "beir/scifact/train queries"]
-    wanted += ["beir/scifact/test qrels", "beir/scifact/train qrels"]
-    assert commands == [f"ir_datasets export {own} > /dev/null" for own in wanted] and not calls
-
-
-def test_a_file_that_is_lost_half_way_ends_the_reading(home: Path, tmp_path: Path, calls: list[str]) -> None:
-    import ir_datasets
-    from ir_datasets import formats, util
-
-    write(tmp_path / "one.tsv", b"d1\tone\nd2\ttwo\n")
-    sources = [util.LocalDownload(tmp_path / "one.tsv"), util.Download([util.RequestsDownload("https://host/two.tsv")])]
-
-    class Halves(formats.BaseDocs):
-        def docs_iter(self) -> Iterator[Any]:
-            for source in sources:
-                yield from formats.TsvQueries(source).queries_iter()
-
-    ir_datasets.registry.register("ours/halves", ir_datasets.Dataset(Halves()))
-    with pytest.raises(UserError, match=r"docs of ours/halves \(https://host/two.tsv\)"):
-        list(IrPiece(0, "docs", "ours/halves", 1000).read())
-    assert not calls
-
-
-def test_bad_rows_are_counted_as_in_other_formats(home: Path, tmp_path: Path) -> None:
-    register("ours/bad", tmp_path / "files", unknown=True)
-    with (tmp_path / "files" / "docs.tsv").open("a") as stream:
-        stream.write("d1\t\ta second d1\ntwo words\t\ttext\nd12\t\t \n")
-    result = prepared("ir_datasets:ours/bad", tmp_path / "out", splits="official", bad_rows_threshold=1.0)
-    kinds = {
-        "duplicate id": 1,
-        "white space in an id": 1,
-        "empty passage": 1,
-        "unknown id": 1,
-        "duplicate judgement": 1,
-    }
-    assert result["rows_quarantined"] == kinds
-    assert {row["file"] for row in quarantine(tmp_path / "out") if row["kind"] == "unknown id"} == {
-        "ir_datasets:ours/bad/test (qrels)"
-    }
-    assert result["rows_read"] == result["rows_kept"] + sum(kinds.values())
-    assert result["missing_passages"] == {"passages": 1, "judgements": 1}
 
 
 def test_documents_stream_and_lack_of_a_text_field_is_met_by_the_default_text(home: Path) -> None:

@@ -71,22 +71,6 @@ def test_the_judgement_stays_in_every_format(layout: Callable[[Path], str], tmp_
     assert corpus.result["rows_quarantined"] == {}
 
 
-REFUSED = {"empty": b'{"_id": "d2", "text": " "}', "long": b'{"_id": "d2", "text": "x%s"}'}
-
-
-@pytest.mark.parametrize("fault", REFUSED)
-def test_a_passage_whose_line_was_refused_is_a_missing_one(fault: str, tmp_path: Path) -> None:
-    write_beir(tmp_path / "in")
-    file = tmp_path / "in/corpus.jsonl"
-    lines = file.read_bytes().splitlines()
-    lines[2] = REFUSED[fault].replace(b"%s", b"x" * 300)
-    write(file, b"\n".join(lines) + b"\n")
-    result = prepared(f"beir:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=0.5, max_characters=300)
-    assert result["passages"] == 39 and result["missing_passages"] == {"passages": 1, "judgements": 1}
-    assert result["splits"]["test"] == {"queries": 6, "judgements": 6}
-    assert {row["doc_id"] for row in rows(tmp_path / "out/qrels.parquet") if row["query_id"] == "q2"} == {"d2"}
-
-
 def test_it_is_told_once_and_in_the_statistics(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_beir(tmp_path / "in")
     whole = prepared(f"beir:{tmp_path}/in", tmp_path / "whole")

@@ -66,14 +66,3 @@ def test_a_split_of_other_contents_is_refused_and_not_passed_over(tmp_path: Path
     write(tmp_path / "in/qrels" / name, b"Judgements of three people, one pass each.\n")
     with pytest.raises(UserError, match=rf"qrels/{name}: its rows have 7 columns"):
         judged_splits(CorpusConfig(name=f"beir:{tmp_path}/in"))
-
-
-def test_names_of_documents_are_data_where_they_hold_data(tmp_path: Path) -> None:
-    """READMEs are documents of a folder of documents, and texts if they are named .jsonl."""
-    write(tmp_path / "texts/readme.jsonl", b'{"text": "of a README"}\n')
-    write(tmp_path / "texts/notes.jsonl", b'{"text": "a note"}\n')
-    assert prepared(f"texts:{tmp_path}/texts", tmp_path / "a")["passages"] == 2
-    for name in ("README.md", "LICENSE.txt", "._README.md", "__MACOSX/guide.md", "guide.md~", "~$guide.txt"):
-        write(tmp_path / "docs" / name, b"# Title\n\nSome words.\n")
-    result = prepared(f"docs:{tmp_path}/docs", tmp_path / "b")
-    assert result["passages"] == 2 and result["documents"]["files_left_out"] == {"hidden": 4}

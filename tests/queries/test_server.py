@@ -189,19 +189,6 @@ def test_urls_that_are_refused(url: str, message: str) -> None:
     assert "secret" not in str(error.value) and "abc" not in str(error.value)
 
 
-def test_the_only_model_is_found_and_several_are_named(served: Served) -> None:
-    served.models = ("a", "b")
-    with pytest.raises(UserError, match=r"serves 2 models; set queries.server_model to one of them: a, b"):
-        ask(served)
-    served.models = ()
-    with pytest.raises(UserError, match="serves 0 models"):
-        ask(served)
-    served.faults += [Fault(404)]
-    with pytest.raises(UserError, match=r"HTTP 404; type the URL up to /v1"):
-        ask(served)
-    assert ask(served, server_model="c") == expected(PASSAGES) and served.requests[0]["model"] == "c"
-
-
 @pytest.mark.parametrize(
     ("answer", "queries"),
     [
@@ -217,11 +204,3 @@ def test_the_only_model_is_found_and_several_are_named(served: Served) -> None:
 )
 def test_queries_are_read_from_an_answer(answer: str, queries: list[str]) -> None:
     assert read_queries(answer, 2) == queries
-
-
-def test_half_of_a_character_is_replaced(served: Served, tmp_path: Path) -> None:
-    """JSON can write a lone surrogate, which no file can hold."""
-    served.answer = lambda message: "what is \ud83d this"
-    found = ask(served, cache=Place(str(tmp_path)))
-    assert {one.text for one in found} == {"what is ? this"}
-    assert all("what is ? this" in file.read_text() for file in tmp_path.glob("*.jsonl"))

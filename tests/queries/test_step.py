@@ -14,7 +14,6 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig, prepare
-from midmask.errors import UserError
 from midmask.evaluation import measures
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.step import Step
@@ -158,20 +157,6 @@ def test_shards_and_order_change_nothing(done: tuple[Path, dict[str, Any]], tmp_
     one, other = contents(tmp_path / "out"), contents(done[0])
     assert set(one) == set(other)
     assert {name for name in one if one[name] != other[name]} <= {"collection/articles/corpus.jsonl.gz"}
-
-
-def test_a_target_for_bm25_is_reached(tmp_path: Path) -> None:
-    kept: dict[float | None, int] = {}
-    for target in (None, 0.9, 0.8):
-        folder = tmp_path / str(target)
-        result = made(PASSAGES, folder, sources={"keyphrases": 1.0}, bm25_target=target)
-        kept[target] = result["kept"]
-        reached = result["sources"]["keyphrases"]["bm25"]["RR@10"]
-        assert reached > 0.9 if target is None else reached <= target + 0.0051
-        assert result["sources"]["keyphrases"]["found"]["RR@10"] > 0.9, "before the easiest were dropped"
-    assert kept[None] > kept[0.9] > kept[0.8]
-    with pytest.raises(UserError, match=r"raise queries\.bm25_target"):
-        made(PASSAGES, tmp_path / "none", sources={"keyphrases": 1.0}, bm25_target=0.1)
 
 
 def test_copies_answer_alike_and_hide_nothing(tmp_path: Path) -> None:

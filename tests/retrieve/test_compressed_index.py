@@ -10,7 +10,7 @@ from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.coded import CodedShard
-from midmask.retrieve.dense import MARGIN, DenseShard, load_faiss
+from midmask.retrieve.dense import load_faiss
 from midmask.retrieve.index import IndexConfig, build_faiss_index, open_faiss_index
 from midmask.retrieve.index_training import VectorBlocks
 from midmask.retrieve.search import SearchConfig, search
@@ -75,7 +75,7 @@ def test_one_line_says_that_an_index_learns_from_few_passages(cloud, factory, ad
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads Linux's list of mapped files")
-@pytest.mark.parametrize("factory", FACTORIES)
+@pytest.mark.parametrize("factory", ["SQ8", "HNSW8,SQ8", "IVF4,PQ8x4"])
 def test_an_opened_index_is_a_mapped_file_that_finds_the_same(cloud, tmp_path: Path, factory: str):
     queries_QD, vectors_ND = cloud
     index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index=factory))
@@ -121,26 +121,6 @@ def test_without_rescoring_the_scores_are_those_of_the_decoded_vectors(cloud):
     assert (rows == -1).any() and np.isneginf(scores[rows == -1]).all() and np.isfinite(scores[rows >= 0]).all()
     with pytest.raises(UserError, match="an index of 3000 vectors for 9 passages"):
         CodedShard(index, ids(9))
-
-
-def test_copies_rank_by_their_ids_in_the_scores_of_an_index():
-    vectors_ND = np.ones((40, 8), np.float32)
-    index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="SQfp16"))
-    _, rows = CodedShard(index, ids(40)).search(vectors_ND[:1], 40)
-    names = ids(40).to_pylist()
-    assert [names[row] for row in rows[0]] == sorted(names)
-
-
-def test_as_many_candidates_are_scored_as_are_asked_for(cloud):
-    """Of coarse codes, the best by exact score among the first `rescore` * k + 32 by their own."""
-    queries_QD, vectors_ND = cloud
-    index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="PQ4x4"))
-    exact_QN = scores_of(queries_QD, vectors_ND).astype(np.float32)
-    for rescore in (1, 6):
-        candidates = index.search(queries_QD, rescore * DEPTH + MARGIN)[1]
-        own = -np.sort(-np.take_along_axis(exact_QN, candidates, axis=1), axis=1)[:, :DEPTH]
-        scores, _ = DenseShard([vectors_ND], ids(ROWS), index=index, rescore=rescore).search(queries_QD, DEPTH)
-        np.testing.assert_array_equal(scores, own)
 
 
 def test_scores_of_an_index_are_not_added_to_those_of_words(inputs, out: Place):

@@ -82,7 +82,7 @@ def test_threads_change_nothing():
     assert np.array_equal(one[0], two[0]) and np.array_equal(one[1], two[1])
 
 
-@pytest.mark.parametrize("factory", ["IVF8,Flat", "HNSW16", "IVF4,PQ8x4"])
+@pytest.mark.parametrize("factory", ["IVF8,Flat", "HNSW16"])
 def test_an_approximate_index_scores_exactly_what_it_finds(factory: str):
     generator = np.random.default_rng(2)
     vectors_ND = generator.standard_normal((700, 16)).astype(np.float32)

@@ -4,11 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from pydantic import ValidationError
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
@@ -50,16 +48,6 @@ def alone(model, row) -> np.ndarray:
 
 def digests(folder: Place) -> dict[str, str]:
     return {name: hashlib.sha256((folder / name).read()).hexdigest() for name in folder.names()}
-
-
-def test_blocks_are_the_row_groups_of_all_shards_in_order(inputs):
-    tokens = inputs["tokens"].place
-    blocks = passage_blocks(tokens)
-    ids = [name for block in blocks for name in block.read(["doc_id"])["doc_id"].to_pylist()]
-    whole = [pq.read_table((tokens / "passages" / name).uri) for name in (tokens / "passages").names()]
-    assert ids == pa.concat_tables(whole)["doc_id"].to_pylist()
-    assert [(block.start, block.rows) for block in blocks[:4]] == [(0, 40), (40, 40), (80, 40), (120, 40)]
-    assert blocks[-1].start + blocks[-1].rows == len(ids) == 300
 
 
 def test_a_batch_gives_what_each_row_gives_alone_in_float64(inputs, encoder, encoding, model):
@@ -146,19 +134,6 @@ def test_a_sample_of_queries_is_fixed_and_grows_by_adding(inputs):
     assert judged_queries(inputs["corpus"], "dev", limit=4) == sorted(
         fixed_sample([f"q{row}" for row in range(0, 40, 4)], 4)
     )
-
-
-def test_what_cannot_be_encoded_is_one_line(inputs, out):
-    with pytest.raises(UserError, match=r"split 'trian'.*Known: dev, train\."):
-        encode(EncodeConfig(side="queries", split="trian"), inputs, out)
-    with pytest.raises(UserError, match="holds no encoder"):
-        encode(PASSAGES, {**inputs, "model": inputs["corpus"]}, out)
-    with pytest.raises(UserError, match="holds no passages"):
-        encode(PASSAGES, {**inputs, "tokens": inputs["corpus"]}, out)
-    with pytest.raises(UserError, match="terms = 5: the model has no lexical view"):
-        encode(EncodeConfig(side="passages", terms=5), inputs, out)
-    with pytest.raises(ValidationError, match="queries need a split"):
-        EncodeConfig(side="queries")
 
 
 def test_bf16_gives_nearly_the_same_vectors(encoder, encoding, inputs):

@@ -64,31 +64,12 @@ def test_an_exact_search_has_no_empty_slots_and_takes_no_index(vectors, out):
         search(SearchConfig(depth=DEPTH, index=IVF), {**exact_inputs(vectors), "index": vectors["index"]}, out)
 
 
-def test_bytes_of_the_index_count_for_what_is_searched(vectors, out):
-    exact, _ = found(vectors, out / "exact")
-    approximate, _ = found(vectors, out / "ivf", index=IVF)
-    size = vectors["index"].result["bytes"]
-    assert size == (vectors["index"].place / "index" / "passages.faiss").size()
-    assert approximate["bytes_per_passage"] == pytest.approx(exact["bytes_per_passage"] + size / 300, abs=0.02)
-    assert vectors["index"].result["passages"] == 300
-
-
 @pytest.mark.parametrize(("lists", "wanted", "nprobe"), [(4, None, 4), (16, None, 8), (128, None, 16), (128, 5, 5)])
 def test_without_nprobe_an_eighth_of_the_lists_is_searched_but_at_least_eight(lists, wanted, nprobe):
     vectors_ND = np.random.default_rng(0).standard_normal((lists * 2, 8)).astype(np.float32)
     index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index=f"IVF{lists},Flat"))
     set_search_parameters(index, IndexFields(index=f"IVF{lists},Flat", nprobe=wanted), DEPTH)
     assert load_faiss().extract_index_ivf(index).nprobe == nprobe
-
-
-def test_hnsw_is_built_and_searched_as_far_as_is_asked(out):
-    vectors_ND = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
-    hnsw = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="HNSW8", ef_construction=77)).hnsw
-    assert hnsw.efConstruction == 77
-    index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="HNSW8"))
-    for fields, depth, wanted in [({}, 10, 64), ({}, 200, 200), ({"ef_search": 9}, 200, 9)]:
-        set_search_parameters(index, IndexFields.model_validate({"index": "HNSW8", **fields}), depth)
-        assert index.hnsw.efSearch == wanted
 
 
 @pytest.mark.parametrize("factory", ["IVF8,PQ4x4", "SQfp16"])

@@ -12,7 +12,7 @@ from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION
 from midmask.retrieve.fusion import FuseConfig, fuse_lists
 from midmask.retrieve.index import IndexConfig
 from midmask.retrieve.index_recall import SampleConfig, draw_sample, measure_recall
-from midmask.retrieve.search import SearchConfig, search, search_in_parts
+from midmask.retrieve.search import SearchConfig, search
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views, read_views
 from tests.support.retrieve.collection import encoded, made, with_index
@@ -49,17 +49,6 @@ def test_recall_is_the_share_of_the_exact_lists_that_is_found(inputs, out: Place
     assert result["recall"] == {"queries": min(queries, len(own)), **shares}
     assert 0.2 < shares["at_depth"] < shares["at_10"] < 1.0
     assert "recall" not in exact.result
-
-
-@pytest.mark.parametrize("blocks", [3, 100])
-def test_an_exact_search_in_parts_writes_what_it_writes_in_one(inputs, out: Place, blocks: int):
-    vectors, config = encoded(inputs, out), SearchConfig(depth=DEPTH)
-    whole = search(config, vectors, out / "whole")
-    parts = search_in_parts(config, vectors, out / "parts", blocks=blocks)
-    timed = ("seconds", "query_seconds")
-    assert {**parts, **dict.fromkeys(timed)} == {**whole, **dict.fromkeys(timed)}
-    files = [(out / name / "ranked" / "train.parquet").read() for name in ("whole", "parts")]
-    assert files[0] == files[1] and not (out / "parts" / "partial").names()
 
 
 def test_passages_below_the_cutoff_do_not_count(out: Place):

@@ -149,18 +149,6 @@ def test_codes_use_their_whole_range_and_are_off_by_half_a_scale_at_most(vectors
     assert (np.abs(codes * scale - vectors_TD) <= 0.5001 * scale + 1e-30).all()
 
 
-def test_files_give_back_what_was_written_and_texts_are_taken_whole(tmp_path: Path) -> None:
-    draw = np.random.default_rng(1)
-    coded = CodedTokens.code(draw.standard_normal((12, 5)).astype(np.float32), np.array([3, 1, 6, 2], np.int32))
-    coded.write(Place(str(tmp_path / "late")), "00000")
-    read = read_coded(Place(str(tmp_path / "late")), "00000")
-    assert isinstance(read.records_T, np.memmap) and read.records_T.dtype.itemsize == 5 + 4
-    np.testing.assert_array_equal(read.records_T, coded.records_T)
-    taken = read.take(np.array([2, 0]))
-    np.testing.assert_array_equal(taken.records_T, coded.records_T[[4, 5, 6, 7, 8, 9, 0, 1, 2]])
-    assert taken.lengths_N.tolist() == [6, 3]
-
-
 def test_what_cannot_be_scored_is_refused(
     inputs: dict[str, Artifact], vectors: dict[str, Artifact], bm25: Artifact, out: Place, tmp_path: Path
 ) -> None:

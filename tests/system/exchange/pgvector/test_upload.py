@@ -136,19 +136,6 @@ def test_an_upload_that_is_killed_goes_on(searchers: dict[str, Searcher], addres
     assert sent(searcher, address, check=20) == (PASSAGES, PASSAGES - before, 20, 20)
 
 
-def test_a_server_that_goes_away_is_one_line_and_the_upload_goes_on(
-    searchers: dict[str, Searcher], address: str, server
-) -> None:
-    searcher = searchers["lexical"]
-    blocked(searcher, address, server, "pg_terminate_backend(pg_backend_pid())")
-    with pytest.raises(UserError, match=r"went away: .*run the same again") as error:
-        sent(searcher, address)
-    assert PASSWORD not in str(error.value)
-    server.execute("DROP TRIGGER act ON passages")
-    before = sum(block.rows for block in searcher.blocks[:3])
-    assert sent(searcher, address, check=20) == (PASSAGES, PASSAGES - before, 20, 20)
-
-
 def test_changed_rows_are_found_out(searchers: dict[str, Searcher], address: str, server) -> None:
     """A vector of zeros is missed by the queries that find it; a row too many by the count."""
     searcher = searchers["dense"]
