@@ -110,16 +110,6 @@ def test_unreadable_documents_are_quarantined_and_stop_nothing(
     assert "11 quarantined" in caplog.text
 
 
-def test_rows_without_text_are_no_bad_rows_but_broken_ones_are(tmp_path: Path) -> None:
-    write(tmp_path / "in/a.jsonl", b'{"text": "a text"}\n\n{"text": ""}\n{"text": null}\n{"n": 1}\n')
-    result = prepared(f"docs:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=0.0)
-    assert result["rows_quarantined"] == {"row without text": 3}
-    assert [row["line"] for row in quarantine(tmp_path / "out")] == [3, 4, 5]
-    write(tmp_path / "in/a.jsonl", b'{"text": "a text"}\n{broken\n')
-    with pytest.raises(UserError, match=r"1 of 2 rows of the docs are bad.*1 malformed line; first: a.jsonl:2"):
-        prepared(f"docs:{tmp_path}/in", tmp_path / "out")
-
-
 def test_odd_names_links_and_closed_folders(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     write(folder / "a b#c.txt", b"spaces")

@@ -55,15 +55,6 @@ def test_what_is_missing_is_named_with_the_layout(tmp_path: Path, kind: str, mis
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("missing", ["msmarco-test2019-queries.tsv", "2019qrels-pass.txt"])
-def test_deep_learnings_queries_and_judgements_belong_together(tmp_path: Path, missing: str) -> None:
-    layouts.write_msmarco(tmp_path)
-    layouts.write_deep_learning(tmp_path)
-    (tmp_path / missing).unlink()
-    with pytest.raises(UserError, match=f"{missing} is missing, which belongs to"):
-        open_corpus(CorpusConfig(name=f"msmarco:{tmp_path}"))
-
-
 def test_titles_out_of_order_are_refused_and_strays_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     layouts.write_rocketqa(tmp_path / "in")
     caplog.set_level(logging.WARNING)

@@ -75,20 +75,6 @@ def test_scores_are_lucenes_formula_and_ties_go_by_document_id(corpus, tmp_path,
     assert result["splits"]["dev"] == {"queries": 3, "without_results": 1, "ranked": len(found[0])}
 
 
-def test_a_tie_at_the_cut_keeps_the_smaller_ids(tmp_path: Path):
-    corpus = write_parts(
-        Place(str(tmp_path / "corpus")),
-        docs=[(f"d{(row * 37) % 100:02d}", "", "same words") for row in range(100)] + [("best", "", "same")],
-        queries=[("q", "same"), ("r", "words")],
-        qrels=[("dev", "q", "best", 1), ("dev", "r", "d00", 1)],
-    )
-    out = Place(str(tmp_path / "out"))
-    ranked_by_bm25(Bm25Config(depth=7), {"corpus": corpus}, out)
-    rows = ranked.read(out / "ranked" / "dev.parquet").to_pylist()
-    listed = {query: [row["doc_id"] for row in rows if row["query_id"] == query] for query in ("q", "r")}
-    assert listed == {"q": ["best", *(f"d{row:02d}" for row in range(6))], "r": [f"d{row:02d}" for row in range(7)]}
-
-
 def test_the_index_is_mapped_and_a_finished_split_is_not_ranked_again(corpus, tmp_path: Path):
     out, made = Place(f"file://{tmp_path}/out"), bm25_index(corpus, Place(f"file://{tmp_path}"))
     inputs = {"corpus": corpus, "index": made}

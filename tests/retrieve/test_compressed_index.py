@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from midmask.artifact import Artifact, Place
-from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.coded import CodedShard
@@ -14,7 +13,7 @@ from midmask.retrieve.dense import load_faiss
 from midmask.retrieve.index import IndexConfig, build_faiss_index, open_faiss_index
 from midmask.retrieve.index_training import VectorBlocks
 from midmask.retrieve.search import SearchConfig, search
-from tests.support.retrieve.collection import encoded, with_index, write_bi_encoder
+from tests.support.retrieve.collection import encoded, with_index
 from tests.support.retrieve.vectors import ids
 
 DEPTH, ROWS, WIDTH = 10, 3000, 32
@@ -121,16 +120,3 @@ def test_without_rescoring_the_scores_are_those_of_the_decoded_vectors(cloud):
     assert (rows == -1).any() and np.isneginf(scores[rows == -1]).all() and np.isfinite(scores[rows >= 0]).all()
     with pytest.raises(UserError, match="an index of 3000 vectors for 9 passages"):
         CodedShard(index, ids(9))
-
-
-def test_scores_of_an_index_are_not_added_to_those_of_words(inputs, out: Place):
-    model = write_bi_encoder(
-        out / "model", inputs["tokens"], Representation(width=16, lexical="logits", passage_terms=24)
-    )
-    both = encoded({**inputs, "model": model}, out / "encoded")
-    given = with_index(both, out, IndexConfig(index="SQ8"), SearchConfig(depth=DEPTH))
-    config = SearchConfig(depth=DEPTH, index="SQ8", rescore=0)
-    with pytest.raises(UserError, match="rescore = 0: scores of an index and of words"):
-        search(config, given, out / "found")
-    dense = with_index(both, out / "dense", IndexConfig(index="SQ8"), SearchConfig(depth=DEPTH, views="dense"))
-    assert search(config.model_copy(update={"views": "dense"}), dense, out / "found")["recall"]["at_10"] > 0.8

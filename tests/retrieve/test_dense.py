@@ -74,14 +74,6 @@ def test_scores_closer_than_float32_can_tell_are_still_ranked_exactly(collection
     assert cut_search(queries_QD, vectors_ND, 20, 3) == expected
 
 
-def test_threads_change_nothing():
-    generator = np.random.default_rng(1)
-    queries_QD, vectors_ND = (generator.standard_normal((rows, 48)).astype(np.float32) for rows in (64, 900))
-    one = DenseShard([vectors_ND], ids(900), threads=1).search(queries_QD, 30)
-    two = DenseShard([vectors_ND[:500], vectors_ND[500:]], ids(900), threads=2).search(queries_QD, 30)
-    assert np.array_equal(one[0], two[0]) and np.array_equal(one[1], two[1])
-
-
 @pytest.mark.parametrize("factory", ["IVF8,Flat", "HNSW16"])
 def test_an_approximate_index_scores_exactly_what_it_finds(factory: str):
     generator = np.random.default_rng(2)

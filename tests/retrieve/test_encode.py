@@ -10,12 +10,10 @@ import torch
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.randomness.texts import fixed_sample
 from midmask.retrieve.batches import length_batches
 from midmask.retrieve.blocks import passage_blocks, token_rows
 from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker, encode
 from midmask.retrieve.models import load_base_model, open_encoder
-from midmask.retrieve.selection import judged_queries
 from midmask.retrieve.vectors import Encoding, encode_rows
 from midmask.vocabulary import Vocabulary
 
@@ -124,16 +122,6 @@ def test_queries_are_those_of_the_split_by_id(inputs, out, model):
     row = table["query_id"].to_pylist().index("q8")
     expected = alone(model, token_rows(table["ids"])[row])
     np.testing.assert_allclose(vectors[row], expected, atol=1e-5)
-
-
-def test_a_sample_of_queries_is_fixed_and_grows_by_adding(inputs):
-    names = [f"q{row}" for row in range(1000)]
-    ten, twenty = fixed_sample(names, 10), fixed_sample(names[::-1], 20)
-    assert ten == twenty[:10] and len(set(twenty)) == 20
-    assert fixed_sample(names, None) == names == fixed_sample(names, 1000)
-    assert judged_queries(inputs["corpus"], "dev", limit=4) == sorted(
-        fixed_sample([f"q{row}" for row in range(0, 40, 4)], 4)
-    )
 
 
 def test_bf16_gives_nearly_the_same_vectors(encoder, encoding, inputs):

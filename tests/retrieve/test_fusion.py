@@ -6,8 +6,6 @@ from typing import get_args
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
@@ -105,25 +103,6 @@ def test_one_passage_and_equal_scores_count_in_full() -> None:
     assert by_document(found, "one") == {"a": 0.75, "b": 0.25}
     assert by_document(found, "equal") == {"b": 1.0, "a": 0.75, "c": 0.125, "d": 0.0}
     assert by_document(found, "alone") == {"a": 0.75, "b": 0.0}
-
-
-@pytest.mark.parametrize("fusion", FUSIONS)
-@given(factor=st.integers(-3, 6), offset=st.integers(-500, 500), seed=st.integers(0, 99))
-@settings(max_examples=30)
-def test_the_unit_and_the_zero_of_either_lists_scores_count_for_nothing(
-    fusion: Fusion, factor: int, offset: int, seed: int
-) -> None:
-    """Powers of two and small whole numbers, so that the changed scores are exact."""
-    encoder, bm25 = random_list(seed), random_list(seed + 1)
-    changed = [moved(found, 2.0**factor, offset) for found in (encoder, bm25)]
-    expected = fuse(encoder, bm25, 0.3, 20, fusion)
-    assert fuse(changed[0], bm25, 0.3, 20, fusion).equals(expected)
-    assert fuse(encoder, changed[1], 0.3, 20, fusion).equals(expected)
-
-
-def moved(found: pa.Table, factor: float, offset: float) -> pa.Table:
-    scores = found["score"].to_numpy() * np.float32(factor) + np.float32(offset)
-    return found.set_column(2, ranked.SCHEMA.field("score"), pa.array(scores))
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)

@@ -88,14 +88,6 @@ def test_blocks_are_read_one_after_another_and_their_cut_does_not_matter(factory
     assert read == [0, *range(4), *range(4)] if "PQ" in factory else read == [0, *range(4)]
 
 
-@pytest.mark.parametrize("factory", ["IVF8,Flat", pytest.param("OPQ4,IVF8,PQ4", marks=pytest.mark.slow)])
-def test_threads_do_not_change_an_index(factory):
-    vectors_ND = np.random.default_rng(0).standard_normal((600, 16)).astype(np.float32)
-    blocks, configs = VectorBlocks.of(vectors_ND), [IndexConfig(index=factory, threads=threads) for threads in (1, 2)]
-    one, two = (load_faiss().serialize_index(build_faiss_index(blocks, config)).tobytes() for config in configs)
-    assert one == two
-
-
 WRONG = {
     "no lists": ({"index": "HNSW8", "nprobe": 4}, "nprobe = 4 with index = HNSW8: nprobe is of IVF"),
     "no graph": ({"index": "IVF16,Flat", "ef_search": 4}, "ef_search = 4 with index = IVF16,Flat"),

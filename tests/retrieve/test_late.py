@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import safetensors.torch
@@ -16,14 +15,11 @@ from transformers import AutoModel
 
 from midmask.artifact import Artifact, Place
 from midmask.encoders.representation import Representation
-from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import SELECTION
 from midmask.retrieve.bm25 import Bm25Config
 from midmask.retrieve.coded_tokens import CodedTokens, read_coded
-from midmask.retrieve.late import LateShard
 from midmask.retrieve.search import Search, SearchConfig, SearchWorker, search
-from midmask.retrieve.views import read_views
 from tests.support.retrieve.bm25 import ranked_by_bm25
 from tests.support.retrieve.collection import encoded, made, write_bi_encoder
 
@@ -147,19 +143,3 @@ def test_codes_use_their_whole_range_and_are_off_by_half_a_scale_at_most(vectors
     usual = largest > 1e-30  # smaller ones have no exact reciprocal in float32
     assert (np.abs(codes).max(axis=1)[usual] == 127).all()
     assert (np.abs(codes * scale - vectors_TD) <= 0.5001 * scale + 1e-30).all()
-
-
-def test_what_cannot_be_scored_is_refused(
-    inputs: dict[str, Artifact], vectors: dict[str, Artifact], bm25: Artifact, out: Place, tmp_path: Path
-) -> None:
-    dense = encoded(inputs, Place(str(tmp_path / "dense")))
-    with pytest.raises(UserError, match="candidates: all passages are scored by dense and lexical vectors"):
-        search(SearchConfig(), {**dense, "candidates": bm25}, out)
-    with pytest.raises(UserError, match=r"index = IVF4,Flat: .*input of this one"):
-        search(SearchConfig(index="IVF4,Flat"), vectors, out)
-    block = read_views(vectors["passages"].place, "00000", ("late",)).late
-    assert block is not None
-    narrow = CodedTokens.code(np.ones((2, 5), np.float32), np.array([2], np.int32))
-    doc_ids = pa.chunked_array([[f"d{row}" for row in range(len(block))]])
-    with pytest.raises(UserError, match=f"token vectors of 5 dimensions and passages of {WIDTH}"):
-        LateShard([block], doc_ids).search(narrow, 3)

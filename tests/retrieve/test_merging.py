@@ -4,14 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.artifact import Place
-from midmask.retrieve import ranked
-from midmask.retrieve.merging import as_table, merge, read_found, read_seconds, write_found
+from midmask.retrieve.merging import merge, read_found, read_seconds, write_found
 
 NONE = (-np.inf, -1)
 
@@ -62,15 +60,3 @@ def test_a_file_with_a_pickle_in_it_is_not_read(read: Callable[[Place], object],
     np.savez(str(place), scores=pickled, rows=pickled, seconds=pickled)
     with pytest.raises(ValueError, match="allow_pickle"):
         read(place)
-
-
-def test_gaps_have_no_row_in_the_table_and_ranks_count_from_one() -> None:
-    queries = pa.chunked_array([["q1"], ["q2", "q3"]])
-    doc_ids = pa.array(["a", "b", "c"])
-    found = lists([(9.0, 2), (8.0, 0), (7.0, 1)], [NONE, NONE, NONE], [(6.0, 1), NONE, NONE])
-    table = as_table(found, queries, doc_ids)
-    assert table.schema.names == ["query_id", "doc_id", "score", "rank"]
-    assert [tuple(row.values()) for row in table.to_pylist()] == [
-        ("q1", "c", 9.0, 1), ("q1", "a", 8.0, 2), ("q1", "b", 7.0, 3), ("q3", "b", 6.0, 1),
-    ]  # fmt: skip
-    assert table.cast(ranked.SCHEMA).num_rows == 4

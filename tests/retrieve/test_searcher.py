@@ -14,13 +14,7 @@ from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.search import SearchConfig, search
 from midmask.retrieve.searcher import Searcher
 from midmask.retrieve.text_encoder import TextEncoder
-from tests.support.retrieve.collection import encoded, made, write_bi_encoder
-
-REPRESENTATIONS = {
-    "dense": Representation(),
-    "lexical": Representation(dense=None, lexical="splade", query_terms=5),
-    "hybrid": Representation(lexical="splade", passage_terms=20),
-}
+from tests.support.retrieve.collection import REPRESENTATIONS, encoded, made, write_bi_encoder
 
 
 @pytest.mark.parametrize("kind", REPRESENTATIONS)

@@ -131,3 +131,21 @@ def test_the_step_ranks_by_an_index_and_measures_its_recall(views, out, tmp_path
     search(exact, views["words"], out / "exact")
     own, best = (ranked.read(place / "ranked" / "train.parquet") for place in (out, out / "exact"))
     assert own.equals(best)
+
+
+def test_more_lists_and_less_trust_find_more(collection, folder):
+    passages, queries = collection
+    exact = LexicalShard(passages, ids(PASSAGES)).search(queries, DEPTH)[1]
+
+    def found(**fields) -> int:
+        own = shard(passages, folder, **fields).search(queries, DEPTH)[1]
+        return sum(len(set(one.tolist()) & set(other.tolist())) for one, other in zip(own, exact, strict=True))
+
+    few, usual, most = found(query_cut=1, heap_factor=1.0), found(), found(**ALL)
+    assert few < 0.8 * usual and usual <= most
+
+
+def test_an_index_of_words_for_vectors_is_refused(views, out, tmp_path: Path):
+    config = SearchConfig(depth=10, index="Seismic")
+    with pytest.raises(UserError, match=r"index = Seismic: words are not all that is searched; leave it at Flat"):
+        search(config, {**views["both"], "index": views["both"]["passages"], "exact": views["both"]["passages"]}, out)

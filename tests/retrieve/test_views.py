@@ -28,6 +28,7 @@ PASSAGES = EncodeConfig(side="passages")
 QUERIES = EncodeConfig(side="queries", split="dev")
 
 KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "cls": ("dense", {}, {}),
     "mean, projected": ("dense", {"dense": "mean", "width": 12, "normalise": True}, {}),
     "splade": ("lexical", {"dense": None, "lexical": "splade", "specials": False, "passage_terms": 20}, {}),
     "logits": ("hybrid", {"width": 16, "lexical": "logits", "passage_terms": 24}, {}),
