@@ -128,27 +128,6 @@ def test_judgements_with_a_header_alone_are_named(tmp_path: Path) -> None:
     assert line.startswith(f"{folder}/qrels/test.tsv has a header and no rows")
 
 
-def test_forms_are_expected_by_every_format(tmp_path: Path) -> None:
-    layouts.write_msmarco(tmp_path / "msmarco")
-    write(tmp_path / "msmarco/collection.tsv", b"".join(b"%d,a text\n" % n for n in range(9)))
-    layouts.write_nq(tmp_path / "nq")
-    write(tmp_path / "nq/nq-test.csv", b"who,['me']\nwhere,['here']\n")
-    layouts.write_tripclick(tmp_path / "tripclick")
-    topics = next((tmp_path / "tripclick/benchmark/topics").iterdir())
-    topics.write_bytes(b"<html>sorry</html>")
-    write(tmp_path / "texts/a.jsonl", text([{"text": "a"}]))
-    write(tmp_path / "trec/docs/a.jsonl", text([{"_id": "a", "text": "a"}]))
-    write(tmp_path / "trec/docs/b.tsv", b"a\ttext\n")
-    for kind, named in (
-        ("msmarco", "collection.tsv holds columns divided by commas"),
-        ("nq", "nq-test.csv holds columns divided by commas"),
-        ("tripclick", f"{topics.name} holds a web page"),
-        ("texts", "a.jsonl holds one JSON array"),
-        ("trec", "docs/a.jsonl holds one JSON array"),
-    ):
-        assert named in refused(f"{kind}:{tmp_path}/{kind}")
-
-
 def test_bad_first_rows_stay_bad_rows(tmp_path: Path) -> None:
     """A list, a broken object, an object without an id, before good ones; a NUL and a long line, too."""
     first = [b'["a", "list"]', b'{"_id": "cut', b'{"title": "x"}', b'{"_id": "n", "text": "\0"}', b"no JSON"]

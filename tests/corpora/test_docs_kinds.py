@@ -146,11 +146,6 @@ def test_html_is_read_without_scripts_and_frame(tmp_path: Path) -> None:
     ]
 
 
-def test_the_charset_that_a_page_states_is_used(tmp_path: Path) -> None:
-    write(tmp_path / "a.html", '<meta charset="koi8-r"><p>Привет всем'.encode("koi8-r"))
-    assert lines(tmp_path / "a.html") == [[(0, "Привет всем")]]
-
-
 TABLE = {"id": ["1", "2"], "Title": ["a", "b"], "story": ["long text of a row", "and another"], "n": ["7.5", "8"]}
 
 

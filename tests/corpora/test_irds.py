@@ -1,10 +1,9 @@
 """Collections by their id in ir_datasets: the real package, with its own ids and with ids registered here."""
 
-import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -13,15 +12,6 @@ from midmask.corpora.irds import split_ids, split_of
 from midmask.errors import UserError
 from tests.support.corpora.collections import prepared, rows
 from tests.support.corpora.registered import register, write_as_beir, write_msmarco
-
-
-class Abstract(NamedTuple):
-    doc_id: str
-    abstract: str
-    keywords: str
-
-    def default_text(self) -> str:
-        return f"{self.abstract} {self.keywords}"
 
 
 @pytest.fixture(scope="module")
@@ -104,35 +94,6 @@ def test_a_users_own_calls_of_the_package_fetch_as_ever(home: Path, calls: list[
     with pytest.raises(requests.ConnectionError), RequestsDownload("https://host/x", tries=1).stream() as stream:
         stream.read()
     assert calls == ["https://host/x"]
-
-
-def test_documents_stream_and_lack_of_a_text_field_is_met_by_the_default_text(home: Path) -> None:
-    import ir_datasets
-    from ir_datasets.formats import BaseDocs
-
-    given: list[int] = []
-
-    class Many(BaseDocs):
-        def docs_iter(self) -> Iterator[Abstract]:
-            for number in range(10_000):
-                given.append(number)
-                yield Abstract(f"d{number}", f"abstract {number}", "words")
-
-        def docs_cls(self) -> type[Abstract]:
-            return Abstract
-
-    ir_datasets.registry.register("ours/many", ir_datasets.Dataset(Many()))
-    (piece,) = open_corpus(CorpusConfig(name="ir_datasets:ours/many")).docs
-    given.clear()
-    blocks = pickle.loads(pickle.dumps(piece)).read()
-    first = next(blocks)
-    assert len(given) <= 4_096 < 10_000
-    assert first.select(["doc_id", "title", "text"]).to_pylist()[7] == {
-        "doc_id": "d7",
-        "title": "",
-        "text": "abstract 7 words",
-    }
-    assert sum(len(block) for block in blocks) + len(first) == 10_001, "with the marker at the end"
 
 
 @pytest.mark.parametrize(

@@ -124,25 +124,6 @@ def test_dprs_array_is_cut_alike_however_it_is_read(
         list(dpr_json.Items("dev")(io.BytesIO(data[:-8]), None, 1 << 16))
 
 
-def test_bad_objects_of_dprs_array_are_quarantined(tmp_path: Path) -> None:
-    layouts.write_nq(tmp_path)
-    good = {"question": "good", "answers": ["a"], "positive_ctxs": [{"passage_id": "3"}]}
-    bad = [
-        {"question": 3},
-        {**good, "positive_ctxs": []},
-        {**good, "answers": [1]},
-        {**good, "positive_ctxs": [{}]},
-        [],
-    ]
-    write(tmp_path / "nq-train.json", json.dumps([good, *bad]).encode())
-    result = prepared(f"nq:{tmp_path}", tmp_path / "out", bad_rows_threshold=1.0)
-    assert result["rows_quarantined"] == {"malformed line": 2 * len(bad)}
-    assert result["splits"]["train"] == {"queries": 1, "judgements": 1, "answered": 1}
-    write(tmp_path / "qrels.train.tsv", b"train-0\t3\n")
-    with pytest.raises(UserError, match=r"nq-train\.json and qrels\.train\.tsv both judge train"):
-        open_corpus(CorpusConfig(name=f"nq:{tmp_path}"))
-
-
 def test_judgements_of_no_known_layout_are_refused(tmp_path: Path) -> None:
     layouts.write_msmarco(tmp_path)
     write(tmp_path / "qrels.train.tsv", b"1 Q0 2 3 0.5 tag\n")

@@ -1,7 +1,6 @@
 """Judgements of passages that the collection lacks: they stay judgements, in every format, and are counted."""
 
 import json
-import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from midmask.artifact import Place
-from midmask.corpora import CorpusConfig, prepare, statistics_table
+from midmask.corpora import CorpusConfig, prepare
 from midmask.errors import UserError
 from tests.support.corpora import layouts
-from tests.support.corpora.collections import contents, json_lines, prepared, rows, write, write_beir
+from tests.support.corpora.collections import json_lines, prepared, rows, write, write_beir
 from tests.support.corpora.saved import save_splits, write_saved
 
 
@@ -69,22 +68,6 @@ def test_the_judgement_stays_in_every_format(layout: Callable[[Path], str], tmp_
     assert rows(tmp_path / "out/missing_passages.parquet") == [{"doc_id": "gone"}]
     assert corpus.result["missing_passages"] == {"passages": 1, "judgements": 1}
     assert corpus.result["rows_quarantined"] == {}
-
-
-def test_it_is_told_once_and_in_the_statistics(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write_beir(tmp_path / "in")
-    whole = prepared(f"beir:{tmp_path}/in", tmp_path / "whole")
-    assert whole["missing_passages"] == {"passages": 0, "judgements": 0}
-    assert "missing_passages.parquet" not in contents(tmp_path / "whole")
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
-    caplog.clear()
-    append(tmp_path / "in/qrels/test.tsv", b"q2\tgone\t1\nq5\tlost\t1\n")
-    with caplog.at_level(logging.WARNING):
-        prepared(f"beir:{tmp_path}/in", tmp_path / "out")
-    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert "2 judgements name passages that the collection lacks" in record.getMessage()
-    said = statistics_table(json.loads((tmp_path / "out/statistics.json").read_text()))
-    assert said.count("2 judgements name passages that the collection lacks") == 1
 
 
 def test_judgements_of_another_collection_are_refused(tmp_path: Path) -> None:

@@ -142,14 +142,3 @@ def test_what_is_left_out_is_counted_by_rule(tmp_path: Path, monkeypatch: pytest
         assert rules[rule] == 1, rule
     assert (rules["long summary"], rules["generic summary"]) == (1, 11)
     assert rules["test file"] >= 1
-
-
-def test_a_sample_takes_whole_clusters(networkx: Path, tmp_path: Path) -> None:
-    result = prepared("pydocs", tmp_path, packages=("networkx",), max_passages=500)
-    assert 430 < result["passages"] <= 500
-    whole = {(row["query_id"], row["doc_id"]): row["split"] for row in rows(networkx / "qrels.parquet")}
-    sample = {(row["query_id"], row["doc_id"]): row["split"] for row in rows(tmp_path / "qrels.parquet")}
-    assert sample.items() <= whole.items()
-    kept = {doc for _, doc in sample}
-    for left, right in near_pairs({row["doc_id"]: row["text"] for row in rows(networkx / "docs")}, 0.7):
-        assert (left in kept) == (right in kept)

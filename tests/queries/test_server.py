@@ -102,18 +102,6 @@ def test_a_server_that_dies_half_way_loses_nothing(served: Served, tmp_path: Pat
     assert ask(served, cache=cache, **fields) == expected(PASSAGES), "all is there, so no server is needed"
 
 
-def test_another_prompt_model_or_text_is_asked_anew(served: Served, tmp_path: Path) -> None:
-    cache = Place(str(tmp_path / "cache"))
-    ask(served, cache=cache)
-    for fields in ({"server_prompt": "Ask [{passage}]"}, {"server_model": "b"}, {"server_characters": 100}):
-        served.requests.clear()
-        ask(served, cache=cache, **fields)
-        assert len(served.requests) == 12, fields
-    served.requests.clear()
-    ask(served, cache=cache, server_concurrency=1, server_retries=0)
-    assert not served.requests
-
-
 def test_a_budget_of_requests_is_kept_and_the_same_over_restarts(
     served: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -204,3 +192,15 @@ def test_urls_that_are_refused(url: str, message: str) -> None:
 )
 def test_queries_are_read_from_an_answer(answer: str, queries: list[str]) -> None:
     assert read_queries(answer, 2) == queries
+
+
+def test_another_prompt_model_or_text_is_asked_anew(served: Served, tmp_path: Path) -> None:
+    cache = Place(str(tmp_path / "cache"))
+    ask(served, cache=cache)
+    for fields in ({"server_prompt": "Ask [{passage}]"}, {"server_model": "b"}, {"server_characters": 100}):
+        served.requests.clear()
+        ask(served, cache=cache, **fields)
+        assert len(served.requests) == 12, fields
+    served.requests.clear()
+    ask(served, cache=cache, server_concurrency=1, server_retries=0)
+    assert not served.requests

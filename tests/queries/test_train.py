@@ -101,13 +101,6 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(inputs: dict[str
         np.testing.assert_array_equal(other[name], value)
 
 
-def test_micro_batches_change_nothing(inputs: dict[str, Artifact], tmp_path: Path) -> None:
-    whole = run(generating(dropout=0.0), inputs, tmp_path / "whole")
-    cut = run(generating(dropout=0.0, micro_batch=3), inputs, tmp_path / "cut")
-    assert_same_run(trace_of(tmp_path / "whole"), trace_of(tmp_path / "cut"), within=1e-4)
-    assert cut["loss"] == pytest.approx(whole["loss"], abs=1e-4)
-
-
 def test_the_loss_is_that_of_each_query_alone() -> None:
     """Against the library's own labels, one unpadded row at a time: neither padding nor the batch counts."""
     words = sample_vocabulary(200)

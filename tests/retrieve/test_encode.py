@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -87,15 +86,6 @@ def test_a_block_that_is_there_is_not_encoded_again(inputs, out):
     np.testing.assert_array_equal(np.load(out.local() / "dense" / "00001.npy"), planted)
 
 
-def test_batches_hold_every_row_once_and_no_more_tokens_than_asked():
-    lengths = np.random.default_rng(0).integers(2, 60, 200)
-    batches = length_batches(lengths, 400)
-    assert sorted(np.concatenate(batches).tolist()) == list(range(200))
-    assert all(len(batch) * lengths[batch].max() <= 400 for batch in batches)
-    assert [len(batch) for batch in length_batches(np.array([30, 2, 2]), 5)] == [2, 1], "a long row goes alone"
-    assert length_batches(np.array([], dtype=np.int64), 5) == []
-
-
 def test_a_vector_that_is_not_finite_names_its_passages(inputs, out, tmp_path: Path):
     from safetensors.numpy import load_file, save_file
 
@@ -114,19 +104,18 @@ def test_a_vector_that_is_not_finite_names_its_passages(inputs, out, tmp_path: P
     assert (out / "dense").names() == []
 
 
-def test_queries_are_those_of_the_split_by_id(inputs, out, model):
-    assert encode(QUERIES, inputs, out)["rows"] == 10
-    table = pq.read_table((out / "selection.parquet").uri)
-    assert table["query_id"].to_pylist() == sorted(f"q{row}" for row in range(0, 40, 4))
-    vectors = np.load(out.local() / "dense" / "00000.npy")
-    row = table["query_id"].to_pylist().index("q8")
-    expected = alone(model, token_rows(table["ids"])[row])
-    np.testing.assert_allclose(vectors[row], expected, atol=1e-5)
-
-
 def test_bf16_gives_nearly_the_same_vectors(encoder, encoding, inputs):
     rows = token_rows(passage_blocks(inputs["tokens"].place)[0].read(["ids"])["ids"])
     exact = encode_rows(encoder, rows, encoding).dense_ND
     fast = encode_rows(encoder, rows, replace(encoding, precision="bf16")).dense_ND
     cosine = (exact * fast).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(fast, axis=1)
     assert fast.dtype == np.float32 and cosine.min() > 0.999 and not np.array_equal(exact, fast)
+
+
+def test_batches_hold_every_row_once_and_no_more_tokens_than_asked():
+    lengths = np.random.default_rng(0).integers(2, 60, 200)
+    batches = length_batches(lengths, 400)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(200))
+    assert all(len(batch) * lengths[batch].max() <= 400 for batch in batches)
+    assert [len(batch) for batch in length_batches(np.array([30, 2, 2]), 5)] == [2, 1], "a long row goes alone"
+    assert length_batches(np.array([], dtype=np.int64), 5) == []

@@ -53,17 +53,6 @@ def test_more_lists_find_more_and_all_lists_find_everything(vectors, out, caplog
     assert empty[0] > 0 and empty[-1] == 0
 
 
-def test_an_exact_search_has_no_empty_slots_and_takes_no_index(vectors, out):
-    result, _ = found(vectors, out / "exact")
-    assert result["splits"]["train"]["empty_slots"] == 0
-    with pytest.raises(UserError, match="built by the step `index`"):
-        search(SearchConfig(depth=DEPTH), vectors, out)
-    with pytest.raises(UserError, match="built by the step `index`"):
-        search(SearchConfig(depth=DEPTH, index=IVF), exact_inputs(vectors), out)
-    with pytest.raises(UserError, match="as is `exact`"):
-        search(SearchConfig(depth=DEPTH, index=IVF), {**exact_inputs(vectors), "index": vectors["index"]}, out)
-
-
 @pytest.mark.parametrize(("lists", "wanted", "nprobe"), [(4, None, 4), (16, None, 8), (128, None, 16), (128, 5, 5)])
 def test_without_nprobe_an_eighth_of_the_lists_is_searched_but_at_least_eight(lists, wanted, nprobe):
     vectors_ND = np.random.default_rng(0).standard_normal((lists * 2, 8)).astype(np.float32)

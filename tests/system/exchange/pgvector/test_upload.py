@@ -92,15 +92,6 @@ def test_a_second_upload_changes_nothing(searchers: dict[str, Searcher], address
     assert server.fetchall() == before
 
 
-def test_a_missing_passage_is_written_again_with_its_block(
-    searchers: dict[str, Searcher], address: str, server
-) -> None:
-    searcher = searchers["dense"]
-    sent(searcher, address)
-    server.execute("DELETE FROM passages WHERE doc_id = %s", [searcher.stored.row(130)[0]])
-    assert sent(searcher, address, check=10) == (PASSAGES, 40, 10, 10)
-
-
 def blocked(searcher: Searcher, address: str, server, action: str) -> None:
     """Makes the table, in which the first passage of the fourth block does something when it is written."""
     with connected(address) as link:
