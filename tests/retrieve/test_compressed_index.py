@@ -17,7 +17,7 @@ from tests.support.retrieve.collection import encoded, with_index
 from tests.support.retrieve.vectors import ids
 
 DEPTH, ROWS, WIDTH = 10, 3000, 32
-FACTORIES = ("SQ8", "HNSW8,SQ8", "OPQ8_16,IVF4,PQ8x4")
+FACTORIES = ("SQ8", "HNSW8,SQ8", "IVF4,PQ8x4")
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_one_line_says_that_an_index_learns_from_few_passages(cloud, factory, ad
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads Linux's list of mapped files")
-@pytest.mark.parametrize("factory", ["SQ8", "HNSW8,SQ8", "IVF4,PQ8x4"])
+@pytest.mark.parametrize("factory", FACTORIES)
 def test_an_opened_index_is_a_mapped_file_that_finds_the_same(cloud, tmp_path: Path, factory: str):
     queries_QD, vectors_ND = cloud
     index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index=factory))
