@@ -11,6 +11,7 @@ import secrets
 import shutil
 import socket
 import sys
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -199,6 +200,17 @@ def ray_local() -> Iterator[None]:
     yield
     ray.shutdown()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def cranfield(made_once: MadeOnce) -> Path:
+    """The Cranfield collection, a folder in BEIR's layout (tests/data/README.md); to be read."""
+
+    def make(folder: Path) -> None:
+        with tarfile.open(TESTS / "data" / "cranfield.tar.xz") as archive:
+            archive.extractall(folder, filter="data")
+
+    return made_once("cranfield", make)
 
 
 @pytest.fixture

@@ -1,16 +1,14 @@
-import json
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from midmask.corpora import CorpusConfig, corpus_identity, open_corpus
 from midmask.errors import UserError
-from tests.support.corpora.collections import json_lines, prepared, quarantine, rows, write, write_beir
+from tests.support.corpora.collections import contents, json_lines, prepared, quarantine, rows, write, write_beir
 
 
-def test_cranfield_has_the_counts_and_records_of_its_source(data: Path, tmp_path: Path) -> None:
-    result = prepared(f"beir:{data}/cranfield", tmp_path)
+def test_cranfield_has_the_counts_and_records_of_its_source(cranfield: Path, tmp_path: Path) -> None:
+    result = prepared(f"beir:{cranfield}", tmp_path)
     assert (result["name"], result["passages"], result["queries"]) == ("cranfield", 1398, 225)
     assert result["rows_read"] == result["rows_kept"] == 1398 + 225 + 1836
     assert sum(split["judgements"] for split in result["splits"].values()) == 1836
@@ -22,8 +20,8 @@ def test_cranfield_has_the_counts_and_records_of_its_source(data: Path, tmp_path
     assert (qrels[0]["query_id"], qrels[0]["doc_id"], qrels[0]["grade"]) == ("1", "184", 3)
 
 
-def test_cranfield_is_divided_here_and_says_so(data: Path, tmp_path: Path) -> None:
-    result = prepared(f"beir:{data}/cranfield", tmp_path)
+def test_cranfield_is_divided_here_and_says_so(cranfield: Path, tmp_path: Path) -> None:
+    result = prepared(f"beir:{cranfield}", tmp_path)
     assert result["splits_made_here"] == ["dev", "test", "train"] and "60/20/20" in result["split_rule"]
     sizes = {split: part["queries"] for split, part in result["splits"].items()}
     assert sum(sizes.values()) == 225 and 110 < sizes["train"] < 160 and sizes["dev"] > 25 and sizes["test"] > 25
@@ -31,55 +29,23 @@ def test_cranfield_is_divided_here_and_says_so(data: Path, tmp_path: Path) -> No
     for row in rows(tmp_path / "qrels.parquet"):
         splits.setdefault(row["query_id"], set()).add(row["split"])
     assert {len(found) for found in splits.values()} == {1}
-    other = prepared(f"beir:{data}/cranfield", tmp_path / "other", split_seed=1)
+    other = prepared(f"beir:{cranfield}", tmp_path / "other", split_seed=1)
     assert other["splits"] != result["splits"]
 
 
-def test_squad_has_the_counts_and_records_of_its_source(data: Path, tmp_path: Path) -> None:
-    result = prepared(f"beir:{data}/squad", tmp_path)
-    assert (result["passages"], result["queries"], result["splits_made_here"]) == (20_958, 97_875, [])
-    assert result["splits"] == {
-        "dev": {"queries": 5_655, "judgements": 5_655},
-        "test": {"queries": 4_878, "judgements": 4_880},
-        "train": {"queries": 87_342, "judgements": 87_424},
-    }
-    shards = sorted((tmp_path / "docs").iterdir())
-    assert [shard.name for shard in shards] == ["00000.parquet", "00001.parquet"]
-    first = pq.ParquetFile(shards[0])
-    assert first.metadata.num_rows == 16_384
-    assert {first.metadata.row_group(n).num_rows for n in range(first.num_row_groups)} == {2_048}
-    statistics = json.loads((tmp_path / "statistics.json").read_text())
-    assert statistics["passages"]["words"]["mean"] == pytest.approx(117.2, abs=0.05)
-    assert statistics["queries"]["question_share"] > 0.98
-
-
-def test_integer_ids_and_pyserini_names_are_taken(tmp_path: Path) -> None:
-    write(tmp_path / "in/corpus.jsonl", json_lines([{"id": 7, "contents": "seven words"}, {"_id": 8, "text": "eight"}]))
+def test_integer_ids_pyserinis_names_and_titles_without_text_are_taken(tmp_path: Path) -> None:
+    found = [
+        {"id": 7, "contents": "seven words"},
+        {"_id": 8, "text": "eight"},
+        {"_id": "a", "title": "only", "text": ""},
+    ]
+    write(tmp_path / "in/corpus.jsonl", json_lines(found))
     prepared(f"beir:{tmp_path}/in", tmp_path / "out")
     assert rows(tmp_path / "out/docs") == [
         {"doc_id": "7", "title": "", "text": "seven words"},
         {"doc_id": "8", "title": "", "text": "eight"},
+        {"doc_id": "a", "title": "", "text": "only"},
     ]
-
-
-def test_a_title_without_text_is_a_passage(tmp_path: Path) -> None:
-    write(tmp_path / "in/corpus.jsonl", json_lines([{"_id": "a", "title": "only a title", "text": ""}]))
-    prepared(f"beir:{tmp_path}/in", tmp_path / "out")
-    assert rows(tmp_path / "out/docs") == [{"doc_id": "a", "title": "", "text": "only a title"}]
-
-
-@pytest.mark.parametrize("missing", ["corpus.jsonl", "queries.jsonl", "qrels/train.tsv"])
-def test_a_missing_part_is_named_with_the_layout(tmp_path: Path, missing: str) -> None:
-    write_beir(tmp_path)
-    if missing.startswith("qrels"):
-        for file in (tmp_path / "qrels").iterdir():
-            file.unlink()
-    else:
-        (tmp_path / missing).unlink()
-    with pytest.raises(UserError) as error:
-        open_corpus(CorpusConfig(name=f"beir:{tmp_path}"))
-    assert ("SPLIT.tsv" if missing.startswith("qrels") else missing) in str(error.value)
-    assert "queries.jsonl[.gz]" in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_missing_folder_and_a_strange_format_are_named() -> None:
@@ -102,12 +68,6 @@ def test_identity_is_contents_and_short_name_not_the_path(tmp_path: Path) -> Non
     assert one != corpus_identity(CorpusConfig(name=f"beir:{tmp_path}/two/set"))
 
 
-def test_a_uri_is_read_like_a_path(tmp_path: Path) -> None:
-    write_beir(tmp_path / "in", packed=True)
-    by_path = prepared(f"beir:{tmp_path}/in", tmp_path / "path")
-    assert prepared(f"beir:file://{tmp_path}/in", tmp_path / "uri") == by_path
-
-
 def test_a_sample_keeps_the_queries_that_it_can_answer(tmp_path: Path) -> None:
     write_beir(tmp_path / "in", passages=200, queries=200)
     result = prepared(f"beir:{tmp_path}/in", tmp_path / "out", max_passages=50)
@@ -121,8 +81,6 @@ def test_a_sample_keeps_the_queries_that_it_can_answer(tmp_path: Path) -> None:
 
 
 def test_preparing_again_after_a_crash_gives_the_same_bytes(tmp_path: Path) -> None:
-    from tests.support.corpora.collections import contents
-
     write_beir(tmp_path / "in")
     prepared(f"beir:{tmp_path}/in", tmp_path / "out")
     wanted = contents(tmp_path / "out")

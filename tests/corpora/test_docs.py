@@ -11,9 +11,8 @@ import pytest
 from pypdf import PdfReader, PdfWriter
 
 from midmask import Corpus
-from midmask.app.flags import parse
 from midmask.artifact import Place
-from midmask.corpora import CorpusConfig, docs, open_corpus, prepare
+from midmask.corpora import CorpusConfig, docs, open_corpus
 from midmask.corpora.assemble import assemble
 from midmask.corpora.docs import READER
 from midmask.corpora.provenance import provenance_of
@@ -62,16 +61,6 @@ def test_documents_of_all_kinds_become_passages_with_their_places(tmp_path: Path
         assert document[place.start : place.end] == text
 
 
-def test_a_long_row_has_offsets_and_a_file_is_a_corpus(tmp_path: Path) -> None:
-    write(tmp_path / "faq.csv", f"text,title\n{'Some words here. ' * 20},Head\nshort,T\n".encode())
-    config = CorpusConfig(name=f"docs:{tmp_path}/faq.csv", passage_words=30)
-    assert config.short_name == "faq" and CorpusConfig(name=f"docs:{tmp_path}").short_name == tmp_path.name
-    prepare(config, {}, Place(str(tmp_path / "out")))
-    found = rows(tmp_path / "out/docs")
-    assert [row["doc_id"] for row in found] == ["faq.csv#1:0-169", "faq.csv#1:170-339", "faq.csv#2"]
-    assert {row["title"] for row in found[:2]} == {"Head"}
-
-
 def test_pieces_of_any_size_and_a_uri_give_the_same_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_documents(tmp_path / "in")
     write(tmp_path / "in/bad.txt", b"\0\1\2\3")
@@ -85,13 +74,6 @@ def test_pieces_of_any_size_and_a_uri_give_the_same_artifact(tmp_path: Path, mon
     sent = (pickle.loads(pickle.dumps(piece)) for piece in pieces)
     assemble(config, Place(str(tmp_path / "many")), lambda own: (table for piece in own for table in next(sent).read()))
     assert contents(tmp_path / "many") == contents(tmp_path / "one")
-
-
-def test_many_small_files_are_few_pieces(tmp_path: Path) -> None:
-    for number in range(1_200):
-        write(tmp_path / f"in/{number % 7}/{number}.txt", b"text")
-    pieces = open_corpus(CorpusConfig(name=f"docs:{tmp_path}/in")).docs
-    assert len(pieces) == 3 and sum(len(piece.files) for piece in pieces) == 1_200  # type: ignore[attr-defined]
 
 
 def test_unreadable_documents_are_quarantined_and_stop_nothing(
@@ -128,16 +110,6 @@ def test_unreadable_documents_are_quarantined_and_stop_nothing(
     assert "11 quarantined" in caplog.text
 
 
-def test_rows_without_text_are_no_bad_rows_but_broken_ones_are(tmp_path: Path) -> None:
-    write(tmp_path / "in/a.jsonl", b'{"text": "a text"}\n\n{"text": ""}\n{"text": null}\n{"n": 1}\n')
-    result = prepared(f"docs:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=0.0)
-    assert result["rows_quarantined"] == {"row without text": 3}
-    assert [row["line"] for row in quarantine(tmp_path / "out")] == [3, 4, 5]
-    write(tmp_path / "in/a.jsonl", b'{"text": "a text"}\n{broken\n')
-    with pytest.raises(UserError, match=r"1 of 2 rows of the docs are bad.*1 malformed line; first: a.jsonl:2"):
-        prepared(f"docs:{tmp_path}/in", tmp_path / "out")
-
-
 def test_odd_names_links_and_closed_folders(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     write(folder / "a b#c.txt", b"spaces")
@@ -160,52 +132,6 @@ def test_odd_names_links_and_closed_folders(tmp_path: Path) -> None:
     corpus_identity(CorpusConfig(name=f"docs:{folder}"))
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({}, "no documents in it: the folder is empty; read are .txt, .md"),
-        ({"a.png": b"x", "b.png": b"x", "c": b"x"}, r"left out were .png 2, without ending 1; read are .txt, .md"),
-        ({f"{n}.txt": b"\0\1\2\3" for n in range(10)}, r"no passage in it \(10 binary file\); wanted is .*\.txt, \.md"),
-    ],
-)
-def test_a_folder_without_documents_is_refused_in_one_line(
-    tmp_path: Path, files: dict[str, bytes], message: str
-) -> None:
-    (tmp_path / "in").mkdir()
-    for name, data in files.items():
-        write(tmp_path / "in" / name, data)
-    with pytest.raises(UserError, match=message) as caught:
-        prepared(f"docs:{tmp_path}/in", tmp_path / "out")
-    assert "\n" not in str(caught.value)
-
-
-def test_a_place_that_is_no_document_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "a.docx", b"PK")
-    with pytest.raises(UserError, match=r"a\.docx is no document by its name; read are \.txt"):
-        prepared(f"docs:{tmp_path}/a.docx", tmp_path / "out")
-    with pytest.raises(UserError, match="there is no folder or file"):
-        prepared(f"docs:{tmp_path}/nowhere", tmp_path / "out")
-
-
-def test_repeated_passages_are_kept_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    text = "The cluster is started by the head node, which then waits for the workers to join it in any order. "
-    for name, own in {"a": text, "b": text, "c": text + "Then go on.", "d": "Something else, of other words."}.items():
-        write(tmp_path / f"in/{name}.txt", own.encode())
-    caplog.set_level(logging.INFO)
-    result = prepared(f"docs:{tmp_path}/in", tmp_path / "out")
-    assert result["passages"] == 4
-    wanted = {"exact_copies": 1, "compared": 4, "near_duplicate_clusters": 1, "near_duplicates": 3}
-    assert result["documents"]["duplicates"] == wanted
-    assert "3 passages are near-duplicates" in caplog.text
-
-
-def test_a_sample_is_drawn(tmp_path: Path) -> None:
-    for number in range(30):
-        write(tmp_path / f"in/{number}.txt", f"text number {number}".encode())
-    result, found = read(tmp_path / "in", tmp_path / "out", max_passages=7)
-    assert len(found) == 7 and result["rows_left_out"] == {"max_passages": 23}
-
-
 def test_the_identity_states_contents_and_cutting_but_not_other_files(tmp_path: Path) -> None:
     write(tmp_path / "in/a.txt", b"text")
     config = CorpusConfig(name=f"docs:{tmp_path}/in")
@@ -222,13 +148,6 @@ def test_the_identity_states_contents_and_cutting_but_not_other_files(tmp_path: 
         CorpusConfig(name="docs:/data", passage_overlap=70)
 
 
-def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "in/a.pdf", pdf(["x"]))
-    monkeypatch.setattr("midmask.corpora.documents.kinds.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"1 \.pdf file needs the package pypdf.*'midmask\[documents\]'"):
-        prepared(f"docs:{tmp_path}/in", tmp_path / "out")
-
-
 def test_folders_of_documents_are_recognised(tmp_path: Path) -> None:
     write(tmp_path / "manuals/a.md", b"# A\n\ntext")
     write(tmp_path / "manuals/docs/b.md", b"text")
@@ -240,8 +159,3 @@ def test_folders_of_documents_are_recognised(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"2 formats; name one of texts:.*, docs:"):
         Corpus.from_folder(tmp_path / "texts")
     assert Corpus.from_folder(f"docs:{tmp_path}/texts/part.jsonl").name == "part"
-
-
-def test_columns_are_flags_of_all_jobs() -> None:
-    flags = parse(["--corpus", "docs:/data", "--text-column", "body", "--title-column", "12"], None)
-    assert (flags.text_column, flags.title_column) == ("body", "12")

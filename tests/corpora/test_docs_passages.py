@@ -21,7 +21,7 @@ blocks = st.builds(
 documents = st.lists(blocks, min_size=1, max_size=12)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(documents, st.integers(10, 60))
 def test_without_overlap_each_word_below_a_heading_is_in_one_passage(document: list[TextBlock], size: int) -> None:
     passages = list(cut_passages(iter(document), "", size, 0))
@@ -40,7 +40,7 @@ def test_without_overlap_each_word_below_a_heading_is_in_one_passage(document: l
         place += len(block.text)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(documents, st.integers(10, 60), st.integers(0, 5))
 def test_passages_are_no_longer_than_asked_and_begin_with_the_overlap(
     document: list[TextBlock], size: int, overlap: int

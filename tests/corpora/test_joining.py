@@ -61,12 +61,6 @@ def test_all_passages_of_each_in_order_and_nothing_else(corpora: dict[str, Artif
     assert [tuple(row.values()) for row in result["collections"]] == [("one", 40), ("two", 23), ("plain", 5)]
 
 
-def test_the_order_of_the_names_is_the_order_of_the_rows(corpora: dict[str, Artifact], tmp_path: Path) -> None:
-    turned = {f"corpus{number}": corpora[f"corpus{2 - number}"] for number in range(3)}
-    joined(turned, tmp_path / "out", NAMES[::-1])
-    assert [row["doc_id"] for row in rows(tmp_path / "out/docs")][4:6] == ["plain/t4", "two/d0"]
-
-
 def test_an_interrupted_call_leaves_no_trace(corpora: dict[str, Artifact], tmp_path: Path) -> None:
     """A shard of the second collection is cut off after some shards were written; the next call finds it whole."""
     joined(corpora, tmp_path / "whole")

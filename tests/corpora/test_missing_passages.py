@@ -1,7 +1,6 @@
 """Judgements of passages that the collection lacks: they stay judgements, in every format, and are counted."""
 
 import json
-import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,11 +8,10 @@ import pyarrow as pa
 import pytest
 
 from midmask.artifact import Place
-from midmask.corpora import CorpusConfig, prepare, statistics_table
-from midmask.corpora.export import export_beir
+from midmask.corpora import CorpusConfig, prepare
 from midmask.errors import UserError
 from tests.support.corpora import layouts
-from tests.support.corpora.collections import contents, json_lines, prepared, quarantine, rows, write, write_beir
+from tests.support.corpora.collections import json_lines, prepared, rows, write, write_beir
 from tests.support.corpora.saved import save_splits, write_saved
 
 
@@ -30,9 +28,8 @@ def msmarco(folder: Path) -> str:
 
 
 def trec(folder: Path) -> str:
-    write(folder / "docs/a.tsv", b"d1\tone\nd2\ttwo\n")
-    write(folder / "topics.tsv", b"1\tfirst\n2\tsecond\n")
-    write(folder / "qrels.txt", b"1 0 d1 1\n1 0 gone 2\n2 0 d2 1\n")
+    layouts.write_trec(folder)
+    append(folder / "qrels.txt", b"401 0 gone 2\n")
     return "trec:"
 
 
@@ -73,65 +70,12 @@ def test_the_judgement_stays_in_every_format(layout: Callable[[Path], str], tmp_
     assert corpus.result["rows_quarantined"] == {}
 
 
-REFUSED = {
-    "empty": b'{"_id": "d2", "text": " "}',
-    "broken": b'{"_id": "d2", "te',
-    "long": b'{"_id": "d2", "text": "x%s"}',
-}
-
-
-@pytest.mark.parametrize("fault", REFUSED)
-def test_a_passage_whose_line_was_refused_is_a_missing_one(fault: str, tmp_path: Path) -> None:
-    write_beir(tmp_path / "in")
-    file = tmp_path / "in/corpus.jsonl"
-    lines = file.read_bytes().splitlines()
-    lines[2] = REFUSED[fault].replace(b"%s", b"x" * 300)
-    write(file, b"\n".join(lines) + b"\n")
-    result = prepared(f"beir:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=0.5, max_characters=300)
-    assert result["passages"] == 39 and result["missing_passages"] == {"passages": 1, "judgements": 1}
-    assert result["splits"]["test"] == {"queries": 6, "judgements": 6}
-    assert {row["doc_id"] for row in rows(tmp_path / "out/qrels.parquet") if row["query_id"] == "q2"} == {"d2"}
-
-
-def test_two_missing_passages_of_a_query_are_two_and_a_repeated_judgement_is_a_bad_row(tmp_path: Path) -> None:
-    write_beir(tmp_path / "in")
-    append(tmp_path / "in/qrels/test.tsv", b"q2\tgone\t1\nq2\tlost\t0\nq2\tgone\t1\nq5\tgone\t1\n")
-    result = prepared(f"beir:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=0.5)
-    assert result["missing_passages"] == {"passages": 2, "judgements": 3}
-    assert result["rows_quarantined"] == {"duplicate judgement": 1} and quarantine(tmp_path / "out")[0]["line"] == 10
-    assert result["splits"]["test"] == {"queries": 6, "judgements": 9}
-
-
-def test_it_is_told_once_and_in_the_statistics(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write_beir(tmp_path / "in")
-    whole = prepared(f"beir:{tmp_path}/in", tmp_path / "whole")
-    assert whole["missing_passages"] == {"passages": 0, "judgements": 0}
-    assert "missing_passages.parquet" not in contents(tmp_path / "whole")
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
-    caplog.clear()
-    append(tmp_path / "in/qrels/test.tsv", b"q2\tgone\t1\nq5\tlost\t1\n")
-    with caplog.at_level(logging.WARNING):
-        prepared(f"beir:{tmp_path}/in", tmp_path / "out")
-    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert "2 judgements name passages that the collection lacks" in record.getMessage()
-    said = statistics_table(json.loads((tmp_path / "out/statistics.json").read_text()))
-    assert said.count("2 judgements name passages that the collection lacks") == 1
-
-
 def test_judgements_of_another_collection_are_refused(tmp_path: Path) -> None:
     write_beir(tmp_path / "in")
     docs = [{"_id": f"other-{n}", "text": f"passage {n}"} for n in range(5)]
     write(tmp_path / "in/corpus.jsonl", json_lines(docs))
     with pytest.raises(UserError, match=r"none of the 20 judged passages .*'d\d+', the collection has 'other-0'"):
         prepared(f"beir:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=1.0)
-
-
-def test_an_export_has_them_and_reads_the_same(tmp_path: Path) -> None:
-    first = layouts.read(f"{beir(tmp_path / 'in')}{tmp_path}/in", tmp_path / "out")
-    export_beir(first.place, Place(str(tmp_path / "exported")))
-    layouts.read(f"beir:{tmp_path}/exported", tmp_path / "again")
-    names = ("qrels.parquet", "missing_passages.parquet")
-    assert all((tmp_path / "out" / one).read_bytes() == (tmp_path / "again" / one).read_bytes() for one in names)
 
 
 def test_a_sample_of_the_passages_keeps_missing_ones_by_the_same_hash(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midmask.corpora.provenance import Provenance, document_of, provenance_of
+from midmask.corpora.provenance import Provenance, provenance_of
 
 names = st.one_of(
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1),
@@ -37,9 +37,3 @@ def test_an_id_gives_its_provenance_back(name: str, span: tuple[int, int], row: 
 def test_ids_are_written_as_documented(doc_id: str, wanted: Provenance | None) -> None:
     assert provenance_of(doc_id) == wanted
     assert wanted is None or wanted.doc_id == doc_id
-
-
-def test_rows_and_passages_share_their_document() -> None:
-    assert document_of("my%20a.md#0-5") == document_of("my%20a.md#5-9") == "my%20a.md"
-    assert document_of("t.csv#1") == document_of("t.csv#2:0-9") == "t.csv"
-    assert document_of("d1") == "d1"

@@ -5,23 +5,19 @@ import sys
 from collections import Counter, defaultdict
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from midmask.corpora import CorpusConfig, corpus_identity, open_corpus
-from midmask.corpora.config import PACKAGES
-from midmask.errors import UserError
-from tests.support.corpora.collections import prepared, quarantine, rows
+from tests.support.corpora.collections import prepared, rows
 
 BODY = "The first of several words of a body that is long enough to be {}."
 
 
 @pytest.fixture(scope="module")
-def sqlalchemy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two installed packages with many copied docstrings (asyncio proxies of the same methods)."""
+def networkx(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An installed package with many copied docstrings."""
     out = tmp_path_factory.mktemp("pydocs")
-    prepared("pydocs", out, packages=("sqlalchemy", "optuna"))
+    prepared("pydocs", out, packages=("networkx",))
     return out
 
 
@@ -69,38 +65,28 @@ def straddling(out: Path) -> tuple[int, int]:
     return len(pairs), sum(split[left] != split[right] for left, right in pairs)
 
 
-def test_no_near_duplicate_and_no_query_straddles_splits(sqlalchemy: Path) -> None:
-    pairs, apart = straddling(sqlalchemy)
-    assert pairs > 100 and apart == 0
+def test_no_near_duplicate_and_no_query_straddles_splits(networkx: Path) -> None:
+    pairs, apart = straddling(networkx)
+    assert pairs > 50 and apart == 0
     of_query = defaultdict(set)
-    for row in rows(sqlalchemy / "qrels.parquet"):
+    for row in rows(networkx / "qrels.parquet"):
         of_query[row["query_id"]].add(row["split"])
     assert {len(splits) for splits in of_query.values()} == {1}
 
 
-def test_texts_are_distinct_and_no_body_repeats_its_summary(sqlalchemy: Path) -> None:
-    docs, queries = rows(sqlalchemy / "docs"), rows(sqlalchemy / "queries.parquet")
+def test_texts_are_distinct_and_no_body_repeats_its_summary(networkx: Path) -> None:
+    docs, queries = rows(networkx / "docs"), rows(networkx / "queries.parquet")
     assert len({row["text"] for row in docs}) == len({row["doc_id"] for row in docs}) == len(docs)
     assert len({row["text"].lower() for row in queries}) == len(queries)
     body, question = (
         {row[key]: row["text"] for row in table} for table, key in ((docs, "doc_id"), (queries, "query_id"))
     )
-    judged = rows(sqlalchemy / "qrels.parquet")
+    judged = rows(networkx / "qrels.parquet")
     assert all(question[row["query_id"]].lower() not in body[row["doc_id"]].lower() for row in judged)
     assert {row["query_id"] for row in judged} == set(question) and {row["doc_id"] for row in judged} == set(body)
     assert min(len(text.split()) for text in body.values()) >= 8
     assert max(Counter(row["query_id"] for row in judged).values()) <= 10
     assert {row["split"] for row in judged} == {"train", "dev", "test"}
-
-
-@pytest.mark.slow
-def test_the_default_packages_give_tens_of_thousands_of_pairs(tmp_path: Path) -> None:
-    result = prepared("pydocs", tmp_path)
-    assert result["passages"] > 30_000 and result["queries"] > 30_000
-    judged = sum(part["judgements"] for part in result["splits"].values())
-    assert 0.7 < result["splits"]["train"]["judgements"] / judged < 0.9
-    pairs, apart = straddling(tmp_path)
-    assert pairs > 1000 and apart == 0
 
 
 def test_toy_package_gives_exactly_these_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,31 +100,15 @@ def test_toy_package_gives_exactly_these_pairs(tmp_path: Path, monkeypatch: pyte
         'which no definition carries in source.\n""")',
     }
     result = prepared("pydocs", tmp_path / "out", packages=package(tmp_path, monkeypatch, **sources))
-    assert rows(tmp_path / "out/docs") == [
-        {"doc_id": "toydocs.a.one", "title": "toydocs.a", "text": BODY.format("one")},
-        {
-            "doc_id": "toydocs.b.Thing",
-            "title": "toydocs.b",
-            "text": "It is held here, and nowhere else in the whole world.",
-        },
-        {
-            "doc_id": "toydocs.b.Thing.get",
-            "title": "toydocs.b",
-            "text": "Another body which has more than eight words in it.",
-        },
-        {
-            "doc_id": "toydocs.fast",
-            "title": "toydocs.c",
-            "text": "Body of compiled code, which no definition carries in source.",
-        },
+    assert [tuple(row.values()) for row in rows(tmp_path / "out/docs")] == [
+        ("toydocs.a.one", "toydocs.a", BODY.format("one")),
+        ("toydocs.b.Thing", "toydocs.b", "It is held here, and nowhere else in the whole world."),
+        ("toydocs.b.Thing.get", "toydocs.b", "Another body which has more than eight words in it."),
+        ("toydocs.fast", "toydocs.c", "Body of compiled code, which no definition carries in source."),
     ]
     assert rows(tmp_path / "out/aliases.parquet") == [{"doc_id": "toydocs.a.one", "alias": "toydocs.a.same"}]
-    assert [row["text"] for row in rows(tmp_path / "out/queries.parquet")] == [
-        "Add two numbers.",
-        "Sum it all.",
-        "Hold one thing.",
-        "Run very fast.",
-    ]
+    asked = ["Add two numbers.", "Sum it all.", "Hold one thing.", "Run very fast."]
+    assert [row["text"] for row in rows(tmp_path / "out/queries.parquet")] == asked
     assert [(row["query_id"], row["doc_id"]) for row in rows(tmp_path / "out/qrels.parquet")] == [
         ("q:toydocs.a.one", "toydocs.a.one"),
         ("q:toydocs.a.same", "toydocs.a.one"),
@@ -168,46 +138,7 @@ def test_what_is_left_out_is_counted_by_rule(tmp_path: Path, monkeypatch: pytest
     assert result["passages"] == 1
     rules = result["rules"]
     assert rules["docstrings"] == 1 + 5 + 11
-    assert {rule: rules[rule] for rule in ("short body", "no body", "body repeats its summary", "no summary")} == {
-        "short body": 1,
-        "no body": 1,
-        "body repeats its summary": 1,
-        "no summary": 1,
-    }
+    for rule in ("short body", "no body", "body repeats its summary", "no summary"):
+        assert rules[rule] == 1, rule
     assert (rules["long summary"], rules["generic summary"]) == (1, 11)
     assert rules["test file"] >= 1
-
-
-def test_files_that_are_no_python_are_quarantined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = package(
-        tmp_path, monkeypatch, good=function("kept", "Keep this one.", BODY.format("kept")), bad="def broken(:\n"
-    )
-    (tmp_path / "toydocs/latin.py").write_bytes(b'"""caf\xe9"""\n')
-    result = prepared("pydocs", tmp_path / "out", packages=found, bad_rows_threshold=1.0)
-    assert result["rows_quarantined"] == {"invalid UTF-8": 1, "malformed file": 1}
-    assert [(row["file"], row["line"]) for row in quarantine(tmp_path / "out")] == [
-        ("toydocs/bad.py", 1),
-        ("toydocs/latin.py", 1),
-    ]
-    assert result["rows_read"] == result["rows_kept"] + 2 == 5
-    with pytest.raises(UserError, match="2 of 3 rows of the docs are bad"):
-        prepared("pydocs", tmp_path / "out", packages=found)
-
-
-def test_a_sample_takes_whole_clusters(sqlalchemy: Path, tmp_path: Path) -> None:
-    result = prepared("pydocs", tmp_path, packages=("sqlalchemy", "optuna"), max_passages=500)
-    assert 430 < result["passages"] <= 500
-    whole = {(row["query_id"], row["doc_id"]): row["split"] for row in rows(sqlalchemy / "qrels.parquet")}
-    sample = {(row["query_id"], row["doc_id"]): row["split"] for row in rows(tmp_path / "qrels.parquet")}
-    assert sample.items() <= whole.items()
-    kept = {doc for _, doc in sample}
-    for left, right in near_pairs({row["doc_id"]: row["text"] for row in rows(sqlalchemy / "docs")}, 0.7):
-        assert (left in kept) == (right in kept)
-
-
-def test_identity_holds_versions_and_unknown_packages_are_named() -> None:
-    facts: dict[str, Any] = corpus_identity(CorpusConfig())
-    assert [text.split("==")[0] for text in facts["packages"]] == list(PACKAGES)
-    assert all(re.fullmatch(r"\w+==\d[\w.]*", text) for text in facts["packages"])
-    with pytest.raises(UserError, match="'nosuchpackage' is not an installed package"):
-        open_corpus(CorpusConfig(packages=("nosuchpackage",)))

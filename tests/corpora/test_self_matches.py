@@ -54,17 +54,3 @@ def test_the_rule_can_be_given(tmp_path: Path, rule: str, wanted: set[tuple[str,
     name = write_set(tmp_path / "in", QUORA, {"1": "how to fly", "3": "why is it so"}, [("1", "2", 1)])
     facts = prepared(name, tmp_path / "out", self_matches=rule)["self_matches"]
     assert (facts["rule"], facts["pairs"]) == (rule, len(wanted)) and pairs(tmp_path / "out") == wanted
-
-
-def test_a_query_that_is_title_and_text_together_is_its_passage(tmp_path: Path) -> None:
-    name = write_set(tmp_path / "in", {"7": ""}, {"7": "wings fly high"}, [("7", "8", 1)])
-    docs = [{"_id": "7", "title": "wings", "text": "fly high"}, {"_id": "8", "title": "", "text": "no"}]
-    write(tmp_path / "in/corpus.jsonl", json_lines(docs))
-    assert prepared(name, tmp_path / "out")["self_matches"]["rule"] == "id"
-
-
-def test_a_sample_in_which_few_queries_find_themselves_keeps_the_rule(tmp_path: Path) -> None:
-    queries = {"1": "how to fly", **{str(n): f"question {n}" for n in range(10, 30)}}
-    name = write_set(tmp_path / "in", QUORA, queries, [(query, "2", 1) for query in queries])
-    facts = prepared(name, tmp_path / "out")["self_matches"]
-    assert (facts["rule"], facts["pairs"]) == ("id", 1) and pairs(tmp_path / "out") == {("1", "1")}

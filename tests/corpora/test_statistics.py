@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midmask.corpora.statistics import TextStatistics, is_question, statistics_table
+from midmask.corpora.statistics import TextStatistics
 
 
 @given(st.lists(st.integers(0, 50), min_size=1), st.integers(1, 7))
@@ -20,35 +20,3 @@ def test_streamed_lengths_equal_numpy_on_all_at_once(lengths: list[int], block: 
     assert summary["words"]["p90"] == np.percentile(array, 90, method="inverted_cdf")
     assert summary["words"]["max"] == array.max()
     assert summary["question_share"] == pytest.approx((array % 2 == 0).mean())
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("What is a wing", True),
-        ("It flies, does it? ", True),
-        ("A wing", False),
-        ("Whatever it is.", False),
-        ("", False),
-    ],
-)
-def test_questions(text: str, wanted: bool) -> None:
-    assert is_question(text) is wanted
-
-
-def test_the_table_shows_lengths_and_splits_and_who_made_them() -> None:
-    part = {"count": 1398, "question_share": 0.25, "words": {"mean": 164.3, "median": 144, "p90": 280, "max": 669}}
-    facts = {
-        "passages": part,
-        "queries": part,
-        "splits": {"dev": {"queries": 40, "judgements": 334}, "test": {"queries": 7, "judgements": 0, "answered": 7}},
-        "splits_made_here": ["test"],
-        "titled": 1200,
-        "self_matches": {"rule": "id", "pairs": 3},
-    }
-    lines = statistics_table(facts).splitlines()
-    assert lines[1].split() == ["passages", "1,398", "164.3", "144", "280", "669", "25.0%"]
-    assert lines[3].split()[:4] == ["dev", "40", "queries", "334"] and "split made here" not in lines[3]
-    assert lines[4].split()[-6:] == ["7", "with", "answers", "(split", "made", "here)"]
-    assert lines[5] == "titles: 1,200 of 1,398 passages have one"
-    assert lines[6].startswith("3 passages are a query itself (by id)")

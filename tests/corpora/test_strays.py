@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from midmask.artifact import Place
 from midmask.corpora import CorpusConfig, corpus_identity, judged_splits
-from midmask.corpora.strays import data_files, is_leftover
 from midmask.errors import UserError
-from tests.fuzz.collections import write_texts, write_trec
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import contents, prepared, write, write_beir
 from tests.support.corpora.saved import write_saved
@@ -27,8 +24,8 @@ STRAYS = {
 }
 FORMATS: dict[str, tuple[Callable[[Path], Any], dict[str, str]]] = {
     "beir": (write_beir, {"qrels/": "test.tsv"}),
-    "texts": (write_texts, {"": "a.jsonl"}),
-    "trec": (write_trec, {"docs/": "a", "": "topics.1"}),
+    "texts": (layouts.write_texts, {"": "a.jsonl"}),
+    "trec": (layouts.write_trec, {"docs/": "a", "": "topics.txt"}),
     "msmarco": (layouts.write_msmarco, {"": "queries.dev.tsv"}),
     "nq": (layouts.write_nq, {"": "nq-test.csv"}),
     "tripclick": (layouts.write_tripclick, {"benchmark/documents/": "docs_grp_00.txt", "benchmark/qrels/": "q"}),
@@ -63,47 +60,9 @@ def test_strays_change_nothing_and_are_named(tmp_path: Path, kind: str, caplog: 
         assert len(named) == 1 and f"._{file}" in named[0], folder
 
 
-def test_other_files_of_a_folder_of_data_are_named_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write_beir(tmp_path / "in")
-    write(tmp_path / "in/qrels/test.csv", b"a,b,1\n")
-    caplog.set_level(logging.INFO)
-    prepared(f"beir:{tmp_path}/in", tmp_path / "out")
-    assert any("in/qrels: not read" in line and "test.csv" in line for line in caplog.messages)
-
-
-@pytest.mark.parametrize("name", ["test.long.tsv", "readable.tsv", "notebook.txt", "extra.txt", "noticed.tsv.gz"])
+@pytest.mark.parametrize("name", ["test.long.tsv", "readable.tsv", "noticed.tsv.gz"])
 def test_a_split_of_other_contents_is_refused_and_not_passed_over(tmp_path: Path, name: str) -> None:
     write_beir(tmp_path / "in")
     write(tmp_path / "in/qrels" / name, b"Judgements of three people, one pass each.\n")
     with pytest.raises(UserError, match=rf"qrels/{name}: its rows have 7 columns"):
         judged_splits(CorpusConfig(name=f"beir:{tmp_path}/in"))
-
-
-def test_names_of_documents_are_data_where_they_hold_data(tmp_path: Path) -> None:
-    """READMEs are documents of a folder of documents, and texts if they are named .jsonl."""
-    write(tmp_path / "texts/readme.jsonl", b'{"text": "of a README"}\n')
-    write(tmp_path / "texts/notes.jsonl", b'{"text": "a note"}\n')
-    assert prepared(f"texts:{tmp_path}/texts", tmp_path / "a")["passages"] == 2
-    for name in ("README.md", "LICENSE.txt", "._README.md", "__MACOSX/guide.md", "guide.md~", "~$guide.txt"):
-        write(tmp_path / "docs" / name, b"# Title\n\nSome words.\n")
-    result = prepared(f"docs:{tmp_path}/docs", tmp_path / "b")
-    assert result["passages"] == 2 and result["documents"]["files_left_out"] == {"hidden": 4}
-
-
-def test_leftovers_by_name(tmp_path: Path) -> None:
-    leftovers = [
-        "._a.jsonl",
-        ".git",
-        "a.tsv~",
-        "~$a.docx",
-        "#a#",
-        "a.jsonl.part",
-        "THUMBS.DB",
-        "__MACOSX",
-        "a.tsv.orig",
-    ]
-    data = ["a.jsonl", "README.jsonl", "a.part.tsv", "old.tsv", "macosx.tsv", "a", "bak.txt"]
-    assert all(map(is_leftover, leftovers)) and not any(map(is_leftover, data))
-    for name in [*leftovers, *data, "README", "Readme_first.md", "licence.txt"]:
-        write(tmp_path / name, b"")
-    assert data_files(Place(str(tmp_path))) == sorted(data)

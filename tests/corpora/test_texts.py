@@ -4,9 +4,6 @@ import gzip
 import json
 from pathlib import Path
 
-import pytest
-
-from midmask.errors import UserError
 from tests.support.corpora.collections import json_lines, prepared, rows, write
 
 
@@ -21,12 +18,6 @@ def test_texts_of_all_files_are_passages_and_copies_are_counted(tmp_path: Path) 
     assert set(found.values()) == {row["text"] for row in texts} | {"with an id"} and found["own"] == "with an id"
     prepared(f"texts:{tmp_path}/in", tmp_path / "again")
     assert rows(tmp_path / "again/docs") == rows(tmp_path / "out/docs")
-
-
-def test_a_folder_without_texts_is_refused_with_what_is_wanted(tmp_path: Path) -> None:
-    write(tmp_path / "in/corpus.tsv", b"1\ttext")
-    with pytest.raises(UserError, match=r"no \*\.jsonl or \*\.jsonl\.gz in it"):
-        prepared(f"texts:{tmp_path}/in", tmp_path / "out")
 
 
 def test_lines_without_a_text_are_quarantined(tmp_path: Path) -> None:

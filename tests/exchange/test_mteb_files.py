@@ -16,7 +16,7 @@ from midmask.exchange.mteb_files import (
     score_name,
     write_result,
 )
-from tests.support.exchange.mteb_results import CACHE, MODEL
+from tests.support.exchange.mteb_results import CACHE
 
 
 def test_what_mteb_wrote_is_read() -> None:
@@ -86,11 +86,8 @@ def content(**changes: Any) -> dict[str, Any]:
 
 DAMAGED = {
     "cut": ('{"task_name": "Sci', "no JSON"),
-    "no object": ("[1, 2]", "no result of MTEB"),
     "before 1.11": (json.dumps({"mteb_dataset_name": "SciFact", "test": {"ndcg_at_10": 0.5}}), r"to_disk\(FILE\)"),
     "splits without lists": (json.dumps({**content(), "scores": {"test": {"ndcg_at_10": 1}}}), "lists of subsets"),
-    "scores as a list": (json.dumps({**content(), "scores": [0.5]}), "lists of subsets"),
-    "no subset": (json.dumps({**content(), "scores": {"test": [{"ndcg_at_10": 0.5}]}}), "lists of subsets"),
     "a text": (json.dumps(content(ndcg_at_10="0.5")), "ndcg_at_10 is '0.5'; wanted is a number from 0 to 1"),
     "no number": (json.dumps(content(recall_at_5=float("nan"))), "recall_at_5 is nan"),
     "percent": (json.dumps(content(ndcg_at_10=63.1)), "ndcg_at_10 is 63.1"),
@@ -105,13 +102,3 @@ def test_damage_is_named(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=said) as caught:
         read_result(file)
     assert str(caught.value).startswith(str(file)) and "\n" not in str(caught.value)
-
-
-def test_places_without_results(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"absent: no such file or folder"):
-        result_files([tmp_path / "absent"])
-    (tmp_path / "model_meta.json").write_text("{}")
-    with pytest.raises(UserError, match=r"no \.json file in it"):
-        result_files([tmp_path])
-    file = MODEL / "MockRetrievalTask.json"
-    assert result_files([file, MODEL, file]) == [file, *(one for one in result_files([MODEL]) if one != file)], "once"

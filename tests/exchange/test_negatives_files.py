@@ -9,12 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
+from midmask.exchange.hard_negatives_file import HardNegatives, line_of
 from midmask.exchange.negatives_files import read_negatives_file
 from midmask.exchange.score_files import LIST, read_scores_file
 from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
+from midmask.retrieve.lines import write_lines
 from midmask.teacher.given_scores import ReadScoresConfig, read_scores
 from tests.support.retrieve.collection import write_parts
 
@@ -25,18 +29,8 @@ def passages(*ids: object) -> list[dict[str, Any]]:
 
 NEGATIVES: dict[str, Any] = {
     "hard negatives": {"qid": 7, "pos": [1], "neg": {"bm25": [2, 3]}},
-    "tevatron": {
-        "query_id": "7",
-        "query": "a query",
-        "positive_passages": passages("1"),
-        "negative_passages": passages("2", "3"),
-    },
-    "tevatron2": {
-        "query_id": "7",
-        "query_text": "a query",
-        "positive_document_ids": ["1"],
-        "negative_document_ids": ["2", "3"],
-    },
+    "tevatron": {"query_id": "7", "positive_passages": passages("1"), "negative_passages": passages("2", "3")},
+    "tevatron2": {"query_id": "7", "positive_document_ids": ["1"], "negative_document_ids": ["2", "3"]},
     "simlm": {
         "query_id": "7",
         "query": "a query",
@@ -44,6 +38,10 @@ NEGATIVES: dict[str, Any] = {
         "negatives": {"doc_id": ["2", "3"], "score": [0.5, -1.0]},
     },
 }
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20)
+ids = st.text("abcäß017-_:", min_size=1, max_size=6)
+
 SYSTEMS = {"hard negatives": "bm25", "tevatron": "tevatron", "tevatron2": "tevatron2", "simlm": "simlm"}
 
 
@@ -52,10 +50,22 @@ def saved(path: Path, text: str) -> Place:
     return Place(str(path))
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz"])
+@settings(max_examples=40)
+@given(st.lists(st.builds(HardNegatives, ids, st.lists(ids), st.dictionaries(texts, st.lists(ids)))), st.booleans())
+def test_hard_negatives_come_back(
+    tmp_path_factory: pytest.TempPathFactory, entries: list[HardNegatives], zipped: bool
+) -> None:
+    place = Place(str(tmp_path_factory.mktemp("hard") / f"hard.jsonl{'.gz' if zipped else ''}"))
+    with write_lines(place) as stream:
+        stream.writelines(line_of(entry) for entry in entries)
+    assert list(read_negatives_file(place)) == entries
+    if zipped:
+        assert place.read()[4:8] == b"\0\0\0\0", "the time of writing makes equal content unequal"
+
+
 @pytest.mark.parametrize("layout", NEGATIVES)
-def test_negatives_of_each_layout(layout: str, ending: str, tmp_path: Path) -> None:
-    place = saved(tmp_path / f"x.{ending}", json.dumps(NEGATIVES[layout]) + "\n")
+def test_negatives_of_each_layout(layout: str, tmp_path: Path) -> None:
+    place = saved(tmp_path / "x.jsonl.gz", json.dumps(NEGATIVES[layout]) + "\n")
     assert list(read_negatives_file(place)) == [("7", ["1"], {SYSTEMS[layout]: ["2", "3"]})]
 
 
@@ -66,6 +76,11 @@ def test_negatives_as_lists_of_ids(ending: str, tmp_path: Path) -> None:
 
 
 BAD_NEGATIVES = {
+    '{"qid": 1, "pos": "17", "neg": {}}': "wanted is",
+    '{"qid": 1, "pos": [1], "neg": [2]}': "wanted is",
+    '{"qid": 1, "pos": [true], "neg": {}}': "wanted is",
+    '{"qid": null, "pos": [], "neg": {}}': "wanted is",
+    "[]": "wanted is",
     '{"query": "a", "pos": ["text"], "neg": ["text"]}': "no ids in it: FlagEmbedding's lines name passages by their",
     '{"query_id": 1, "documents": []}': "its keys are query_id, documents",
     '{"query_id": 1, "positive_passages": [{"text": "x"}], "negative_passages": []}': "docid",

@@ -103,16 +103,3 @@ def test_a_pickle_that_is_more_than_data_is_refused_before_anything_runs(
     with pytest.raises(UserError, match=r"trap\.pkl: not a pickle of plain numbers and texts .*numpy\.save") as error:
         read_pickle(Place(str(tmp_path / "trap.pkl")))
     assert ran == [] and "\n" not in str(error.value)
-
-
-def test_scores_by_query_and_passage_are_plain_data(tmp_path: Path) -> None:
-    scores = {"q1": {"d1": 1.5, "d2": np.float32(-2.0)}, 7: {9: 0.25}}
-    (tmp_path / "scores.pkl").write_bytes(pickle.dumps(scores))
-    assert read_pickle(Place(str(tmp_path / "scores.pkl"))) == scores
-
-
-def test_half_a_pickle_is_refused(tmp_path: Path) -> None:
-    whole = pickle.dumps((np.ones((50, 8), np.float32), [str(row) for row in range(50)]))
-    (tmp_path / "x.pkl").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match="not a pickle of plain"):
-        read_pickle(Place(str(tmp_path / "x.pkl")))

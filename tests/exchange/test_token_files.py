@@ -1,7 +1,6 @@
 """Token files go out and come back; what others write is read in all its forms, and anything else is refused."""
 
 import itertools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,18 +89,6 @@ def test_rows_of_one_length_rows_that_are_null_and_slices(tmp_path: Path) -> Non
     stream(tmp_path / "b.arrow", pa.table({"input_ids": ROWS, "_id": ["w", None, "y", "z"]}).slice(1))
     names = ["a.arrow:0", "a.arrow:1", "a.arrow:2", "b.arrow:0", "y", "z"]
     assert read(tmp_path) == (names, [[1, 2], [], [3, 4], *ROWS[1:]])
-
-
-def test_a_folder_as_datasets_saves_it(tmp_path: Path) -> None:
-    """Two shards with the library's metadata in the schema, its JSON files, and the cache of a `map` beside them."""
-    features = {"info": {"features": {"token_ids": {"feature": {"dtype": "int32"}, "_type": "List"}}}}
-    schema = pa.schema([("token_ids", pa.list_(pa.int32()))], metadata={"huggingface": json.dumps(features)})
-    for number, rows in enumerate((ROWS[:2], ROWS[2:])):
-        stream(tmp_path / f"data-{number:05d}-of-00002.arrow", pa.table({"token_ids": rows}, schema=schema))
-    stream(tmp_path / "cache-1f2e.arrow", pa.table({"token_ids": [[99]]}, schema=schema))
-    for name in ("state.json", "dataset_info.json"):
-        (tmp_path / name).write_text("{}")
-    assert read(tmp_path)[1] == ROWS
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

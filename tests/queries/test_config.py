@@ -31,8 +31,6 @@ def test_files_and_libraries_are_part_of_the_identity(tmp_path: Path) -> None:
             {"sources": {"title": 1.0}},
             "there is no source 'title'; choose titles, sentences, spans, keyphrases, file:PATH",
         ),
-        ({"sources": {"file:": 1.0}}, "there is no source 'file:'"),
-        ({"sources": {"http:localhost": 1.0}}, "there is no source"),
         ({"sources": {"titles": 0.0}}, "weights are above 0"),
         ({"sources": {"http://a/v1": 1.0, "http:http://a/v1": 2.0}}, "is named twice"),
         ({"dev_share": 0.5, "test_share": 0.5}, "nothing is left for train"),

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from midmask.artifact import Place
-from midmask.errors import UserError
 from midmask.queries.config import QueriesConfig
 from midmask.queries.files import FileQueries, parse_query_line
 from midmask.queries.round_trip import bm25_over
@@ -71,12 +70,6 @@ def test_only_so_many_are_searched_as_are_wanted(tmp_path: Path, index: Bm25Inde
     (tmp_path / "q.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
     source = FileQueries(Place(str(tmp_path / "q.jsonl.gz")), index, 0.0, 7, 0)
     assert source.facts["searched"] == 7
-
-
-def test_a_file_without_a_query_is_refused(tmp_path: Path, index: Bm25Index) -> None:
-    (tmp_path / "q.jsonl").write_text("{}\n")
-    with pytest.raises(UserError, match=r"q.jsonl: there is no query in it; wanted are lines of text"):
-        FileQueries(Place(str(tmp_path / "q.jsonl")), index, 0.0, 7, 0)
 
 
 def test_weak_labels_stay_out_of_the_values_of_bm25(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from pydantic import ValidationError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from midmask.artifact import Place
@@ -123,12 +122,6 @@ def test_what_decides_the_queries_decides_what_is_found(folders: dict[str, Path]
     assert list(faster.queries(passages(3))) == first and kept(cache) == 7, "runtime fields decide nothing"
 
 
-def test_a_damaged_cache_is_one_line(folders: dict[str, Path], tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"key": "x", "queries"')
-    with pytest.raises(UserError, match=r"a\.jsonl is damaged.*Delete the file"):
-        ModelQueries(str(folders["t5"]), config_of(), cache=Place(str(tmp_path)))
-
-
 def test_folders_that_write_nothing_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"queries.sources = model:.*no config.json"):
         ModelQueries(str(tmp_path), config_of())
@@ -155,9 +148,3 @@ def test_weights_that_are_missing_or_pickled_are_refused(folders: dict[str, Path
     torch.save(weights, folder / "pytorch_model.bin")
     with pytest.raises(UserError, match=r"no file named model\.safetensors"):
         Generator(folder, config_of().generate)
-
-
-def test_a_prompt_holds_the_passage_once() -> None:
-    for prompt in ("write a query", "{passage} and {passage}"):
-        with pytest.raises(ValidationError, match=r"must contain \{passage\} once"):
-            GenerateConfig(prompt=prompt)

@@ -8,7 +8,7 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.queries.config import QueriesConfig
-from midmask.queries.preview import queries_page, queries_preview
+from midmask.queries.preview import queries_page
 from midmask.queries.step import make_queries
 from tests.support.queries.articles import articles, corpus_of, rows_of
 
@@ -67,18 +67,3 @@ def test_the_page_shows_hostile_texts_and_has_none_of_their_markup(artifact: Art
     struck = {" ".join(text.split()) for text in reader.struck}
     shown = [row for row in rows if row["hidden_start"] is not None and row["text"] in struck]
     assert len(shown) > 50, "what a query hides is struck out in its passage"
-
-
-def test_the_step_writes_the_page_of_fifty(artifact: Artifact) -> None:
-    assert (artifact.place / "queries.html").read().decode() == queries_page(artifact, 50)
-
-
-def test_the_text_names_source_split_and_rank(artifact: Artifact) -> None:
-    rows = {row["text"]: row for row in rows_of(Path(str(artifact.place)) / "queries.parquet") if row["kept"]}
-    blocks = queries_preview(artifact, 20).strip().split("\n\n")
-    assert len(blocks) == 20
-    for block in blocks:
-        query, about, passage = block.split("\n")
-        row = rows[query]
-        assert about.strip() == f"{row['source']} · {row['split']} · BM25 rank {row['rank']} · {row['doc_id']}"
-        assert passage.startswith("    [-") if row["hides_title"] else f"[-{row['text']}-]" in passage

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from midmask.artifact import Place
 from midmask.queries import roles as roles_module
@@ -48,15 +47,6 @@ def test_in_a_small_collection_or_with_one_source_every_source_does_both(tmp_pat
     assert few.train == few.judge == PLAIN
     alone = roles(PASSAGES, tmp_path / "alone", sources={"sentences": 1.0})
     assert alone.train == alone.judge == {"sentences": 1.0}
-
-
-def test_judges_can_be_named(tmp_path: Path) -> None:
-    named = roles(PASSAGES, tmp_path / "named", judged_by=("sentences", "titles"))
-    assert named == Roles({"keyphrases": 2.0}, {"sentences": 1.0, "titles": 1.0})
-    both = roles(PASSAGES, tmp_path / "both", judged_by=("all",))
-    assert both.train == both.judge == PLAIN
-    with pytest.raises(ValidationError, match="judged_by names spans, which is no source; the sources are titles"):
-        QueriesConfig(judged_by=("spans",))
 
 
 def test_a_split_has_queries_of_its_sources_alone_and_what_fits_nowhere_is_counted(

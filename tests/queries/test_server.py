@@ -1,9 +1,7 @@
 """A server that refuses, stalls, lies and dies: nothing that it has answered is lost, and nothing is asked twice."""
 
-import json
 import logging
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -66,29 +64,14 @@ def test_queries_come_in_the_order_of_the_passages(served: Served, threads: int)
     )
 
 
-def test_requests_depend_on_nothing_but_passage_and_config(served: Served) -> None:
-    ask(served)
-    first = {body["messages"][0]["content"]: body for body in served.requests}
-    served.requests.clear()
-    ask(served, server_concurrency=1)
-    assert {body["messages"][0]["content"]: body for body in served.requests} == first
-    served.requests.clear()
-    ask(served, generate=GenerateConfig(seed=1))
-    assert all(body["seed"] != first[body["messages"][0]["content"]]["seed"] for body in served.requests)
-
-
 @pytest.mark.parametrize(
     "fault",
     [
         Fault(429, {"Retry-After": "3"}),
         Fault(500, body=b"<html>sorry</html>"),
-        Fault(503),
         Fault(200, body=b'{"choices": [{"message"'),
-        Fault(200, body=b'{"choices": []}'),
-        Fault(200, body=b"[]"),
         Fault(200, body=b"\xff\xfe"),
         Fault(200, body=b'{"choices": [{"message": {"content": "cut"}}]}', cut=20),
-        Fault(200, body=b"x" * 100, cut=0),
     ],
 )
 def test_a_passing_fault_is_tried_again(served: Served, fault: Fault) -> None:
@@ -100,14 +83,6 @@ def test_a_passing_fault_is_tried_again(served: Served, fault: Fault) -> None:
         assert waits == [3.0, 3.0], "as the server asks"
     else:
         assert 0.25 <= waits[0] <= 0.5 <= waits[1] <= 1.0, "doubled, with jitter"
-
-
-def test_a_server_that_asks_for_an_hour_is_gone(served: Served) -> None:
-    served.faults.append(Fault(429, {"Retry-After": "3600"}, b'{"error": {"message": "quota of today is spent"}}'))
-    waits: list[float] = []
-    with pytest.raises(UserError, match=r"HTTP 429 \(quota of today is spent\) \(1 tries\)"):
-        ask(served, server_model="tiny", server_concurrency=1, waits=waits)
-    assert not waits
 
 
 @pytest.mark.parametrize("threads", [1, 4])
@@ -127,27 +102,6 @@ def test_a_server_that_dies_half_way_loses_nothing(served: Served, tmp_path: Pat
     assert ask(served, cache=cache, **fields) == expected(PASSAGES), "all is there, so no server is needed"
 
 
-def test_a_step_that_is_stopped_keeps_what_was_answered(served: Served, tmp_path: Path) -> None:
-    cache = Place(str(tmp_path / "cache"))
-    stopped = ServerQueries(served.url, config_of(), cache=cache).queries(PASSAGES)
-    assert list(islice(stopped, 3)) == expected(PASSAGES)[:3]
-    stopped.close()
-    begun = served.answered
-    assert ask(served, cache=cache) == expected(PASSAGES) and served.answered == 12 and begun <= 12
-
-
-def test_another_prompt_model_or_text_is_asked_anew(served: Served, tmp_path: Path) -> None:
-    cache = Place(str(tmp_path / "cache"))
-    ask(served, cache=cache)
-    for fields in ({"server_prompt": "Ask [{passage}]"}, {"server_model": "b"}, {"server_characters": 100}):
-        served.requests.clear()
-        ask(served, cache=cache, **fields)
-        assert len(served.requests) == 12, fields
-    served.requests.clear()
-    ask(served, cache=cache, server_concurrency=1, server_retries=0)
-    assert not served.requests
-
-
 def test_a_budget_of_requests_is_kept_and_the_same_over_restarts(
     served: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -157,12 +111,6 @@ def test_a_budget_of_requests_is_kept_and_the_same_over_restarts(
             assert ask(served, cache=cache, server_max_requests=5) == expected(PASSAGES[:5])
         assert len(served.requests) == 5, "not one more, however many threads there are"
         assert "5 of 12 passages were asked about, 50 tokens" in caplog.text
-
-
-def test_a_budget_holds_over_several_calls(served: Served) -> None:
-    source = ServerQueries(served.url, config_of(server_max_requests=5))
-    made = [query for start in (0, 4, 8) for query in source.queries(PASSAGES[start : start + 4])]
-    assert made == expected(PASSAGES[:5]) and len(served.requests) == 5
 
 
 def test_a_budget_of_tokens_ends_after_the_answer_that_reaches_it(served: Served, tmp_path: Path) -> None:
@@ -206,7 +154,7 @@ def test_the_key_is_sent_and_shown_nowhere(
 def test_a_redirect_is_not_followed(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MIDMASK_API_KEY", "sk-planted-0123456789")
     with serving(Served()) as other:
-        for status in (301, 302, 303, 307, 308):
+        for status in (301, 307):
             served.faults.append(Fault(status, {"Location": f"{other.url}/models"}))
             with pytest.raises(UserError, match=rf"redirects to {other.url}/models, which is not followed"):
                 ask(served)
@@ -217,12 +165,9 @@ def test_a_redirect_is_not_followed(served: Served, monkeypatch: pytest.MonkeyPa
     ("url", "message"),
     [
         ("http://me:secret@127.0.0.1:1/v1", "would be recorded"),
-        ("http://me@127.0.0.1:1/v1", "would be recorded"),
         ("http://127.0.0.1:1/v1?api_key=abc", "would be recorded"),
         ("ftp://127.0.0.1/v1", "no server has such a URL"),
         ("file:///etc/passwd", "no server has such a URL"),
-        ("127.0.0.1:8000", "no server has such a URL"),
-        ("http://[::1", "no server has such a URL"),
         ("http://host:99999/v1", "no server has such a URL"),
     ],
 )
@@ -230,28 +175,6 @@ def test_urls_that_are_refused(url: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
         ServerQueries(url, config_of())
     assert "secret" not in str(error.value) and "abc" not in str(error.value)
-
-
-def test_the_only_model_is_found_and_several_are_named(served: Served) -> None:
-    served.models = ("a", "b")
-    with pytest.raises(UserError, match=r"serves 2 models; set queries.server_model to one of them: a, b"):
-        ask(served)
-    served.models = ()
-    with pytest.raises(UserError, match="serves 0 models"):
-        ask(served)
-    served.faults += [Fault(404)]
-    with pytest.raises(UserError, match=r"HTTP 404; type the URL up to /v1"):
-        ask(served)
-    assert ask(served, server_model="c") == expected(PASSAGES) and served.requests[0]["model"] == "c"
-
-
-def test_nobody_listens(tmp_path: Path) -> None:
-    with serving(Served()) as gone:
-        pass
-    waits: list[float] = []
-    with pytest.raises(UserError, match=r"no answer to /models: URLError: .* \(6 tries\); start the server"):
-        ask(gone, waits=waits)
-    assert len(waits) == 5
 
 
 @pytest.mark.parametrize(
@@ -271,15 +194,13 @@ def test_queries_are_read_from_an_answer(answer: str, queries: list[str]) -> Non
     assert read_queries(answer, 2) == queries
 
 
-def test_answers_are_kept_as_lines(served: Served, tmp_path: Path) -> None:
-    ask(served, cache=Place(str(tmp_path)))
-    lines = [json.loads(line) for file in tmp_path.glob("*.jsonl") for line in file.read_text().splitlines()]
-    assert len({line["key"] for line in lines}) == 12 and all(line["tokens"] == 10 for line in lines)
-
-
-def test_half_of_a_character_is_replaced(served: Served, tmp_path: Path) -> None:
-    """JSON can write a lone surrogate, which no file can hold."""
-    served.answer = lambda message: "what is \ud83d this"
-    found = ask(served, cache=Place(str(tmp_path)))
-    assert {one.text for one in found} == {"what is ? this"}
-    assert all("what is ? this" in file.read_text() for file in tmp_path.glob("*.jsonl"))
+def test_another_prompt_model_or_text_is_asked_anew(served: Served, tmp_path: Path) -> None:
+    cache = Place(str(tmp_path / "cache"))
+    ask(served, cache=cache)
+    for fields in ({"server_prompt": "Ask [{passage}]"}, {"server_model": "b"}, {"server_characters": 100}):
+        served.requests.clear()
+        ask(served, cache=cache, **fields)
+        assert len(served.requests) == 12, fields
+    served.requests.clear()
+    ask(served, cache=cache, server_concurrency=1, server_retries=0)
+    assert not served.requests

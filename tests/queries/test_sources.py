@@ -49,9 +49,7 @@ def test_the_same_queries_in_whatever_pieces_and_order(name: str) -> None:
     [
         ("Wing flutter", "Wing flutter"),
         ("Guide \u203a Install \u203a On  Linux", "On Linux"),
-        ("Guide \u203a Install \u203a Linux", "Install Linux"),
         ("Linux", ""),
-        ("", ""),
         (" \u203a ", ""),
         (" ".join(["word"] * 20), " ".join(["word"] * 20)),
         (" ".join(["word"] * 21), ""),
@@ -124,10 +122,3 @@ def test_keyphrases_are_phrases_of_words_that_others_have_too() -> None:
             rest = rest[rest.index(one) + len(one) :]
         used.setdefault(made.doc_id, []).extend(stems(made.text))
     assert all(len(own) == len(set(own)) for own in used.values()), "no stem is asked for twice"
-
-
-def test_the_only_phrase_is_the_query() -> None:
-    text = "The heat-transfer coefficient, of it 42 and unheardof."
-    passages = [Passage("p", "", text), Passage("q", "", "heat transfer, coefficient"), Passage("r", "", "nothing")]
-    found = list(KeyphraseQueries(weights_of(passages), 0, 3).queries(passages))
-    assert [(made.doc_id, made.text) for made in found if made.doc_id != "q"] == [("p", "heat transfer coefficient")]

@@ -14,7 +14,6 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig, prepare
-from midmask.errors import UserError
 from midmask.evaluation import measures
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.step import Step
@@ -160,29 +159,6 @@ def test_shards_and_order_change_nothing(done: tuple[Path, dict[str, Any]], tmp_
     assert {name for name in one if one[name] != other[name]} <= {"collection/articles/corpus.jsonl.gz"}
 
 
-def test_caps_and_weights(tmp_path: Path) -> None:
-    sources = {"sentences": 3.0, "keyphrases": 1.0}
-    result = made(PASSAGES, tmp_path, sources=sources, max_queries=60, per_passage=2)
-    kept = [row for row in rows_of(tmp_path / "out" / "queries.parquet") if row["kept"]]
-    assert max(Counter(row["doc_id"] for row in kept).values()) == 2
-    # A few may be lost to the second search, when the queries that were dropped hide nothing any more.
-    assert 12 <= result["sources"]["keyphrases"]["kept"] <= 15 and 40 <= result["sources"]["sentences"]["kept"] <= 45
-
-
-def test_a_target_for_bm25_is_reached(tmp_path: Path) -> None:
-    kept: dict[float | None, int] = {}
-    for target in (None, 0.9, 0.8):
-        folder = tmp_path / str(target)
-        result = made(PASSAGES, folder, sources={"keyphrases": 1.0}, bm25_target=target)
-        kept[target] = result["kept"]
-        reached = result["sources"]["keyphrases"]["bm25"]["RR@10"]
-        assert reached > 0.9 if target is None else reached <= target + 0.0051
-        assert result["sources"]["keyphrases"]["found"]["RR@10"] > 0.9, "before the easiest were dropped"
-    assert kept[None] > kept[0.9] > kept[0.8]
-    with pytest.raises(UserError, match=r"raise queries\.bm25_target"):
-        made(PASSAGES, tmp_path / "none", sources={"keyphrases": 1.0}, bm25_target=0.1)
-
-
 def test_copies_answer_alike_and_hide_nothing(tmp_path: Path) -> None:
     copies = [replace(one, doc_id=f"copy-{one.doc_id}") for one in PASSAGES[:30]]
     many = [replace(PASSAGES[40], doc_id=f"page{n}.md#0") for n in range(9)]
@@ -203,42 +179,6 @@ def test_copies_answer_alike_and_hide_nothing(tmp_path: Path) -> None:
         name = row["doc_id"].removeprefix("copy-")
         both = {name, f"copy-{name}"} if row["doc_id"] in twice else {name}
         assert qrels[row["query_id"]] == {(row["split"], doc_id) for doc_id in both}
-
-
-def test_without_marks_in_the_ids_a_shared_title_is_the_document(tmp_path: Path) -> None:
-    passages = [
-        replace(one, doc_id=f"p{n}", title=one.title.split(" ")[0] if n < 60 else "") for n, one in enumerate(PASSAGES)
-    ]
-    result = made(passages, tmp_path, sources={"sentences": 1.0, "keyphrases": 1.0})
-    assert result["documents"] == 12 + 60
-    for row in rows_of(tmp_path / "out" / "queries.parquet"):
-        number = int(row["doc_id"][1:])
-        assert row["document"] == (passages[number].title or row["doc_id"])
-
-
-def test_one_document_is_divided_by_passage(tmp_path: Path) -> None:
-    passages = [replace(one, doc_id=f"book.md#{n}") for n, one in enumerate(PASSAGES)]
-    result = made(passages, tmp_path)
-    assert result["split_rule"].startswith("by passage") and min(result["splits"].values()) > 0
-    kept = [row for row in rows_of(tmp_path / "out" / "queries.parquet") if row["kept"]]
-    assert len({(row["doc_id"], row["split"]) for row in kept}) == len({row["doc_id"] for row in kept})
-
-
-def test_ids_with_odd_characters(tmp_path: Path) -> None:
-    odd = [replace(one, doc_id=f"ö/'\"<{n}>&,%s.md#{n % 5}") for n, one in enumerate(PASSAGES)]
-    made(odd, tmp_path)
-    collection = tmp_path / "out" / "collection" / "articles"
-    result = prepare(CorpusConfig(name=f"beir:{collection}", splits="official"), {}, Place(str(tmp_path / "read")))
-    assert result["passages"] == len(odd) and not sum(result["rows_quarantined"].values())
-    assert {row["doc_id"] for row in rows_of(tmp_path / "read" / "qrels.parquet")} <= {one.doc_id for one in odd}
-
-
-def test_too_few_queries_are_refused_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"queries of 20 passages are kept, and 30 are the least .* give more documents"
-    ) as error:
-        made(PASSAGES[:20], tmp_path, sources={"titles": 1.0})
-    assert "\n" not in str(error.value) and not (tmp_path / "out" / "collection").exists()
 
 
 def test_killed_half_way_it_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -263,3 +203,12 @@ def test_killed_half_way_it_gives_the_same_bytes(tmp_path: Path) -> None:
     assert {name: again[name] for name in files if name != "record.json"} == {
         name: data for name, data in files.items() if name != "record.json"
     }
+
+
+def test_caps_and_weights(tmp_path: Path) -> None:
+    sources = {"sentences": 3.0, "keyphrases": 1.0}
+    result = made(PASSAGES, tmp_path, sources=sources, max_queries=60, per_passage=2)
+    kept = [row for row in rows_of(tmp_path / "out" / "queries.parquet") if row["kept"]]
+    assert max(Counter(row["doc_id"] for row in kept).values()) == 2
+    # A few may be lost to the second search, when the queries that were dropped hide nothing any more.
+    assert 12 <= result["sources"]["keyphrases"]["kept"] <= 15 and 40 <= result["sources"]["sentences"]["kept"] <= 45

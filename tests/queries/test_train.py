@@ -14,18 +14,18 @@ from midmask.artifact import Artifact, Place
 from midmask.derived.generate import GenerateConfig
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.seq2seq import build_seq2seq
-from midmask.errors import UserError
 from midmask.objectives.finetuning.generation import QueryGeneration
 from midmask.objectives.sample import finetuning_batch, sample_vocabulary
 from midmask.queries.config import QueriesConfig
 from midmask.queries.generator import ModelQueries
 from midmask.queries.made import Passage
-from midmask.queries.train import GeneratorConfig, generator_setup, train_generator
+from midmask.queries.train import GeneratorConfig, generator_setup
 from midmask.training.run import local_reader, run_training
 from midmask.vocabulary import Vocabulary
 from tests.support.queries.labelled import PAIRS, generating, write_labelled
 from tests.support.training.runs import assert_same_run, trace_of
 
+JSON_FILES = ("config", "generation_config", "tokenizer", "tokenizer_config")
 LIKELIEST = QueriesConfig(per_passage=1, generate=GenerateConfig(top_k=1))
 
 
@@ -48,7 +48,7 @@ def run(config: GeneratorConfig, inputs: dict[str, Artifact], out: Path, *, stop
 @pytest.fixture(scope="module")
 def learnt(inputs: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("learnt")
-    result = run(generating(dropout=0.0, steps=250, learning_rate=2e-3, decay=0.5), inputs, out)
+    result = run(generating(dropout=0.0, steps=160, learning_rate=3e-3, decay=0.5), inputs, out)
     assert result["loss"] < 0.05, "an untrained one is at the logarithm of the vocabulary, 5.7"
     return out / "model"
 
@@ -76,13 +76,8 @@ def test_another_library_loads_the_folder_and_writes_the_same(learnt: Path) -> N
     assert not any(loading.values()), loading
     tokenizer = AutoTokenizer.from_pretrained(learnt)
     assert tokenizer.model_max_length == 48
-    assert sorted(path.name for path in learnt.iterdir()) == [
-        "config.json",
-        "generation_config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    ]
+    names = {path.name for path in learnt.iterdir()}
+    assert names == {"model.safetensors", *(f"{name}.json" for name in JSON_FILES)}
     for query, text in PAIRS.items():
         rows = tokenizer(text, return_tensors="pt")
         ids = model.generate(rows["input_ids"], attention_mask=rows["attention_mask"], max_new_tokens=24)
@@ -104,14 +99,6 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(inputs: dict[str
     assert one.keys() == other.keys()
     for name, value in one.items():
         np.testing.assert_array_equal(other[name], value)
-
-
-@pytest.mark.parametrize("micro_batch", [3, 1])
-def test_micro_batches_change_nothing(inputs: dict[str, Artifact], tmp_path: Path, micro_batch: int) -> None:
-    whole = run(generating(dropout=0.0), inputs, tmp_path / "whole")
-    cut = run(generating(dropout=0.0, micro_batch=micro_batch), inputs, tmp_path / "cut")
-    assert_same_run(trace_of(tmp_path / "whole"), trace_of(tmp_path / "cut"), within=1e-4)
-    assert cut["loss"] == pytest.approx(whole["loss"], abs=1e-4)
 
 
 def test_the_loss_is_that_of_each_query_alone() -> None:
@@ -174,21 +161,6 @@ def test_a_frozen_encoder_stays_as_it_is(inputs: dict[str, Artifact], tmp_path: 
     assert changed and all(name.startswith("decoder.") for name in changed)
 
 
-def test_a_tokenizer_with_more_entries_than_the_encoder_is_refused(tmp_path: Path, inputs: dict[str, Artifact]) -> None:
-    tokenizer = (inputs["tokens"].place / "tokenizer").local()
-    build_backbone(BackboneConfig(), Vocabulary.of(tokenizer), seed=9).save(tmp_path / "start", tokenizer)
-    with pytest.raises(UserError, match=r"embeddings and the tokenizer 9000 entries; tokenise with its own"):
-        build_seq2seq(BackboneConfig(name=str(tmp_path / "start")), sample_vocabulary(9000), decoder_layers=1, seed=0)
-
-
 def test_a_passage_has_no_more_tokens_than_the_decoder_has_places() -> None:
     with pytest.raises(ValidationError, match="less than or equal to 512"):
         GeneratorConfig(**{**generating().model_dump(), "passage_length": 513})
-
-
-def test_the_step_is_the_run(inputs: dict[str, Artifact], tmp_path: Path) -> None:
-    """`train_generator`, as the executor calls it, on whatever device there is."""
-    reported: list[int] = []
-    config = generating(steps=2, log_every=1)
-    result = train_generator(config, inputs, Place(str(tmp_path)), log=lambda at, values: reported.append(at))
-    assert result["steps"] == 2 and reported == [1, 2] and (tmp_path / "model" / "config.json").is_file()

@@ -1,11 +1,10 @@
 """BM25 by shards against bm25s over the whole collection, and however its shards are cut and dealt out."""
 
 import hashlib
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from midmask.artifact import Artifact, Place
+from midmask.identity import Config
 from midmask.retrieve import ranked
 from midmask.retrieve.bm25 import Bm25Config, Bm25Search, Bm25Worker, rank_with_bm25
 from midmask.retrieve.bm25_index import BM25_INDEX, Bm25IndexConfig, index_texts
 from midmask.retrieve.bm25_search import Bm25Index
 from midmask.retrieve.bm25_words import BM25_WORDS, Bm25WordsConfig
+from midmask.sharded import Inputs, Sharded
 from tests.support.retrieve.bm25 import WholeBm25, bm25_index, passages_of
 from tests.support.retrieve.collection import write_corpus, write_parts
 
@@ -170,37 +171,23 @@ def test_a_stream_of_texts_has_the_index_of_the_corpus(
     assert mine.search(names, queries, 100).equals(theirs.search(names, queries, 100))
 
 
-KILLED = """
-import os, signal, sys
-from dataclasses import replace
-from midmask.artifact import Artifact, Place
-from midmask.retrieve.bm25_index import BM25_INDEX, Bm25IndexConfig
-from midmask.retrieve.bm25_words import BM25_WORDS, Bm25WordsConfig
+def killed(step: Sharded, config: Config, inputs: Inputs, out: Place) -> dict[Path, int]:
+    """Files, and when they were written, that a pass leaves which ends before its third shard."""
+    written: list[str] = []
 
-def killing(step):
-    def worker(config, inputs, out):
-        make, made = step.worker(config, inputs, out), []
-        def write(name):
-            if len(made) == 2:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def worker(*given: Any) -> Callable[[str], None]:
+        make = step.worker(*given)
+
+        def write(name: str) -> None:
+            if len(written) == 2:
+                raise KeyboardInterrupt
             make(name)
-            made.append(name)
+            written.append(name)
+
         return write
-    return replace(step, worker=worker)
 
-name, source, out = sys.argv[1:]
-artifact = Artifact(Place(source), {"fingerprint": "f", "result": {"passages": 300}})
-if name == "words":
-    killing(BM25_WORDS)(Bm25WordsConfig(), {"corpus": artifact}, Place(out))
-else:
-    killing(BM25_INDEX)(Bm25IndexConfig(), {"words": artifact}, Place(out))
-"""
-
-
-def killed(name: str, source: Place, out: Place) -> dict[Path, int]:
-    """Files, and when they were written, that a pass leaves which is killed before its third shard."""
-    run = subprocess.run([sys.executable, "-c", KILLED, name, source.uri, out.uri], capture_output=True, check=False)
-    assert run.returncode == -signal.SIGKILL, run.stderr.decode()
+    with pytest.raises(KeyboardInterrupt):
+        replace(step, worker=worker)(config, inputs, out)
     return {path: path.stat().st_mtime_ns for path in Path(out.uri).rglob("*") if path.is_file()}
 
 
@@ -208,13 +195,13 @@ def test_a_build_that_was_killed_between_shards_goes_on(tmp_path: Path) -> None:
     root = Place(str(tmp_path))
     corpus = cut(write_corpus(root / "whole"), root / "corpus", 70)
     expected = bm25_index(corpus, root / "alone")
-    left = killed("words", corpus.place, root / "words")
+    left = killed(BM25_WORDS, Bm25WordsConfig(), {"corpus": corpus}, root / "words")
     assert sorted(path.parent.name for path in left) == ["counted", "counted", "passages", "passages"]
     (tmp_path / "words" / "counted" / "00003.parquet.1234.draft").write_bytes(b"cut off")
     result = BM25_WORDS(Bm25WordsConfig(), {"corpus": corpus}, root / "words")
     assert digest(root / "words") == digest(root / "alone" / "words")
     words = Artifact(root / "words", {"fingerprint": "w", "result": result})
-    left |= killed("index", words.place, root / "index")
+    left |= killed(BM25_INDEX, Bm25IndexConfig(), {"words": words}, root / "index")
     assert len(left) == 4 + 5, "two shards with their ids, and the collection's words"
     assert BM25_INDEX(Bm25IndexConfig(), {"words": words}, root / "index") == expected.result
     assert digest(root / "index") == digest(expected.place)

@@ -6,19 +6,18 @@ import numpy as np
 import pytest
 
 from midmask.artifact import Artifact, Place
-from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.coded import CodedShard
-from midmask.retrieve.dense import MARGIN, DenseShard, load_faiss
-from midmask.retrieve.index import IndexConfig, build_faiss_index, open_faiss_index, set_search_parameters
+from midmask.retrieve.dense import load_faiss
+from midmask.retrieve.index import IndexConfig, build_faiss_index, open_faiss_index
 from midmask.retrieve.index_training import VectorBlocks
 from midmask.retrieve.search import SearchConfig, search
-from tests.support.retrieve.collection import encoded, with_index, write_bi_encoder
+from tests.support.retrieve.collection import encoded, with_index
 from tests.support.retrieve.vectors import ids
 
 DEPTH, ROWS, WIDTH = 10, 3000, 32
-FACTORIES = ("SQ8", "SQfp16", "HNSW8,SQ8", "IVF4,SQ8", "IVF4,PQ8x4", "OPQ8_16,IVF4,PQ8x4")
+FACTORIES = ("SQ8", "HNSW8,SQ8", "IVF4,PQ8x4")
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +56,6 @@ def test_an_index_learns_from_the_whole_of_a_sorted_collection_however_it_is_cut
     ("factory", "advised"),
     [
         ("IVF16,Flat", 624),
-        ("PQ8x4", 624),
-        pytest.param("OPQ8_16,IVF4,PQ8", 9984, marks=pytest.mark.slow),
         ("SQ8", None),
     ],
 )
@@ -77,7 +74,7 @@ def test_one_line_says_that_an_index_learns_from_few_passages(cloud, factory, ad
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads Linux's list of mapped files")
-@pytest.mark.parametrize("factory", [*FACTORIES, "IVF4,Flat", "HNSW8"])
+@pytest.mark.parametrize("factory", FACTORIES)
 def test_an_opened_index_is_a_mapped_file_that_finds_the_same(cloud, tmp_path: Path, factory: str):
     queries_QD, vectors_ND = cloud
     index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index=factory))
@@ -123,43 +120,3 @@ def test_without_rescoring_the_scores_are_those_of_the_decoded_vectors(cloud):
     assert (rows == -1).any() and np.isneginf(scores[rows == -1]).all() and np.isfinite(scores[rows >= 0]).all()
     with pytest.raises(UserError, match="an index of 3000 vectors for 9 passages"):
         CodedShard(index, ids(9))
-
-
-def test_copies_rank_by_their_ids_in_the_scores_of_an_index():
-    vectors_ND = np.ones((40, 8), np.float32)
-    index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="SQfp16"))
-    _, rows = CodedShard(index, ids(40)).search(vectors_ND[:1], 40)
-    names = ids(40).to_pylist()
-    assert [names[row] for row in rows[0]] == sorted(names)
-
-
-def test_as_many_candidates_are_scored_as_are_asked_for(cloud):
-    """Of coarse codes, the best by exact score among the first `rescore` * k + 32 by their own."""
-    queries_QD, vectors_ND = cloud
-    index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="PQ4x4"))
-    exact_QN = scores_of(queries_QD, vectors_ND).astype(np.float32)
-    for rescore in (1, 6):
-        candidates = index.search(queries_QD, rescore * DEPTH + MARGIN)[1]
-        own = -np.sort(-np.take_along_axis(exact_QN, candidates, axis=1), axis=1)[:, :DEPTH]
-        scores, _ = DenseShard([vectors_ND], ids(ROWS), index=index, rescore=rescore).search(queries_QD, DEPTH)
-        np.testing.assert_array_equal(scores, own)
-
-
-def test_lists_behind_a_rotation_are_searched_as_far_as_is_asked(cloud):
-    config = SearchConfig(index="OPQ8_16,IVF16,PQ8x4", nprobe=3)
-    index = build_faiss_index(VectorBlocks.of(cloud[1]), IndexConfig(index=config.index))
-    set_search_parameters(index, config, DEPTH)
-    assert load_faiss().extract_index_ivf(index).nprobe == 3
-
-
-def test_scores_of_an_index_are_not_added_to_those_of_words(inputs, out: Place):
-    model = write_bi_encoder(
-        out / "model", inputs["tokens"], Representation(width=16, lexical="logits", passage_terms=24)
-    )
-    both = encoded({**inputs, "model": model}, out / "encoded")
-    given = with_index(both, out, IndexConfig(index="SQ8"), SearchConfig(depth=DEPTH))
-    config = SearchConfig(depth=DEPTH, index="SQ8", rescore=0)
-    with pytest.raises(UserError, match="rescore = 0: scores of an index and of words"):
-        search(config, given, out / "found")
-    dense = with_index(both, out / "dense", IndexConfig(index="SQ8"), SearchConfig(depth=DEPTH, views="dense"))
-    assert search(config.model_copy(update={"views": "dense"}), dense, out / "found")["recall"]["at_10"] > 0.8

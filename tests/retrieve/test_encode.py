@@ -4,21 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
-from pydantic import ValidationError
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.identity import fingerprint
-from midmask.randomness.texts import fixed_sample
 from midmask.retrieve.batches import length_batches
-from midmask.retrieve.blocks import passage_blocks, ranges, token_rows
+from midmask.retrieve.blocks import passage_blocks, token_rows
 from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker, encode
 from midmask.retrieve.models import load_base_model, open_encoder
-from midmask.retrieve.selection import judged_queries
 from midmask.retrieve.vectors import Encoding, encode_rows
 from midmask.vocabulary import Vocabulary
 
@@ -51,16 +45,6 @@ def alone(model, row) -> np.ndarray:
 
 def digests(folder: Place) -> dict[str, str]:
     return {name: hashlib.sha256((folder / name).read()).hexdigest() for name in folder.names()}
-
-
-def test_blocks_are_the_row_groups_of_all_shards_in_order(inputs):
-    tokens = inputs["tokens"].place
-    blocks = passage_blocks(tokens)
-    ids = [name for block in blocks for name in block.read(["doc_id"])["doc_id"].to_pylist()]
-    whole = [pq.read_table((tokens / "passages" / name).uri) for name in (tokens / "passages").names()]
-    assert ids == pa.concat_tables(whole)["doc_id"].to_pylist()
-    assert [(block.start, block.rows) for block in blocks[:4]] == [(0, 40), (40, 40), (80, 40), (120, 40)]
-    assert blocks[-1].start + blocks[-1].rows == len(ids) == 300
 
 
 def test_a_batch_gives_what_each_row_gives_alone_in_float64(inputs, encoder, encoding, model):
@@ -102,31 +86,6 @@ def test_a_block_that_is_there_is_not_encoded_again(inputs, out):
     np.testing.assert_array_equal(np.load(out.local() / "dense" / "00001.npy"), planted)
 
 
-def test_the_result_counts_bytes_from_the_files(inputs, out):
-    result = encode(PASSAGES, inputs, out)
-    size = sum(path.stat().st_size for path in (out.local() / "dense").iterdir())
-    assert result["rows"] == 300 and result["bytes"] == size
-    assert size >= 300 * 4 * 32 and result["bytes_per_passage"] == pytest.approx(size / 300, abs=0.01)
-    assert (result["model"], result["tokens"]) == ("encoder", "tokens")
-
-
-def test_ranges_cover_all_blocks_once_whatever_their_number():
-    for count in (1, 2, 3, 5, 8, 100):
-        found = ranges(8, count)
-        assert [block for part in found for block in part] == list(range(8))
-        assert all(len(part) for part in found) and len(found) == min(count, 8)
-    assert ranges(0, 3) == []
-
-
-def test_batches_hold_every_row_once_and_no_more_tokens_than_asked():
-    lengths = np.random.default_rng(0).integers(2, 60, 200)
-    batches = length_batches(lengths, 400)
-    assert sorted(np.concatenate(batches).tolist()) == list(range(200))
-    assert all(len(batch) * lengths[batch].max() <= 400 for batch in batches)
-    assert [len(batch) for batch in length_batches(np.array([30, 2, 2]), 5)] == [2, 1], "a long row goes alone"
-    assert length_batches(np.array([], dtype=np.int64), 5) == []
-
-
 def test_a_vector_that_is_not_finite_names_its_passages(inputs, out, tmp_path: Path):
     from safetensors.numpy import load_file, save_file
 
@@ -145,58 +104,18 @@ def test_a_vector_that_is_not_finite_names_its_passages(inputs, out, tmp_path: P
     assert (out / "dense").names() == []
 
 
-def test_queries_are_those_of_the_split_by_id(inputs, out, model):
-    assert encode(QUERIES, inputs, out)["rows"] == 10
-    table = pq.read_table((out / "selection.parquet").uri)
-    assert table["query_id"].to_pylist() == sorted(f"q{row}" for row in range(0, 40, 4))
-    vectors = np.load(out.local() / "dense" / "00000.npy")
-    row = table["query_id"].to_pylist().index("q8")
-    expected = alone(model, token_rows(table["ids"])[row])
-    np.testing.assert_allclose(vectors[row], expected, atol=1e-5)
-
-
-def test_a_sample_of_queries_is_fixed_and_grows_by_adding(inputs):
-    names = [f"q{row}" for row in range(1000)]
-    ten, twenty = fixed_sample(names, 10), fixed_sample(names[::-1], 20)
-    assert ten == twenty[:10] and len(set(twenty)) == 20
-    assert fixed_sample(names, None) == names == fixed_sample(names, 1000)
-    assert judged_queries(inputs["corpus"], "dev", limit=4) == sorted(
-        fixed_sample([f"q{row}" for row in range(0, 40, 4)], 4)
-    )
-
-
-def test_what_cannot_be_encoded_is_one_line(inputs, out):
-    with pytest.raises(UserError, match=r"split 'trian'.*Known: dev, train\."):
-        encode(EncodeConfig(side="queries", split="trian"), inputs, out)
-    with pytest.raises(UserError, match="holds no encoder"):
-        encode(PASSAGES, {**inputs, "model": inputs["corpus"]}, out)
-    with pytest.raises(UserError, match="holds no passages"):
-        encode(PASSAGES, {**inputs, "tokens": inputs["corpus"]}, out)
-    with pytest.raises(UserError, match="terms = 5: the model has no lexical view"):
-        encode(EncodeConfig(side="passages", terms=5), inputs, out)
-    with pytest.raises(ValidationError, match="queries need a split"):
-        EncodeConfig(side="queries")
-
-
-def test_only_runtime_fields_stay_out_of_the_fingerprint():
-    assert fingerprint(PASSAGES) == fingerprint(PASSAGES.model_copy(update={"actors": 8, "threads": 4}))
-    assert fingerprint(PASSAGES) != fingerprint(PASSAGES.model_copy(update={"length": 64}))
-
-
-def test_a_folder_without_a_model_is_one_line(tmp_path: Path):
-    with pytest.raises(UserError, match=r"^encoder .*no model can be read there") as caught:
-        load_base_model(tmp_path)
-    assert "\n" not in str(caught.value)
-
-
-def test_the_model_is_read_without_unpickling(inputs: dict[str, Artifact]):
-    names = (inputs["model"].place / "model").names()
-    assert "model.safetensors" in names and not any(name.endswith(".bin") for name in names)
-
-
 def test_bf16_gives_nearly_the_same_vectors(encoder, encoding, inputs):
     rows = token_rows(passage_blocks(inputs["tokens"].place)[0].read(["ids"])["ids"])
     exact = encode_rows(encoder, rows, encoding).dense_ND
     fast = encode_rows(encoder, rows, replace(encoding, precision="bf16")).dense_ND
     cosine = (exact * fast).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(fast, axis=1)
     assert fast.dtype == np.float32 and cosine.min() > 0.999 and not np.array_equal(exact, fast)
+
+
+def test_batches_hold_every_row_once_and_no_more_tokens_than_asked():
+    lengths = np.random.default_rng(0).integers(2, 60, 200)
+    batches = length_batches(lengths, 400)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(200))
+    assert all(len(batch) * lengths[batch].max() <= 400 for batch in batches)
+    assert [len(batch) for batch in length_batches(np.array([30, 2, 2]), 5)] == [2, 1], "a long row goes alone"
+    assert length_batches(np.array([], dtype=np.int64), 5) == []

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.errors import UserError
 from midmask.retrieve import lexical
 from midmask.retrieve.hybrid import HybridShard
 from midmask.retrieve.index import IndexConfig, build_faiss_index
@@ -131,15 +130,3 @@ def test_an_approximate_index_scores_exactly_what_either_part_proposes(factory: 
         assert mine == sorted(mine, key=lambda pair: -pair[0]) and len({row for _, row in mine}) == 30
         missed = [row for row in words if row not in {row for _, row in mine}]
         assert all(everything[row] <= mine[-1][0] for row in missed)
-
-
-def test_views_that_do_not_fit_or_hold_no_numbers_are_refused():
-    vectors_ND, words = np.ones((5, 3), np.float32), SparseRows.top(np.ones((5, 4), np.float32), None)
-    with pytest.raises(ValueError, match="5 dense and 4 lexical views"):
-        HybridShard([vectors_ND], words.slice(0, 4), ids(5))
-    broken_ND = vectors_ND.copy()
-    broken_ND[1, 2] = np.nan
-    with pytest.raises(UserError, match="dense vectors, row 4: it holds NaN"):
-        HybridShard([vectors_ND[:3], broken_ND[:2]], words, ids(5))
-    with pytest.raises(UserError, match="dense vectors, row 1: it holds NaN"):
-        HybridShard([vectors_ND], words, ids(5)).search(broken_ND, words, 2)

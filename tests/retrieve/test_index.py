@@ -9,13 +9,7 @@ from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.dense import load_faiss
-from midmask.retrieve.index import (
-    IndexConfig,
-    IndexFields,
-    build_faiss_index,
-    open_faiss_index,
-    set_search_parameters,
-)
+from midmask.retrieve.index import IndexConfig, IndexFields, build_faiss_index, set_search_parameters
 from midmask.retrieve.index_training import VectorBlocks
 from midmask.retrieve.search import SearchConfig, search
 from tests.support.retrieve.collection import encoded, with_index
@@ -59,42 +53,12 @@ def test_more_lists_find_more_and_all_lists_find_everything(vectors, out, caplog
     assert empty[0] > 0 and empty[-1] == 0
 
 
-def test_an_exact_search_has_no_empty_slots_and_takes_no_index(vectors, out):
-    result, _ = found(vectors, out / "exact")
-    assert result["splits"]["train"]["empty_slots"] == 0
-    with pytest.raises(UserError, match="built by the step `index`"):
-        search(SearchConfig(depth=DEPTH), vectors, out)
-    with pytest.raises(UserError, match="built by the step `index`"):
-        search(SearchConfig(depth=DEPTH, index=IVF), exact_inputs(vectors), out)
-    with pytest.raises(UserError, match="as is `exact`"):
-        search(SearchConfig(depth=DEPTH, index=IVF), {**exact_inputs(vectors), "index": vectors["index"]}, out)
-
-
-def test_bytes_of_the_index_count_for_what_is_searched(vectors, out):
-    exact, _ = found(vectors, out / "exact")
-    approximate, _ = found(vectors, out / "ivf", index=IVF)
-    size = vectors["index"].result["bytes"]
-    assert size == (vectors["index"].place / "index" / "passages.faiss").size()
-    assert approximate["bytes_per_passage"] == pytest.approx(exact["bytes_per_passage"] + size / 300, abs=0.02)
-    assert vectors["index"].result["passages"] == 300
-
-
 @pytest.mark.parametrize(("lists", "wanted", "nprobe"), [(4, None, 4), (16, None, 8), (128, None, 16), (128, 5, 5)])
 def test_without_nprobe_an_eighth_of_the_lists_is_searched_but_at_least_eight(lists, wanted, nprobe):
     vectors_ND = np.random.default_rng(0).standard_normal((lists * 2, 8)).astype(np.float32)
     index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index=f"IVF{lists},Flat"))
     set_search_parameters(index, IndexFields(index=f"IVF{lists},Flat", nprobe=wanted), DEPTH)
     assert load_faiss().extract_index_ivf(index).nprobe == nprobe
-
-
-def test_hnsw_is_built_and_searched_as_far_as_is_asked(out):
-    vectors_ND = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
-    hnsw = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="HNSW8", ef_construction=77)).hnsw
-    assert hnsw.efConstruction == 77
-    index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="HNSW8"))
-    for fields, depth, wanted in [({}, 10, 64), ({}, 200, 200), ({"ef_search": 9}, 200, 9)]:
-        set_search_parameters(index, IndexFields.model_validate({"index": "HNSW8", **fields}), depth)
-        assert index.hnsw.efSearch == wanted
 
 
 @pytest.mark.parametrize("factory", ["IVF8,PQ4x4", "SQfp16"])
@@ -111,19 +75,6 @@ def test_blocks_are_read_one_after_another_and_their_cut_does_not_matter(factory
     files = [load_faiss().serialize_index(build_faiss_index(blocks, config)).tobytes() for blocks in (one, other)]
     assert files[0] == files[1]
     assert read == [0, *range(4), *range(4)] if "PQ" in factory else read == [0, *range(4)]
-
-
-@pytest.mark.parametrize("factory", ["IVF8,Flat", pytest.param("OPQ4,IVF8,PQ4", marks=pytest.mark.slow)])
-def test_threads_do_not_change_an_index(factory):
-    vectors_ND = np.random.default_rng(0).standard_normal((600, 16)).astype(np.float32)
-    blocks, configs = VectorBlocks.of(vectors_ND), [IndexConfig(index=factory, threads=threads) for threads in (1, 2)]
-    one, two = (load_faiss().serialize_index(build_faiss_index(blocks, config)).tobytes() for config in configs)
-    assert one == two
-
-
-def test_an_index_survives_its_file(vectors):
-    index = open_faiss_index((vectors["index"].place / "index").local())
-    assert (index.ntotal, index.d) == (300, 32)
 
 
 WRONG = {
@@ -150,8 +101,3 @@ def test_a_wrong_index_is_one_line_before_anything_is_built():
         with pytest.raises(UserError, match=message) as error:
             IndexFields.model_validate(fields).check_index("evaluation", 32)
         assert "\n" not in str(error.value)
-
-
-def test_too_few_passages_to_learn_the_lists_of_are_one_line():
-    with pytest.raises(UserError, match=r"index = 'IVF16,Flat': 5 passages are too few"):
-        build_faiss_index(VectorBlocks.of(np.eye(5, dtype=np.float32)), IndexConfig(index=IVF))

@@ -6,17 +6,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from midmask.artifact import Artifact, Place
-from midmask.encoders.representation import Representation
 from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION
 from midmask.retrieve.fusion import FuseConfig, fuse_lists
 from midmask.retrieve.index import IndexConfig
 from midmask.retrieve.index_recall import SampleConfig, draw_sample, measure_recall
-from midmask.retrieve.search import SearchConfig, search, search_in_parts
+from midmask.retrieve.search import SearchConfig, search
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views, read_views
-from tests.support.retrieve.collection import encoded, made, with_index, write_bi_encoder
+from tests.support.retrieve.collection import encoded, made, with_index
 
 IVF, DEPTH = "IVF16,Flat", 25
 CONFIG = SearchConfig(depth=DEPTH, index=IVF, nprobe=2)
@@ -50,17 +49,6 @@ def test_recall_is_the_share_of_the_exact_lists_that_is_found(inputs, out: Place
     assert result["recall"] == {"queries": min(queries, len(own)), **shares}
     assert 0.2 < shares["at_depth"] < shares["at_10"] < 1.0
     assert "recall" not in exact.result
-
-
-@pytest.mark.parametrize("blocks", [1, 3, 100])
-def test_an_exact_search_in_parts_writes_what_it_writes_in_one(inputs, out: Place, blocks: int):
-    vectors, config = encoded(inputs, out), SearchConfig(depth=DEPTH)
-    whole = search(config, vectors, out / "whole")
-    parts = search_in_parts(config, vectors, out / "parts", blocks=blocks)
-    timed = ("seconds", "query_seconds")
-    assert {**parts, **dict.fromkeys(timed)} == {**whole, **dict.fromkeys(timed)}
-    files = [(out / name / "ranked" / "train.parquet").read() for name in ("whole", "parts")]
-    assert files[0] == files[1] and not (out / "parts" / "partial").names()
 
 
 def test_passages_below_the_cutoff_do_not_count(out: Place):
@@ -102,17 +90,6 @@ def test_a_sample_holds_the_vectors_of_its_queries_from_all_blocks(out: Place):
     assert own is not None and np.array_equal(own.offsets, expected.offsets)
     assert np.array_equal(own.terms, expected.terms) and np.array_equal(own.weights, expected.weights)
     assert (result["model"], result["tokens"], result["split"]) == ("m", "t", "dev") and "bytes" not in result
-
-
-def test_a_hybrid_search_is_held_against_the_exact_hybrid_search(inputs, out: Place):
-    representation = Representation(width=16, lexical="logits", passage_terms=24)
-    model = write_bi_encoder(out / "model", inputs["tokens"], representation)
-    vectors = encoded({**inputs, "model": model}, out / "encoded")
-    exact = made(search, SearchConfig(depth=DEPTH), vectors, out / "all")
-    given = with_index(vectors, out, IndexConfig(index=IVF), SearchConfig(depth=DEPTH))
-    result = search(CONFIG.model_copy(update={"nprobe": 1}), given, out / "found")
-    expected = share(lists_of(exact.place), lists_of(out / "found"), DEPTH)
-    assert result["recall"]["at_depth"] == round(expected, 4) < 1.0
 
 
 def test_an_evaluation_and_a_fused_ranking_pass_the_recall_on(inputs, out: Place):

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import safetensors.torch
@@ -16,14 +15,11 @@ from transformers import AutoModel
 
 from midmask.artifact import Artifact, Place
 from midmask.encoders.representation import Representation
-from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import SELECTION
 from midmask.retrieve.bm25 import Bm25Config
 from midmask.retrieve.coded_tokens import CodedTokens, read_coded
-from midmask.retrieve.late import LateShard
 from midmask.retrieve.search import Search, SearchConfig, SearchWorker, search
-from midmask.retrieve.views import read_views
 from tests.support.retrieve.bm25 import ranked_by_bm25
 from tests.support.retrieve.collection import encoded, made, write_bi_encoder
 
@@ -104,17 +100,6 @@ def test_stored_vectors_are_those_of_the_model(vectors: dict[str, Artifact]) -> 
             assert (np.abs(texts[text] - unit) <= half * (1 + 1e-4) + 1e-6).all()
 
 
-def test_bytes_are_counted_from_the_files(vectors: dict[str, Artifact], tmp_path: Path) -> None:
-    tokens = sum(len(ids) for _, ids in rows_of(vectors, "passages"))
-    result = vectors["passages"].result
-    assert result["views"] == ["late"]
-    headers = result["bytes"] - (WIDTH + 4) * tokens - 4 * result["rows"]
-    assert 0 < headers <= 256 * 2 * result["blocks"]
-    found = search(SearchConfig(depth=DEPTH), vectors, Place(str(tmp_path)))
-    assert found["bytes_per_passage"] == result["bytes_per_passage"] == round(result["bytes"] / result["rows"], 2)
-    assert found["source"].startswith("late-")
-
-
 def test_all_passages_are_ranked_as_by_brute_force(
     vectors: dict[str, Artifact], brute: dict[Pair, float], out: Place
 ) -> None:
@@ -158,31 +143,3 @@ def test_codes_use_their_whole_range_and_are_off_by_half_a_scale_at_most(vectors
     usual = largest > 1e-30  # smaller ones have no exact reciprocal in float32
     assert (np.abs(codes).max(axis=1)[usual] == 127).all()
     assert (np.abs(codes * scale - vectors_TD) <= 0.5001 * scale + 1e-30).all()
-
-
-def test_files_give_back_what_was_written_and_texts_are_taken_whole(tmp_path: Path) -> None:
-    draw = np.random.default_rng(1)
-    coded = CodedTokens.code(draw.standard_normal((12, 5)).astype(np.float32), np.array([3, 1, 6, 2], np.int32))
-    coded.write(Place(str(tmp_path / "late")), "00000")
-    read = read_coded(Place(str(tmp_path / "late")), "00000")
-    assert isinstance(read.records_T, np.memmap) and read.records_T.dtype.itemsize == 5 + 4
-    np.testing.assert_array_equal(read.records_T, coded.records_T)
-    taken = read.take(np.array([2, 0]))
-    np.testing.assert_array_equal(taken.records_T, coded.records_T[[4, 5, 6, 7, 8, 9, 0, 1, 2]])
-    assert taken.lengths_N.tolist() == [6, 3]
-
-
-def test_what_cannot_be_scored_is_refused(
-    inputs: dict[str, Artifact], vectors: dict[str, Artifact], bm25: Artifact, out: Place, tmp_path: Path
-) -> None:
-    dense = encoded(inputs, Place(str(tmp_path / "dense")))
-    with pytest.raises(UserError, match="candidates: all passages are scored by dense and lexical vectors"):
-        search(SearchConfig(), {**dense, "candidates": bm25}, out)
-    with pytest.raises(UserError, match=r"index = IVF4,Flat: .*input of this one"):
-        search(SearchConfig(index="IVF4,Flat"), vectors, out)
-    block = read_views(vectors["passages"].place, "00000", ("late",)).late
-    assert block is not None
-    narrow = CodedTokens.code(np.ones((2, 5), np.float32), np.array([2], np.int32))
-    doc_ids = pa.chunked_array([[f"d{row}" for row in range(len(block))]])
-    with pytest.raises(UserError, match=f"token vectors of 5 dimensions and passages of {WIDTH}"):
-        LateShard([block], doc_ids).search(narrow, 3)

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from midmask.artifact import Place
-from midmask.retrieve import ranked
-from midmask.retrieve.merging import as_table, merge, read_found, read_seconds, write_found
+from midmask.retrieve.merging import merge, read_found, read_seconds, write_found
 
 NONE = (-np.inf, -1)
 
@@ -20,25 +20,27 @@ def lists(*queries: list[tuple[float, int]]) -> tuple[np.ndarray, np.ndarray]:
     return scores, np.array([[row for _, row in query] for query in queries], np.int64)
 
 
-FIRST = lists([(5.0, 0), (3.0, 2)], [(1.0, 1), NONE])
-SECOND = lists([(4.0, 3), (3.0, 4)], [NONE, NONE])
-PLACES = np.array([0, 1, 4, 2, 3])
-"""Row 4's id comes before row 2's, so of equal scores it stands first."""
-
-
-def pairs(found: tuple[np.ndarray, np.ndarray]) -> list[list[tuple[float, int]]]:
-    return [list(zip(*each, strict=True)) for each in zip(*(part.tolist() for part in found), strict=True)]
-
-
-@pytest.mark.parametrize("depth", [1, 3, 4])
-def test_the_best_of_all_shards_with_ties_by_id_and_gaps_last(depth: int) -> None:
-    expected = [[(5.0, 0), (4.0, 3), (3.0, 4), (3.0, 2)], [(1.0, 1), NONE, NONE, NONE]]
-    for parts in ([FIRST, SECOND], [SECOND, FIRST]):
-        assert pairs(merge(parts, PLACES, depth)) == [query[:depth] for query in expected]
-
-
-def test_one_shard_is_cut_to_the_depth() -> None:
-    assert pairs(merge([FIRST], PLACES, 1)) == [[(5.0, 0)], [(1.0, 1)]]
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 12))
+def test_merging_is_a_plain_sort_whatever_the_order_of_shards(seed: int, shards: int, depth: int):
+    draw = np.random.default_rng(seed)
+    scores = draw.choice(
+        np.array([-np.inf, -3e38, -1.5, -1e-45, -0.0, 0.0, 1e-45, 0.5, 3e38], np.float32), (2, shards, 6)
+    )
+    rows = np.stack([draw.permutation(shards * 6).reshape(shards, 6) for _ in range(2)])
+    rows[np.isneginf(scores)] = -1
+    places = draw.permutation(shards * 6)
+    parts = [(scores[:, shard], rows[:, shard]) for shard in range(shards)]
+    merged = merge(parts, places, depth)
+    for found in (merged, merge(parts[::-1], places, depth)):
+        for query in range(2):
+            pairs = zip(scores[query].ravel().tolist(), rows[query].ravel().tolist(), strict=True)
+            best = sorted((pair for pair in pairs if pair[1] >= 0), key=lambda pair: (-pair[0], places[pair[1]]))[
+                :depth
+            ]
+            missing = min(depth, shards * 6) - len(best)
+            assert found[0][query].tolist() == [score for score, _ in best] + [-np.inf] * missing
+            assert found[1][query].tolist() == [row for _, row in best] + [-1] * missing
 
 
 def test_a_file_of_a_shard_keeps_every_bit(tmp_path: Path) -> None:
@@ -58,20 +60,3 @@ def test_a_file_with_a_pickle_in_it_is_not_read(read: Callable[[Place], object],
     np.savez(str(place), scores=pickled, rows=pickled, seconds=pickled)
     with pytest.raises(ValueError, match="allow_pickle"):
         read(place)
-
-
-def test_gaps_have_no_row_in_the_table_and_ranks_count_from_one() -> None:
-    queries = pa.chunked_array([["q1"], ["q2", "q3"]])
-    doc_ids = pa.array(["a", "b", "c"])
-    found = lists([(9.0, 2), (8.0, 0), (7.0, 1)], [NONE, NONE, NONE], [(6.0, 1), NONE, NONE])
-    table = as_table(found, queries, doc_ids)
-    assert table.schema.names == ["query_id", "doc_id", "score", "rank"]
-    assert [tuple(row.values()) for row in table.to_pylist()] == [
-        ("q1", "c", 9.0, 1), ("q1", "a", 8.0, 2), ("q1", "b", 7.0, 3), ("q3", "b", 6.0, 1),
-    ]  # fmt: skip
-    assert table.cast(ranked.SCHEMA).num_rows == 4
-
-
-def test_the_passage_in_row_0_is_found_too() -> None:
-    table = as_table(lists([(0.0, 0)]), pa.chunked_array([["q"]]), pa.array(["a"]))
-    assert table["doc_id"].to_pylist() == ["a"]

@@ -1,5 +1,4 @@
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
-from midmask.retrieve.packed import HEADER, MAGIC, packed_size, read_lengths, read_rows, write_rows
+from midmask.retrieve.packed import HEADER, packed_size, read_lengths, read_rows, write_rows
 from midmask.retrieve.sparse import SparseRows
 
 
@@ -58,28 +57,6 @@ def test_more_numbers_than_are_packed_at_once_come_back():
     rows = SparseRows.top(generator.standard_normal((700, 30_522)).astype(np.float32), 260)
     assert len(rows.terms) > 2 * (1 << 16)
     assert same(read_rows(io.BytesIO(written(rows))), rows)
-
-
-def test_the_bytes_of_a_small_file_are_as_documented():
-    rows = SparseRows(np.array([0, 2, 3]), np.array([1, 5, 2], np.int32), np.array([1, -2, 0.5], np.float32), 8)
-    packed = written(rows)
-    assert packed[:16] == MAGIC and HEADER.size == 64
-    assert [int.from_bytes(packed[at : at + 8], "little") for at in range(20, 60, 8)] == [2, 3, 8, 1, 1]
-    assert packed[64:76] == np.array([1, -2, 0.5], "<f4").tobytes()
-    assert packed[76:] == bytes([0b10_101_001, 0b0, 0b01])  # terms 1, 5, 2 of three bits; lengths 1 + 1, 1 + 0
-
-
-def test_384_and_260_take_no_more_than_768_floats_a_passage(tmp_path: Path):
-    """DupMAE's count, measured: a block of 2,048 passages, the dense file and the lexical one, headers included."""
-    generator = np.random.default_rng(1)
-    dense_ND = generator.standard_normal((2048, 384)).astype(np.float32)
-    np.save(tmp_path / "dense.npy", dense_ND)
-    logits_NV = generator.standard_normal((2048, 30_522), dtype=np.float32)
-    with (tmp_path / "lexical.rows").open("wb") as stream:
-        write_rows(stream, SparseRows.top(logits_NV, 260))
-    sizes = [(tmp_path / name).stat().st_size / 2048 for name in ("dense.npy", "lexical.rows")]
-    assert 0 < sizes[1] - 260 * 47 / 8 < 0.1
-    assert 3060 < sum(sizes) <= 768 * 4
 
 
 def bad_files() -> dict[str, tuple[bytes, str]]:

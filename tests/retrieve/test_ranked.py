@@ -90,13 +90,6 @@ def test_scores_of_a_run_file_fall_strictly_through_a_long_tie_and_into_what_fol
     assert written[0] == 1 and written[-1] == np.float32(0.5)
 
 
-def test_equal_lists_give_equal_bytes(tmp_path: Path):
-    rows = ranked.order(table({("q", "a"): 1.0, ("q", "b"): 0.5}))
-    for name in ("x.trec.gz", "y.trec.gz"):
-        ranked.write_trec(Place(str(tmp_path / name)), rows, tag="t")
-    assert (tmp_path / "x.trec.gz").read_bytes() == (tmp_path / "y.trec.gz").read_bytes()
-
-
 def test_the_rank_column_of_beir_is_not_believed(tmp_path: Path):
     (tmp_path / "run").write_text("q Q0 b 0 0.5 beir\nq Q0 a 0 0.5 beir\n\nq Q0 c 0 7 beir\n")
     assert listed(ranked.read_trec(Place(str(tmp_path / "run")))) == [("q", "c", 1), ("q", "a", 2), ("q", "b", 3)]
@@ -136,17 +129,3 @@ def test_a_file_without_a_line_is_no_run(tmp_path: Path, read):
     (tmp_path / "run").write_text("\n \n")
     with pytest.raises(UserError, match=r"run: no line in it; .*query Q0 document rank score tag"):
         read(Place(str(tmp_path / "run")))
-
-
-def test_an_id_with_a_space_cannot_be_a_run_file(tmp_path: Path):
-    with pytest.raises(UserError, match="'a b'"):
-        ranked.write_trec(Place(str(tmp_path / "run")), ranked.order(table({("q", "a b"): 1.0})), tag="x")
-    assert not (tmp_path / "run").exists()
-
-
-def test_tables_are_read_back_as_they_were_written_and_their_rows_are_counted(tmp_path: Path):
-    place = Place(str(tmp_path / "dev.parquet"))
-    tables = [ranked.order(table({("q1", "a"): 1.0, ("q1", "b"): 0.5})), ranked.order(table({("q2", "a"): 1.0}))]
-    assert ranked.write(place, tables) == 3
-    assert list(ranked.blocks(place)) == [each.cast(ranked.SCHEMA) for each in tables]
-    assert listed(ranked.read(place)) == [("q1", "a", 1), ("q1", "b", 2), ("q2", "a", 1)]

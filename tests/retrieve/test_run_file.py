@@ -72,19 +72,6 @@ def test_a_run_of_something_else_is_refused_with_what_to_type(case: str, corpus:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("queries", ["e", "abcef", "efgh"], ids=["few of one split", "half", "all"])
-def test_a_run_of_some_of_the_queries_is_one_of_the_split(queries: str, corpus: Artifact, tmp_path: Path) -> None:
-    config = RunFileConfig(split="test", file=written(tmp_path, {query: {"d1": 1.0} for query in queries}))
-    result = read_run(config, {"corpus": corpus}, Place(str(tmp_path / "out")))
-    assert result["splits"]["test"]["queries"] == len(set(queries) & set("efgh"))
-
-
-def test_an_unknown_split_is_named(corpus: Artifact, tmp_path: Path) -> None:
-    config = RunFileConfig(split="tset", file=written(tmp_path, {"e": {"d1": 1.0}}))
-    with pytest.raises(UserError, match=r"unknown split of words 'tset'; did you mean 'test'"):
-        read_run(config, {"corpus": corpus}, Place(str(tmp_path / "out")))
-
-
 def test_the_digest_is_that_of_the_lines(tmp_path: Path) -> None:
     file = Path(written(tmp_path, {"e": {"d1": 1.0}}))
     packed = tmp_path / "packed"

@@ -1,23 +1,16 @@
 """The search step in one process: brute force, going on after a kill, and encodings that do not belong together."""
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.identity import fingerprint
 from midmask.retrieve import encode as encoding
 from midmask.retrieve import ranked
-from midmask.retrieve.merging import merge
 from midmask.retrieve.search import Search, SearchConfig, SearchWorker, search
-from tests.support.retrieve.collection import encoded, made, ranking, write_all
+from tests.support.retrieve.collection import encoded, made
 
 CONFIG = SearchConfig(depth=25)
 
@@ -25,56 +18,6 @@ CONFIG = SearchConfig(depth=25)
 @pytest.fixture(scope="module")
 def vectors(inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
     return encoded(inputs, Place(str(tmp_path_factory.mktemp("encoded"))))
-
-
-def digest(out: Place, split: str = "train") -> str:
-    return hashlib.sha256((out / "ranked" / f"{split}.parquet").read()).hexdigest()
-
-
-def test_the_ranking_is_by_the_encoders_inner_product(inputs, vectors, out):
-    """Held against transformers one text at a time, in float64, and a plain sort."""
-    import torch
-    from transformers import AutoModel
-
-    result = search(CONFIG, vectors, out)
-    model = AutoModel.from_pretrained(inputs["model"].place.local() / "model").double().eval()
-
-    def vector(row) -> np.ndarray:
-        with torch.inference_mode():
-            return model(input_ids=torch.tensor([row])).last_hidden_state[0, 0].numpy()
-
-    tokens = inputs["tokens"].place
-    passages = pa.concat_tables(
-        [pq.read_table((tokens / "passages" / name).uri) for name in (tokens / "passages").names()]
-    ).to_pylist()
-    truth = {row["doc_id"]: vector(row["ids"]) for row in passages}
-    queries = {row["query_id"]: row["ids"] for row in pq.read_table((tokens / "queries.parquet").uri).to_pylist()}
-    found = ranked.read(out / "ranked" / "train.parquet").to_pylist()
-    assert len(found) == 30 * 25 == result["splits"]["train"]["ranked"]
-    for query_id in ("q1", "q38"):
-        scores = {doc_id: float(vector(queries[query_id]) @ truth[doc_id]) for doc_id in truth}
-        listed = [row for row in found if row["query_id"] == query_id]
-        np.testing.assert_allclose(
-            [row["score"] for row in listed], sorted(scores.values(), reverse=True)[:25], rtol=1e-5
-        )
-        np.testing.assert_allclose(
-            [row["score"] for row in listed], [scores[row["doc_id"]] for row in listed], rtol=1e-5
-        )
-    assert result["splits"]["train"]["queries"] == 30 and result["source"] == "dense-encoder"
-
-
-def test_a_plain_path_and_a_uri_give_the_same_file(tmp_path: Path, vectors, out):
-    search(CONFIG, vectors, out)
-    remote = write_all(Place(f"file://{tmp_path}/remote"))
-    far = ranking(remote, Place(f"file://{tmp_path}/far"))
-    assert digest(far.place) == digest(out)
-
-
-def test_depth_beyond_the_corpus_lists_every_passage_once(vectors, out):
-    result = search(SearchConfig(depth=5000), vectors, out)
-    found = ranked.read(out / "ranked" / "train.parquet")
-    assert result["splits"]["train"]["ranked"] == len(found) == 30 * 300
-    assert len(set(zip(found["query_id"].to_pylist(), found["doc_id"].to_pylist(), strict=True))) == 30 * 300
 
 
 def test_a_killed_search_goes_on_from_the_blocks_it_has(
@@ -98,29 +41,6 @@ def test_a_killed_search_goes_on_from_the_blocks_it_has(
     assert out.names() == ["ranked"], "partial results are not kept"
 
 
-@settings(max_examples=60)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 12))
-def test_merging_is_a_plain_sort_whatever_the_order_of_shards(seed: int, shards: int, depth: int):
-    draw = np.random.default_rng(seed)
-    scores = draw.choice(
-        np.array([-np.inf, -3e38, -1.5, -1e-45, -0.0, 0.0, 1e-45, 0.5, 3e38], np.float32), (2, shards, 6)
-    )
-    rows = np.stack([draw.permutation(shards * 6).reshape(shards, 6) for _ in range(2)])
-    rows[np.isneginf(scores)] = -1
-    places = draw.permutation(shards * 6)
-    parts = [(scores[:, shard], rows[:, shard]) for shard in range(shards)]
-    merged = merge(parts, places, depth)
-    for found in (merged, merge(parts[::-1], places, depth)):
-        for query in range(2):
-            pairs = zip(scores[query].ravel().tolist(), rows[query].ravel().tolist(), strict=True)
-            best = sorted((pair for pair in pairs if pair[1] >= 0), key=lambda pair: (-pair[0], places[pair[1]]))[
-                :depth
-            ]
-            missing = min(depth, shards * 6) - len(best)
-            assert found[0][query].tolist() == [score for score, _ in best] + [-np.inf] * missing
-            assert found[1][query].tolist() == [row for _, row in best] + [-1] * missing
-
-
 def test_encodings_that_do_not_belong_together_are_refused(inputs, vectors, out, tmp_path: Path):
     other = {**inputs, "model": Artifact(inputs["model"].place, {"fingerprint": "another"})}
     config = encoding.EncodeConfig(side="queries", split="dev")
@@ -131,8 +51,3 @@ def test_encodings_that_do_not_belong_together_are_refused(inputs, vectors, out,
     with pytest.raises(UserError, match=r"was encoded from the tokens tokens, not from .* \(others\)"):
         search(CONFIG, {**vectors, "tokens": tokens}, out)
     assert out.names() == []
-
-
-def test_only_runtime_fields_stay_out_of_the_fingerprint():
-    assert fingerprint(CONFIG) == fingerprint(CONFIG.model_copy(update={"actors": 8, "threads": 4}))
-    assert fingerprint(CONFIG) != fingerprint(CONFIG.model_copy(update={"depth": 7}))

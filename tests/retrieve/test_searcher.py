@@ -9,19 +9,12 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.encoders.representation import Representation
-from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.search import SearchConfig, search
 from midmask.retrieve.searcher import Searcher
 from midmask.retrieve.text_encoder import TextEncoder
-from tests.support.retrieve.collection import encoded, made, write_bi_encoder
-
-REPRESENTATIONS = {
-    "dense": Representation(),
-    "lexical": Representation(dense=None, lexical="splade", query_terms=5),
-    "hybrid": Representation(lexical="splade", passage_terms=20),
-}
+from tests.support.retrieve.collection import REPRESENTATIONS, encoded, made, write_bi_encoder
 
 
 @pytest.mark.parametrize("kind", REPRESENTATIONS)
@@ -72,11 +65,3 @@ def test_an_encoder_keeps_as_many_words_as_its_folder_says(inputs: dict[str, Art
         return list(np.diff(views.lexical.offsets))
 
     assert (words("query"), words("passage"), words("passage", 3)) == ([5, 5], [9, 9], [3, 3])
-
-
-def test_no_query_finds_nothing_and_k_is_positive(inputs: dict[str, Artifact], tmp_path: Path) -> None:
-    passages = made(encode, EncodeConfig(side="passages"), inputs, Place(str(tmp_path)))
-    searcher = Searcher(**{name: inputs[name] for name in ("model", "corpus", "tokens")}, passages=passages)
-    assert searcher.search([]) == []
-    with pytest.raises(UserError, match="k = 0"):
-        searcher.search(["anything"], k=0)

@@ -2,7 +2,6 @@
 said.
 """
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from midmask.artifact import Artifact, Place
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.retrieve import ranked
-from midmask.retrieve.index import IndexConfig, IndexFields
+from midmask.retrieve.index import IndexConfig
 from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.search import SearchConfig, search
 from midmask.retrieve.seismic import ENDING, NAMES, NARROW, SeismicIndex, SeismicShard, build_seismic_index
@@ -85,18 +84,6 @@ def test_scores_are_sums_in_float64_whatever_is_found(collection, folder):
         assert len(set(found.tolist())) == len(found) and (np.diff(scores_QK[query][: len(found)]) <= 0).all()
 
 
-def test_more_lists_and_less_trust_find_more(collection, folder):
-    passages, queries = collection
-    exact = LexicalShard(passages, ids(PASSAGES)).search(queries, DEPTH)[1]
-
-    def found(**fields) -> int:
-        own = shard(passages, folder, **fields).search(queries, DEPTH)[1]
-        return sum(len(set(one.tolist()) & set(other.tolist())) for one, other in zip(own, exact, strict=True))
-
-    few, usual, most = found(query_cut=1, heap_factor=1.0), found(), found(**ALL)
-    assert few < 0.8 * usual and usual <= most
-
-
 def test_words_of_a_large_vocabulary_are_not_mixed_up(tmp_path: Path):
     """65,536 and 0 are one number of 16 bits."""
     width = NARROW + 10
@@ -105,13 +92,6 @@ def test_words_of_a_large_vocabulary_are_not_mixed_up(tmp_path: Path):
     assert [file.name for file in tmp_path.iterdir()] == [f"{NAMES[True]}{ENDING}"]
     _, found = shard(rows, tmp_path, **ALL).search(rows, 2)
     assert found.tolist() == [[0, -1], [1, -1]]
-
-
-def test_the_library_prints_nothing(collection, tmp_path: Path, capfd):
-    build_seismic_index([collection[0]], tmp_path, threads=1)
-    SeismicIndex(tmp_path, None, None)
-    print("heard again")
-    assert capfd.readouterr() == ("heard again\n", "")
 
 
 def test_a_negative_weight_is_refused_in_passages_and_in_queries(collection, folder, tmp_path: Path):
@@ -126,26 +106,6 @@ def test_a_negative_weight_is_refused_in_passages_and_in_queries(collection, fol
 def test_an_index_of_other_passages_is_refused(collection, folder):
     with pytest.raises(UserError, match=r"an index of 2700 passages that have words, for 90; delete it"):
         shard(collection[0].slice(0, 100), folder)
-
-
-def test_without_the_library_the_search_is_refused_before_anything_is_computed(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "seismic", None)
-    with pytest.raises(UserError, match=r"index = Seismic: the library is not installed; pip install 'midmask.seismic"):
-        IndexFields(index="Seismic").check_index("evaluation", None)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"index": "Seismic", "nprobe": 4}, "nprobe is of IVF"),
-        ({"index": "HNSW8", "query_cut": 4}, "query_cut is of Seismic"),
-        ({"heap_factor": 0.5}, "heap_factor = 0.5 with index = Flat"),
-        ({"index": "Seismic", "rescore": 0}, "its own weights have 16 bits"),
-    ],
-)
-def test_settings_that_have_no_meaning_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        IndexFields.model_validate(fields)
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +131,18 @@ def test_the_step_ranks_by_an_index_and_measures_its_recall(views, out, tmp_path
     search(exact, views["words"], out / "exact")
     own, best = (ranked.read(place / "ranked" / "train.parquet") for place in (out, out / "exact"))
     assert own.equals(best)
+
+
+def test_more_lists_and_less_trust_find_more(collection, folder):
+    passages, queries = collection
+    exact = LexicalShard(passages, ids(PASSAGES)).search(queries, DEPTH)[1]
+
+    def found(**fields) -> int:
+        own = shard(passages, folder, **fields).search(queries, DEPTH)[1]
+        return sum(len(set(one.tolist()) & set(other.tolist())) for one, other in zip(own, exact, strict=True))
+
+    few, usual, most = found(query_cut=1, heap_factor=1.0), found(), found(**ALL)
+    assert few < 0.8 * usual and usual <= most
 
 
 def test_an_index_of_words_for_vectors_is_refused(views, out, tmp_path: Path):

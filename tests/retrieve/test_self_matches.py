@@ -67,8 +67,3 @@ def test_a_query_is_never_mined_as_its_own_negative(tmp_path: Path) -> None:
     rows = pq.read_table((out / "negatives.parquet").uri).to_pylist()
     assert [(row["query_id"], row["doc_id"]) for row in rows] == [("q1", "d3"), ("q1", "q2")]
     assert (result["self_matches"], result["queries_without"]) == (2, 1)
-    only = Place(str(tmp_path / "only"))
-    ranked.write(only / "ranked" / "train.parquet", [table({"q2": ["q2"]})])
-    inputs = {"corpus": corpus, "ranked": Artifact(only, given_lists.record)}
-    result = mine(MineConfig(depth=10), inputs, Place(str(tmp_path / "none")))
-    assert (result["self_matches"], result["negatives"], result["queries_without"]) == (1, 0, 2)

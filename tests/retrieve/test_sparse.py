@@ -29,15 +29,6 @@ def test_the_largest_weights_stay_of_equal_ones_the_smaller_terms(seed, k):
     assert entries(SparseRows.top(weights_NV, k)) == expected
 
 
-def test_slices_and_joins_keep_the_rows():
-    rows = rows_of({0: 1.0, 9: 2.0}, {}, {3: -1.0}, {})
-    parts = [rows.slice(0, 1), rows.slice(1, 3), rows.slice(3, 99), rows.slice(4, 4)]
-    assert [len(part) for part in parts] == [1, 2, 1, 0]
-    assert entries(SparseRows.concat(parts)) == entries(rows)
-    with pytest.raises(ValueError, match=r"widths \[10, 11\]"):
-        SparseRows.concat([rows, rows_of({}, width=11)])
-
-
 def test_a_weight_that_is_no_number_is_refused_by_row():
     with pytest.raises(UserError, match="row 2: the weight of term 3 is nan"):
         rows_of({0: 1.0}, {}, {1: 1.0, 3: np.nan})

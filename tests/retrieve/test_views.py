@@ -1,6 +1,5 @@
 """Every view of a representation as it is encoded and searched, against transformers one text at a time in float64."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import safetensors.torch
 import torch
 from transformers import AutoModelForMaskedLM
 
-from midmask.artifact import Artifact, Place
-from midmask.encoders.experts import FILE, put_query_expert
+from midmask.artifact import Place
+from midmask.encoders.experts import put_query_expert
 from midmask.encoders.pooling import Side
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
@@ -29,6 +28,7 @@ PASSAGES = EncodeConfig(side="passages")
 QUERIES = EncodeConfig(side="queries", split="dev")
 
 KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "cls": ("dense", {}, {}),
     "mean, projected": ("dense", {"dense": "mean", "width": 12, "normalise": True}, {}),
     "splade": ("lexical", {"dense": None, "lexical": "splade", "specials": False, "passage_terms": 20}, {}),
     "logits": ("hybrid", {"width": 16, "lexical": "logits", "passage_terms": 24}, {}),
@@ -91,10 +91,7 @@ def test_views_and_ranking_are_those_of_the_definitions(inputs, tmp_path: Path, 
     folder = tmp_path / "m" / "model"
     tokens = inputs["tokens"].place
     files = [pq.read_table((tokens / "passages" / name).uri) for name in (tokens / "passages").names()]
-    tables = {
-        "passages": pa.concat_tables(files),
-        "queries": pq.read_table(tmp_path / "queries" / "selection.parquet"),
-    }
+    tables = {"passages": pa.concat_tables(files), "queries": pq.read_table(tmp_path / "queries" / "selection.parquet")}
     truth = {}
     for name, side in (("passages", "passage"), ("queries", "query")):
         reference = Reference(folder, representation, vocabulary, side)
@@ -130,45 +127,6 @@ def as_matrix(rows: SparseRows) -> np.ndarray:
     return matrix
 
 
-def test_query_experts_are_the_queries_alone(inputs, tmp_path: Path):
-    """Without the file of the query expert, queries get other views and passages the same."""
-    model = write_bi_encoder(
-        Place(str(tmp_path / "m")), inputs["tokens"], Representation(lexical="splade"), experts="ffn"
-    )
-    shutil.copytree(tmp_path / "m", tmp_path / "plain")
-    (tmp_path / "plain" / "model" / FILE).unlink()
-    plain = Artifact(Place(str(tmp_path / "plain")), {"fingerprint": "plain"})
-    same = []
-    for config in (PASSAGES, QUERIES):
-        places = [Place(str(tmp_path / f"{config.side}-{name}")) for name in ("own", "plain")]
-        for place, one in zip(places, (model, plain), strict=True):
-            encode(config, {**inputs, "model": one}, place)
-        same.append(
-            [
-                (places[0] / file).read() == (places[1] / file).read()
-                for file in ("dense/00000.npy", "lexical/00000.rows")
-            ]
-        )
-    assert same == [[True, True], [False, False]]
-
-
-def test_terms_override_what_the_model_was_trained_for_and_bytes_follow(inputs, tmp_path: Path):
-    representation = Representation(width=16, lexical="logits", passage_terms=40)
-    model = write_bi_encoder(Place(str(tmp_path / "m")), inputs["tokens"], representation)
-    results = {}
-    for terms in (None, 10):
-        config = PASSAGES.model_copy(update={"terms": terms})
-        results[terms] = encode(config, {**inputs, "model": model}, Place(str(tmp_path / str(terms))))
-    bits = int(np.ceil(np.log2(Vocabulary.of(inputs["tokens"].place.local() / "tokenizer").size)))
-    for terms, result in results.items():
-        counted = 4 * 16 + (terms or 40) * (32 + bits) / 8
-        headers = 8 * (128 + 80) / 300  # of eight blocks, two files each
-        assert counted <= result["bytes_per_passage"] <= counted + headers
-    rows = [read_views(Place(str(tmp_path / str(terms))), "00000", ["lexical"]).lexical for terms in (None, 10)]
-    assert rows[0] is not None and rows[1] is not None
-    np.testing.assert_array_equal(as_matrix(rows[0].heaviest(10)), as_matrix(rows[1]))
-
-
 def dense_files(vectors) -> list[Path]:
     return list((vectors["passages"].place / "dense").local().iterdir())
 
@@ -189,48 +147,3 @@ def test_fewer_words_are_searched_without_encoding_again(inputs, tmp_path: Path)
     with pytest.raises(UserError, match=r"query_terms = 8: no lexical view is searched"):
         config = SearchConfig(depth=9, query_terms=8, views="dense")
         search(config, {**vectors, "tokens": inputs["tokens"]}, Place(str(tmp_path / "none")))
-
-
-def test_a_lexical_weight_that_is_not_finite_names_its_queries(inputs, tmp_path: Path):
-    model = write_bi_encoder(Place(str(tmp_path / "m")), inputs["tokens"], Representation(dense=None, lexical="splade"))
-    file = tmp_path / "m" / "model" / "model.safetensors"
-    weights = safetensors.torch.load_file(file)
-    for name, weight in weights.items():
-        if "predictions.transform.LayerNorm" in name:
-            weight.fill_(3e38)  # finite, as a folder's weights must be; its products are not
-    safetensors.torch.save_file(weights, file, metadata={"format": "pt"})
-    with pytest.raises(UserError, match=r"not finite for 10 queries, among them 'q0', 'q12'"):
-        encode(QUERIES, {**inputs, "model": model}, Place(str(tmp_path / "out")))
-
-
-def test_queries_without_words_are_counted_and_searched_like_any_other(inputs, tmp_path: Path, caplog):
-    """A splade query without a weight scores 0 with every passage: the first by id are found."""
-    model = write_bi_encoder(
-        Place(str(tmp_path / "m")), inputs["tokens"], Representation(dense=None, lexical="splade", specials=False)
-    )
-    tokens = Artifact(Place(str(tmp_path / "tokens")), inputs["tokens"].record)
-    shutil.copytree(inputs["tokens"].place.uri, tokens.place.uri)
-    queries = pq.read_table((tokens.place / "queries.parquet").uri)
-    ids = queries["ids"].to_pylist()
-    row = queries["query_id"].to_pylist().index("q8")
-    ids[row] = [ids[row][0], ids[row][-1]]
-    emptied = queries.set_column(
-        queries.schema.get_field_index("ids"),
-        queries.schema.field("ids"),
-        pa.array(ids, queries.schema.field("ids").type),
-    )
-    pq.write_table(emptied, (tokens.place / "queries.parquet").uri)
-    given = {**inputs, "model": model, "tokens": tokens}
-    vectors = {
-        "passages": made(encode, PASSAGES, given, Place(str(tmp_path / "passages"))),
-        "queries": made(encode, QUERIES, given, Place(str(tmp_path / "queries"))),
-    }
-    assert vectors["queries"].result["empty"] == 1 and "1 dev queries are empty after tokenisation" in caplog.text
-    search(SearchConfig(depth=5), {**vectors, "tokens": tokens}, Place(str(tmp_path / "found")))
-    listed = [row for row in ranked.read(tmp_place(tmp_path) / "dev.parquet").to_pylist() if row["query_id"] == "q8"]
-    names = [
-        name
-        for file in (tokens.place / "passages").names()
-        for name in pq.read_table((tokens.place / "passages" / file).uri)["doc_id"].to_pylist()
-    ]
-    assert [(row["doc_id"], row["score"]) for row in listed] == [(name, 0.0) for name in sorted(names)[:5]]

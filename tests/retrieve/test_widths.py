@@ -8,13 +8,11 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.encoders.representation import Representation
-from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import SELECTION, passage_blocks
 from midmask.retrieve.coded_tokens import load_array
-from midmask.retrieve.index import IndexConfig
 from midmask.retrieve.search import SearchConfig, search
-from tests.support.retrieve.collection import encoded, with_index, write_bi_encoder
+from tests.support.retrieve.collection import encoded, write_bi_encoder
 
 WIDTH = 24
 
@@ -48,17 +46,3 @@ def test_a_search_by_fewer_dimensions_is_a_sort_by_them(
     own = [scores[rows[query], places[passage]] for query, passage in pairs]
     np.testing.assert_allclose(found["score"].to_numpy(), own, rtol=1e-5, atol=1e-6)
     assert result["bytes_per_passage"] == 4 * WIDTH
-
-
-def test_what_has_no_first_dimensions_is_refused(inputs: dict[str, Artifact], out: Place, tmp_path: Path) -> None:
-    vectors = vectors_of(inputs, tmp_path / "dense", Representation())
-    with pytest.raises(UserError, match="width = 200: the dense view has 128 dimensions"):
-        search(SearchConfig(width=200), vectors, out)
-    config = SearchConfig(width=WIDTH, index="IVF4,Flat")
-    indexed = with_index(vectors, Place(str(tmp_path)), IndexConfig(index=config.index), SearchConfig())
-    with pytest.raises(UserError, match="width = 24: it is of an exact search"):
-        search(config, indexed, out)
-    lexical = vectors_of(inputs, tmp_path / "words", Representation(dense=None, lexical="splade"))
-    with pytest.raises(UserError, match="width = 24: it is of an exact search by a dense view"):
-        search(SearchConfig(width=WIDTH), lexical, out)
-    assert out.names() == []

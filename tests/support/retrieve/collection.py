@@ -24,6 +24,13 @@ from midmask.vocabulary import Vocabulary
 
 Step = Callable[..., dict[str, Any]]
 
+REPRESENTATIONS = {
+    "dense": Representation(),
+    "lexical": Representation(dense=None, lexical="splade", query_terms=5),
+    "hybrid": Representation(lexical="splade", passage_terms=20),
+}
+"""Of a searcher, for each kind of vectors."""
+
 SHARD, GROUP = 120, 40
 """Rows of a file and of a row group: small, so that a few hundred passages make many blocks."""
 

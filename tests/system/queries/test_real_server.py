@@ -76,13 +76,6 @@ def test_a_real_server_writes_queries_that_are_kept(model: Path, url: str, tmp_p
     assert list(gone.queries(PASSAGES)) == made, "without a server, from what is kept"
 
 
-def test_the_likeliest_answer_is_the_same_again(model: Path, url: str) -> None:
-    """At temperature 0 the server draws nothing, so two sources that know nothing of each other agree."""
-    coldest = config_of(model, server_temperature=0.0)
-    first, second = (list(ServerQueries(url, coldest).queries(PASSAGES)) for _ in range(2))
-    assert first == second and first
-
-
 def test_a_real_server_counts_tokens_and_refuses_other_models(model: Path, url: str) -> None:
     few = ServerQueries(url, config_of(model, server_max_tokens=1))
     assert {query.doc_id for query in few.queries(PASSAGES)} <= {"d0"}

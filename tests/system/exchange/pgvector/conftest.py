@@ -5,19 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from midmask.artifact import Artifact, Place
-from midmask.encoders.representation import Representation
 from midmask.retrieve.searcher import Searcher
 from tests.support.postgres import PASSWORD, postgres
-from tests.support.retrieve.collection import encoded, write_bi_encoder
+from tests.support.retrieve.collection import REPRESENTATIONS, encoded, write_bi_encoder
 from tests.support.retrieve.fixtures import inputs
 
 __all__ = ["inputs"]
-
-REPRESENTATIONS = {
-    "dense": Representation(),
-    "lexical": Representation(dense=None, lexical="splade", query_terms=5),
-    "hybrid": Representation(lexical="splade", passage_terms=20),
-}
 
 
 @pytest.fixture(scope="package")

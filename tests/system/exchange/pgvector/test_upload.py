@@ -5,17 +5,14 @@ import sys
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from midmask.artifact import Artifact
 from midmask.errors import UserError
-from midmask.exchange.pgvector.rows import MOST_WORDS, encode_rows
 from midmask.exchange.pgvector.server import connected
 from midmask.exchange.pgvector.table import VectorTable, column_types
 from midmask.exchange.pgvector.upload import Upload, is_same, upload
 from midmask.retrieve.searcher import Searcher
-from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views, read_views
 from tests.support.postgres import PASSWORD
 
@@ -95,15 +92,6 @@ def test_a_second_upload_changes_nothing(searchers: dict[str, Searcher], address
     assert server.fetchall() == before
 
 
-def test_a_missing_passage_is_written_again_with_its_block(
-    searchers: dict[str, Searcher], address: str, server
-) -> None:
-    searcher = searchers["dense"]
-    sent(searcher, address)
-    server.execute("DELETE FROM passages WHERE doc_id = %s", [searcher.stored.row(130)[0]])
-    assert sent(searcher, address, check=10) == (PASSAGES, 40, 10, 10)
-
-
 def blocked(searcher: Searcher, address: str, server, action: str) -> None:
     """Makes the table, in which the first passage of the fourth block does something when it is written."""
     with connected(address) as link:
@@ -136,19 +124,6 @@ def test_an_upload_that_is_killed_goes_on(searchers: dict[str, Searcher], addres
     assert server.fetchone()[0] == before
     server.execute("SELECT pg_terminate_backend(%s, 10000)", found[0])  # a server notices a dead client when it answers
     server.execute("SELECT pg_advisory_unlock(7)")
-    assert sent(searcher, address, check=20) == (PASSAGES, PASSAGES - before, 20, 20)
-
-
-def test_a_server_that_goes_away_is_one_line_and_the_upload_goes_on(
-    searchers: dict[str, Searcher], address: str, server
-) -> None:
-    searcher = searchers["lexical"]
-    blocked(searcher, address, server, "pg_terminate_backend(pg_backend_pid())")
-    with pytest.raises(UserError, match=r"went away: .*run the same again") as error:
-        sent(searcher, address)
-    assert PASSWORD not in str(error.value)
-    server.execute("DROP TRIGGER act ON passages")
-    before = sum(block.rows for block in searcher.blocks[:3])
     assert sent(searcher, address, check=20) == (PASSAGES, PASSAGES - before, 20, 20)
 
 
@@ -215,30 +190,3 @@ def test_addresses_are_refused_in_one_line(
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(UserError, match=r"pip install .*\[pgvector\]"):
         sent(searchers["dense"], address)
-
-
-def test_texts_and_vectors_that_pgvector_cannot_store() -> None:
-    """A NUL character has a stand-in; more words than it holds are refused, with the passage's name."""
-    passage = pa.table({"doc_id": ["a"], "title": pa.array([None], pa.string()), "text": ["one\0two"]})
-    written = encode_rows(passage, Views(np.ones((1, 2), np.float32), None))
-    assert "one\ufffdtwo".encode() in written and b"one\0two" not in written
-    many = SparseRows.top(np.ones((1, MOST_WORDS + 1), np.float32), None)
-    with pytest.raises(UserError, match=r"passage 'a' has 16,001 words"):
-        encode_rows(passage, Views(None, many))
-
-
-@pytest.mark.parametrize(
-    ("own", "theirs", "same"),
-    [
-        ([("a", 3.0), ("b", 2.0)], [("a", 3.0), ("b", 2.0)], True),
-        ([("a", 3.0), ("b", 2.0), ("c", 2.0)], [("a", 3.0), ("c", 2.0), ("b", 2.0)], True),
-        ([("a", 3.0), ("b", 2.0)], [("a", 3.0), ("c", 2.0)], True),
-        ([("a", 3.0), ("b", 2.0)], [("b", 3.0), ("a", 2.0)], False),
-        ([("a", 3.0), ("b", 2.0)], [("c", 3.0), ("b", 2.0)], False),
-        ([("a", 3.0), ("b", 2.0)], [("a", 3.0), ("b", 2.1)], False),
-        ([("a", 3.0), ("b", 2.0)], [("a", 3.0)], False),
-        ([], [], True),
-    ],
-)
-def test_lists_are_the_same_but_for_ties(own, theirs, same: bool) -> None:
-    assert is_same(own, theirs) is same
