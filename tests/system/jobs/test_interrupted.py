@@ -19,7 +19,7 @@ from tests.support.jobs.killing import kill_tree
 from tests.support.tracking.stores import QUICK
 from tests.support.waiting import wait_until
 
-JOBS = Path(__file__).resolve().parents[2] / "jobs"
+JOBS = Path(__file__).resolve().parents[3] / "jobs"
 SMALL = ["--set", "tokens.vocabulary_size=300", "--set", "pretrain.batch_size=8", "--set", "pretrain.steps=20000"]
 SPACE = """
 name: two
@@ -83,9 +83,8 @@ def states(home: Path) -> set[tuple[str, str, str]]:
     return {one for one in found if one[1] != "FINISHED"}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("job", ["pretrain", "sweep"])
+@pytest.mark.parametrize("job", ["pretrain", pytest.param("sweep", marks=pytest.mark.slow)])
 def test_an_interrupted_job_is_killed_in_mlflow_and_so_is_one_that_was_killed(job: str, tmp_path: Path) -> None:
     (tmp_path / "two.yaml").write_text(SPACE)
     space = ["--space", str(tmp_path / "two.yaml")] if job == "sweep" else []

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 
 from midmask.artifact import Place
 from midmask.evaluation.retriever import EvaluateConfig
@@ -23,8 +22,6 @@ from midmask.recipes import RECIPES
 from midmask.tracking import LOG, read_runs
 from tests.support.benchmark.tiny import write_collection
 from tests.support.jobs.running import run_job
-
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]
 
 
 def shown(uri: str) -> dict[str, LeaderboardRow]:
@@ -70,35 +67,3 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     named = run_job("evaluate_run", moved, "--name", "renamed", *flags, home=tmp_path)
     assert named.code == 0 and set(shown(uri)) == {"other", "renamed"}
     assert len(list((tmp_path / "store" / "read_run").iterdir())) == 1
-
-
-MISTAKES = {
-    "an absent file": ("absent.trec", [], ["absent.trec", "no such file"]),
-    "no run file": ("test.tsv", [], ["test.tsv, line 1", "3 columns instead of 6"]),
-    "another split": ("dev.trec", ["--split", "test"], ["12 among the 12 of dev: --split dev"]),
-    "an unknown split": ("dev.trec", ["--split", "tset"], ["--split tset", "dev, test, train"]),
-    "a field without effect": ("dev.trec", ["--set", "evaluation.index=HNSW32"], ["evaluation.index", "corpus.*"]),
-    "names": ("dev.trec", ["--name", "a", "--name", "b"], ["2 times for 1 files"]),
-}
-
-
-@pytest.mark.parametrize("case", MISTAKES)
-def test_a_mistake_is_one_line(case: str, ray_local: None, tmp_path: Path) -> None:
-    name, flags, words = MISTAKES[case]
-    corpus = write_collection(tmp_path / "tiny")
-    shutil.copy(tmp_path / "tiny" / "qrels" / "test.tsv", tmp_path)
-    (tmp_path / "dev.trec").write_text("".join(f"q{number} Q0 d1 1 1.0 x\n" for number in range(24, 36)))
-    done = run_job("evaluate_run", str(tmp_path / name), "--corpus", corpus, *flags, home=tmp_path)
-    last = done.err.strip().splitlines()[-1]
-    assert done.code == 2 and last.startswith("error: ") and all(word in last for word in words)
-
-
-def test_files_may_stand_before_and_after_flags(tmp_path: Path) -> None:
-    corpus = write_collection(tmp_path / "tiny")
-    for name in ("one", "two"):
-        (tmp_path / name).write_bytes(gzip.compress(f"q40 Q0 d1 1 1.0 {name}\n".encode()))
-    done = run_job(
-        "evaluate_run", str(tmp_path / "one"), "--dry-run", "--corpus", corpus, str(tmp_path / "two"), home=tmp_path
-    )
-    assert done.code == 0 and done.out.count("to do   read_run") == 2, done.err
-    assert not (tmp_path / "store").exists() and not (tmp_path / "mlflow.db").exists()

@@ -15,8 +15,6 @@ from midmask.experiment.plan import plan
 from midmask.recipes import RECIPES
 from tests.support.benchmark.tiny import short, write_collection
 
-pytestmark = pytest.mark.xdist_group("ray")
-
 
 def test_it_is_another_process_and_refusals_are_raised(ray_local: None) -> None:
     assert compute_aside(lambda number: (number, os.getpid()), 7)[0] == 7

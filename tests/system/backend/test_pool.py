@@ -1,6 +1,7 @@
 """The actor pool against the one-process steps: same files, with any number of actors and through their deaths."""
 
 import hashlib
+import json
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -8,26 +9,32 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from midmask.artifact import Artifact, Place
+from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.backend import pool
 from midmask.backend.shards import run_sharded
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.retrieve import encode as encoding
+from midmask.retrieve import ranked
+from midmask.retrieve.blocks import SELECTION, blocks_in, passage_blocks
 from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
 from midmask.retrieve.bm25_index import BM25_INDEX, Bm25IndexConfig
 from midmask.retrieve.bm25_words import BM25_WORDS, Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import IndexConfig
 from midmask.retrieve.search import SearchConfig, search
+from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.views import Views
 from tests.support.cluster.processes import ray_processes
 from tests.support.retrieve.bm25 import bm25_index, ranked_by_bm25
 from tests.support.retrieve.collection import encoded, made, with_index, write_all, write_bi_encoder
 
 PASSAGES = EncodeConfig(side="passages")
 CONFIG = SearchConfig(depth=25)
+KINDS = {"dense": ("dense",), "hybrid": ("dense", "lexical")}
 
 
 @pytest.fixture(scope="module")
@@ -51,15 +58,14 @@ def untimed(result: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in result.items() if name not in ("seconds", "query_seconds")}
 
 
-@pytest.mark.parametrize("actors", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_actors_write_the_files_of_one_process(ray_local, inputs, tmp_path: Path, pooled: Place, actors: int):
+def test_actors_write_the_files_of_one_process(ray_local, inputs, tmp_path: Path, pooled: Place):
     alone = Place(f"file://{tmp_path}/alone")
-    vectors, same = encoded(inputs, alone), encoded(inputs, pooled, partial(pool.encode, actors=actors))
+    vectors, same = encoded(inputs, alone), encoded(inputs, pooled, partial(pool.encode, actors=2))
     for name in ("passages", "queries"):
         assert digests(same[name].place) == digests(vectors[name].place)
         assert untimed(same[name].result) == untimed(vectors[name].result)
     expected = search(CONFIG, vectors, alone / "search")
-    assert untimed(pool.search(CONFIG, vectors, pooled / "search", actors=actors)) == untimed(expected)
+    assert untimed(pool.search(CONFIG, vectors, pooled / "search", actors=2)) == untimed(expected)
     assert digests(pooled / "search") == digests(alone / "search")
 
 
@@ -87,6 +93,62 @@ def test_actors_score_the_candidates_that_one_process_scores(ray_local, inputs, 
     expected = search(CONFIG, vectors, root / "alone")
     assert untimed(pool.search(CONFIG, vectors, root / "pooled", actors=2)) == untimed(expected)
     assert digests(root / "pooled") == digests(root / "alone")
+
+
+def planted(root: Path, kind: str, vectors: dict[str, Artifact]) -> np.ndarray:
+    """Writes encodings of few whole numbers to `root`, as if a model had made them; returns the scores of all pairs."""
+    draw = np.random.default_rng(0)
+    all_views: dict[str, list[np.ndarray]] = {}
+    for name in ("queries", "passages"):
+        place, parts = Place(str(root / name)), []
+        (root / name).mkdir(parents=True)
+        if name == "queries":
+            (root / name / SELECTION).write_bytes((vectors[name].place / SELECTION).read())
+            blocks = blocks_in([place / SELECTION])
+        else:
+            blocks = passage_blocks(vectors["tokens"].place)
+        for block in blocks:
+            dense_ND = draw.integers(-1, 2, (block.rows, 5)).astype(np.float32)
+            lexical_NV = (draw.integers(-1, 3, (block.rows, 30)) * (draw.random((block.rows, 30)) < 0.2)).astype(
+                np.float32
+            )
+            own = {"dense": dense_ND, "lexical": lexical_NV}
+            rows = SparseRows.top(lexical_NV, None) if "lexical" in KINDS[kind] else None
+            Views(dense_ND if "dense" in KINDS[kind] else None, rows).write(place, block.name)
+            parts.append(np.concatenate([own[view] for view in KINDS[kind]], axis=1))
+        all_views[name] = np.concatenate(parts).astype(np.float64)
+        result = {**vectors[name].result, "views": KINDS[kind]}
+        (root / name / RECORD).write_text(json.dumps({**vectors[name].record, "result": result}))
+    (root / "tokens").symlink_to(vectors["tokens"].place.uri)
+    (root / "tokens" / RECORD).write_text(json.dumps(vectors["tokens"].record))
+    return all_views["queries"] @ all_views["passages"].T
+
+
+def best_of(scores_QN: np.ndarray, query_ids: list[str], doc_ids: list[str]) -> list[tuple[str, str, float, int]]:
+    """The ranked list by a plain sort."""
+    found = []
+    for query_id, scores in zip(query_ids, scores_QN.astype(np.float32).tolist(), strict=True):
+        order = sorted(range(len(doc_ids)), key=lambda row: (-scores[row], doc_ids[row]))[: CONFIG.depth]
+        found += [(query_id, doc_ids[row], scores[row], rank) for rank, row in enumerate(order, start=1)]
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_and_two_actors_equal_brute_force_with_exact_ties(ray_local, inputs, tmp_path: Path, kind: str):
+    """In float64, with ties within and across shards."""
+    vectors = encoded(inputs, Place(str(tmp_path / "encoded")))
+    scores_QN = planted(tmp_path, kind, vectors)
+    given = {name: load(Place(str(tmp_path / name))) for name in ("passages", "queries", "tokens")}
+    found = []
+    for actors in (1, 2):
+        pool.search(CONFIG, given, out := Place(str(tmp_path / str(actors))), actors=actors)
+        found.append(ranked.read(out / "ranked" / "train.parquet").to_pylist())
+    blocks = passage_blocks(vectors["tokens"].place)
+    doc_ids = [name for block in blocks for name in block.read(["doc_id"])["doc_id"].to_pylist()]
+    query_ids = pq.read_table((vectors["queries"].place / SELECTION).uri)["query_id"].to_pylist()
+    assert found[0] == found[1]
+    assert [tuple(row.values()) for row in found[0]] == best_of(scores_QN, query_ids, doc_ids)
+    assert len({(row["query_id"], row["score"]) for row in found[0]}) < len(found[0]) / 2, "too few ties"
 
 
 def test_bm25_is_built_and_searched_by_the_cluster_as_by_one_process(ray_local, inputs, tmp_path: Path):
@@ -143,11 +205,6 @@ def run_with_a_kill(run: Callable[[Place], object], worker: str, pattern: str, f
     pytest.fail("no actor was killed in ten runs")
 
 
-@pytest.fixture
-def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "QUERY_BLOCK", 1)  # thirty query blocks, so that there is a middle
-
-
 def test_an_encoder_killed_in_the_middle_is_made_again_and_encodes_nothing_twice(ray_local, inputs, tmp_path: Path):
     alone = Place(str(tmp_path / "alone"))
     encoding.encode(PASSAGES, inputs, alone)
@@ -159,28 +216,13 @@ def test_an_encoder_killed_in_the_middle_is_made_again_and_encodes_nothing_twice
 
 
 def test_a_searcher_killed_in_the_middle_is_made_again_and_the_list_is_the_same(
-    ray_local, inputs, tmp_path: Path, short_blocks
+    ray_local, inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(encoding, "QUERY_BLOCK", 1)  # thirty query blocks, so that there is a middle
     vectors = encoded(inputs, Place(str(tmp_path)))
     search(CONFIG, vectors, Place(str(tmp_path / "alone")))
     pooled, _ = run_with_a_kill(
         lambda out: pool.search(CONFIG, vectors, out, actors=2), "SearchWorker", "partial/*", tmp_path / "pooled"
-    )
-    assert digests(pooled) == digests(Place(str(tmp_path / "alone")))
-
-
-def test_a_searcher_of_words_killed_in_the_middle_is_made_again_and_the_list_is_the_same(
-    ray_local, inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("midmask.retrieve.bm25.QUERY_BLOCK", 1)
-    config = Bm25Config(splits=("train",), depth=25, judged="relevant")
-    given = {"corpus": inputs["corpus"], "index": bm25_index(inputs["corpus"], Place(f"file://{tmp_path}"))}
-    rank_with_bm25(config, given, Place(str(tmp_path / "alone")))
-    pooled, _ = run_with_a_kill(
-        lambda out: pool.rank_with_bm25(config, given, out, actors=2),
-        "Bm25Worker",
-        "partial/*/*",
-        tmp_path / "pooled",
     )
     assert digests(pooled) == digests(Place(str(tmp_path / "alone")))
 

@@ -23,8 +23,6 @@ from midmask.tracking import read_runs
 from tests.support.benchmark.tiny import SPLITS, write_collection
 from tests.support.jobs.running import Done, run_job
 
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(900)]
-
 PROTOCOL = ["--recipe", "retromae", "--protocol", "sigir23_1neg_distil"]
 SHORT = {
     "tokens.vocabulary_size": 300, "pretrain.steps": 3, "pretrain.batch_size": 8, "pretrain.threads": 1,
@@ -200,15 +198,13 @@ def test_7_a_whole_recipe_computes_nothing_twice_and_prints_both_splits(pipeline
     assert all(run.ended is not None for run in runs)
 
 
-def test_8_the_published_scale_is_the_papers_but_for_what_is_named(pipeline: Pipeline) -> None:
-    other = {"backbone.name": "tiny", "tokens.vocabulary_size": 300, "pretrain.steps": 2, "pretrain.batch_size": 4}
-    sets = [word for path, value in other.items() for word in ("--set", f"{path}={value}")]
-    asked = ["--recipe", "retromae", "--protocol", "sigir23_1neg", "--scale", "published", *sets]
-    done = pipeline.run("pretrain", *asked, "--set", "tokens.tokenizer=null", "--dry-run", recipe=False)
-    fields = dict(re.findall(r"^\s*([\w.]+) = (.*)$", done.out, re.M))
-    wanted = {"learning_rate": 1e-4, "warmup": 0.1, "steps": 2}
-    assert {name: float(fields[f"pretrain.{name}"]) for name in wanted} == wanted
-    assert [float(fields[f"objective.{text}_mask_ratio"]) for text in ("encoder", "decoder")] == [0.3, 0.5]
-    named = [line for line in done.out.splitlines() if "--scale published, but " in line]
-    for path, value in other.items():
-        assert any(f"but {path} = {value}, published: " in message for message in named), path
+def test_8_what_another_collection_is_read_for_is_made_of_it(pipeline: Pipeline) -> None:
+    """By a recipe that reads it: another one is refused."""
+    asked = ["--pretrain-on", pipeline.elsewhere, "--pseudo-queries", "titles"]
+    refused = run_job("prepare_corpus", "--corpus", pipeline.corpus, *asked, home=pipeline.home)
+    assert refused.code == 2 and "--recipe cotmote" in refused.err and "Traceback" not in refused.err
+    done = pipeline.run("prepare_corpus", *asked, "--recipe", "cotmote", recipe=False)
+    (record,) = pipeline.records("pseudo_queries")
+    source = json.loads((Path(record["inputs"]["corpus"]) / "record.json").read_text())
+    assert source["config"]["name"] == pipeline.elsewhere
+    assert "pseudo_queries:" in done.out, "examples are shown"

@@ -29,7 +29,6 @@ def teacher(inputs: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactor
     return Artifact(Place(f"file://{out}"), {"fingerprint": "teacher"})
 
 
-@pytest.mark.slow
 def test_two_workers_train_what_one_process_trains(
     inputs: dict[str, Artifact], teacher: Artifact, tmp_path: Path, ray_local: None
 ) -> None:

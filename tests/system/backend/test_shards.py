@@ -11,7 +11,6 @@ import ray
 from midmask import tokens
 from midmask.artifact import Artifact, Place
 from midmask.backend.shards import run_sharded
-from midmask.derived.generate import GenerateConfig
 from midmask.derived.kept_pairs import KEEP_PAIRS, KeepPairsConfig
 from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.derived.span_documents import SpansConfig
@@ -20,9 +19,8 @@ from midmask.errors import UserError
 from midmask.identity import Config
 from midmask.sharded import Sharded
 from midmask.tokens import TokensConfig
-from tests.support.derived.documents import DOCUMENTS, files, write_inputs
+from tests.support.derived.documents import files, write_inputs
 from tests.support.derived.judged import texts_of, write_pairs, write_tied_lists
-from tests.support.derived.t5 import write_t5
 from tests.support.waiting import wait_until
 
 STEPS: dict[str, tuple[Sharded, Config]] = {
@@ -67,18 +65,6 @@ def test_the_cluster_keeps_the_pairs_that_one_process_keeps(
     here_and_there(KEEP_PAIRS, KeepPairsConfig(rank=2), {"pairs": artifact, "ranked": lists}, tmp_path)
 
 
-@pytest.mark.slow
-def test_actors_keep_a_model_and_write_the_same(inputs: dict[str, Artifact], ray_local: None, tmp_path: Path) -> None:
-    write_t5(tmp_path / "t5")
-    config = PseudoQueriesConfig(
-        source=f"model:{tmp_path}/t5", per_passage=2, generate=GenerateConfig(max_tokens=6, batch_size=50)
-    )
-    here_and_there(PSEUDO_QUERIES, config, inputs, tmp_path / "two")
-    result = run_sharded(PSEUDO_QUERIES, config, inputs, Place(f"file://{tmp_path}/one"), actors=1)
-    assert result["passages"] == DOCUMENTS
-    assert files(tmp_path / "one") == files(tmp_path / "two" / "there")
-
-
 def test_a_killed_run_goes_on_with_the_shards_it_has(
     inputs: dict[str, Artifact], ray_local: None, tmp_path: Path
 ) -> None:
@@ -93,14 +79,6 @@ def test_a_killed_run_goes_on_with_the_shards_it_has(
     run_sharded(step, config, inputs, Place(str(tmp_path / "killed")), actors=2)
     assert (shards / "00001.parquet").stat().st_mtime_ns == untouched
     assert files(tmp_path / "killed") == files(there)
-
-
-def test_a_workers_mistake_is_one_line(inputs: dict[str, Artifact], ray_local: None, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    config = PseudoQueriesConfig(source=f"model:{tmp_path}")
-    with pytest.raises(UserError, match="no sequence-to-sequence or causal model can be read there") as error:
-        run_sharded(PSEUDO_QUERIES, config, inputs, Place(str(tmp_path / "out")), actors=1)
-    assert "\n" not in str(error.value)
 
 
 def test_a_failed_step_gives_its_cpus_back(

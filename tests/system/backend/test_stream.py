@@ -8,11 +8,10 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.backend.stream import ray_reader
-from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.derived.span_documents import SpansConfig
 from midmask.derived.spans import SPANS
 from midmask.tokens import TokensConfig, tokenise
-from midmask.training.contexts import PseudoQueryExamples, SpanExamples
+from midmask.training.contexts import SpanExamples
 from midmask.training.examples import Examples, PassageExamples
 from midmask.training.order import Order, local_reader
 from midmask.training.packing import PackedExamples
@@ -42,13 +41,10 @@ def examples_of(kind: str, corpus: Place, tokens: Place, folder: Path) -> Exampl
     if kind == "spans":
         SPANS(SpansConfig(span_length=16), inputs, made)
         return SpanExamples(made, "f", "mixed")
-    if kind == "pseudo-queries":
-        PSEUDO_QUERIES(PseudoQueriesConfig(), inputs, made)
-        return PseudoQueryExamples(tokens, made, "f")
-    return PassageExamples(tokens, "f")
+    raise KeyError(kind)
 
 
-@pytest.mark.parametrize("kind", ["passages", "pairs", "packed, weighted", "spans", "pseudo-queries"])
+@pytest.mark.parametrize("kind", ["pairs", "packed, weighted", "spans"])
 def test_the_ray_reader_equals_the_one_process_reader(
     places: tuple[Place, Place], ray_local: None, kind: str, tmp_path: Path
 ) -> None:

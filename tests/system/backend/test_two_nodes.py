@@ -13,9 +13,10 @@ import pytest
 
 from midmask.artifact import Place
 from midmask.experiment.steps import LOCAL
+from tests.support.benchmark.tiny import write_collection
 from tests.support.cluster.two_nodes import results, two_stages
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -29,8 +30,8 @@ def folders() -> Iterator[list[str]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_pipeline_on_two_nodes_equals_one_process(tmp_path: Path, data: Path, folders: list[str]) -> None:
-    corpus = f"beir:{(data / 'cranfield').as_uri()}"
+def test_the_pipeline_on_two_nodes_equals_one_process(tmp_path: Path, folders: list[str]) -> None:
+    corpus = f"beir:{Path(write_collection(tmp_path / 'tiny').removeprefix('beir:')).as_uri()}"
     command = [sys.executable, "-m", "tests.support.cluster.two_nodes", corpus, (tmp_path / "there").as_uri(), *folders]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=550)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -3,14 +3,10 @@
 import socket
 from pathlib import Path
 
-import pytest
-
 from midmask.app.checkup import faults
 from midmask.artifact import Place
 from midmask.backend.nodes import report_on_nodes
 from midmask.checks import own_versions, why_not_writable
-
-pytestmark = pytest.mark.xdist_group("ray")
 
 
 def test_a_sound_node_has_no_faults_and_leaves_nothing_in_the_store(ray_local: None, tmp_path: Path) -> None:

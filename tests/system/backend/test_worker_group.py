@@ -1,11 +1,7 @@
 """Training under Ray Train equals training without it, also when a worker is killed on the way."""
 
-import json
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from midmask.artifact import Artifact, Place
-from midmask.backend.worker_group import absolute, train_on_ray, worker_cpus
+from midmask.backend.worker_group import train_on_ray
 from midmask.errors import UserError
 from midmask.tokens import TokensConfig, tokenise
 from midmask.training.run import NonFiniteLoss
@@ -40,7 +36,6 @@ def kill_one(actor: str, after: Path) -> None:
     os.kill(next(ray_processes(actor)).pid, signal.SIGKILL)
 
 
-@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_path: Path, ray_local: None) -> None:
     """Two workers on two CPUs that Ray Data reads beside, dropout on, storage by URI; the oracle runs without Ray."""
     train = {"steps": 30, "checkpoint_every": 5}
@@ -81,46 +76,6 @@ def test_a_training_whose_controller_is_killed_goes_on(tokens: Place, tmp_path: 
     assert reports == list(range(1, 41)), "every step is reported once"
 
 
-DRIVER = """
-import json, os, signal, sys
-import ray
-from midmask.artifact import Place
-from midmask.backend.worker_group import train_on_ray
-from tests.support.training.worker import setup_of
-from tests.support.waiting import wait_until
-from tests.support.waiting import wait_until
-
-spec = json.loads(sys.argv[1])
-ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
-         _temp_dir=spec["temp"])
-
-def log(done, values):
-    if done == spec.get("kill_at"):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-train_on_ray(setup_of(spec), Place(spec["out"]), workers=2, use_gpu=False, log=log)
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_job_submitted_again_is_the_same_run(tokens: Place, tmp_path: Path) -> None:
-    """The driver dies with its Ray; the next one has nothing but the artifact's folder."""
-    spec = spec_of(tokens, tmp_path / "alone", train={"steps": 60})
-    assert run_workers(spec, 2, tmp_path) == [0, 0]
-    spec["out"] = str(tmp_path / "ray")
-    root = Path(__file__).resolve().parents[2]
-    codes = []
-    for changes in ({"kill_at": 20}, {}):
-        with tempfile.TemporaryDirectory(prefix="mm", dir="/tmp", ignore_cleanup_errors=True) as temp:
-            command = [sys.executable, "-c", DRIVER, json.dumps({**spec, **changes, "temp": temp})]
-            codes.append(subprocess.run(command, cwd=root).returncode)
-    assert codes == [-signal.SIGKILL, 0]
-    trace = trace_of(tmp_path / "ray")
-    assert_same_run(trace, trace_of(tmp_path / "alone"), within=1e-5)
-    assert [row["first_after_start"] for row in trace].count(True) == 2
-
-
-@pytest.mark.slow
 def test_a_loss_that_is_not_finite_is_not_tried_again(tokens: Place, tmp_path: Path, ray_local: None) -> None:
     run_here(spec_of(tokens, tmp_path / "good", stop_after=3))
     spoil(tmp_path / "good" / "checkpoint")
@@ -129,39 +84,7 @@ def test_a_loss_that_is_not_finite_is_not_tried_again(tokens: Place, tmp_path: P
         train_on_ray(setup, Place(str(tmp_path / "out")), workers=1, use_gpu=False, log=lambda done, values: None)
 
 
-@pytest.mark.parametrize(
-    ("workers", "nodes", "cpus"),
-    [
-        (1, [2.0], 1.0),
-        (2, [2.0], 0.75),  # `ray start --head --num-cpus 2`
-        (2, [1.0, 1.0], 0.75),
-        (3, [2.0, 1.0], 0.75),
-        (2, [4.0, 1.0], 1.0),  # both on the larger node: 1.75 each would fit, whole CPUs are given
-        (4, [2.0], 0.25),
-        (2, [16.0], 7.0),
-    ],
-)
-def test_workers_leave_room_for_reading(workers: int, nodes: list[float], cpus: float) -> None:
-    assert worker_cpus(workers, nodes) == cpus
-    assert sum(int(node / (cpus + 0.25)) for node in nodes) >= workers
-
-
-def test_workers_without_room_are_refused_with_the_sum() -> None:
-    with pytest.raises(UserError, match=r"--workers 5: .*2\.5 in all; the cluster has 2\. Use --workers 4 or fewer"):
-        worker_cpus(5, [2.0])
-
-
 def test_gpus_that_are_not_there_are_refused(tokens: Place, tmp_path: Path, ray_local: None) -> None:
     setup = setup_of(spec_of(tokens, tmp_path))
     with pytest.raises(UserError, match=r"--workers 1: one GPU each .* the cluster has 0"):
         train_on_ray(setup, Place(str(tmp_path)), workers=1, use_gpu=True, log=lambda done, values: None)
-
-
-def test_a_backbone_in_a_relative_folder_is_found_by_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray's workers run elsewhere. Sizes and hub ids are no folders, even if a folder has a size's name."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("model", "tiny"):
-        (tmp_path / name).mkdir()
-    for name, expected in (("model", str(tmp_path / "model")), ("tiny", "tiny"), ("someone/else", "someone/else")):
-        setup = setup_of(spec_of(Place("tokens"), tmp_path, backbone={"name": name}))
-        assert absolute(setup).backbone.name == expected
