@@ -122,10 +122,3 @@ def test_a_folders_format_is_recognised(tmp_path: Path) -> None:
     assert repr(Corpus.from_folder(tmp_path / "plain")) == f"Corpus(texts:{tmp_path}/plain)"
     assert repr(Corpus.from_beir(stored.place)) == f"Corpus(beir:{stored.place})"
     assert Corpus.from_folder("pydocs").name == "pydocs"
-
-
-def test_a_folder_that_is_not_there_or_in_no_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="there is no folder"):
-        Corpus.from_folder(tmp_path / "nowhere")
-    with pytest.raises(UserError, match=r"no format is recognised in it.*beir:"):
-        Corpus.from_folder(tmp_path)

@@ -8,9 +8,6 @@ import pytest
 import midmask
 from midmask import UserError
 from midmask.exchange.mteb_files import read_result
-from midmask.leaderboard.entries import entries
-from midmask.leaderboard.rows import rows
-from midmask.tracking import read_runs
 
 
 def test_scores_are_written_as_results_of_mteb(run: midmask.Run, tmp_path: Path) -> None:
@@ -26,20 +23,6 @@ def test_scores_are_written_as_results_of_mteb(run: midmask.Run, tmp_path: Path)
     better = 0 if own["nDCG@10"] > bm25["nDCG@10"] else 1
     assert parts[better]["rank"] == 1 and [part["seeds"] for part in parts] == [2, 1]
     assert {"rank_best", "rank_worst"} <= parts[0].keys() and parts[0]["languages"] == ["eng-Latn"]
-
-
-def test_results_that_were_written_are_imported_onto_a_leaderboard(run: midmask.Run, tmp_path: Path) -> None:
-    own, bm25 = midmask.evaluate(run, split="test"), midmask.evaluate("bm25", run, split="test")
-    midmask.export_mteb({"mine": own, "bm25": bm25}, tmp_path / "results", task="Texts")
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    ranks = midmask.import_mteb(tmp_path / "results", tracking_uri=uri)
-    assert isinstance(ranks, midmask.MtebRanks) and ranks.imported.written == 2
-    best = max((own["nDCG@10"], "mine"), (bm25["nDCG@10"], "bm25"))[1]
-    assert next(iter(ranks.ranking.ranks)) == best and "new on the leaderboard: 2" in str(ranks)
-    shown = {entry.recipe: entry for entry in entries(rows(read_runs(uri)))}
-    (place,) = shown["mine"].rows
-    assert shown["mine"].value(place, "nDCG@10").mean == pytest.approx(own["nDCG@10"], abs=1e-5)
-    assert midmask.import_mteb(tmp_path / "results", tracking_uri=uri).imported.written == 0
 
 
 def test_what_is_wrong_is_said(run: midmask.Run, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import midmask
-from midmask import UserError
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +32,3 @@ def test_a_run_file_has_scores_like_any_system(run: midmask.Run, bm25: midmask.S
     assert shallow.system == "first" and shallow["R@5"] == pytest.approx(
         midmask.evaluate("bm25", run, split="test", measures=["R@1"])["R@1"]
     )
-
-
-def test_what_is_wrong_is_said(run: midmask.Run, corpus: midmask.Corpus, file: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"unknown ties 'trec-eval'; did you mean 'trec_eval'"):
-        midmask.evaluate_run(file, run, ties="trec-eval")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="leave storage out"):
-        midmask.evaluate_run(file, run, storage=tmp_path)
-    with pytest.raises(UserError, match=r"0 are among the .* judged queries of texts dev, .*--split test"):
-        midmask.evaluate_run(file, run, split="dev")
-    with pytest.raises(UserError, match="there is no such file"):
-        midmask.evaluate_run(tmp_path / "absent", corpus, storage=tmp_path)

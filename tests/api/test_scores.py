@@ -8,10 +8,7 @@ from scipy import stats
 
 import midmask
 from midmask import UserError
-from midmask.artifact import Place, load
-from midmask.retrieve import ranked
 from tests.support.api import toy
-from tests.support.jobs.running import run_job
 
 
 @pytest.fixture(scope="module")
@@ -45,33 +42,6 @@ def test_a_run_can_be_joined_with_bm25(run: midmask.Run, scores: dict[str, midma
         midmask.evaluate("bm25", run, bm25_share=0.5)
 
 
-def test_lists_are_joined_by_scores_where_that_is_asked_for(run: midmask.Run) -> None:
-    joined = load(
-        Place(midmask.evaluate(run, split="test", bm25_share=0.25, fusion="convex").artifact.record["inputs"]["ranked"])
-    )
-    encoder, bm25 = (ranking(Place(joined.record["inputs"][role])) for role in ("encoder", "bm25"))
-    assert bm25.keys() <= encoder.keys() == ranking(joined.place).keys()
-    for query, found in ranking(joined.place).items():
-        parts = [(0.75, scaled(encoder[query])), (0.25, scaled(bm25.get(query, {})))]
-        for doc, score in found.items():
-            assert score == pytest.approx(sum(share * own.get(doc, 0.0) for share, own in parts), abs=1e-6)
-    with pytest.raises(UserError, match="fusion = convex with bm25_share = 0: no lists are joined"):
-        midmask.evaluate(run, split="test", fusion="convex")
-
-
-def ranking(artifact: Place) -> dict[str, dict[str, float]]:
-    """Query id -> document id -> score, of the test queries."""
-    lists: dict[str, dict[str, float]] = {}
-    for row in ranked.read(ranked.of_split(artifact, "test")).to_pylist():
-        lists.setdefault(row["query_id"], {})[row["doc_id"]] = row["score"]
-    return lists
-
-
-def scaled(own: dict[str, float]) -> dict[str, float]:
-    low, high = min(own.values(), default=0.0), max(own.values(), default=0.0)
-    return {doc: (score - low) / (high - low) if high > low else 1.0 for doc, score in own.items()}
-
-
 def test_what_is_missing_is_said(run: midmask.Run, scores: dict[str, midmask.Scores], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"unknown measure 'nDCG@20'.*measures=\['nDCG@20'\]"):
         scores["run"]["nDCG@20"]
@@ -81,13 +51,6 @@ def test_what_is_missing_is_said(run: midmask.Run, scores: dict[str, midmask.Sco
         midmask.evaluate(run, storage=tmp_path)
     with pytest.raises(UserError, match="unknown measure 'nDGC'; did you mean 'nDCG'"):
         midmask.evaluate(run, measures=["nDGC@10"])
-
-
-def test_scores_print_as_a_table_and_as_html(scores: dict[str, midmask.Scores]) -> None:
-    value = f"{scores['run']['nDCG@10']:.4f}"
-    assert value in str(scores["run"]).splitlines()[2] and "retromae" in str(scores["run"])
-    html = scores["run"]._repr_html_()
-    assert f"<td>{value}</td>" in html and "<th>nDCG@10</th>" in html
 
 
 def test_a_comparison_tests_the_same_queries_in_pairs(scores: dict[str, midmask.Scores]) -> None:
@@ -114,35 +77,3 @@ def test_labels_seeds_and_refusals(scores: dict[str, midmask.Scores], run: midma
         midmask.compare([one, midmask.evaluate("bm25", run, split="dev")])
     with pytest.raises(UserError, match="share no measure"):
         midmask.compare({"a": one, "b": midmask.evaluate(run, split="test", measures=["P@1"])})
-
-
-def test_names_in_html_are_escaped(run: midmask.Run, scores: dict[str, midmask.Scores]) -> None:
-    table = midmask.compare({"<b>a": scores["run"], "b": scores["bm25"]})
-    assert "&lt;b&gt;a" in table._repr_html_() and "<b>a" not in table._repr_html_()
-
-
-@pytest.mark.slow
-def test_the_jobs_give_the_same_numbers(
-    corpus: midmask.Corpus, run: midmask.Run, tmp_path: Path, ray_local: None
-) -> None:
-    """Trained and evaluated again by the job, on Ray, in a store of its own."""
-    settings = [f"--set={path}={value}" for path, value in toy.SETTINGS.items()]
-    flags = ("--corpus", run.recipe.corpus.name, "--recipe", "retromae", "--seed", "5", *settings)
-    done = run_job("run_recipe", *flags, "--workers", "1", home=tmp_path)
-    assert done.code == 0, done.err
-    for split in ("dev", "test"):
-        own = midmask.evaluate(run, split=split)
-        header, row = done.table()["texts"], done.table()[f"retromae, {split}"]
-        assert dict(zip(header[1:], row[1:], strict=True)) == {name: f"{own[name]:.4f}" for name in header[1:]}
-
-
-@pytest.mark.slow
-def test_the_same_object_moves_to_a_cluster(
-    corpus: midmask.Corpus, run: midmask.Run, tmp_path: Path, ray_local: None
-) -> None:
-    """The same losses and the same results of a search."""
-    there = midmask.train("retromae", corpus, seed=5, settings=toy.SETTINGS, storage=tmp_path, ray=True)
-    for name, losses in run.losses.items():
-        np.testing.assert_allclose(there.losses[name], losses, rtol=1e-5)
-    found = [[hit.doc_id for hit in one.search("anything")] for one in (run, there)]
-    assert found[0] == found[1]

@@ -12,7 +12,6 @@ from transformers import AutoModel, AutoTokenizer
 
 import midmask
 from midmask import UserError
-from midmask.experiment.plan import plan
 from tests.support.api import toy
 
 
@@ -41,14 +40,6 @@ def test_a_search_gives_every_document_once_if_asked_for_more(run: midmask.Run) 
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     with pytest.raises(UserError, match="k = 0"):
         run.search("anything", k=0)
-
-
-def test_the_model_folder_loads_in_transformers(run: midmask.Run, untuned: midmask.Run) -> None:
-    for one in (run, untuned):
-        assert (
-            AutoModel.from_pretrained(one.model).config.hidden_size
-            == one.encoder(device="cpu").get_embedding_dimension()
-        )
 
 
 def test_an_encoder_without_fine_tuning_gives_the_vectors_that_were_asked_for(store: Path) -> None:
@@ -105,24 +96,6 @@ def test_settings_seed_and_losses(run: midmask.Run, untuned: midmask.Run) -> Non
     )
 
 
-def test_another_protocol_and_backbone_are_part_of_the_plan(
-    corpus: midmask.Corpus, run: midmask.Run, store: Path
-) -> None:
-    """A run goes on from the folder of another, which brings its tokenizer and the defaults of a trained encoder."""
-    settings = {
-        "pretrain.steps": 2,
-        "pretrain.batch_size": 4,
-        "stages.0.train.steps": 2,
-        "stages.0.train.batch_size": 4,
-    }
-    other = midmask.train(
-        "retromae", corpus, backbone=run.model, protocol="in_batch", settings=settings, storage=store, progress=False
-    )
-    assert other.settings["tokens.tokenizer"] == other.settings["backbone.name"] == str(run.model)
-    assert other.settings["pretrain.learning_rate"] == 5e-5
-    assert plan(other.recipe).stages[-1].fingerprint == other.step.fingerprint
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -168,11 +141,3 @@ def test_the_store_is_the_variables_or_a_folder_here(
     assert moved.model == tmp_path / "midmask-store" / run.model.relative_to(store)
     with pytest.raises(UserError, match="contains credentials"):
         midmask.train("retromae", corpus, storage="s3://key:secret@host/store")
-
-
-def test_without_sentence_transformers_the_encoder_says_what_to_install(
-    run: midmask.Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "sentence_transformers", None)
-    with pytest.raises(UserError, match="pip install 'sentence-transformers"):
-        run.encoder()

@@ -44,11 +44,3 @@ def test_sound_nodes_have_no_faults_nor_has_one_with_the_other_build_of_faiss():
 def test_each_fault_is_said_once_with_what_mends_it(changes, what, mend):
     (line,) = said_of(replace(SOUND, **changes))
     assert what in line and mend in line
-
-
-def test_a_cluster_on_one_machine_may_be_on_loopback():
-    assert faults([replace(HEAD, address="127.0.0.1")], OWN) == [[]]
-
-
-def test_all_that_is_wrong_with_a_node_is_said():
-    assert len(said_of(replace(SOUND, clock=99.0, closed=("10.0.0.1",), store="away"))) == 3

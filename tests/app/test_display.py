@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable
 
 import pytest
-from rich.console import Console
 
 from midmask.app.console import log_file, set_up_logging
-from midmask.app.display import LineSchedule, bar, displayed, range_words, share_done, words
-from midmask.app.job_progress import JobProgress, JobState
+from midmask.app.display import LineSchedule, displayed, range_words
+from midmask.app.job_progress import JobProgress
 from midmask.experiment.time_left import TimeRange
 from tests.support.planned_steps import Turned, of, ten_seconds_each
 
@@ -38,51 +37,6 @@ def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
     assert re.fullmatch(r"phase 2 of 2: two · 1 of 2 steps · 1 to 2 min left", shown[2][1])
 
 
-def test_a_phase_that_begins_late_does_not_put_off_the_time_that_is_left() -> None:
-    clock = Turned()
-    job, shown = JobProgress(("one", "two"), ten_seconds_each, clock), []
-    lines = LineSchedule(job, [lambda text: shown.append((clock.now, "left" in text))])
-    job.plan({"one": [of("encode")], "two": [of("pretrain")]})
-    for second in range(100):
-        clock.now = float(second)
-        job.estimate()
-        if second == 62:
-            job.enter("two")
-            job.begin(of("pretrain").fingerprint, "pretrain")
-        if second in (70, 80):
-            job.advance(of("pretrain").fingerprint, second / 400)
-        lines.look()
-    assert shown == [(0.0, False), (62.0, False), (80.0, True)]
-
-
-def test_a_line_does_not_wait_for_ever_for_the_time_that_is_left() -> None:
-    clock = Turned()
-    job, shown = JobProgress(("one",), ten_seconds_each, clock), []
-    lines = LineSchedule(job, [lambda text: shown.append(clock.now)])
-    job.plan({"one": [of("pretrain")]})
-    job.begin(of("pretrain").fingerprint, "pretrain")
-    for second in range(250):
-        clock.now = float(second)
-        job.estimate()
-        lines.look()
-    assert shown == [0.0, 180.0, 240.0]
-
-
-def test_of_a_budget_there_is_a_line_every_minute() -> None:
-    clock = Turned()
-    job, shown = JobProgress(("one",), ten_seconds_each, clock), []
-    lines = LineSchedule(job, [lambda text: shown.append(clock.now)])
-    job.plan({"one": [of("pretrain")]})
-    job.budget_left = lambda: 1800.0 - clock.now
-    for second in range(901):
-        clock.now = float(second)
-        lines.look()
-    assert shown == [60.0 * minute for minute in range(16)]
-
-
-STATE = JobState(2, 3, "trials", 12, 64, 300.0, TimeRange(180.0, 220.0, 300.0), None, "nDCG@10 0.4814 (0.15)")
-
-
 @pytest.mark.parametrize(
     ("left", "text"),
     [
@@ -94,17 +48,6 @@ STATE = JobState(2, 3, "trials", 12, 64, 300.0, TimeRange(180.0, 220.0, 300.0), 
 )
 def test_a_range_in_words(left: tuple[float, float, float], text: str) -> None:
     assert range_words(TimeRange(*left)) == text
-
-
-def test_the_bar_has_the_words_and_the_share_of_the_time() -> None:
-    screen = Console(file=io.StringIO(), width=140, force_terminal=True, color_system=None)
-    screen.print(bar(STATE))
-    text = screen.file.getvalue()
-    assert words(STATE) == (
-        "phase 2 of 3: trials · 12 of 64 steps · 3 to 5 min left · best so far nDCG@10 0.4814 (0.15)"
-    )
-    assert words(STATE) in text and "━" in text
-    assert share_done(STATE) == pytest.approx(300 / 520)
 
 
 @pytest.fixture

@@ -27,21 +27,6 @@ def test_a_graph_has_the_phases_that_its_steps_need() -> None:
     assert state.left is not None and state.left.middle == 0
 
 
-def test_a_search_between_two_trainings_is_no_phase_of_its_own() -> None:
-    """As in mining: the encoding's turn comes before the last training, and BM25's collection is read after it."""
-    job = JobProgress()
-    graph = GraphProgress(job, STEPS)
-    order = ["prepare", "tokenise", "initial", "encode", "pretrain", "search", "finetune", "bm25_words", "evaluate"]
-    shown = []
-    for step in (of(kind) for kind in order if any(one.name == kind for one in STEPS)):
-        graph.begin(step, step.name)
-        shown.append((step.name, job.state().number))
-        graph.end(step, "")
-    numbers = [number for _, number in shown]
-    assert numbers == sorted(numbers)
-    assert dict(shown)["encode"] == 1 and dict(shown)["search"] == 2 and dict(shown)["evaluate"] == 3
-
-
 def test_no_time_is_told_in_the_first_minute_and_then_it_follows_from_what_was_measured() -> None:
     clock, asked = Turned(), []
 

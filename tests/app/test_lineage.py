@@ -9,8 +9,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, Run
 
-from midmask.app.lineage import all_datasets, behind, collection_name, step_name
-from midmask.app.run_contents import base_tags
+from midmask.app.lineage import all_datasets, behind, collection_name
 from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import RECORD, Place
 from midmask.backend.resources import Resources
@@ -73,19 +72,6 @@ def test_a_walk_back_ends_at_models_and_sees_what_is_read_alone(folder: Path) ->
     assert behind(planned.bm25_evaluation(recipe.evaluation)) == ([planned.corpus], [])
     contexts = {one.name: one.context for one in all_datasets([dev], Place(str(folder / "nothing")))}
     assert contexts == {"there": "pretrain", "tiny": "train, eval"}
-
-
-def test_names_tell_stage_recipe_backbone_and_identity(folder: Path) -> None:
-    recipe = recipe_on(folder)
-    planned, tags = plan(recipe), base_tags("run_recipe", recipe)
-    assert planned.pretrained is not None
-    for step, start in ((planned.pretrained, "pretrain-mlm-tiny"), (planned.tokens, "tokenise-tiny")):
-        assert step_name(step, tags) == f"{start}-{step.fingerprint[:6]}"
-    elsewhere = tags | {"midmask.backbone": "google-bert/bert-base-uncased"}
-    assert step_name(planned.pretrained, elsewhere).startswith("pretrain-mlm-bert-base-uncased-")
-    bm25 = tags | {"midmask.recipe": "bm25", "midmask.backbone": "none"}
-    dev = planned.bm25_evaluation(recipe.evaluation)
-    assert step_name(dev, bm25) == f"evaluate-bm25-{dev.fingerprint[:6]}"
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 import csv
 import io
-import subprocess
-import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from pathlib import Path
@@ -109,21 +107,6 @@ def test_the_answer_comes_first_then_tables_then_queries(printed) -> None:
     assert shown == [compared.QUERIES[at] for at in best]
 
 
-def test_several_systems_have_an_answer_each_and_say_that_p_is_corrected(printed) -> None:
-    """An interval is of one test, so it may exclude 0 where the corrected p does not reject."""
-    blocks = printed("bm25", "none", "dupmae", "--on", "squad/test", "--queries", "1").strip().split("\n\n")
-    answers = [block for block in blocks if "is better than bm25 on squad test" in block]
-    assert [answer.split()[0] for answer in answers] == ["none", "dupmae"] and blocks[:2] == answers
-    assert all("after Holm's correction, 60 queries)" in answer for answer in answers)
-    listed = [block.split()[1] for block in blocks if block.startswith("Where ")]
-    assert listed == sorted(listed, key=["none", "dupmae"].index), "one system after the other"
-
-
-def test_markdown_escapes_names(store: Store, printed, tmp_path: Path) -> None:
-    out = printed("bm25", "none", "--on", "squad/dev", "--markdown", "--queries", "0")
-    assert "Where" not in out and "| bm25" in out
-
-
 WAYS = {
     "a part of the name": "none",
     "parts of the name": "dense · none",
@@ -151,13 +134,6 @@ def test_a_jobs_run_means_the_evaluation_in_it_also_if_it_only_links_one(printed
     assert line["runs"] == store[1]["dev", "none", 1]
 
 
-def test_two_seeds_of_one_system_are_told_apart_by_their_runs(printed, store: Store) -> None:
-    ids = [store[1]["dev", "none", seed] for seed in (0, 1)]
-    found = lines_of(printed(*ids, "--csv"))
-    labels = {system for _, system in found}
-    assert labels == {f"none · {run_id[:8]}" for run_id in ids}
-
-
 REFUSED = {
     "one alone": (["none"], r"give two systems or more"),
     "an unknown name": (["none", "dupmea"], r"unknown system or run 'dupmea'; did you mean 'dupmae'"),
@@ -177,24 +153,3 @@ def test_a_mistake_says_what_to_type(case: str, printed) -> None:
     typed, message = REFUSED[case]
     with pytest.raises(UserError, match=message):
         printed(*typed)
-
-
-def test_runs_of_different_splits_share_no_queries(printed, store: Store) -> None:
-    typed = [store[1]["dev", "none", 0], store[1]["test", "bm25", 0]]
-    with pytest.raises(UserError, match=r"no queries that all were evaluated on: .* on squad dev; .* on squad test"):
-        printed(*typed)
-
-
-def test_an_empty_store_is_said(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "midmask.commands", "compare", "a", "b"]
-    uri = f"sqlite:///{tmp_path}/none.db"
-    done = subprocess.run([*command, "--tracking-uri", uri], capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and done.stderr.startswith("error: nothing has been evaluated in this tracking store")
-    assert not (tmp_path / "none.db").exists()
-
-
-def test_help_imports_nothing_heavy() -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "midmask.commands", "compare", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    imported = {row.rpartition("|")[2].strip().split(".")[0] for row in done.stderr.splitlines()}
-    assert not imported & {"torch", "ray", "mlflow", "pandas", "pyarrow", "scipy", "numpy", "ir_measures"}

@@ -7,17 +7,12 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoConfig
 
-from midmask.app.driver import recipe_for
-from midmask.app.flags import parse
-from midmask.app.job import resolve
 from midmask.encoders.experts import FILE
 from midmask.errors import UserError
 from midmask.experiment.plan import plan
 from midmask.experiment.schema import Recipe
 from midmask.identity import override
 from midmask.recipes import RECIPES
-from midmask.sweep.points import check
-from midmask.sweep.space import Space
 
 
 def on(folder: Path, family: str, **fields: object) -> Recipe:
@@ -44,41 +39,11 @@ def test_a_stream_that_the_backbone_cannot_embed_is_refused(
         asked.check()
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "electra", "deberta"])
-def test_other_backbones_embed_it(family: str, tmp_path: Path) -> None:
-    fields = {"embedding_size": 256} if family == "electra" else {}
-    override(on(tmp_path, family, **fields), {"objective.query_stream": "embedding"}).check()
-
-
 def test_rows_beyond_the_backbones_positions_are_refused(tmp_path: Path) -> None:
     recipe = on(tmp_path, "roberta", max_position_embeddings=50, pad_token_id=1)
     override(recipe, {"tokens.max_length": 48}).check()
     with pytest.raises(UserError, match=r"tokens.max_length = 49: the backbone takes at most 48 tokens"):
         override(recipe, {"tokens.max_length": 49}).check()
-
-
-def test_an_unknown_backbone_keeps_its_error() -> None:
-    with pytest.raises(UserError, match=r"unknown backbone.name 'tinny'; did you mean 'tiny'"):
-        override(RECIPES["none"](), {"backbone.name": "tinny"}).check()
-
-
-def test_a_sweep_tries_the_backbone_with_every_extreme(tmp_path: Path) -> None:
-    recipe = on(tmp_path, "modernbert")
-    values = {"objective.query_stream": {"values": ["paper", "embedding"]}}
-    with pytest.raises(UserError, match=r"objective.query_stream = embedding"):
-        check(Space.model_validate({"name": "s", "recipe": "retromae", "parameters": values}), recipe)
-
-
-def test_a_job_says_so_before_it_joins_a_cluster(tmp_path: Path) -> None:
-    on(tmp_path, "modernbert")
-    arguments = ["--recipe", "retromae", "--set", f"backbone.name={tmp_path}", "--dry-run"]
-
-    def asked(*more: str) -> Recipe:
-        return recipe_for(resolve(parse([*arguments, *more], "A job."), Path("jobs/pretrain.py")), default="none")
-
-    assert asked().backbone.name == str(tmp_path)
-    with pytest.raises(UserError, match=r"objective.query_stream = embedding"):
-        asked("--set", "objective.query_stream=embedding")
 
 
 def test_a_query_expert_that_would_stay_behind_is_refused(tmp_path: Path) -> None:

@@ -41,14 +41,3 @@ def test_a_corpus_and_its_spans_go_out_and_come_in_again(tmp_path: Path) -> None
     assert read.result["given"] == {"lines": 40, "kept": 40}
     judged = [rows(Path(f"{step.place(storage)}/qrels.parquet")) for step in (steps.corpus, again.corpus)]
     assert judged[0] == judged[1]
-
-
-def test_a_file_that_changed_is_another_artifact(tmp_path: Path) -> None:
-    write_beir(tmp_path / "here")
-    place = tmp_path / "spans.jsonl"
-    recipe = recipe_on(tmp_path / "here", **{"spans.source": f"file:{place}"})
-    fingerprints = []
-    for text in ("one", "another"):
-        write(place, json_lines([{"doc_id": "d1", "spans": [text, "two"]}]))
-        fingerprints.append(plan(recipe).spans.fingerprint)
-    assert fingerprints[0] != fingerprints[1]

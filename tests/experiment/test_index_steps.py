@@ -98,33 +98,6 @@ def test_all_indexes_of_an_encoding_are_held_against_one_exact_search_of_a_sampl
     assert ranked(index="IVF16,Flat", depth=5).inputs["exact"].config.depth == 6
 
 
-def test_an_index_of_vectors_that_are_not_there_is_refused_by_the_plan(retromae: Recipe) -> None:
-    asked = override(retromae, {"evaluation.index": "IVF16,Flat"})
-    assert plan(asked).evaluation(asked.evaluation)
-    sparse = override(asked, {"representation.dense": None, "representation.lexical": "splade"})
-    with pytest.raises(UserError, match=r"evaluation\.index = IVF16,Flat: no dense vectors are searched"):
-        plan(sparse).evaluation(sparse.evaluation)
-    hybrid = override(asked, {"representation.lexical": "splade", "evaluation.rescore": 0})
-    with pytest.raises(UserError, match=r"evaluation\.rescore = 0: scores of an index and of words are not added"):
-        plan(hybrid).evaluation(hybrid.evaluation)
-    assert plan(hybrid).evaluation(hybrid.evaluation.model_copy(update={"views": "dense"}))
-    wrong = override(retromae, {"evaluation.index": "PQ48"})
-    with pytest.raises(UserError, match=r"evaluation\.index = 'PQ48': .* for 128 dimensions"):
-        plan(wrong).evaluation(wrong.evaluation)
-
-
-def test_mining_without_an_encoder_has_no_index_and_its_split_is_there(retromae: Recipe) -> None:
-    mined = {"stages.0.negatives": ["bm25"], "stages.0.per_query": 1}
-    override(retromae, mined).check()
-    with pytest.raises(UserError, match=r"stages\.0\.mine\.index = HNSW8: negatives = \['bm25'\] are not searched"):
-        override(retromae, {**mined, "stages.0.mine.index": "HNSW8"}).check()
-    with pytest.raises(UserError, match=r"unknown stages\.0\.mine\.split 'trian'; did you mean 'train'"):
-        override(retromae, {**mined, "stages.0.mine.split": "trian"}).check()
-    official = {**mined, "corpus.splits": "official"}
-    with pytest.raises(UserError, match=r"unknown stages\.0\.mine\.split 'train'. Known: test"):
-        override(retromae, official).check()
-
-
 def test_an_index_of_words_is_planned_where_words_alone_are_searched(retromae: Recipe) -> None:
     asked = override(retromae, {"evaluation.index": "Seismic", "evaluation.query_cut": 5})
     with pytest.raises(UserError, match=r"evaluation\.index = Seismic: words are not all that is searched; leave it"):

@@ -8,7 +8,7 @@ from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.experiment.model_folder import as_folder_reads
 from midmask.experiment.schema import Recipe
-from midmask.identity import fingerprint, override
+from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.teacher.teach import TeacherConfig
 from midmask.tokens import TokensConfig, tokenise
@@ -61,8 +61,3 @@ def test_a_folder_s_form_is_taken_over_and_a_teacher_reads_one_text(tmp_path: Pa
     assert (without.titles, without.title_join) == (False, "space")
     teacher = TeacherConfig(folder="/teacher")
     assert teacher.read_from(read).title_join == "space"
-
-
-def test_at_its_default_the_field_leaves_fingerprints_as_they_were() -> None:
-    assert fingerprint(TokensConfig(titles=True)) == fingerprint(TokensConfig(titles=True, title_join="space"))
-    assert fingerprint(TokensConfig(titles=True)) != fingerprint(TokensConfig(titles=True, title_join="pair"))

@@ -41,14 +41,6 @@ def pooled_by(late: Recipe) -> object:
     return override(late, {"evaluation.pool": 77}).evaluation
 
 
-def test_hard_negatives_are_mined_among_bm25s_first_too(late: Recipe) -> None:
-    second = {"negatives": ["mined"], "per_query": 1, "mine": {"depth": 20, "pool": 60}}
-    first = late.stages[0].model_dump()
-    recipe = Recipe.model_validate({**late.model_dump(), "stages": [first, {**first, **second}]})
-    (searched,) = [step for step in plan(recipe).stages[1].upstream() if step.name == "search"]
-    assert searched.inputs["candidates"].config.depth == 60  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -63,26 +55,9 @@ def test_what_means_nothing_is_refused_by_the_plan(late: Recipe, changes: dict[s
         search_of(override(late, changes))
 
 
-def test_what_is_of_other_views_is_refused(late: Recipe) -> None:
-    for changes, message in (
-        ({"stages.0.loss.widths": [8]}, r"loss\.widths: they are of the dense view"),
-        ({"evaluation.width": 8}, r"evaluation\.width = 8: the dense view that is searched has 0 dimensions"),
-        ({"stages.0.loss.regularisers.query": "flops"}, r"loss\.regularisers: they keep lexical vectors sparse"),
-    ):
-        with pytest.raises(UserError, match=message):
-            override(late, changes).check()
-
-
 def test_other_representations_keep_their_fingerprints() -> None:
     """Fields of late interaction are in no identity where they have no effect."""
     recipe = RECIPES["none"]()
     assert "tokens" not in identity_of(recipe.representation)
     assert not {"pool", "candidates"} & identity_of(recipe.evaluation).keys()
     assert not {"pool", "candidates"} & identity_of(recipe.stages[0].mine).keys()
-
-
-def test_a_pre_trained_retrievers_cosine_is_not_put_on_token_vectors(late: Recipe) -> None:
-    from midmask.experiment.backbone_defaults import apply_changes
-
-    tuned = apply_changes(late, {"backbone.name": "minilm"})
-    assert tuned.representation == late.representation and tuned.stages[0].loss.temperature == 1.0

@@ -13,7 +13,6 @@ import pytest
 import pytrec_eval
 
 import midmask
-from midmask.app.run_contents import log_evaluation
 from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig
 from midmask.evaluation.measures import by_query
@@ -27,12 +26,8 @@ from midmask.experiment.run_files import collection_step, run_file_evaluation
 from midmask.experiment.step import Step
 from midmask.experiment.steps import LOCAL
 from midmask.identity import override
-from midmask.leaderboard.passages import evaluated, grades, ranked_lists
-from midmask.leaderboard.rows import rows
 from midmask.recipes import RECIPES
 from midmask.retrieve import ranked
-from midmask.tracking import Tracker, read_runs
-from tests.support.tracking.stores import QUICK
 
 MEASURES = {"nDCG@10": "ndcg_cut_10", "RR": "recip_rank", "R@5": "recall_5", "R@100": "recall_100", "AP": "map"}
 QUERIES = [f"q{n}" for n in range(12)]
@@ -184,35 +179,6 @@ def test_a_search_of_ours_counts_missing_passages_and_says_how_many_copies_it_le
     assert whole.result["self_matches"] == 0 and "the query itself" not in notes({"bm25": whole})
     tested = compare({"bm25": per_query(done), "whole": per_query(whole)}, baseline="bm25", measure="nDCG@10")
     assert tested[0].queries == 12, "a query that nobody can answer is one of the paired ones"
-
-
-def test_pages_show_the_lists_that_were_measured(
-    collection: CorpusConfig, storage: Place, run: Run, tmp_path: Path
-) -> None:
-    plain = measured(storage, collection, tmp_path / "run.trec", run)
-    lists = {True: searched(storage, collection), False: plain}
-    for left_out, done in lists.items():
-        source = evaluated(done.address)
-        top = ranked_lists(source, ["q2"])["q2"]
-        assert (COPIES["q2"] not in top) == left_out
-        assert source.corpus is not None and grades(source.corpus, "test", ["q10"]) == {"q10": {"gone": 1}}
-
-
-def test_the_number_of_left_out_copies_is_in_mlflow_and_on_the_leaderboard(
-    collection: CorpusConfig, storage: Place, run: Run, tmp_path: Path
-) -> None:
-    searched(storage, collection)
-    measured(storage, collection, tmp_path / "run.trec", run)
-    config = EvaluateConfig(split="test", measures=tuple(MEASURES))
-    given = run_file_evaluation(tmp_path / "run.trec", collection_step(collection), config, "trec_eval")
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    with Tracker(uri, tmp_path, QUICK) as tracker:
-        for name, step in (("bm25", searching(collection)), ("other", given)):
-            with tracker.run(name, tags={"midmask.fingerprint": name, "midmask.recipe": name}, params={}) as tracked:
-                log_evaluation(tracked, step, storage, {})
-    found = {row.recipe: row for row in rows(read_runs(uri)) if row.split == "test"}
-    assert {name: row.self_matches for name, row in found.items()} == {"bm25": 6, "other": 0}
-    assert found["bm25"].measures.keys() == found["other"].measures.keys() == MEASURES.keys()
 
 
 def test_what_is_judged_but_has_no_text_is_not_blamed_on_the_run(tmp_path: Path, run: Run) -> None:

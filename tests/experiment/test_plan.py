@@ -3,7 +3,6 @@
 import pytest
 
 from midmask.artifact import Artifact, Place
-from midmask.errors import UserError
 from midmask.experiment.plan import Step, plan, rungs
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
@@ -40,10 +39,6 @@ def recipe_of(recipe: Recipe, name: str) -> Recipe:
     return override(RECIPES[name](), {"corpus.name": recipe.corpus.name})
 
 
-def test_plans_of_one_recipe_are_equal_whoever_read_its_places(retromae):
-    assert plan(retromae) == plan(retromae, Survey()) != plan(override(retromae, {"pretrain.steps": 3}))
-
-
 def test_a_fine_tuning_seed_leaves_the_middle_training_shared(retromae):
     seeded = plan(override(retromae, {"stages.0.train.seed": 7}))
     assert seeded.pretrained.fingerprint == plan(retromae).pretrained.fingerprint
@@ -54,17 +49,6 @@ def test_runtime_fields_change_no_fingerprint(retromae):
     slow = override(retromae, {"pretrain.log_every": 1, "pretrain.micro_batch": 4, "stages.0.train.threads": 1})
     evaluation = retromae.evaluation
     assert plan(slow).evaluation(evaluation).fingerprint == plan(retromae).evaluation(evaluation).fingerprint
-
-
-def test_contexts_beyond_the_backbone_and_spans_with_term_weights_are_refused(retromae):
-    recipe = recipe_of(retromae, "cotmae")
-    with pytest.raises(UserError, match=r"spans.span_length = 600: the backbone takes at most 512"):
-        override(recipe, {"spans.span_length": 600}).check()
-    queries = recipe_of(retromae, "cotmae_qc")
-    with pytest.raises(UserError, match=r"pseudo_queries.max_length = 513: the backbone takes at most 512"):
-        override(queries, {"pseudo_queries.max_length": 513}).check()
-    with pytest.raises(UserError, match="spans have no term weights"):
-        override(recipe, {"objective.encoder_mask": "weighted"}).check()
 
 
 def test_the_corpus_is_known_by_its_bytes_not_by_its_place(retromae, tmp_path):
@@ -97,11 +81,6 @@ def test_the_last_stage_is_evaluated_and_mined_with_unless_another_is_given(retr
         negatives = steps.mining(mining, **given).inputs["ranked0"]
         for search in (ranked, negatives):
             assert search.inputs["passages"].inputs["model"] is search.inputs["queries"].inputs["model"] is model
-
-
-def test_a_first_stage_cannot_mine_with_the_stage_before_it(retromae):
-    with pytest.raises(UserError, match="first stage has no stage before it"):
-        override(retromae, {"stages.0.negatives": ["mined"], "stages.0.per_query": 1})
 
 
 def test_whatever_is_evaluated_or_mined_with_a_model_its_passages_are_encoded_once(retromae):
@@ -179,46 +158,3 @@ def test_a_failed_step_is_tried_again_and_its_inputs_are_not(retromae, tmp_path)
     Runner(storage, counting(calls), Notes()).run(target)
     assert calls.count("finetune") == 2
     assert calls.count("pretrain") == 1
-
-
-def test_an_evaluation_beyond_the_tokens_reads_longer_rows_of_the_same_tokenizer(retromae):
-    steps = plan(retromae)
-    config = retromae.evaluation
-
-    def tokens(**lengths: int) -> Step:
-        return steps.evaluation(config.model_copy(update=lengths)).inputs["ranked"].inputs["tokens"]
-
-    assert tokens().fingerprint == tokens(passage_length=40, query_length=10).fingerprint == steps.tokens.fingerprint
-    longer = tokens(passage_length=256)
-    assert longer.inputs["like"] is steps.tokens
-    assert (longer.config.max_length, longer.config.query_length) == (256, retromae.tokens.query_length)
-
-
-def test_a_collection_elsewhere_is_read_by_the_tokenizer_of_the_training(retromae, tmp_path):
-    (other := tmp_path / "other" / "qrels").mkdir(parents=True)
-    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
-        (other.parent / name).write_text((tmp_path / "tiny" / name).read_text().replace("passage", "page"))
-    steps = plan(retromae)
-    there = steps.elsewhere(retromae.corpus.model_copy(update={"name": f"beir:{other.parent}"}))
-    evaluation = steps.evaluation(retromae.evaluation, on=there)
-    assert evaluation.inputs["corpus"] is there.inputs["corpus"] is not steps.corpus
-    assert there.inputs["like"] is steps.tokens
-    assert evaluation.inputs["ranked"].inputs["queries"].inputs["model"] is steps.stages[-1]
-
-
-def test_one_passage_more_than_is_measured_is_ranked_for_a_query_that_finds_itself(retromae):
-    deep = retromae.evaluation.model_copy(update={"depth": 100_000})
-    assert plan(retromae).evaluation(deep).inputs["ranked"].config.depth == 100_001
-    bm25 = plan(retromae).bm25_evaluation(deep)
-    assert bm25.inputs["ranked"].config.depth == 100_001
-    assert plan(retromae).mining(MineConfig(depth=50)).inputs["ranked0"].config.depth == 50
-
-
-def test_fewer_words_or_one_view_are_another_search_of_the_same_encoding(retromae):
-    steps, whole = plan(retromae), retromae.evaluation
-    searches = [
-        steps.evaluation(whole.model_copy(update=changes)).inputs["ranked"]
-        for changes in ({}, {"passage_terms": 64}, {"views": "dense"})
-    ]
-    assert len({search.fingerprint for search in searches}) == 3
-    assert len({search.inputs["passages"].fingerprint for search in searches}) == 1

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from transformers import AutoConfig
 
 from midmask.errors import UserError
 from midmask.experiment.plan import plan
@@ -70,25 +69,6 @@ def test_term_weights_come_from_what_their_source_needs(corpus, tmp_path):
     assert needs("idf") == needs("bm25") == {"tokenise", "statistics"}
     assert needs("uniform") == {"tokenise"}
     assert needs(f"file:{tmp_path}/weights.jsonl") == {"tokenise", "prepare"}
-
-
-def test_only_attention_looks_at_an_encoder_the_one_that_is_named_or_else_the_backbone(corpus, tmp_path):
-    for name in ("own", "other"):
-        AutoConfig.for_model("bert").save_pretrained(tmp_path / name)
-        (tmp_path / name / "model.safetensors").write_text(name)
-    own, other = str(tmp_path / "own"), str(tmp_path / "other")
-    rom = override(recipe_of("rom", corpus), {"backbone.name": own})
-
-    def weigh(source, **encoder):
-        return plan(override(rom, {"weights.source": source, **encoder})).pretrained.inputs["weights"]
-
-    assert weigh("attention").config.encoder == own
-    assert weigh("attention", **{"weights.encoder": other}).config.encoder == other
-    assert weigh("idf", **{"weights.encoder": other}).fingerprint == weigh("idf").fingerprint
-    (tmp_path / "own" / "model.safetensors").write_text("trained further")
-    before = weigh("attention").fingerprint
-    (tmp_path / "own" / "model.safetensors").write_text("trained again")
-    assert weigh("attention").fingerprint != before
 
 
 @pytest.mark.parametrize(

@@ -21,15 +21,6 @@ def done(read: dict[str, Any], *, made: bool = False, queries: int = 1225, **con
 BM25 = done({"passages": {"titles": True}})
 
 
-def test_lengths_cut_shares_and_queries_stand_below_the_table() -> None:
-    lines = notes({"mine": evaluation(0.2), "same": evaluation(0.2), "bm25": BM25}).splitlines()
-    assert lines == [
-        "few test: 1,225 queries (the corpus's own splits).",
-        "mine; same: passages read up to 48 tokens, without titles, 20.0% cut; queries read up to 24 tokens, 0.0% cut.",
-        "bm25: whole passages, with titles.",
-    ]
-
-
 def test_more_than_a_fifth_cut_is_a_warning_that_names_the_flag() -> None:
     (warning,) = [line for line in notes({"mine": evaluation(0.21), "bm25": BM25}).splitlines() if "Warning" in line]
     assert (
@@ -37,15 +28,6 @@ def test_more_than_a_fifth_cut_is_a_warning_that_names_the_flag() -> None:
         and '--set tokens.max_length=96 (in Python: settings={"tokens.max_length": 96})' in warning
     )
     assert "--set evaluation.passage_length=96" in notes({"mine": evaluation(0.21, length=48)})
-
-
-def test_results_that_an_index_did_not_find_are_told() -> None:
-    empty = evaluation(0.0)
-    empty.record["result"]["empty_slots"] = 2347
-    (line,) = [line for line in notes({"mine": empty, "bm25": BM25}).splitlines() if "Warning" in line]
-    assert (
-        "mine, few test: the index left 2,347 result slots empty. To search more of it, raise evaluation.nprobe" in line
-    )
 
 
 def test_the_recall_of_an_index_is_told_and_an_exact_search_has_none() -> None:
@@ -59,12 +41,6 @@ def test_the_recall_of_an_index_is_told_and_an_exact_search_has_none() -> None:
         f"mine, {said} 98.7% of its best 10, 97.2% of its best 100 (sample of 256 queries).",
         f"five, {said} 75.0% of its results (sample of 256 queries).",
     ]
-
-
-def test_a_split_made_here_is_told_with_its_rule() -> None:
-    assert "few test: 225 queries (split made here, 60/20/20 by a hash)." in notes(
-        {"mine": evaluation(0.0, made=True, queries=225)}
-    )
 
 
 def test_every_table_has_the_number_of_queries() -> None:

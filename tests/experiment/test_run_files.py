@@ -1,13 +1,11 @@
 """Run files as steps: their measures against another tool's, their identity, and how they are called."""
 
 import gzip
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import pytrec_eval
-from scipy import stats
 
 from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig
@@ -15,7 +13,7 @@ from midmask.errors import UserError
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.plan import plan
-from midmask.experiment.report import evaluation_sentence, evaluations_table, per_query
+from midmask.experiment.report import per_query
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.run_files import collection_step, run_file_evaluation, run_names
 from midmask.experiment.steps import LOCAL
@@ -72,14 +70,6 @@ def test_every_measure_of_every_query_is_what_trec_eval_says(
         assert done.result["measures"][measure] == pytest.approx(np.mean(list(values.values())))
 
 
-def test_the_two_rules_rank_tied_documents_differently(
-    collection: CorpusConfig, run: dict[str, dict[str, float]], tmp_path: Path
-) -> None:
-    file = written(tmp_path / "run.trec", run)
-    own, other = (measured(tmp_path, file, collection, ties) for ties in ("midmask", "trec_eval"))
-    assert own.result["measures"]["RR"] != other.result["measures"]["RR"]
-
-
 def test_the_content_and_the_rule_are_the_identity_and_the_place_is_not(
     collection: CorpusConfig, run: dict[str, dict[str, float]], tmp_path: Path
 ) -> None:
@@ -98,36 +88,6 @@ def test_the_content_and_the_rule_are_the_identity_and_the_place_is_not(
     assert plan(recipe).corpus.fingerprint == corpus.fingerprint, "it is measured on what others are measured on"
 
 
-def test_an_evaluations_own_list_gives_its_values_again(collection: CorpusConfig, tmp_path: Path) -> None:
-    recipe = override(RECIPES["none"](), {"corpus": collection.model_dump(), "tokens.vocabulary_size": 300})
-    config = EvaluateConfig(split="test", measures=tuple(MEASURES))
-    searched = Runner(Place(str(tmp_path)), LOCAL, Silent()).run(plan(recipe).bm25_evaluation(config))
-    file = tmp_path / "copy.trec.gz"
-    shutil.copy((searched.place / "runs" / "tiny.test.trec.gz").local(), file)
-    again = measured(tmp_path, file, collection, "midmask")
-    assert again.result["measures"] == searched.result["measures"]
-    assert per_query(again).equals(per_query(searched))
-    runs = [(one.place / "runs" / "tiny.test.trec.gz").read() for one in (again, searched)]
-    assert runs[0] == runs[1]
-
-
-def test_what_a_run_lacks_or_has_too_much_stands_below_the_table(
-    collection: CorpusConfig, run: dict[str, dict[str, float]], tmp_path: Path
-) -> None:
-    odd = {**run, "q1": {"d1": 1.0}, "stranger": {"d1": 1.0, "d900": 0.5}}
-    done = measured(tmp_path, written(tmp_path / "run.trec", odd), collection, "trec_eval", depth=5)
-    said = evaluations_table("tiny test", {"other": done})
-    assert "\nother: a run file of 13 queries and 223 rows; " in said
-    assert "ties by document id descending, as trec_eval." in said
-    assert "Warning: other, tiny test: the run lacks 1 of the 12 queries; they score 0." in said
-    assert "2 queries of the run are not judged there and are left out." in said
-    assert "documents of the run that the collection lacks: 1, in 1 rows;" in said
-    assert (
-        "reach rank 20, and are measured to 5. To measure more: --set evaluation.depth=20 (in Python: depth=20)."
-        in said
-    )
-
-
 def test_names(run: dict[str, dict[str, float]], tmp_path: Path) -> None:
     tagged, ours = written(tmp_path / "a.trec", run, "anserini"), written(tmp_path / "bm25.trec", run, "midmask")
     packed = tmp_path / "best.trec.gz"
@@ -140,22 +100,3 @@ def test_names(run: dict[str, dict[str, float]], tmp_path: Path) -> None:
         run_names([tagged, ours], ["one"])
     with pytest.raises(UserError, match=r"a\.trec and .*b\.trec would both be called 'anserini'; .*--name ONE"):
         run_names([tagged, written(tmp_path / "b.trec", run, "anserini")])
-
-
-def test_a_system_is_tested_against_bm25_query_by_query(
-    collection: CorpusConfig, run: dict[str, dict[str, float]], tmp_path: Path
-) -> None:
-    own = measured(tmp_path, written(tmp_path / "other.trec", run), collection, "midmask")
-    recipe = override(RECIPES["none"](), {"corpus.name": collection.name, "corpus.splits": "official"})
-    config = EvaluateConfig(split="test", measures=tuple(MEASURES))
-    bm25 = Runner(Place(str(tmp_path)), LOCAL, Silent()).run(plan(recipe).bm25_evaluation(config))
-    values = [by_query(per_query(one), "nDCG@10") for one in (own, bm25)]
-    queries = sorted(values[0])
-    found = stats.ttest_rel(*([one[query] for query in queries] for one in values))
-    low, high = found.confidence_interval()
-    said = evaluation_sentence("tiny", "other", own, bm25, trained=False)
-    assert said.startswith("BM25 is better than other on tiny test: nDCG@10") and found.pvalue < 1e-4
-    assert f"interval {-high:+.4f} to {-low:+.4f}, p < 0.0001, {len(queries)} queries" in said
-    assert evaluation_sentence("tiny", "other", own, bm25, trained=True) == (
-        f"{said} It was trained once: what another seed would change is not known."
-    )

@@ -10,7 +10,6 @@ from midmask.experiment.plan import plan
 from midmask.experiment.zero_shot import collections, with_averages, zero_shot
 from midmask.identity import override
 from midmask.recipes import RECIPES
-from tests.support.corpora.saved import write_saved
 
 
 def collection(folder: Path) -> Path:
@@ -50,14 +49,6 @@ def test_the_test_queries_are_searched_by_the_model_that_was_trained_elsewhere(t
     assert evaluation.inputs["corpus"].config.short_name == "there"
     assert searched["passages"].inputs["model"] is steps.stages[-1]
     assert searched["tokens"].inputs["like"] is steps.tokens
-
-
-def test_a_saved_dataset_is_searched_as_any_collection_is(tmp_path: Path) -> None:
-    write_saved(tmp_path / "saved")
-    recipe = override(RECIPES["none"](), {"corpus.name": f"beir:{collection(tmp_path / 'here')}"})
-    steps = plan(recipe)
-    evaluations = zero_shot(steps, recipe.evaluation, [f"hf:{tmp_path}/saved"])
-    assert list(evaluations) == ["saved"] and evaluations["saved"].inputs["corpus"].config.splits == "official"  # type: ignore[attr-defined]
 
 
 def test_an_average_counts_cqadupstack_once_and_keeps_what_all_sets_have() -> None:

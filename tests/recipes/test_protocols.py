@@ -95,12 +95,6 @@ def test_the_runs_of_sigir_23_have_the_loss_of_their_trainer(name: str) -> None:
         assert loss.regularisers.ramp == (pytest.approx(1 / 3) if one else 0.0)
 
 
-def test_later_stages_of_lexmae() -> None:
-    _, second, third = PROTOCOLS["lexmae"]().stages
-    assert (second.loss.regularisers.lambda_passage, second.loss.regularisers.lambda_query) == (0.008, 0.006)
-    assert (third.per_query, third.train.batch_size, third.mine.depth, third.loss.ce_weight) == (23, 16, 1000, 0.2)
-
-
 def test_what_a_stage_cannot_do_is_said_at_once() -> None:
     recipe = PROTOCOLS["dupmae"]().on(RECIPES["mlm"](), "demo")
     for path, value, message in [
@@ -122,34 +116,3 @@ def test_what_a_stage_cannot_do_is_said_at_once() -> None:
                 "stages.0.loss.regularisers.query": "flops",
             },
         ).check()
-
-
-def test_a_teacher_of_its_own_is_trained_where_it_is_asked_for(collection: Path) -> None:
-    """From a named encoder, on negatives that the first stage mines; a stage that is not before it is refused."""
-    recipe = small(PROTOCOLS["dupmae"]().on(RECIPES["mlm"](), "demo"), collection)
-    own = {"teacher.negatives": ["mined:0"], "teacher.backbone": {"name": "mini"}, "teacher.passage_length": 20}
-    planned = plan(override(recipe, {f"stages.2.{path}": value for path, value in own.items()}))
-    teacher = planned.stages[2].inputs["scores"].inputs["teacher"]
-    assert planned.stages[0].fingerprint in {step.fingerprint for step in teacher.upstream()}
-    assert teacher.config.backbone.name == "mini"
-    assert teacher.inputs["tokens"].config.max_length == 20
-    common = plan(recipe).stages[2].inputs["scores"].inputs["teacher"]
-    assert {step.name for step in common.upstream()} == {
-        "prepare",
-        "tokenise",
-        "bm25_words",
-        "bm25_index",
-        "bm25",
-        "near_duplicates",
-        "mine",
-        "teach",
-    }
-    with pytest.raises(UserError, match=r"stages.2.negatives: mined:2 is not a stage before it"):
-        override(recipe, {"stages.2.teacher.negatives": ["mined:2"]})
-    with pytest.raises(UserError, match="'minced' is no source of negatives"):
-        override(recipe, {"stages.2.teacher.negatives": ["minced"]})
-
-
-def test_an_unknown_protocol_names_the_nearest() -> None:
-    with pytest.raises(UserError, match=r"unknown protocol 'dupmea'; did you mean 'dupmae'"):
-        PROTOCOLS["dupmea"]

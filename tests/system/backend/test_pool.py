@@ -15,7 +15,6 @@ import pytest
 from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.backend import pool
 from midmask.backend.shards import run_sharded
-from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.retrieve import encode as encoding
 from midmask.retrieve import ranked
@@ -29,8 +28,8 @@ from midmask.retrieve.search import SearchConfig, search
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views
 from tests.support.cluster.processes import ray_processes
-from tests.support.retrieve.bm25 import bm25_index, ranked_by_bm25
-from tests.support.retrieve.collection import encoded, made, with_index, write_all, write_bi_encoder
+from tests.support.retrieve.bm25 import bm25_index
+from tests.support.retrieve.collection import encoded, made, with_index, write_all
 
 PASSAGES = EncodeConfig(side="passages")
 CONFIG = SearchConfig(depth=25)
@@ -76,22 +75,6 @@ def test_with_an_index_any_number_of_actors_finds_what_one_process_finds(ray_loc
     vectors = with_index(encoded(inputs, root / "vectors"), root, IndexConfig(index="IVF16,Flat"), config)
     expected = search(config, vectors, root / "alone")
     assert untimed(pool.search(config, vectors, root / "pooled", actors=2)) == untimed(expected)
-    assert digests(root / "pooled") == digests(root / "alone")
-
-
-@pytest.mark.slow
-def test_actors_score_the_candidates_that_one_process_scores(ray_local, inputs, tmp_path: Path):
-    """Token vectors: each actor scores those of a query's candidates that lie in its shard."""
-    root = Place(f"file://{tmp_path}")
-    model = write_bi_encoder(Place(str(tmp_path / "model")), inputs["tokens"], Representation(dense=None, tokens=16))
-    given = {**inputs, "model": model}
-    vectors, same = encoded(given, root / "one"), encoded(given, root / "two", partial(pool.encode, actors=2))
-    for name in ("passages", "queries"):
-        assert digests(same[name].place) == digests(vectors[name].place)
-    words = Bm25Config(splits=("train",), depth=60, judged="relevant")
-    vectors["candidates"] = made(ranked_by_bm25, words, inputs, root / "bm25")
-    expected = search(CONFIG, vectors, root / "alone")
-    assert untimed(pool.search(CONFIG, vectors, root / "pooled", actors=2)) == untimed(expected)
     assert digests(root / "pooled") == digests(root / "alone")
 
 
