@@ -1,5 +1,7 @@
 """Scores and tables: the job's numbers, other systems on the same queries, and what a reader sees of them."""
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ from scipy import stats
 
 import midmask
 from midmask import UserError
+from midmask.exchange.mteb_files import read_result
 from tests.support.api import toy
 
 
@@ -77,3 +80,60 @@ def test_labels_seeds_and_refusals(scores: dict[str, midmask.Scores], run: midma
         midmask.compare([one, midmask.evaluate("bm25", run, split="dev")])
     with pytest.raises(UserError, match="share no measure"):
         midmask.compare({"a": one, "b": midmask.evaluate(run, split="test", measures=["P@1"])})
+
+
+def test_scores_are_written_as_results_of_mteb(run: midmask.Run, tmp_path: Path) -> None:
+    own, bm25 = midmask.evaluate(run, split="test"), midmask.evaluate("bm25", run, split="test")
+    files = midmask.export_mteb({"mine": [own, own], "bm25": bm25}, tmp_path, task="Texts")
+    assert list(files) == ["mine", "bm25"]
+    for label, scores in (("mine", own), ("bm25", bm25)):
+        result = read_result(files[label])
+        assert (result.model, result.task) == (label, "Texts")
+        assert result.dataset_revision == scores.artifact.record["inputs"]["corpus"]
+        assert result.measures["test", "default"] == pytest.approx(scores.measures, abs=1e-12)
+    parts = [json.loads(file.read_text())["scores"]["test"][0] for file in files.values()]
+    better = 0 if own["nDCG@10"] > bm25["nDCG@10"] else 1
+    assert parts[better]["rank"] == 1 and [part["seeds"] for part in parts] == [2, 1]
+    assert {"rank_best", "rank_worst"} <= parts[0].keys() and parts[0]["languages"] == ["eng-Latn"]
+
+
+def test_what_is_wrong_is_said(run: midmask.Run, tmp_path: Path) -> None:
+    scores = midmask.evaluate("bm25", run, split="test")
+    with pytest.raises(UserError, match="export_mteb: no scores"):
+        midmask.export_mteb([], tmp_path)
+    with pytest.raises(UserError, match=r"called 'bm25'; label them: export_mteb\("):
+        midmask.export_mteb([scores, scores], tmp_path)
+    with pytest.raises(UserError, match=r"'a b' and 'a:b' would both be written to a-b"):
+        midmask.export_mteb({"a b": scores, "a:b": scores}, tmp_path)
+    with pytest.raises(UserError, match=r"texts test and texts dev; give scores of one corpus"):
+        midmask.export_mteb({"one": scores, "two": midmask.evaluate("bm25", run, split="dev")}, tmp_path)
+    shallow = midmask.evaluate("bm25", run, split="test", measures=["R@10"])
+    with pytest.raises(UserError, match=r"bm25: nDCG@10 is MTEB's main score"):
+        midmask.export_mteb([shallow], tmp_path)
+    assert not list(tmp_path.iterdir()), "nothing was written"
+
+
+@pytest.fixture(scope="module")
+def bm25(run: midmask.Run) -> midmask.Scores:
+    return midmask.evaluate("bm25", run, split="test")
+
+
+@pytest.fixture
+def file(bm25: midmask.Scores, tmp_path: Path) -> Path:
+    copy = tmp_path / "other.trec.gz"
+    shutil.copy((bm25.artifact.place / "runs" / "texts.test.trec.gz").local(), copy)
+    return copy
+
+
+def test_a_run_file_has_scores_like_any_system(run: midmask.Run, bm25: midmask.Scores, file: Path) -> None:
+    """On the queries that were drawn for the run's training."""
+    other = midmask.evaluate_run(file, run, split="test")
+    assert (other.system, other.corpus, other.split) == ("other", "texts", "test")
+    assert other.measures == bm25.measures and other.table.equals(bm25.table)
+    assert "other: a run file of" in str(other)
+    (row,) = midmask.compare([other, bm25], measures=["RR@10"]).result.comparisons["RR@10"]
+    assert row.difference == 0 and row.p == 1
+    shallow = midmask.evaluate_run(file, run, split="test", name="first", depth=1, measures=["R@5"])
+    assert shallow.system == "first" and shallow["R@5"] == pytest.approx(
+        midmask.evaluate("bm25", run, split="test", measures=["R@1"])["R@1"]
+    )

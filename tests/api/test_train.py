@@ -1,7 +1,6 @@
 """Trained toys in this process: the model folder, the search against brute force, and nothing computed twice."""
 
 import math
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -100,11 +99,6 @@ def test_settings_seed_and_losses(run: midmask.Run, untuned: midmask.Run) -> Non
     ("arguments", "message"),
     [
         ({"recipe": "retromea"}, "unknown recipe 'retromea'; did you mean 'retromae'"),
-        ({"protocol": "drp"}, "unknown protocol 'drp'; did you mean 'dpr'"),
-        (
-            {"settings": {"pretrain.step": 3}},
-            r"unknown setting 'pretrain.step'; did you mean 'pretrain.steps'.*midmask.settings",
-        ),
         ({"settings": {"pretrain.steps": -3}}, "pretrain.steps = -3"),
         ({"backbone": "/nowhere"}, "/nowhere"),
         ({"corpus": ["a text"]}, r"corpus: a list; make a corpus of it, with midmask.Corpus.from_texts\(texts\)"),
@@ -126,18 +120,3 @@ def test_a_corpus_without_queries_is_not_fine_tuned_nor_evaluated(untuned: midma
         midmask.train("retromae", texts, protocol="dpr", storage=tmp_path)
     with pytest.raises(UserError, match="alone has no judged queries"):
         midmask.evaluate(untuned)
-
-
-def test_the_store_is_the_variables_or_a_folder_here(
-    corpus: midmask.Corpus, run: midmask.Run, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MIDMASK_STORAGE", str(store))
-    again = midmask.train("retromae", corpus, seed=5, settings=toy.SETTINGS)
-    assert again.model == run.model
-    shutil.copytree(store, tmp_path / "midmask-store")
-    monkeypatch.delenv("MIDMASK_STORAGE")
-    moved = midmask.train("retromae", corpus, seed=5, settings=toy.SETTINGS)
-    assert moved.model == tmp_path / "midmask-store" / run.model.relative_to(store)
-    with pytest.raises(UserError, match="contains credentials"):
-        midmask.train("retromae", corpus, storage="s3://key:secret@host/store")

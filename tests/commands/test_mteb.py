@@ -19,7 +19,7 @@ from midmask.leaderboard.entries import entries
 from midmask.leaderboard.rows import LeaderboardRow, rows
 from midmask.tracking import Tracker, read_runs
 from tests.support.dashboards import compared
-from tests.support.exchange.mteb_results import CACHE, MODEL
+from tests.support.exchange.mteb_results import CACHE
 from tests.support.tracking.stores import QUICK
 
 Typed = Callable[..., str]
@@ -102,12 +102,6 @@ def test_nothing_is_imported_where_a_file_is_bad(typed: Typed, tmp_path: Path) -
     with pytest.raises(UserError, match=r"Z\.json: no JSON"):
         typed(import_mteb, bad)
     assert not (tmp_path / "mlflow.db").exists()
-    with pytest.raises(UserError, match="no retrieval task among 1 files"):
-        typed(import_mteb, MODEL / "MockSTSTask.json")
-    with pytest.raises(UserError, match=r"both are sentence-transformers/all-MiniLM-L6-v2 on MockMultilingual"):
-        (bad / "again").mkdir()
-        copy = shutil.copytree(MODEL, bad / "again" / "r")
-        typed(import_mteb, copy, MODEL)
 
 
 def test_exported_systems_are_mtebs_results(typed: Typed, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def trained_folder(recipe: Recipe, store: Place) -> Path:
     return Path(Runner(store, LOCAL, Silent()).run(before.pretrained).place.local()) / "model"
 
 
-@pytest.mark.parametrize("judge", ["bm25", "middle_training", "folder"])
+@pytest.mark.parametrize("judge", ["bm25", "folder"])
 def test_the_middle_training_reads_the_kept_pairs_alone(recipe: Recipe, store: Place, judge: str) -> None:
     found = judged(recipe, str(trained_folder(recipe, store)) if judge == "folder" else judge)
     assert found.pretrained is not None

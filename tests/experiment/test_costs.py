@@ -91,13 +91,9 @@ def test_work_on_gpus_is_counted_in_gpus(changing):
     "representation, label",
     [
         (Representation(), "dense"),
-        (Representation(width=384), "dense:384"),
-        (Representation(dense="mean"), "mean"),
-        (Representation(dense=None, lexical="splade"), "splade"),
         (Representation(dense=None, lexical="splade", passage_terms=256), "splade:256"),
         (Representation(dense=None, lexical="logits", passage_terms=768), "OT:768"),
         (Representation(width=384, lexical="logits", passage_terms=384), "384+384"),
-        (Representation(lexical="splade"), "dense+splade"),
         (Representation(lexical="logits", passage_terms=384), "dense+384"),
     ],
 )

@@ -7,10 +7,8 @@ import pytest
 from midmask.errors import UserError
 from midmask.experiment.plan import Step, plan
 from midmask.experiment.schema import Recipe
-from midmask.experiment.searching import bm25_index
 from midmask.identity import override
 from midmask.recipes import RECIPES
-from midmask.retrieve.bm25 import Bm25Config
 from midmask.retrieve.index_training import TRAINING_ROWS
 from tests.support.corpora.collections import write_beir
 
@@ -62,20 +60,6 @@ def test_every_ranking_by_bm25_shares_one_index_which_is_not_in_its_identity(ret
     assert len(ranked) == 3 and len({one.prepared["index"].fingerprint for one in ranked.values()}) == 1
     assert all(one.identity["inputs"] == {"corpus": steps.corpus.fingerprint} for one in ranked.values())
     assert [one.name for one in every if one.name.startswith("bm25")][:3] == ["bm25_words", "bm25_index", "bm25"]
-
-
-def test_the_index_depends_on_the_corpus_and_on_what_scores_depend_on(retromae: Recipe) -> None:
-    corpus = plan(retromae).corpus
-
-    def index(**changes: object) -> Step:
-        return bm25_index(corpus, Bm25Config.model_validate(changes))
-
-    assert index() == index(splits=("test",), depth=5, judged="relevant", max_queries=9)
-    different = [index(), index(k1=1.0), index(b=0.5), index(titles=False)]
-    assert len({one.fingerprint for one in different}) == 4
-    assert len({one.inputs["words"].fingerprint for one in different}) == 2, (
-        "the words are counted once for all k1 and b"
-    )
 
 
 def test_all_indexes_of_an_encoding_are_held_against_one_exact_search_of_a_sample(retromae: Recipe) -> None:

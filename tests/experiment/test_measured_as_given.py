@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import pytrec_eval
 
-import midmask
 from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig
 from midmask.evaluation.measures import by_query
@@ -147,19 +146,6 @@ def test_copies_are_left_out_of_a_run_only_if_asked(
     none = collection.model_copy(update={"self_matches": "none"})
     asked_in_vain = measured(storage, none, tmp_path / "run.trec", run, leave_out_copies=True)
     assert "no row of the run is the query itself" in notes({"other": asked_in_vain})
-    corpus = midmask.Corpus.from_folder(collection.name)
-    for asked, same in ((True, done), (False, plain)):
-        scores = midmask.evaluate_run(
-            tmp_path / "run.trec",
-            corpus,
-            split="test",
-            measures=tuple(MEASURES),
-            ties="trec_eval",
-            leave_out_copies=asked,
-            storage=tmp_path / "api",
-            progress=False,
-        )
-        assert scores.measures == same.result["measures"]
 
 
 def test_a_search_of_ours_counts_missing_passages_and_says_how_many_copies_it_left_out(

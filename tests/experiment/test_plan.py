@@ -1,8 +1,13 @@
 """Plans: what is shared, what is not, and that a finished step is never computed again."""
 
+from pathlib import Path
+
 import pytest
 
 from midmask.artifact import Artifact, Place
+from midmask.errors import UserError
+from midmask.experiment.backbone_defaults import apply_changes
+from midmask.experiment.every_stage import for_each_stage, refuse_idle
 from midmask.experiment.plan import Step, plan, rungs
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
@@ -11,6 +16,7 @@ from midmask.identity import override
 from midmask.mining.mine import MineConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
+from tests.support.corpora.collections import write_beir
 
 
 @pytest.fixture
@@ -158,3 +164,104 @@ def test_a_failed_step_is_tried_again_and_its_inputs_are_not(retromae, tmp_path)
     Runner(storage, counting(calls), Notes()).run(target)
     assert calls.count("finetune") == 2
     assert calls.count("pretrain") == 1
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> str:
+    write_beir(tmp_path / "few")
+    return f"beir:{tmp_path}/few"
+
+
+def recipe_named(name: str, corpus: str, **changes: str) -> Recipe:
+    return override(RECIPES[name](), {"corpus.name": corpus, **changes})
+
+
+def test_what_a_generators_folder_holds_is_part_of_the_identity(corpus, tmp_path):
+    simlm = override(recipe_named("simlm", corpus), {"objective.generator": str(tmp_path / "generator")})
+    found = []
+    for text in ("{}", '{"other": 1}', "{}"):
+        (tmp_path / "generator").mkdir(exist_ok=True)
+        (tmp_path / "generator" / "config.json").write_text(text)
+        found.append(plan(simlm).pretrained.fingerprint)
+    assert found[0] == found[2] != found[1]
+
+
+READ = {
+    "mlm": set(),
+    "cocondenser": {"spans"},
+    "cotmae": {"spans"},
+    "cotmae_qc": {"pseudo_queries"},
+    "rom": {"weights"},
+}
+"""What each recipe reads besides tokens."""
+
+CHANGES = {
+    "spans": {"spans.span_length": 64},
+    "pseudo_queries": {"pseudo_queries.source": "titles"},
+    "weights": {"weights.source": "bm25"},
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_pre_training_depends_on_what_it_reads_and_on_nothing_else(corpus, name):
+    recipe = recipe_named(name, corpus)
+    before = plan(recipe).pretrained
+    assert set(before.inputs) == {"tokens", "corpus", *READ[name]}
+    for artifact, change in CHANGES.items():
+        after = plan(override(recipe, change)).pretrained
+        assert (after.fingerprint != before.fingerprint) == (artifact in READ[name]), artifact
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "text"),
+    [
+        ("cotmae_qc", "pseudo_queries.source", "d\tone"),
+        ("rom", "weights.source", '{"id": "d", "vector": {"passage": 1.0}}'),
+    ],
+)
+def test_a_file_of_queries_or_weights_counts_by_its_contents(name, field, text, corpus, tmp_path):
+    (file := tmp_path / "given").write_text(text)
+    recipe = recipe_named(name, corpus, **{field: f"file:{file}"})
+    before = plan(recipe).pretrained.fingerprint
+    file.write_text(f"{text}\n{text}")
+    assert plan(recipe).pretrained.fingerprint != before
+    file.unlink()
+    with pytest.raises(UserError, match="there is no such file"):
+        plan(recipe)
+
+
+TWO = PROTOCOLS["ance"]().on(RECIPES["mlm"](), "demo")
+TAUGHT = PROTOCOLS["retromae_distil"]().on(RECIPES["mlm"](), "demo")
+NONE = RECIPES["mlm"]().model_copy(update={"stages": ()})
+
+
+def test_a_field_of_every_stage() -> None:
+    assert len(TWO.stages) == 2
+    changed = apply_changes(TWO, {"stages.*.train.steps": 7, "stages.1.train.batch_size": 6, "pretrain.steps": 5})
+    assert [stage.train.steps for stage in changed.stages] == [7, 7]
+    assert [stage.train.batch_size for stage in changed.stages] == [TWO.stages[0].train.batch_size, 6]
+    assert changed.pretrain.steps == 5
+
+
+def test_a_later_change_wins() -> None:
+    both = {"stages.*.train.steps": 7, "stages.1.train.steps": 9}
+    assert [stage.train.steps for stage in apply_changes(TWO, both).stages] == [7, 9]
+    turned = dict(reversed(both.items()))
+    assert [stage.train.steps for stage in apply_changes(TWO, turned).stages] == [7, 7]
+
+
+def test_a_teachers_fields_are_of_the_stages_that_have_one() -> None:
+    taught = [stage.teacher is not None for stage in TAUGHT.stages]
+    assert any(taught) and not all(taught)
+    changes = for_each_stage(TAUGHT, {"stages.*.teacher.train.steps": 3})
+    assert changes == {f"stages.{n}.teacher.train.steps": 3 for n, has in enumerate(taught) if has}
+
+
+def test_what_no_stage_has_a_place_for_is_refused() -> None:
+    refuse_idle(TWO, {"stages.*.train.steps": 7, "pretrain.steps": 5})
+    with pytest.raises(UserError, match=r"stages\.\*\.teacher\.train\.steps = 3: no stage of mlm has a teacher"):
+        refuse_idle(TWO, {"stages.*.teacher.train.steps": 3})
+    with pytest.raises(UserError, match="no stage of mlm is there"):
+        refuse_idle(NONE, {"stages.*.train.steps": 3})
+    with pytest.raises(UserError, match=r"stages\.0\.train\.stepz"):
+        apply_changes(TWO, {"stages.*.train.stepz": 3})

@@ -2,6 +2,7 @@
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,13 +10,13 @@ import pytrec_eval
 
 from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig
-from midmask.errors import UserError
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.plan import plan
-from midmask.experiment.report import per_query
+from midmask.experiment.reading_notes import notes
+from midmask.experiment.report import evaluations_table, per_query, results_table, zero_shot_table
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.run_files import collection_step, run_file_evaluation, run_names
+from midmask.experiment.run_files import collection_step, run_file_evaluation
 from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.recipes import RECIPES
@@ -88,15 +89,33 @@ def test_the_content_and_the_rule_are_the_identity_and_the_place_is_not(
     assert plan(recipe).corpus.fingerprint == corpus.fingerprint, "it is measured on what others are measured on"
 
 
-def test_names(run: dict[str, dict[str, float]], tmp_path: Path) -> None:
-    tagged, ours = written(tmp_path / "a.trec", run, "anserini"), written(tmp_path / "bm25.trec", run, "midmask")
-    packed = tmp_path / "best.trec.gz"
-    packed.write_bytes(gzip.compress(ours.read_bytes()))
-    assert run_names([tagged, ours, packed]) == ["anserini", "bm25", "best"], "our own tag says nothing"
-    assert run_names([tagged, ours], ["one", "two"]) == ["one", "two"]
-    with pytest.raises(UserError, match="--name: an empty name"):
-        run_names([tagged], [" "])
-    with pytest.raises(UserError, match=r"--name is given 1 times for 2 files"):
-        run_names([tagged, ours], ["one"])
-    with pytest.raises(UserError, match=r"a\.trec and .*b\.trec would both be called 'anserini'; .*--name ONE"):
-        run_names([tagged, written(tmp_path / "b.trec", run, "anserini")])
+def evaluation(cut: float, *, made: bool = False, length: int | None = None, queries: int = 1225) -> Artifact:
+    read = {"passages": {"length": 48, "cut_share": cut, "titles": False}, "queries": {"length": 24, "cut_share": 0.0}}
+    return done(read, made=made, queries=queries, passage_length=length)
+
+
+def done(read: dict[str, Any], *, made: bool = False, queries: int = 1225, **config: Any) -> Artifact:
+    result = {"corpus": "few", "split": "test", "queries": queries, "split_made_here": made, "read": read}
+    result |= {"split_rule": "60/20/20 by a hash" if made else "the corpus's own splits", "measures": {"nDCG@10": 0.5}}
+    return Artifact(Place("/nowhere"), {"config": config, "result": {**result, "slices": {}}})
+
+
+BM25 = done({"passages": {"titles": True}})
+
+
+def test_more_than_a_fifth_cut_is_a_warning_that_names_the_flag() -> None:
+    (warning,) = [line for line in notes({"mine": evaluation(0.21), "bm25": BM25}).splitlines() if "Warning" in line]
+    assert (
+        "21% of the passages of few are cut at 48 tokens" in warning
+        and '--set tokens.max_length=96 (in Python: settings={"tokens.max_length": 96})' in warning
+    )
+    assert "--set evaluation.passage_length=96" in notes({"mine": evaluation(0.21, length=48)})
+
+
+def test_every_table_has_the_number_of_queries() -> None:
+    evaluations = {"mine": evaluation(0.0), "bm25": BM25}
+    for table in (evaluations_table("few", evaluations), results_table(evaluations), zero_shot_table([], evaluations)):
+        header, _, *rows = (line.split("|") for line in table.split("\n\n")[0].splitlines())
+        column = [cell.strip() for cell in header].index("queries")
+        assert [row[column].strip() for row in rows] == ["1225", "1225"]
+        assert table.endswith(notes(evaluations))

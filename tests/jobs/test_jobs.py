@@ -39,11 +39,7 @@ MISTAKES = {
     ),
     "a shape without a dry run": ("pretrain", ["--on", "2xT4"], ["--on 2xT4", "add --dry-run"]),
     "a stage without a teacher": ("train_teacher", ["--recipe", "dupmae", "--stage", "0"], ["With one: 2."]),
-    "an unknown source of queries": (
-        "prepare_corpus",
-        ["--pseudo-queries", "title"],
-        ["sentences, titles"],
-    ),
+    "an unknown source of queries": ("prepare_corpus", ["--pseudo-queries", "title"], ["sentences, titles"]),
 }
 
 

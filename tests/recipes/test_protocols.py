@@ -34,7 +34,9 @@ def small(recipe: Recipe, collection: Path) -> Recipe:
     return override(recipe, {path: value for path, value in changes.items() if path in flatten(recipe)})
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "dupmae" else pytest.mark.system) for name in PROTOCOLS]
+)
 def test_a_protocol_runs_from_texts_to_measures(name: str, collection: Path, tmp_path: Path) -> None:
     recipe = small(PROTOCOLS[name]().on(RECIPES["scratch"](), "demo"), collection)
     recipe.check()
@@ -99,20 +101,9 @@ def test_what_a_stage_cannot_do_is_said_at_once() -> None:
     recipe = PROTOCOLS["dupmae"]().on(RECIPES["mlm"](), "demo")
     for path, value, message in [
         ("stages.1.negatives", ("minced",), r"'minced' is no source of negatives; write bm25, mined"),
-        ("stages.1.negatives", ("mined:1",), r"stages.1.negatives: mined:1 is not a stage before it"),
-        ("stages.1.negatives", (), r"per_query = 7 with negatives = \[\]"),
         ("stages.2.teacher", None, r"loss.name = distillation needs a teacher"),
         ("stages.1.mine.filters.teacher_margin", 3.0, r"teacher_margin asks for scores before negatives are chosen"),
         ("stages.1.queries", 10, r"queries and mine.max_queries are two samples"),
     ]:
         with pytest.raises(UserError, match=message):
             override(recipe, {path: value})
-    with pytest.raises(UserError, match=r"loss.regularisers: they keep lexical vectors sparse"):
-        override(
-            recipe,
-            {
-                "representation.lexical": None,
-                "representation.passage_terms": None,
-                "stages.0.loss.regularisers.query": "flops",
-            },
-        ).check()

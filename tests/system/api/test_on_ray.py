@@ -1,16 +1,14 @@
-"""Scores and tables: the job's numbers, other systems on the same queries, and what a reader sees of them."""
+"""The Python API against jobs and against itself on Ray."""
 
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import midmask
 from tests.support.api import toy
 from tests.support.jobs.running import run_job
 
 
-@pytest.mark.slow
 def test_the_jobs_give_the_same_numbers(
     corpus: midmask.Corpus, run: midmask.Run, tmp_path: Path, ray_local: None
 ) -> None:
@@ -25,7 +23,6 @@ def test_the_jobs_give_the_same_numbers(
         assert dict(zip(header[1:], row[1:], strict=True)) == {name: f"{own[name]:.4f}" for name in header[1:]}
 
 
-@pytest.mark.slow
 def test_the_same_object_moves_to_a_cluster(
     corpus: midmask.Corpus, run: midmask.Run, tmp_path: Path, ray_local: None
 ) -> None:

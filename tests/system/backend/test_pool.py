@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -217,16 +216,3 @@ def test_a_pool_that_can_never_start_is_refused_with_the_sum(ray_local, inputs, 
     with pytest.raises(UserError, match=r"1 x 3 = 3 CPUs .*room for 0 such actors"):
         pool.search(CONFIG.model_copy(update={"threads": 3}), vectors, pooled, actors=1)
     assert pooled.names() == []
-
-
-def test_a_users_mistake_inside_an_actor_stays_one_line(ray_local, inputs, tmp_path: Path, pooled: Place):
-    from safetensors.numpy import load_file, save_file
-
-    shutil.copytree(inputs["model"].place.uri.removeprefix("file://") + "/model", tmp_path / "broken")
-    weights = load_file(tmp_path / "broken" / "model.safetensors")
-    weights["embeddings.word_embeddings.weight"] = weights["embeddings.word_embeddings.weight"] * np.float32("nan")
-    save_file(weights, tmp_path / "broken" / "model.safetensors", metadata={"format": "pt"})
-    model = Artifact(Place(str(tmp_path / "broken")), {"fingerprint": "broken"})
-    with pytest.raises(UserError, match="not finite") as caught:
-        pool.encode(PASSAGES, {**inputs, "model": model}, pooled, actors=2)
-    assert "\n" not in str(caught.value) and type(caught.value) is UserError

@@ -22,10 +22,6 @@ def both(config: CorpusConfig, folder: Path) -> tuple[Path, Path]:
     return here, there
 
 
-def test_pydocs(ray_local: None, tmp_path: Path) -> None:
-    both(CorpusConfig(packages=("optuna",)), tmp_path)
-
-
 def test_answers_slices_and_titles_apart(ray_local: None, tmp_path: Path) -> None:
     """What these layouts add to a row, or read beside it, travels through the workers, too."""
     layouts.write_nq(tmp_path / "nq")
@@ -58,15 +54,6 @@ def test_many_byte_ranges_keep_order_and_line_numbers(
     monkeypatch.setattr(pieces, "PIECE_BYTES", 20_000)
     _, there = both(CorpusConfig(name=f"beir:{tmp_path}/in"), tmp_path)
     assert [row["line"] for row in quarantine(there)] == [1, 778, 1501, 3003]
-
-
-def test_through_a_uri_and_with_a_sample(ray_local: None, tmp_path: Path) -> None:
-    write_beir(tmp_path / "in", passages=100, packed=True)
-    config = CorpusConfig(name=f"beir:file://{tmp_path}/in", max_passages=30)
-    here = tmp_path / "here"
-    result = prepare(config, {}, Place(str(here)))
-    assert cluster.prepare(config, {}, Place(f"file://{tmp_path}/there")) == result
-    assert contents(tmp_path / "there") == contents(here)
 
 
 def test_a_workers_user_error_arrives_as_one_line(ray_local: None, tmp_path: Path) -> None:

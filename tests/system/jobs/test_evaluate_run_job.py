@@ -5,8 +5,10 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
+from mlflow import MlflowClient
 
 from midmask.artifact import Place
+from midmask.derived.generate import GenerateConfig
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.plan import plan
 from midmask.experiment.report import per_query
@@ -18,6 +20,9 @@ from midmask.leaderboard.lineage import artifact_place, lineage
 from midmask.leaderboard.per_query import PerQueryFiles
 from midmask.leaderboard.queries import look_up
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, rows
+from midmask.queries.config import QueriesConfig
+from midmask.queries.generator import ModelQueries
+from midmask.queries.made import Passage
 from midmask.recipes import RECIPES
 from midmask.tracking import LOG, read_runs
 from tests.support.benchmark.tiny import write_collection
@@ -67,3 +72,54 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     named = run_job("evaluate_run", moved, "--name", "renamed", *flags, home=tmp_path)
     assert named.code == 0 and set(shown(uri)) == {"other", "renamed"}
     assert len(list((tmp_path / "store" / "read_run").iterdir())) == 1
+
+
+POINTS = """
+depth: 20
+points:
+  - {index: Flat}
+  - {index: "IVF4,Flat", nprobe: 1}
+  - {index: SQ8, rescore: 0}
+"""
+LABELS = ["Flat", "IVF4,Flat nprobe 1", "SQ8 rescore 0"]
+
+
+def test_the_job_prints_the_table_tracks_it_and_computes_nothing_twice(ray_local: None, tmp_path: Path) -> None:
+    (tmp_path / "points.yaml").write_text(POINTS)
+    changes = {"tokens.vocabulary_size": 300, "stages.0.train.steps": 2, "stages.0.train.batch_size": 4}
+    flags = [word for path, value in changes.items() for word in ("--set", f"{path}={value}")]
+    flags += ["--corpus", write_collection(tmp_path / "tiny"), "--recipe", "none"]
+    flags += ["--indexes", str(tmp_path / "points.yaml")]
+    first = run_job("sweep_index", *flags, home=tmp_path)
+    assert first.code == 0, first.err
+    assert list(first.table()) == ["index", *LABELS]
+    again = run_job("sweep_index", *flags, home=tmp_path)
+    assert again.code == 0 and again.table() == first.table()
+    assert len(entries(rows(read_runs(f"sqlite:///{tmp_path}/mlflow.db")))) == len(LABELS)
+
+
+SHORT = [
+    *("--steps", "3", "--batch-size", "8"),
+    *("--set", "tokens.vocabulary_size=300", "--set", "stages.0.train.threads=1"),
+]
+
+
+def test_it_trains_tracks_and_copies(ray_local: None, tmp_path: Path) -> None:
+    collection = write_collection(tmp_path / "tiny")
+    planned = run_job("train_generator", "--corpus", collection, *SHORT, "--dry-run", home=tmp_path)
+    assert planned.code == 0 and "3 steps x 8 rows = 24 rows" in planned.out, planned.err
+    assert "tokens.titles = True" in planned.out and "memory of a device in generator" in planned.out
+    out = tmp_path / "generator"
+    done = run_job("train_generator", "--corpus", collection, *SHORT, "--out", str(out), home=tmp_path)
+    assert done.code == 0, done.err
+    assert f"model:{out}" in done.out and done.table()["steps"] == ["3"]
+    config = QueriesConfig(per_passage=1, generate=GenerateConfig(max_tokens=6))
+    made = list(ModelQueries(str(out), config).queries([Passage("d0", "", "amber birch cedar")]))
+    assert len(made) <= 1, "three steps teach it nothing, but it is read and writes"
+    client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    (experiment,) = [one for one in client.search_experiments() if one.name == "midmask"]
+    (run,) = client.search_runs([experiment.experiment_id], "tags.`midmask.step` = 'generator'")
+    assert run.info.status == "FINISHED" and "generator/loss" in run.data.metrics
+    assert run.data.params["stages.0.train.steps"] == "3", "the flags are fields, so a page can repeat the run"
+    again = run_job("train_generator", "--corpus", collection, *SHORT, home=tmp_path)
+    assert again.code == 0 and f"model:{tmp_path}/store/generator/" in again.out
