@@ -1,4 +1,4 @@
-"""Corpora of strings, tables and folders: the files they become, and the mistakes that are refused."""
+"""Public names, and corpora of strings, tables and folders: the files they become, and what is refused."""
 
 import gzip
 import json

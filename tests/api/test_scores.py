@@ -1,4 +1,4 @@
-"""Scores and tables: the job's numbers, other systems on the same queries, and what a reader sees of them."""
+"""Scores: other systems on the same queries, another tool's lists, and MTEB's files."""
 
 import json
 import shutil
@@ -95,22 +95,6 @@ def test_scores_are_written_as_results_of_mteb(run: midmask.Run, tmp_path: Path)
     better = 0 if own["nDCG@10"] > bm25["nDCG@10"] else 1
     assert parts[better]["rank"] == 1 and [part["seeds"] for part in parts] == [2, 1]
     assert {"rank_best", "rank_worst"} <= parts[0].keys() and parts[0]["languages"] == ["eng-Latn"]
-
-
-def test_what_is_wrong_is_said(run: midmask.Run, tmp_path: Path) -> None:
-    scores = midmask.evaluate("bm25", run, split="test")
-    with pytest.raises(UserError, match="export_mteb: no scores"):
-        midmask.export_mteb([], tmp_path)
-    with pytest.raises(UserError, match=r"called 'bm25'; label them: export_mteb\("):
-        midmask.export_mteb([scores, scores], tmp_path)
-    with pytest.raises(UserError, match=r"'a b' and 'a:b' would both be written to a-b"):
-        midmask.export_mteb({"a b": scores, "a:b": scores}, tmp_path)
-    with pytest.raises(UserError, match=r"texts test and texts dev; give scores of one corpus"):
-        midmask.export_mteb({"one": scores, "two": midmask.evaluate("bm25", run, split="dev")}, tmp_path)
-    shallow = midmask.evaluate("bm25", run, split="test", measures=["R@10"])
-    with pytest.raises(UserError, match=r"bm25: nDCG@10 is MTEB's main score"):
-        midmask.export_mteb([shallow], tmp_path)
-    assert not list(tmp_path.iterdir()), "nothing was written"
 
 
 @pytest.fixture(scope="module")

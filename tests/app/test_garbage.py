@@ -140,14 +140,6 @@ def test_a_deletion_may_be_killed_before_any_change(storage: Place, kind: str, t
     assert number >= 3
 
 
-def test_what_a_killed_deletion_left_is_deleted_at_any_age(storage: Place) -> None:
-    leave_attempt(storage, a=b"a", b=b"b")
-    (one,) = find_unneeded(storage)
-    assert not sort_contents(read_contents(storage, 0), References(), 0, intermediates=False).unneeded
-    assert interrupt_deletion(storage, one, 2)
-    assert sort_contents(read_contents(storage, 0), References(), 0, intermediates=False).unneeded
-
-
 @pytest.mark.system
 def test_an_object_store_is_listed_and_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MIDMASK_CACHE", str(tmp_path))

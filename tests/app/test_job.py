@@ -1,4 +1,4 @@
-"""The command line that all jobs share: what it refuses, where it puts results, what it makes of errors."""
+"""The command line that all jobs share: what it refuses, where it puts results, whose queries it asks, how it ends."""
 
 import argparse
 import subprocess

@@ -1,6 +1,5 @@
-"""How far a job is, by a clock that a test turns: its phases, its steps, and the time that is left."""
+"""How far a job is, by a clock that a test turns: its steps, the time that is left, and the lines that tell of it."""
 
-import io
 import logging
 import re
 from collections.abc import Callable, Sequence
@@ -8,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from midmask.app.console import log_file, set_up_logging
-from midmask.app.display import LineSchedule, displayed
+from midmask.app.display import LineSchedule
 from midmask.app.job_progress import JobProgress
 from midmask.experiment.step import Step
 from tests.support.planned_steps import STEPS, Turned, of, ten_seconds_each
@@ -153,23 +152,3 @@ def test_details_go_to_the_file_and_warnings_to_both(
     assert shown == ["a query has no token", "a node died", "phase 1 of 3", "step 20 of 40"]
     kept = [line.split(": ", 1)[1] for line in path.read_text().splitlines()]
     assert kept == ["before the file is open", "step 10 of 40", *shown]
-
-
-def test_lines_go_above_the_bar_of_a_terminal(logging_of_a_job: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What reaches a terminal: each warning is a whole line of its own, and the bar is gone at the end."""
-
-    class Screen(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    screen = Screen()
-    monkeypatch.setattr("sys.stderr", screen)
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("TERM", "xterm")
-    job = JobProgress(("trials",))
-    with displayed(job, lambda line: None):
-        logging.getLogger("midmask.sweep.run").warning("a query has no token")
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
-    assert re.search(r"(^|[\r\n])\d\d:\d\d:\d\d WARNING midmask.sweep.run: a query has no token\n", plain)
-    assert "phase 1 of 1: trials" in plain
-    assert screen.getvalue().rstrip("\n").endswith("\x1b[2K") or plain.rstrip().endswith("trials")

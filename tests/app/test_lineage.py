@@ -161,9 +161,7 @@ def row(event: str, step: Step | None = None, **values: Any) -> dict[str, Any]:
 def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder: Path, store: str) -> None:
     """Rows as a worker pushes them: a probe's fine-tuning is no curve, a second stage goes on after the first."""
     recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
-    context = TrialContext(
-        recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, Resources(cpus=1, gpus=0, side_by_side=1)
-    )  # type: ignore[arg-type]
+    context = TrialContext(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("sweep", tags={}, params={}) as parent:
         job = TrackedJob("sweep", tracker, parent, storage, ALONE)
         board = TrialsObserver(job, context, SweepProgress(2, 0, print), sweep="5eed")
@@ -201,9 +199,7 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
 def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> None:
     """One was measured, and has its collection and number of queries; one was pruned at a rung; one died."""
     recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
-    context = TrialContext(
-        recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, Resources(cpus=1, gpus=0, side_by_side=1)
-    )  # type: ignore[arg-type]
+    context = TrialContext(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("ended", tags={}, params={}) as parent:
         job = TrackedJob("sweep", tracker, parent, storage, ALONE)
         board = TrialsObserver(job, context, SweepProgress(3, 0, print), sweep="e4ded")

@@ -1,4 +1,4 @@
-"""Temporary folders: private, gone with their process, and swept by the next one if that process was killed."""
+"""Temporary folders, swept if their process was killed; and long calls into Ray, which end at an interrupt."""
 
 import signal
 import stat

@@ -1,4 +1,4 @@
-"""The graph of what is left: nothing twice, nothing too early, nothing for nothing; and how long the rest will take."""
+"""The graph of what is left: nothing twice, too early or for nothing; how long it will take; and a limit of time."""
 
 import random
 import time

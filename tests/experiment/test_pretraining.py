@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from midmask.artifact import Artifact, Place, load
-from midmask.errors import UserError
 from midmask.experiment.plan import Step, plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
@@ -143,15 +142,3 @@ def test_tokens_from_elsewhere_train_every_method_that_reads_passages(folders: P
     moved = (folders / "given").rename(folders / "moved")
     again = plan(override(recipe, {"pretrain_on": [f"tokens:{moved}"]})).pretrained
     assert again is not None and again.fingerprint == run.fingerprint
-
-
-def test_what_needs_texts_is_refused_on_tokens_before_anything_starts(folders: Path) -> None:
-    named = f"tokens:{folders}/given"
-    message = r"pretrain_on = tokens:.*/given: tokens without texts, but objective.name = cotmae reads spans"
-    with pytest.raises(UserError, match=message):
-        recipe_on(folders, named, recipe="cotmae")
-    with pytest.raises(UserError, match=r"weights.source = file:w.jsonl names passages"):
-        recipe_on(folders, named, recipe="rom", **{"weights.source": "file:w.jsonl"})
-    recipe_on(folders, named, recipe="rom").check()
-    with pytest.raises(UserError, match="there are no token files in it"):
-        plan(recipe_on(folders, named))

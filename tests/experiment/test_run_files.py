@@ -1,4 +1,4 @@
-"""Run files as steps: their measures against another tool's, their identity, and how they are called."""
+"""Run files as steps: their measures against another tool's and their identity; and the lines below a table."""
 
 import gzip
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Collections that are only searched: which they are, in what splits, and the averages of named groups."""
+"""Collections that are only searched, averages of named groups, and a collection that goes out and comes in again."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The list of all fields, which answers a misspelt --set at once, is that of the recipes."""
+"""The list of all fields, which answers a misspelt --set at once, and the page that explains each."""
 
 from pathlib import Path
 

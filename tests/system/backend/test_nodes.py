@@ -1,4 +1,4 @@
-"""What a node of a real Ray says of itself."""
+"""Nodes and workers of a real Ray: what they say of themselves and compute aside, and how ends and mistakes are told."""
 
 import os
 import socket

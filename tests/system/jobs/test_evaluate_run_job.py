@@ -1,4 +1,4 @@
-"""`evaluate_run` as a job: rows of the leaderboard from run files."""
+"""The jobs `evaluate_run`, `sweep_index` and `train_generator`: what they print, track and leave, and a second run."""
 
 import gzip
 import shutil
