@@ -13,8 +13,8 @@ from mlflow import MlflowClient
 from midmask.leaderboard.rows import rows
 from midmask.tracking import read_runs
 from tests.support.benchmark.tiny import write_collection
+from tests.support.jobs.processes import finished_points, killed_after_one_trial, start
 from tests.support.jobs.running import run_job
-from tests.support.jobs.sweeping import finished_points, killed_after_one_trial, start
 from tests.support.opens import opens
 
 SMALL = ["--search", "tpe", "--trials", "4", "--set", "pretrain.steps=16", "--set", "stages.0.train.steps=12"]
