@@ -4,9 +4,11 @@ The collection has twelve test queries. The even ones are word for word a passag
 passages that the collection lacks, once the only relevant one of a query.
 """
 
+import gzip
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from midmask.evaluation.retriever import EvaluateConfig
 from midmask.evaluation.statistics.significance import compare
 from midmask.experiment.plan import plan
 from midmask.experiment.reading_notes import notes
-from midmask.experiment.report import per_query
+from midmask.experiment.report import evaluations_table, per_query, results_table, zero_shot_table
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.run_files import collection_step, run_file_evaluation
 from midmask.experiment.step import Step
@@ -27,6 +29,7 @@ from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.retrieve import ranked
+from midmask.retrieve.ranked import TieRule
 
 MEASURES = {"nDCG@10": "ndcg_cut_10", "RR": "recip_rank", "R@5": "recall_5", "R@100": "recall_100", "AP": "map"}
 QUERIES = [f"q{n}" for n in range(12)]
@@ -91,11 +94,19 @@ def trec_eval(run: Run, judged: Mapping[str, Mapping[str, int]]) -> dict[str, di
     return {name: {query: values.get(query, lacking)[key] for query in judged} for name, key in MEASURES.items()}
 
 
-def measured(storage: Place, corpus: CorpusConfig, file: Path, run: Run, *, leave_out_copies: bool = False) -> Artifact:
+def measured(
+    storage: Place,
+    corpus: CorpusConfig,
+    file: Path,
+    run: Run,
+    ties: TieRule = "trec_eval",
+    *,
+    leave_out_copies: bool = False,
+) -> Artifact:
     lines = [f"{query} Q0 {doc} 0 {score} other\n" for query, own in run.items() for doc, score in own.items()]
     file.write_text("".join(lines))
     config = EvaluateConfig(split="test", measures=tuple(MEASURES))
-    step = run_file_evaluation(file, collection_step(corpus), config, "trec_eval", leave_out_copies=leave_out_copies)
+    step = run_file_evaluation(file, collection_step(corpus), config, ties, leave_out_copies=leave_out_copies)
     return Runner(storage, LOCAL, Silent()).run(step)
 
 
@@ -130,6 +141,34 @@ def test_a_run_file_has_trec_evals_figures_copies_and_missing_passages_included(
     assert "other, few test: 5 rows of the run are the query itself and keep their ranks." in said
     assert "--leave-out-copies" in said and "1 queries of the slice test.hard" in said
     assert "not judged" not in said and "unjudged" not in said
+
+
+def test_ties_are_broken_by_our_rule_where_it_is_asked_for(
+    collection: CorpusConfig, storage: Place, run: Run, tmp_path: Path
+) -> None:
+    """trec_eval gets ranks without a tie: by score, then by id upwards."""
+    orders = {query: sorted(own, key=lambda doc: (-own[doc], doc)) for query, own in run.items()}
+    ranks = {query: {doc: -float(rank) for rank, doc in enumerate(docs)} for query, docs in orders.items()}
+    done = measured(storage, collection, tmp_path / "run.trec", run, "midmask")
+    has_values(done, trec_eval(ranks, JUDGED))
+    assert trec_eval(ranks, JUDGED)["RR"] != trec_eval(run, JUDGED)["RR"]
+
+
+def test_the_content_and_the_rule_are_the_identity_and_the_place_is_not(
+    collection: CorpusConfig, tmp_path: Path
+) -> None:
+    (file := tmp_path / "run.trec").write_text("q1 Q0 d1 0 1.0 other\n")
+    (packed := tmp_path / "elsewhere.gz").write_bytes(gzip.compress(file.read_bytes()))
+    corpus, config = collection_step(collection), EvaluateConfig(split="test")
+    step = run_file_evaluation(file, corpus, config, "midmask")
+    assert run_file_evaluation(packed, corpus, config, "midmask").fingerprint == step.fingerprint
+    assert run_file_evaluation(file, corpus, config, "trec_eval").fingerprint != step.fingerprint
+    searched = override(config, {"index": "HNSW32", "bm25_share": 0.5, "precision": "fp32"})
+    assert run_file_evaluation(file, corpus, searched, "midmask").fingerprint == step.fingerprint
+    shallow = override(config, {"depth": 5})
+    assert run_file_evaluation(file, corpus, shallow, "midmask").fingerprint != step.fingerprint
+    recipe = override(RECIPES["none"](), {"corpus": collection.model_dump()})
+    assert plan(recipe).corpus.fingerprint == corpus.fingerprint, "it is measured on what others are measured on"
 
 
 def test_copies_are_left_out_of_a_run_only_if_asked(
@@ -178,3 +217,35 @@ def test_what_is_judged_but_has_no_text_is_not_blamed_on_the_run(tmp_path: Path,
     assert "2 queries of the run are not judged there" in said
     assert "1 queries of the run are judged, but the collection has no text" in said
     assert "1 unknown id" in said and "unjudged documents of the run that the collection lacks: 1, in 1 rows" in said
+
+
+def evaluation(cut: float, length: int | None = None) -> Artifact:
+    read = {"passages": {"length": 48, "cut_share": cut, "titles": False}, "queries": {"length": 24, "cut_share": 0.0}}
+    return read_so(read, passage_length=length)
+
+
+def read_so(read: dict[str, Any], **config: Any) -> Artifact:
+    result = {"corpus": "few", "split": "test", "queries": 1225, "split_made_here": False, "read": read}
+    result |= {"split_rule": "the corpus's own splits", "measures": {"nDCG@10": 0.5}}
+    return Artifact(Place("/nowhere"), {"config": config, "result": {**result, "slices": {}}})
+
+
+BM25 = read_so({"passages": {"titles": True}})
+
+
+def test_more_than_a_fifth_cut_is_a_warning_that_names_the_flag() -> None:
+    (warning,) = [line for line in notes({"mine": evaluation(0.21), "bm25": BM25}).splitlines() if "Warning" in line]
+    assert (
+        "21% of the passages of few are cut at 48 tokens" in warning
+        and '--set tokens.max_length=96 (in Python: settings={"tokens.max_length": 96})' in warning
+    )
+    assert "--set evaluation.passage_length=96" in notes({"mine": evaluation(0.21, 48)})
+
+
+def test_every_table_has_the_number_of_queries() -> None:
+    evaluations = {"mine": evaluation(0.0), "bm25": BM25}
+    for table in (evaluations_table("few", evaluations), results_table(evaluations), zero_shot_table([], evaluations)):
+        header, _, *rows = (line.split("|") for line in table.split("\n\n")[0].splitlines())
+        column = [cell.strip() for cell in header].index("queries")
+        assert [row[column].strip() for row in rows] == ["1225", "1225"]
+        assert table.endswith(notes(evaluations))

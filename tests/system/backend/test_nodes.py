@@ -1,4 +1,4 @@
-"""Nodes and workers of a real Ray: what they say of themselves and compute aside, and how mistakes and ends are told."""
+"""Nodes and workers of a real Ray: what they say of themselves and compute aside; how mistakes and ends are told."""
 
 import os
 import socket
