@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import midmask
 from midmask.app.driver import choose_split, recipe_for
 from midmask.app.exits import mistake_in
 from midmask.app.flags import parse
@@ -128,7 +129,8 @@ def test_in_an_uploaded_folder_stores_that_stay_are_accepted(
 def test_a_reader_that_goes_away_ends_a_command_without_a_word() -> None:
     """As `midmask --help | head`: the other end of the pipe is closed before anything is written."""
     command = [sys.executable, "-m", "midmask.commands", "--help"]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    own = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(midmask.__file__).parents[1])}  # its output is buffered
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own)
     assert running.stdout is not None
     running.stdout.close()
     _, said = running.communicate(timeout=120)
