@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import midmask
@@ -64,6 +64,7 @@ def test_a_wrong_flag_is_one_line_that_names_it_and_the_choices(arguments: list[
         assert part in words(str(error.value))
 
 
+@settings(max_examples=20)
 @given(st.dictionaries(st.from_regex(r"[a-z]+(\.[a-z0-9]+)*", fullmatch=True), st.text(), max_size=4))
 def test_changes_keep_their_text(changes: dict[str, str]) -> None:
     """Only the first `=` divides: a value may hold more of them."""

@@ -1,7 +1,7 @@
 """What a recipe's steps and a sweep's trials tell MLflow they read and made, asked from a real store afterwards."""
 
 import json
-from collections.abc import Iterator
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +75,11 @@ def test_a_walk_back_ends_at_models_and_sees_what_is_read_alone(folder: Path) ->
 
 
 @pytest.fixture(scope="module")
-def store(folder: Path) -> Iterator[str]:
+def store(folder: Path, empty_store: Path) -> str:
     """The recipe run twice in one process: the second time everything is there already."""
     uri, recipe, storage = f"sqlite:///{folder}/mlflow.db", recipe_on(folder), Place(str(folder / "store"))
     planned = plan(recipe)
+    shutil.copy(empty_store, folder / "mlflow.db")
     with Tracker(uri, folder, QUICK) as tracker:
         for name in ("first", "second"):
             with tracker.run(name, tags={}, params={}) as parent:

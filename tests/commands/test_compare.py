@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shutil
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,9 +21,10 @@ Store = tuple[str, Mapping[tuple[str, str, int], str]]
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+def store(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Store:
     """Four systems on dev and test, three of them with three seeds; and (split, system, seed) -> the id of its run."""
     folder = tmp_path_factory.mktemp("compared")
+    shutil.copy(empty_store, folder / "mlflow.db")
     uri = f"sqlite:///{folder}/mlflow.db"
     with Tracker(uri, folder, QUICK) as tracker:
         made = {

@@ -26,10 +26,13 @@ Typed = Callable[..., str]
 
 
 @pytest.fixture
-def typed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Typed:
+def typed(
+    tmp_path: Path, empty_store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Typed:
     """What a command prints, on the store in tmp_path."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
 
     def run(command: ModuleType, *arguments: object) -> str:
         parser = ArgumentParser()
@@ -101,7 +104,7 @@ def test_nothing_is_imported_where_a_file_is_bad(typed: Typed, tmp_path: Path) -
     (next(bad.rglob("model_meta.json")).parent / "Z.json").write_text("{")
     with pytest.raises(UserError, match=r"Z\.json: no JSON"):
         typed(import_mteb, bad)
-    assert not (tmp_path / "mlflow.db").exists()
+    assert not read_runs(uri(tmp_path))
 
 
 def test_exported_systems_are_mtebs_results(typed: Typed, tmp_path: Path) -> None:
