@@ -32,26 +32,8 @@ TEACHER = {
 }
 REFUSED: dict[str, tuple[str, midmask.Corpus, dict[str, object], str]] = {
     "one query a step": ("none", corpus(), {"stages.0.train.batch_size": 1}, "stages.0.train.batch_size = 1 .*=2"),
-    "no hard negatives": (
-        "none",
-        corpus(),
-        {"stages.0.loss.candidates": "own"},
-        "stages.0.loss.candidates = own .*=all",
-    ),
     "one relevant passage": ("mlm", corpus(relevant=[0] * 40), {}, "stages.0.train: .*same relevant passage.*bm25"),
-    "and copies compared": (
-        "none",
-        corpus(relevant=[0] * 40),
-        {"stages.0.loss.drop_duplicates": False},
-        "stages.0.train: .*same relevant passage",
-    ),
     "equal passages": ("none", corpus([TEXTS[0]] * 40), {}, "stages.0.train: .*equal"),
-    "equal passages, mined": (
-        "none",
-        corpus([TEXTS[0]] * 40),
-        {"stages.0.negatives": ["bm25"], "stages.0.per_query": 1},
-        "stages.0.train: .*equal",
-    ),
     "equal queries": ("none", corpus(queries=[QUERIES[0]] * 40), {}, "stages.0.train: all train queries are equal"),
     "equal texts": ("simcse", midmask.Corpus.from_texts([TEXTS[0]] * 40), {}, "pretrain: all texts are equal"),
     "no rate": ("none", corpus(), {"stages.0.train.learning_rate": 0}, "stages.0.train.learning_rate = 0: .*above 0"),
@@ -92,7 +74,7 @@ def scores_of(file: Path, value: Mapping[int, float]) -> dict[str, object]:
     return {**TEACHER, "stages.0.teacher": {"scores": str(file)}}
 
 
-@pytest.mark.parametrize("loss", ["kl", "soft_ce", "margin_mse"])
+@pytest.mark.parametrize("loss", ["kl", "margin_mse"])
 def test_a_teacher_without_an_order_is_refused(loss: str, tmp_path: Path) -> None:
     settings = scores_of(tmp_path / "scores.tsv", {})
     with pytest.raises(UserError, match=r"stages.0.teacher: its scores .* all equal"):

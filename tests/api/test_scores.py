@@ -1,5 +1,7 @@
-"""Scores and tables: the job's numbers, other systems on the same queries, and what a reader sees of them."""
+"""Scores: other systems on the same queries, another tool's lists, and MTEB's files."""
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +10,8 @@ from scipy import stats
 
 import midmask
 from midmask import UserError
-from midmask.artifact import Place, load
-from midmask.retrieve import ranked
+from midmask.exchange.mteb_files import read_result
 from tests.support.api import toy
-from tests.support.jobs.running import run_job
 
 
 @pytest.fixture(scope="module")
@@ -45,33 +45,6 @@ def test_a_run_can_be_joined_with_bm25(run: midmask.Run, scores: dict[str, midma
         midmask.evaluate("bm25", run, bm25_share=0.5)
 
 
-def test_lists_are_joined_by_scores_where_that_is_asked_for(run: midmask.Run) -> None:
-    joined = load(
-        Place(midmask.evaluate(run, split="test", bm25_share=0.25, fusion="convex").artifact.record["inputs"]["ranked"])
-    )
-    encoder, bm25 = (ranking(Place(joined.record["inputs"][role])) for role in ("encoder", "bm25"))
-    assert bm25.keys() <= encoder.keys() == ranking(joined.place).keys()
-    for query, found in ranking(joined.place).items():
-        parts = [(0.75, scaled(encoder[query])), (0.25, scaled(bm25.get(query, {})))]
-        for doc, score in found.items():
-            assert score == pytest.approx(sum(share * own.get(doc, 0.0) for share, own in parts), abs=1e-6)
-    with pytest.raises(UserError, match="fusion = convex with bm25_share = 0: no lists are joined"):
-        midmask.evaluate(run, split="test", fusion="convex")
-
-
-def ranking(artifact: Place) -> dict[str, dict[str, float]]:
-    """Query id -> document id -> score, of the test queries."""
-    lists: dict[str, dict[str, float]] = {}
-    for row in ranked.read(ranked.of_split(artifact, "test")).to_pylist():
-        lists.setdefault(row["query_id"], {})[row["doc_id"]] = row["score"]
-    return lists
-
-
-def scaled(own: dict[str, float]) -> dict[str, float]:
-    low, high = min(own.values(), default=0.0), max(own.values(), default=0.0)
-    return {doc: (score - low) / (high - low) if high > low else 1.0 for doc, score in own.items()}
-
-
 def test_what_is_missing_is_said(run: midmask.Run, scores: dict[str, midmask.Scores], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"unknown measure 'nDCG@20'.*measures=\['nDCG@20'\]"):
         scores["run"]["nDCG@20"]
@@ -81,13 +54,6 @@ def test_what_is_missing_is_said(run: midmask.Run, scores: dict[str, midmask.Sco
         midmask.evaluate(run, storage=tmp_path)
     with pytest.raises(UserError, match="unknown measure 'nDGC'; did you mean 'nDCG'"):
         midmask.evaluate(run, measures=["nDGC@10"])
-
-
-def test_scores_print_as_a_table_and_as_html(scores: dict[str, midmask.Scores]) -> None:
-    value = f"{scores['run']['nDCG@10']:.4f}"
-    assert value in str(scores["run"]).splitlines()[2] and "retromae" in str(scores["run"])
-    html = scores["run"]._repr_html_()
-    assert f"<td>{value}</td>" in html and "<th>nDCG@10</th>" in html
 
 
 def test_a_comparison_tests_the_same_queries_in_pairs(scores: dict[str, midmask.Scores]) -> None:
@@ -116,33 +82,42 @@ def test_labels_seeds_and_refusals(scores: dict[str, midmask.Scores], run: midma
         midmask.compare({"a": one, "b": midmask.evaluate(run, split="test", measures=["P@1"])})
 
 
-def test_names_in_html_are_escaped(run: midmask.Run, scores: dict[str, midmask.Scores]) -> None:
-    table = midmask.compare({"<b>a": scores["run"], "b": scores["bm25"]})
-    assert "&lt;b&gt;a" in table._repr_html_() and "<b>a" not in table._repr_html_()
+def test_scores_are_written_as_results_of_mteb(run: midmask.Run, tmp_path: Path) -> None:
+    own, bm25 = midmask.evaluate(run, split="test"), midmask.evaluate("bm25", run, split="test")
+    files = midmask.export_mteb({"mine": [own, own], "bm25": bm25}, tmp_path, task="Texts")
+    assert list(files) == ["mine", "bm25"]
+    for label, scores in (("mine", own), ("bm25", bm25)):
+        result = read_result(files[label])
+        assert (result.model, result.task) == (label, "Texts")
+        assert result.dataset_revision == scores.artifact.record["inputs"]["corpus"]
+        assert result.measures["test", "default"] == pytest.approx(scores.measures, abs=1e-12)
+    parts = [json.loads(file.read_text())["scores"]["test"][0] for file in files.values()]
+    better = 0 if own["nDCG@10"] > bm25["nDCG@10"] else 1
+    assert parts[better]["rank"] == 1 and [part["seeds"] for part in parts] == [2, 1]
+    assert {"rank_best", "rank_worst"} <= parts[0].keys() and parts[0]["languages"] == ["eng-Latn"]
 
 
-@pytest.mark.slow
-def test_the_jobs_give_the_same_numbers(
-    corpus: midmask.Corpus, run: midmask.Run, tmp_path: Path, ray_local: None
-) -> None:
-    """Trained and evaluated again by the job, on Ray, in a store of its own."""
-    settings = [f"--set={path}={value}" for path, value in toy.SETTINGS.items()]
-    flags = ("--corpus", run.recipe.corpus.name, "--recipe", "retromae", "--seed", "5", *settings)
-    done = run_job("run_recipe", *flags, "--workers", "1", home=tmp_path)
-    assert done.code == 0, done.err
-    for split in ("dev", "test"):
-        own = midmask.evaluate(run, split=split)
-        header, row = done.table()["texts"], done.table()[f"retromae, {split}"]
-        assert dict(zip(header[1:], row[1:], strict=True)) == {name: f"{own[name]:.4f}" for name in header[1:]}
+@pytest.fixture(scope="module")
+def bm25(run: midmask.Run) -> midmask.Scores:
+    return midmask.evaluate("bm25", run, split="test")
 
 
-@pytest.mark.slow
-def test_the_same_object_moves_to_a_cluster(
-    corpus: midmask.Corpus, run: midmask.Run, tmp_path: Path, ray_local: None
-) -> None:
-    """The same losses and the same results of a search."""
-    there = midmask.train("retromae", corpus, seed=5, settings=toy.SETTINGS, storage=tmp_path, ray=True)
-    for name, losses in run.losses.items():
-        np.testing.assert_allclose(there.losses[name], losses, rtol=1e-5)
-    found = [[hit.doc_id for hit in one.search("anything")] for one in (run, there)]
-    assert found[0] == found[1]
+@pytest.fixture
+def file(bm25: midmask.Scores, tmp_path: Path) -> Path:
+    copy = tmp_path / "other.trec.gz"
+    shutil.copy((bm25.artifact.place / "runs" / "texts.test.trec.gz").local(), copy)
+    return copy
+
+
+def test_a_run_file_has_scores_like_any_system(run: midmask.Run, bm25: midmask.Scores, file: Path) -> None:
+    """On the queries that were drawn for the run's training."""
+    other = midmask.evaluate_run(file, run, split="test")
+    assert (other.system, other.corpus, other.split) == ("other", "texts", "test")
+    assert other.measures == bm25.measures and other.table.equals(bm25.table)
+    assert "other: a run file of" in str(other)
+    (row,) = midmask.compare([other, bm25], measures=["RR@10"]).result.comparisons["RR@10"]
+    assert row.difference == 0 and row.p == 1
+    shallow = midmask.evaluate_run(file, run, split="test", name="first", depth=1, measures=["R@5"])
+    assert shallow.system == "first" and shallow["R@5"] == pytest.approx(
+        midmask.evaluate("bm25", run, split="test", measures=["R@1"])["R@1"]
+    )

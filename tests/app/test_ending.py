@@ -1,7 +1,6 @@
 """The end of a job's output: its three lines of Python are run as printed, on folders that midmask has written."""
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
-from midmask.app.ending import Product, ending, model_product
+from midmask.app.ending import ending, model_product
 from midmask.app.flags import parse
 from midmask.app.job import Options, resolve
 from midmask.artifact import Place
@@ -91,41 +90,3 @@ def test_the_lines_load_a_teacher_and_an_encoder(tokenizer_folder: Path, tmp_pat
     exec("\n".join(lines), names)
     assert len(lines) == 3 and names["model"].config.model_type == "bert"
     assert names["tokenizer"]("a query")["input_ids"] == tokenizer("a query")["input_ids"]
-
-
-def test_the_parts_come_in_order_and_the_command_is_what_was_typed(
-    options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("RAY_JOB_CONFIG_JSON_ENV_VAR", raising=False)
-    monkeypatch.setattr(sys, "orig_argv", ["python", "jobs/pretrain.py", "--set", "pretrain.steps=4 "])
-    text = ending(
-        options, "It is good.", ["| a |", "| b |"], Product("file", "/x", ["import x"]), further={"list": "/y"}
-    )
-    order = [
-        "It is good.",
-        "| a |",
-        "| b |",
-        "file: /x",
-        "    import x",
-        "list: /y",
-        "mlflow ui",
-        "streamlit run",
-        "again",
-    ]
-    places = [text.index(part) for part in order]
-    assert places == sorted(places)
-    assert text.endswith("make it again: python jobs/pretrain.py --set 'pretrain.steps=4 '")
-
-
-def test_a_job_in_a_cluster_for_one_command_is_made_again_with_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    from midmask.command import same_command
-
-    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
-    monkeypatch.setenv("MIDMASK_HEAD_COMMAND", "python -m midmask.backend.head --")
-    monkeypatch.setattr(sys, "orig_argv", ["python", "jobs/sweep.py"])
-    assert same_command() == "python -m midmask.backend.head -- ray job submit -- python jobs/sweep.py"
-
-
-def test_a_model_on_an_object_store_is_named_without_lines(options: Options) -> None:
-    text = ending(options, "It is good.", (), model_product(Place("s3://bucket/store/model")))
-    assert "model: s3://bucket/store/model\n" in text and "    " not in text

@@ -1,45 +1,16 @@
-"""How far a job is, by a clock that a test turns: its phases, its steps, and the time that is left."""
+"""How far a job is, by a clock that a test turns: its steps, the time that is left, and the lines that tell of it."""
 
-from collections.abc import Sequence
+import logging
+import re
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from midmask.app.graph_progress import GraphProgress
+from midmask.app.console import log_file, set_up_logging
+from midmask.app.display import LineSchedule
 from midmask.app.job_progress import JobProgress
 from midmask.experiment.step import Step
 from tests.support.planned_steps import STEPS, Turned, of, ten_seconds_each
-
-
-def test_a_graph_has_the_phases_that_its_steps_need() -> None:
-    clock = Turned()
-    job = JobProgress((), ten_seconds_each, clock)
-    graph = GraphProgress(job, STEPS)
-    assert (job.state().phase, job.state().phases, job.state().steps) == ("collections", 3, len(STEPS))
-    for step in STEPS:
-        graph.begin(step, step.name)
-        clock.now += 20.0
-        job.estimate()
-        if step.optimiser_steps:
-            assert job.state().phase == "trainings" and job.state().number == 2
-        graph.end(step, "")
-    state = job.state()
-    assert (state.done, state.phase) == (len(STEPS), "searches and evaluations")
-    assert state.left is not None and state.left.middle == 0
-
-
-def test_a_search_between_two_trainings_is_no_phase_of_its_own() -> None:
-    """As in mining: the encoding's turn comes before the last training, and BM25's collection is read after it."""
-    job = JobProgress()
-    graph = GraphProgress(job, STEPS)
-    order = ["prepare", "tokenise", "initial", "encode", "pretrain", "search", "finetune", "bm25_words", "evaluate"]
-    shown = []
-    for step in (of(kind) for kind in order if any(one.name == kind for one in STEPS)):
-        graph.begin(step, step.name)
-        shown.append((step.name, job.state().number))
-        graph.end(step, "")
-    numbers = [number for _, number in shown]
-    assert numbers == sorted(numbers)
-    assert dict(shown)["encode"] == 1 and dict(shown)["search"] == 2 and dict(shown)["evaluate"] == 3
 
 
 def test_no_time_is_told_in_the_first_minute_and_then_it_follows_from_what_was_measured() -> None:
@@ -95,21 +66,6 @@ def test_a_collection_that_is_read_makes_the_estimate_anew() -> None:
     assert asked == [len(STEPS), len(STEPS) - 1], "not again after the training"
 
 
-def test_an_estimate_that_fails_leaves_the_job_alone(caplog: pytest.LogCaptureFixture) -> None:
-    def expect(steps: Sequence[Step]) -> dict[str, float]:
-        raise ValueError("no such model")
-
-    caplog.set_level("INFO")
-    clock = Turned()
-    job = JobProgress((), expect, clock)
-    job.plan({"all": STEPS})
-    clock.now = 100.0
-    job.estimate()
-    job.estimate()
-    assert job.state().left is None and job.state().steps == len(STEPS) and not job.waits
-    assert caplog.text.count("the time that is left is not known: no such model") == 1
-
-
 def test_trials_that_are_pruned_leave_no_work_behind() -> None:
     """A sweep plans stand-ins: what is drawn takes their places, and what is left of the phase is given up."""
     clock = Turned()
@@ -142,3 +98,57 @@ def test_steps_that_are_planned_late_have_no_time_before_they_are_estimated() ->
     job.estimate()
     left = job.state().left
     assert left is not None and left.middle == pytest.approx(140.0) and not job.waits
+
+
+def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
+    clock = Turned()
+    job, shown = JobProgress(("one", "two"), ten_seconds_each, clock), []
+    lines = LineSchedule(job, [lambda text: shown.append((clock.now, text))])
+    job.plan({"one": [of("pretrain")], "two": [of("finetune")]})
+    job.begin(of("pretrain").fingerprint, "pretrain")
+    for second in range(800):
+        clock.now = float(second)
+        if second in (40, 70):
+            job.advance(of("pretrain").fingerprint, second / 90)
+        if second == 90:
+            job.end(of("pretrain").fingerprint, "pretrain")
+            job.enter("two")
+        job.estimate()
+        lines.look()
+    assert [when for when, _ in shown] == [0.0, 70.0, 90.0, 150.0, 210.0, 280.0, 374.0, 499.0, 666.0]
+    assert shown[0][1] == "phase 1 of 2: one · 0 of 2 steps"
+    assert re.fullmatch(r"phase 1 of 2: one · 0 of 2 steps · \d+ to \d+ (s|min) left", shown[1][1]), (
+        "it waited for the time"
+    )
+    assert re.fullmatch(r"phase 2 of 2: two · 1 of 2 steps · 1 to 2 min left", shown[2][1])
+
+
+@pytest.fixture
+def logging_of_a_job() -> Callable[[], None]:
+    """Handlers and levels as they were before, afterwards."""
+    root, own = logging.getLogger(), logging.getLogger("midmask")
+    before, levels = list(root.handlers), (root.level, own.level)
+    set_up_logging()
+    yield
+    root.handlers[:] = before
+    root.setLevel(levels[0])
+    own.setLevel(levels[1])
+
+
+def test_details_go_to_the_file_and_warnings_to_both(
+    logging_of_a_job: None, capsys: pytest.CaptureFixture[str], tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    details, progress = logging.getLogger("midmask.sweep.run"), logging.getLogger("midmask.app.display")
+    monkeypatch.delenv("MIDMASK_VERBOSE", raising=False)
+    details.info("before the file is open")
+    with log_file(tmp_path / "logs", "sweep") as path:
+        details.info("step 10 of 40")
+        details.warning("a query has no token")
+        logging.getLogger("a_library").warning("a node died")
+        progress.info("phase 1 of 3")
+        monkeypatch.setenv("MIDMASK_VERBOSE", "1")
+        details.info("step 20 of 40")
+    shown = [line.split(": ", 1)[1] for line in capsys.readouterr().err.splitlines()]
+    assert shown == ["a query has no token", "a node died", "phase 1 of 3", "step 20 of 40"]
+    kept = [line.split(": ", 1)[1] for line in path.read_text().splitlines()]
+    assert kept == ["before the file is open", "step 10 of 40", *shown]

@@ -1,7 +1,7 @@
 """What a recipe's steps and a sweep's trials tell MLflow they read and made, asked from a real store afterwards."""
 
 import json
-from collections.abc import Iterator
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, Run
 
-from midmask.app.lineage import all_datasets, behind, collection_name, step_name
-from midmask.app.run_contents import base_tags
+from midmask.app.lineage import all_datasets, behind, collection_name
 from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import RECORD, Place
 from midmask.backend.resources import Resources
@@ -75,24 +74,12 @@ def test_a_walk_back_ends_at_models_and_sees_what_is_read_alone(folder: Path) ->
     assert contexts == {"there": "pretrain", "tiny": "train, eval"}
 
 
-def test_names_tell_stage_recipe_backbone_and_identity(folder: Path) -> None:
-    recipe = recipe_on(folder)
-    planned, tags = plan(recipe), base_tags("run_recipe", recipe)
-    assert planned.pretrained is not None
-    for step, start in ((planned.pretrained, "pretrain-mlm-tiny"), (planned.tokens, "tokenise-tiny")):
-        assert step_name(step, tags) == f"{start}-{step.fingerprint[:6]}"
-    elsewhere = tags | {"midmask.backbone": "google-bert/bert-base-uncased"}
-    assert step_name(planned.pretrained, elsewhere).startswith("pretrain-mlm-bert-base-uncased-")
-    bm25 = tags | {"midmask.recipe": "bm25", "midmask.backbone": "none"}
-    dev = planned.bm25_evaluation(recipe.evaluation)
-    assert step_name(dev, bm25) == f"evaluate-bm25-{dev.fingerprint[:6]}"
-
-
 @pytest.fixture(scope="module")
-def store(folder: Path) -> Iterator[str]:
+def store(folder: Path, empty_store: Path) -> str:
     """The recipe run twice in one process: the second time everything is there already."""
     uri, recipe, storage = f"sqlite:///{folder}/mlflow.db", recipe_on(folder), Place(str(folder / "store"))
     planned = plan(recipe)
+    shutil.copy(empty_store, folder / "mlflow.db")
     with Tracker(uri, folder, QUICK) as tracker:
         for name in ("first", "second"):
             with tracker.run(name, tags={}, params={}) as parent:
@@ -175,9 +162,7 @@ def row(event: str, step: Step | None = None, **values: Any) -> dict[str, Any]:
 def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder: Path, store: str) -> None:
     """Rows as a worker pushes them: a probe's fine-tuning is no curve, a second stage goes on after the first."""
     recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
-    context = TrialContext(
-        recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, Resources(cpus=1, gpus=0, side_by_side=1)
-    )  # type: ignore[arg-type]
+    context = TrialContext(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("sweep", tags={}, params={}) as parent:
         job = TrackedJob("sweep", tracker, parent, storage, ALONE)
         board = TrialsObserver(job, context, SweepProgress(2, 0, print), sweep="5eed")
@@ -215,9 +200,7 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
 def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> None:
     """One was measured, and has its collection and number of queries; one was pruned at a rung; one died."""
     recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
-    context = TrialContext(
-        recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, Resources(cpus=1, gpus=0, side_by_side=1)
-    )  # type: ignore[arg-type]
+    context = TrialContext(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
     with Tracker(store, folder, QUICK) as tracker, tracker.run("ended", tags={}, params={}) as parent:
         job = TrackedJob("sweep", tracker, parent, storage, ALONE)
         board = TrialsObserver(job, context, SweepProgress(3, 0, print), sweep="e4ded")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from midmask.app.flags import Parser
-from midmask.app.node_cache import Copy, find_excess, list_copies
+from midmask.app.node_cache import Copy, find_excess
 from midmask.artifact import Place
 from midmask.commands import gc
 from midmask.commands.gc import DAY
@@ -77,8 +77,3 @@ def test_drafts_of_killed_processes_go_and_links_stay(cache: Path, tmp_path: Pat
 def test_what_fits_stays_even_after_a_large_one() -> None:
     copies = [Copy(Path(f"/{size}"), size, used) for size, used in ((4, 30.0), (9, 20.0), (3, 10.0))]
     assert find_excess(copies, 8, 1e9) == [copies[1]]
-
-
-def test_no_cache_is_an_empty_one(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_gc("--delete")
-    assert not list_copies() and capsys.readouterr().out.startswith("0 copies")

@@ -1,5 +1,6 @@
 """What an observer of several systems tracks and logs while their steps run, asked from a real store."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -58,9 +59,10 @@ def children(uri: str) -> list[TrackedRow]:
 
 
 def test_a_failed_step_takes_its_system_along_and_the_next_job_links_what_is_there(
-    systems: list[TrackedSystem], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    systems: list[TrackedSystem], tmp_path: Path, empty_store: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A file lies where the second system's fine-tuned model should be."""
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     doomed = next(step for step in systems[1].evaluations["dev"].upstream() if step.name == "finetune")
     obstacle = tmp_path / "store" / "finetune" / doomed.fingerprint

@@ -64,27 +64,6 @@ def test_a_job_makes_the_same_recipe_of_it(recipe: Recipe, tmp_path: Path, monke
     assert made_by(found.arguments, tmp_path) == recipe
 
 
-def test_only_what_differs_is_set() -> None:
-    found = rerun(Wanted({}, params_of(CASES["changed"])))
-    assert sum(flag == "--set" for flag in found.arguments) == len(CHANGED) - 1, "the corpus has its own flag"
-    published = rerun(Wanted({}, params_of(CASES["published sizes"]))).arguments
-    assert sum(flag == "--set" for flag in published) == len(AT_HAND)
-
-
-def test_flags_of_an_evaluation() -> None:
-    tags = {"midmask.step": "evaluate", "midmask.artifact": "s3://bucket/store/evaluate/0123"}
-    wanted = Wanted(tags, params_of(RECIPES["mlm"]()), split="test", zero_shot="beir:/x", model="/m")
-    flags = rerun(wanted).arguments
-    assert flags[0] == "jobs/evaluate_retriever.py"
-    for flag, value in {
-        "--split": "test",
-        "--zero-shot": "beir:/x",
-        "--model": "/m",
-        "--storage": "s3://bucket/store",
-    }.items():
-        assert flags[flags.index(flag) + 1] == value
-
-
 def test_an_evaluated_folder_is_reached_by_its_flag_unless_it_has_changed(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     before = params_of(RECIPES["none"]()) | {MODEL_PARAM: adopted(str(tmp_path)).fingerprint}

@@ -1,9 +1,15 @@
-"""How a cluster is divided among trainings."""
+"""How a cluster is divided among trainings and their workers, and what workers are given."""
+
+from pathlib import Path
 
 import pytest
 
+from midmask.artifact import Place
 from midmask.backend.resources import Resources, resources
+from midmask.backend.worker_group import absolute, worker_cpus
 from midmask.errors import UserError
+from tests.support.training.runs import spec_of
+from tests.support.training.worker import setup_of
 
 TWO, EIGHT = {"CPU": 2.0}, {"CPU": 64.0, "GPU": 8.0}
 
@@ -46,3 +52,35 @@ def test_a_process_has_a_gpu_and_its_share_of_the_cores_or_one_core() -> None:
 def test_what_does_not_fit_is_refused_with_the_sum(asked: int | None, per_training: int | None, said: str) -> None:
     with pytest.raises(UserError, match=said):
         resources(TWO, 20, asked, per_training)
+
+
+@pytest.mark.parametrize(
+    ("workers", "nodes", "cpus"),
+    [
+        (1, [2.0], 1.0),
+        (2, [2.0], 0.75),  # `ray start --head --num-cpus 2`
+        (2, [1.0, 1.0], 0.75),
+        (3, [2.0, 1.0], 0.75),
+        (2, [4.0, 1.0], 1.0),  # both on the larger node: 1.75 each would fit, whole CPUs are given
+        (4, [2.0], 0.25),
+        (2, [16.0], 7.0),
+    ],
+)
+def test_workers_leave_room_for_reading(workers: int, nodes: list[float], cpus: float) -> None:
+    assert worker_cpus(workers, nodes) == cpus
+    assert sum(int(node / (cpus + 0.25)) for node in nodes) >= workers
+
+
+def test_workers_without_room_are_refused_with_the_sum() -> None:
+    with pytest.raises(UserError, match=r"--workers 5: .*2\.5 in all; the cluster has 2\. Use --workers 4 or fewer"):
+        worker_cpus(5, [2.0])
+
+
+def test_a_backbone_in_a_relative_folder_is_found_by_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's workers run elsewhere. Sizes and hub ids are no folders, even if a folder has a size's name."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("model", "tiny"):
+        (tmp_path / name).mkdir()
+    for name, expected in (("model", str(tmp_path / "model")), ("tiny", "tiny"), ("someone/else", "someone/else")):
+        setup = setup_of(spec_of(Place("tokens"), tmp_path, backbone={"name": name}))
+        assert absolute(setup).backbone.name == expected

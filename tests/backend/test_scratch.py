@@ -1,4 +1,4 @@
-"""Temporary folders: private, gone with their process, and swept by the next one if that process was killed."""
+"""Temporary folders, swept if their process was killed; and long calls into Ray, which end at an interrupt."""
 
 import signal
 import stat
@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from midmask.backend.interrupt import run_interruptibly
 from midmask.backend.scratch import ROOT, Scratch, scratch
 
 OWNER = """
@@ -43,3 +46,35 @@ def test_a_folder_is_private_and_short(tmp_path: Path) -> None:
     assert len(str(ROOT / own.folder.name)) <= 16
     own.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+LONG = """
+import signal, threading, time
+from midmask.backend.interrupt import run_interruptibly
+
+def fit():
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, lambda number, frame: None)
+    print("begun", flush=True)
+    time.sleep(600)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    run_interruptibly(fit)
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+
+
+def test_an_interrupt_ends_a_call_that_would_swallow_it() -> None:
+    process = subprocess.Popen([sys.executable, "-c", LONG], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    process.stdout.close()
+
+
+def test_results_and_errors_come_back() -> None:
+    assert run_interruptibly(lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        run_interruptibly(lambda: 1 // 0)

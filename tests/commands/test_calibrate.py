@@ -9,7 +9,6 @@ from midmask.choice.calibration_records import FILE as GAINS
 from midmask.choice.calibration_records import load_records
 from midmask.choice.levels import FILE as LEVELS
 from midmask.commands.shell import run_tool
-from midmask.errors import UserError
 
 REVEALED = Path(__file__).resolve().parents[2] / "docs" / "results" / "records" / "choose"
 
@@ -32,8 +31,3 @@ def test_records_go_to_the_folder_that_is_named_and_never_into_the_package(verdi
     assert (out / LEVELS.name).read_text("utf-8").count("\n") == 2
     assert "cranfield" in capsys.readouterr().out
     assert [file.read_bytes() for file in (GAINS, LEVELS)] == shipped
-
-
-def test_a_folder_for_the_records_must_be_named(verdicts):
-    with pytest.raises(UserError, match="--out"):
-        run_tool("calibrate", verdicts)

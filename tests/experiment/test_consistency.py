@@ -7,9 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from midmask.artifact import Place, load
-from midmask.errors import UserError
-from midmask.estimate.charges import Charges
-from midmask.estimate.cores import bm25_size
 from midmask.experiment.needed_splits import refuse_missing_splits
 from midmask.experiment.plan import Plan, plan
 from midmask.experiment.run import Runner, Silent
@@ -45,11 +42,6 @@ def judged(recipe: Recipe, judge: str, **changes: Any) -> Plan:
 def names(found: Plan) -> list[str]:
     assert found.pretrained is not None
     return [step.name for step in found.pretrained.upstream()]
-
-
-def test_bm25_ranks_the_queries_of_the_pairs(recipe: Recipe) -> None:
-    steps = ["pseudo_queries", "list_pairs", "bm25_words", "bm25_index", "bm25", "keep_pairs", "pretrain"]
-    assert sorted(names(judged(recipe, "bm25"))[2:]) == sorted(steps)
 
 
 def test_the_middle_training_on_all_pairs_judges_and_is_that_of_the_recipe_without_a_filter(recipe: Recipe) -> None:
@@ -89,7 +81,7 @@ def trained_folder(recipe: Recipe, store: Place) -> Path:
     return Path(Runner(store, LOCAL, Silent()).run(before.pretrained).place.local()) / "model"
 
 
-@pytest.mark.parametrize("judge", ["bm25", "middle_training", "folder"])
+@pytest.mark.parametrize("judge", ["bm25", "folder"])
 def test_the_middle_training_reads_the_kept_pairs_alone(recipe: Recipe, store: Place, judge: str) -> None:
     found = judged(recipe, str(trained_folder(recipe, store)) if judge == "folder" else judge)
     assert found.pretrained is not None
@@ -103,35 +95,3 @@ def test_the_middle_training_reads_the_kept_pairs_alone(recipe: Recipe, store: P
     source = pretrain_setup(found.pretrained.config, sources).rows.open()  # type: ignore[arg-type]
     assert [name for row in range(source.count) for name in source.names([row])] == wanted  # type: ignore[arg-type]
     assert done.result["steps"] == 3
-
-
-def test_a_dry_run_counts_the_queries_that_a_judge_reads(recipe: Recipe, store: Place, tmp_path: Path) -> None:
-    """A guess by the source; where the pairs are made, as many as there are."""
-    Runner(store, LOCAL, Silent()).run(plan(recipe).pseudo_queries)
-    for judge in ("middle_training", "bm25"):
-        found = judged(recipe, judge).pretrained
-        assert found is not None
-        (asked,) = [step for step in found.upstream() if "asked" in step.inputs]
-        for storage, pairs in ((Place(str(tmp_path)), 5 * 48), (store, 48)):
-            charges = Charges(storage, "cpu", 1)
-            if judge == "bm25":
-                assert bm25_size(asked, charges.volumes) == (48, pairs)
-            else:
-                texts = charges.volumes.texts(asked.inputs["tokens"])
-                assert charges.of(asked).tokens == pairs * min(texts.query_tokens, texts.tokens)
-            assert all(charges.of(step) for step in found.upstream())
-
-
-@pytest.mark.parametrize(
-    ("name", "judge", "message"),
-    [
-        ("e5", "nobody", "unknown pseudo_queries.judged_by 'nobody'. Known: bm25, middle_training, minilm. No such"),
-        ("retromae", "middle_training", r"^pseudo_queries.judged_by = middle_training with .* = retromae: .* as e5"),
-        ("none", "middle_training", r"^pseudo_queries.judged_by = middle_training with objective.name = none"),
-    ],
-)
-def test_a_judge_that_is_not_there_is_refused(recipe: Recipe, name: str, judge: str, message: str) -> None:
-    other = short(RECIPES[name](), recipe.corpus.name)
-    with pytest.raises(UserError, match=message) as error:
-        plan(override(other, {"pseudo_queries.judged_by": judge, **TWO}))
-    assert "\n" not in str(error.value)

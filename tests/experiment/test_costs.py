@@ -67,32 +67,11 @@ def test_bytes_and_latency_are_those_of_the_evaluated_encoder_alone(done):
     assert "cost/bytes_per_passage" not in alone.metrics()
 
 
-def test_the_recall_of_an_index_stands_among_the_costs_and_an_exact_search_has_none(done):
-    planned, evaluation, storage = done
-    config = evaluation.config.model_copy(update={"index": "IVF4,Flat", "nprobe": 1, "depth": 20})
-    approximate = planned.evaluation(config)
-    made = Runner(storage, LOCAL, Silent()).run(approximate)
-    found, metrics = made.result["index_recall"], costs_of(approximate, storage).metrics()
-    assert found["queries"] == 12 and 0 < found["at_10"] < 1
-    own = {name: value for name, value in metrics.items() if "recall" in name}
-    assert own == {f"cost/index_recall_{name}": found[name] for name in ("at_10", "at_depth")}
-    assert not [name for name in costs_of(evaluation, storage).metrics() if "recall" in name]
-
-
 @pytest.fixture
 def changing(done, tmp_path):
     """The evaluation, and a copy of its store that a test may change."""
     _, evaluation, storage = done
     return evaluation, Place(shutil.copytree(storage.uri, tmp_path / "store").as_posix())
-
-
-def test_deleted_encodings_leave_the_trainings_costs(changing):
-    evaluation, storage = changing
-    before = costs_of(evaluation, storage)
-    evaluation.inputs["ranked"].inputs["passages"].place(storage).delete()
-    after = costs_of(evaluation, storage)
-    assert (after.bytes_per_passage, after.train_seconds) == (before.bytes_per_passage, before.train_seconds)
-    assert after.cpu_hours < before.cpu_hours
 
 
 def test_work_on_gpus_is_counted_in_gpus(changing):
@@ -112,13 +91,9 @@ def test_work_on_gpus_is_counted_in_gpus(changing):
     "representation, label",
     [
         (Representation(), "dense"),
-        (Representation(width=384), "dense:384"),
-        (Representation(dense="mean"), "mean"),
-        (Representation(dense=None, lexical="splade"), "splade"),
         (Representation(dense=None, lexical="splade", passage_terms=256), "splade:256"),
         (Representation(dense=None, lexical="logits", passage_terms=768), "OT:768"),
         (Representation(width=384, lexical="logits", passage_terms=384), "384+384"),
-        (Representation(lexical="splade"), "dense+splade"),
         (Representation(lexical="logits", passage_terms=384), "dense+384"),
     ],
 )

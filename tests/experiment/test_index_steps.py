@@ -7,10 +7,8 @@ import pytest
 from midmask.errors import UserError
 from midmask.experiment.plan import Step, plan
 from midmask.experiment.schema import Recipe
-from midmask.experiment.searching import bm25_index
 from midmask.identity import override
 from midmask.recipes import RECIPES
-from midmask.retrieve.bm25 import Bm25Config
 from midmask.retrieve.index_training import TRAINING_ROWS
 from tests.support.corpora.collections import write_beir
 
@@ -64,20 +62,6 @@ def test_every_ranking_by_bm25_shares_one_index_which_is_not_in_its_identity(ret
     assert [one.name for one in every if one.name.startswith("bm25")][:3] == ["bm25_words", "bm25_index", "bm25"]
 
 
-def test_the_index_depends_on_the_corpus_and_on_what_scores_depend_on(retromae: Recipe) -> None:
-    corpus = plan(retromae).corpus
-
-    def index(**changes: object) -> Step:
-        return bm25_index(corpus, Bm25Config.model_validate(changes))
-
-    assert index() == index(splits=("test",), depth=5, judged="relevant", max_queries=9)
-    different = [index(), index(k1=1.0), index(b=0.5), index(titles=False)]
-    assert len({one.fingerprint for one in different}) == 4
-    assert len({one.inputs["words"].fingerprint for one in different}) == 2, (
-        "the words are counted once for all k1 and b"
-    )
-
-
 def test_all_indexes_of_an_encoding_are_held_against_one_exact_search_of_a_sample(retromae: Recipe) -> None:
     """It asks for what they ask for: as deep, as many words; and an exact search has neither."""
     steps, exact = plan(retromae), retromae.evaluation
@@ -96,33 +80,6 @@ def test_all_indexes_of_an_encoding_are_held_against_one_exact_search_of_a_sampl
         name: whole.inputs[name] for name in ("passages", "tokens")
     }
     assert ranked(index="IVF16,Flat", depth=5).inputs["exact"].config.depth == 6
-
-
-def test_an_index_of_vectors_that_are_not_there_is_refused_by_the_plan(retromae: Recipe) -> None:
-    asked = override(retromae, {"evaluation.index": "IVF16,Flat"})
-    assert plan(asked).evaluation(asked.evaluation)
-    sparse = override(asked, {"representation.dense": None, "representation.lexical": "splade"})
-    with pytest.raises(UserError, match=r"evaluation\.index = IVF16,Flat: no dense vectors are searched"):
-        plan(sparse).evaluation(sparse.evaluation)
-    hybrid = override(asked, {"representation.lexical": "splade", "evaluation.rescore": 0})
-    with pytest.raises(UserError, match=r"evaluation\.rescore = 0: scores of an index and of words are not added"):
-        plan(hybrid).evaluation(hybrid.evaluation)
-    assert plan(hybrid).evaluation(hybrid.evaluation.model_copy(update={"views": "dense"}))
-    wrong = override(retromae, {"evaluation.index": "PQ48"})
-    with pytest.raises(UserError, match=r"evaluation\.index = 'PQ48': .* for 128 dimensions"):
-        plan(wrong).evaluation(wrong.evaluation)
-
-
-def test_mining_without_an_encoder_has_no_index_and_its_split_is_there(retromae: Recipe) -> None:
-    mined = {"stages.0.negatives": ["bm25"], "stages.0.per_query": 1}
-    override(retromae, mined).check()
-    with pytest.raises(UserError, match=r"stages\.0\.mine\.index = HNSW8: negatives = \['bm25'\] are not searched"):
-        override(retromae, {**mined, "stages.0.mine.index": "HNSW8"}).check()
-    with pytest.raises(UserError, match=r"unknown stages\.0\.mine\.split 'trian'; did you mean 'train'"):
-        override(retromae, {**mined, "stages.0.mine.split": "trian"}).check()
-    official = {**mined, "corpus.splits": "official"}
-    with pytest.raises(UserError, match=r"unknown stages\.0\.mine\.split 'train'. Known: test"):
-        override(retromae, official).check()
 
 
 def test_an_index_of_words_is_planned_where_words_alone_are_searched(retromae: Recipe) -> None:

@@ -4,16 +4,16 @@ The collection has twelve test queries. The even ones are word for word a passag
 passages that the collection lacks, once the only relevant one of a query.
 """
 
+import gzip
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import pytrec_eval
 
-import midmask
-from midmask.app.run_contents import log_evaluation
 from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig
 from midmask.evaluation.measures import by_query
@@ -21,18 +21,15 @@ from midmask.evaluation.retriever import EvaluateConfig
 from midmask.evaluation.statistics.significance import compare
 from midmask.experiment.plan import plan
 from midmask.experiment.reading_notes import notes
-from midmask.experiment.report import per_query
+from midmask.experiment.report import evaluations_table, per_query, results_table, zero_shot_table
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.run_files import collection_step, run_file_evaluation
 from midmask.experiment.step import Step
 from midmask.experiment.steps import LOCAL
 from midmask.identity import override
-from midmask.leaderboard.passages import evaluated, grades, ranked_lists
-from midmask.leaderboard.rows import rows
 from midmask.recipes import RECIPES
 from midmask.retrieve import ranked
-from midmask.tracking import Tracker, read_runs
-from tests.support.tracking.stores import QUICK
+from midmask.retrieve.ranked import TieRule
 
 MEASURES = {"nDCG@10": "ndcg_cut_10", "RR": "recip_rank", "R@5": "recall_5", "R@100": "recall_100", "AP": "map"}
 QUERIES = [f"q{n}" for n in range(12)]
@@ -97,11 +94,19 @@ def trec_eval(run: Run, judged: Mapping[str, Mapping[str, int]]) -> dict[str, di
     return {name: {query: values.get(query, lacking)[key] for query in judged} for name, key in MEASURES.items()}
 
 
-def measured(storage: Place, corpus: CorpusConfig, file: Path, run: Run, *, leave_out_copies: bool = False) -> Artifact:
+def measured(
+    storage: Place,
+    corpus: CorpusConfig,
+    file: Path,
+    run: Run,
+    ties: TieRule = "trec_eval",
+    *,
+    leave_out_copies: bool = False,
+) -> Artifact:
     lines = [f"{query} Q0 {doc} 0 {score} other\n" for query, own in run.items() for doc, score in own.items()]
     file.write_text("".join(lines))
     config = EvaluateConfig(split="test", measures=tuple(MEASURES))
-    step = run_file_evaluation(file, collection_step(corpus), config, "trec_eval", leave_out_copies=leave_out_copies)
+    step = run_file_evaluation(file, collection_step(corpus), config, ties, leave_out_copies=leave_out_copies)
     return Runner(storage, LOCAL, Silent()).run(step)
 
 
@@ -138,6 +143,34 @@ def test_a_run_file_has_trec_evals_figures_copies_and_missing_passages_included(
     assert "not judged" not in said and "unjudged" not in said
 
 
+def test_ties_are_broken_by_our_rule_where_it_is_asked_for(
+    collection: CorpusConfig, storage: Place, run: Run, tmp_path: Path
+) -> None:
+    """trec_eval gets ranks without a tie: by score, then by id upwards."""
+    orders = {query: sorted(own, key=lambda doc: (-own[doc], doc)) for query, own in run.items()}
+    ranks = {query: {doc: -float(rank) for rank, doc in enumerate(docs)} for query, docs in orders.items()}
+    done = measured(storage, collection, tmp_path / "run.trec", run, "midmask")
+    has_values(done, trec_eval(ranks, JUDGED))
+    assert trec_eval(ranks, JUDGED)["RR"] != trec_eval(run, JUDGED)["RR"]
+
+
+def test_the_content_and_the_rule_are_the_identity_and_the_place_is_not(
+    collection: CorpusConfig, tmp_path: Path
+) -> None:
+    (file := tmp_path / "run.trec").write_text("q1 Q0 d1 0 1.0 other\n")
+    (packed := tmp_path / "elsewhere.gz").write_bytes(gzip.compress(file.read_bytes()))
+    corpus, config = collection_step(collection), EvaluateConfig(split="test")
+    step = run_file_evaluation(file, corpus, config, "midmask")
+    assert run_file_evaluation(packed, corpus, config, "midmask").fingerprint == step.fingerprint
+    assert run_file_evaluation(file, corpus, config, "trec_eval").fingerprint != step.fingerprint
+    searched = override(config, {"index": "HNSW32", "bm25_share": 0.5, "precision": "fp32"})
+    assert run_file_evaluation(file, corpus, searched, "midmask").fingerprint == step.fingerprint
+    shallow = override(config, {"depth": 5})
+    assert run_file_evaluation(file, corpus, shallow, "midmask").fingerprint != step.fingerprint
+    recipe = override(RECIPES["none"](), {"corpus": collection.model_dump()})
+    assert plan(recipe).corpus.fingerprint == corpus.fingerprint, "it is measured on what others are measured on"
+
+
 def test_copies_are_left_out_of_a_run_only_if_asked(
     collection: CorpusConfig, storage: Place, run: Run, tmp_path: Path
 ) -> None:
@@ -152,19 +185,6 @@ def test_copies_are_left_out_of_a_run_only_if_asked(
     none = collection.model_copy(update={"self_matches": "none"})
     asked_in_vain = measured(storage, none, tmp_path / "run.trec", run, leave_out_copies=True)
     assert "no row of the run is the query itself" in notes({"other": asked_in_vain})
-    corpus = midmask.Corpus.from_folder(collection.name)
-    for asked, same in ((True, done), (False, plain)):
-        scores = midmask.evaluate_run(
-            tmp_path / "run.trec",
-            corpus,
-            split="test",
-            measures=tuple(MEASURES),
-            ties="trec_eval",
-            leave_out_copies=asked,
-            storage=tmp_path / "api",
-            progress=False,
-        )
-        assert scores.measures == same.result["measures"]
 
 
 def test_a_search_of_ours_counts_missing_passages_and_says_how_many_copies_it_left_out(
@@ -186,35 +206,6 @@ def test_a_search_of_ours_counts_missing_passages_and_says_how_many_copies_it_le
     assert tested[0].queries == 12, "a query that nobody can answer is one of the paired ones"
 
 
-def test_pages_show_the_lists_that_were_measured(
-    collection: CorpusConfig, storage: Place, run: Run, tmp_path: Path
-) -> None:
-    plain = measured(storage, collection, tmp_path / "run.trec", run)
-    lists = {True: searched(storage, collection), False: plain}
-    for left_out, done in lists.items():
-        source = evaluated(done.address)
-        top = ranked_lists(source, ["q2"])["q2"]
-        assert (COPIES["q2"] not in top) == left_out
-        assert source.corpus is not None and grades(source.corpus, "test", ["q10"]) == {"q10": {"gone": 1}}
-
-
-def test_the_number_of_left_out_copies_is_in_mlflow_and_on_the_leaderboard(
-    collection: CorpusConfig, storage: Place, run: Run, tmp_path: Path
-) -> None:
-    searched(storage, collection)
-    measured(storage, collection, tmp_path / "run.trec", run)
-    config = EvaluateConfig(split="test", measures=tuple(MEASURES))
-    given = run_file_evaluation(tmp_path / "run.trec", collection_step(collection), config, "trec_eval")
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    with Tracker(uri, tmp_path, QUICK) as tracker:
-        for name, step in (("bm25", searching(collection)), ("other", given)):
-            with tracker.run(name, tags={"midmask.fingerprint": name, "midmask.recipe": name}, params={}) as tracked:
-                log_evaluation(tracked, step, storage, {})
-    found = {row.recipe: row for row in rows(read_runs(uri)) if row.split == "test"}
-    assert {name: row.self_matches for name, row in found.items()} == {"bm25": 6, "other": 0}
-    assert found["bm25"].measures.keys() == found["other"].measures.keys() == MEASURES.keys()
-
-
 def test_what_is_judged_but_has_no_text_is_not_blamed_on_the_run(tmp_path: Path, run: Run) -> None:
     """A judged query without a text is left out by our reading; one that nobody judged, by the judgements."""
     corpus = write(tmp_path / "few", {"test": {**JUDGED, "nameless": {"d1": 1}}})
@@ -226,3 +217,35 @@ def test_what_is_judged_but_has_no_text_is_not_blamed_on_the_run(tmp_path: Path,
     assert "2 queries of the run are not judged there" in said
     assert "1 queries of the run are judged, but the collection has no text" in said
     assert "1 unknown id" in said and "unjudged documents of the run that the collection lacks: 1, in 1 rows" in said
+
+
+def evaluation(cut: float, length: int | None = None) -> Artifact:
+    read = {"passages": {"length": 48, "cut_share": cut, "titles": False}, "queries": {"length": 24, "cut_share": 0.0}}
+    return read_so(read, passage_length=length)
+
+
+def read_so(read: dict[str, Any], **config: Any) -> Artifact:
+    result = {"corpus": "few", "split": "test", "queries": 1225, "split_made_here": False, "read": read}
+    result |= {"split_rule": "the corpus's own splits", "measures": {"nDCG@10": 0.5}}
+    return Artifact(Place("/nowhere"), {"config": config, "result": {**result, "slices": {}}})
+
+
+BM25 = read_so({"passages": {"titles": True}})
+
+
+def test_more_than_a_fifth_cut_is_a_warning_that_names_the_flag() -> None:
+    (warning,) = [line for line in notes({"mine": evaluation(0.21), "bm25": BM25}).splitlines() if "Warning" in line]
+    assert (
+        "21% of the passages of few are cut at 48 tokens" in warning
+        and '--set tokens.max_length=96 (in Python: settings={"tokens.max_length": 96})' in warning
+    )
+    assert "--set evaluation.passage_length=96" in notes({"mine": evaluation(0.21, 48)})
+
+
+def test_every_table_has_the_number_of_queries() -> None:
+    evaluations = {"mine": evaluation(0.0), "bm25": BM25}
+    for table in (evaluations_table("few", evaluations), results_table(evaluations), zero_shot_table([], evaluations)):
+        header, _, *rows = (line.split("|") for line in table.split("\n\n")[0].splitlines())
+        column = [cell.strip() for cell in header].index("queries")
+        assert [row[column].strip() for row in rows] == ["1225", "1225"]
+        assert table.endswith(notes(evaluations))

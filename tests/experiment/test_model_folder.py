@@ -1,11 +1,7 @@
 """A published model folder, evaluated without further flags, gives what sentence-transformers gives for it."""
 
-import csv
-import gzip
 import importlib.util
-import json
 from pathlib import Path
-from typing import Any
 
 import ir_measures
 import numpy as np
@@ -21,6 +17,7 @@ from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.retrieve import ranked
+from tests.support.api import toy
 from tests.support.corpora.collections import json_lines, write
 
 
@@ -31,38 +28,20 @@ def minilm() -> Path:
     return Path(found.submodule_search_locations[0]) / "model"
 
 
-def lines(path: Path) -> dict[str, dict[str, str]]:
-    with gzip.open(path, "rt", encoding="utf-8") as stream:
-        return {row["_id"]: row for row in map(json.loads, stream)}
-
-
-@pytest.fixture
-def few(data: Path, tmp_path: Path) -> tuple[Path, list[Any], list[Any], list[Qrel]]:
-    """Six of Cranfield's queries with all passages judged for them, each under the title of another one: the text
-    repeats its own title, so that would change little.
-    """
-    cranfield = data / "cranfield"
-    passages, queries = lines(cranfield / "corpus.jsonl.gz"), lines(cranfield / "queries.jsonl.gz")
-    with (cranfield / "qrels" / "test.tsv").open() as stream:
-        rows = list(csv.reader(stream, delimiter="\t"))[1:]
-    wanted = list(dict.fromkeys(row[0] for row in rows))[:6]
-    qrels = [Qrel(query, doc, int(grade)) for query, doc, grade in rows if query in wanted]
-    chosen = [passages[doc] for doc in dict.fromkeys(qrel.doc_id for qrel in qrels)]
-    titles = [row["title"] for row in chosen]
-    chosen = [{**row, "title": title} for row, title in zip(chosen, titles[1:] + titles[:1], strict=True)]
-    folder = tmp_path / "few"
-    asked = [queries[name] for name in wanted]
-    write(folder / "corpus.jsonl", json_lines(chosen))
-    write(folder / "queries.jsonl", json_lines(asked))
-    judged = "".join(f"{qrel.query_id}\t{qrel.doc_id}\t{qrel.relevance}\n" for qrel in qrels)
-    write(folder / "qrels" / "test.tsv", f"query-id\tcorpus-id\tscore\n{judged}".encode())
-    return folder, chosen, asked, qrels
-
-
-def test_all_minilm_scores_and_ranks_as_in_sentence_transformers(few: Any, tmp_path: Path) -> None:
+def test_all_minilm_scores_and_ranks_as_in_sentence_transformers(tmp_path: Path) -> None:
+    """40 passages, one of them longer than the model reads, each under the beginning of another one as its title."""
     from sentence_transformers import SentenceTransformer
 
-    folder, passages, queries, qrels = few
+    texts, folder = [*toy.texts()[:39], "amber birch cedar " * 150], tmp_path / "few"
+    titles = [text[:20] for text in (*texts[1:], texts[0])]
+    passages = [{"_id": f"d{n}", "title": titles[n], "text": text} for n, text in enumerate(texts)]
+    queries = [{"_id": f"q{n}", "text": text} for n, text in enumerate(toy.queries()[:6])]
+    qrels = [Qrel(f"q{n}", f"d{n + step}", 2 - step) for n in range(6) for step in (0, 1)]
+    for name, rows in (("corpus", passages), ("queries", queries)):
+        write(folder / f"{name}.jsonl", json_lines(rows))
+    judged = "".join(f"{qrel.query_id}\t{qrel.doc_id}\t{qrel.relevance}\n" for qrel in qrels)
+    write(folder / "qrels" / "test.tsv", f"query-id\tcorpus-id\tscore\n{judged}".encode())
+
     model = SentenceTransformer(str(minilm()), device="cpu", local_files_only=True)
     passages_ND = model.encode([f"{row['title']} {row['text']}" for row in passages])
     scores_QN = model.encode([row["text"] for row in queries]) @ passages_ND.T

@@ -1,9 +1,13 @@
-"""Plans: what is shared, what is not, and that a finished step is never computed again."""
+"""Plans: what is shared, what they depend on, `stages.*`, and that a finished step is never computed again."""
+
+from pathlib import Path
 
 import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
+from midmask.experiment.backbone_defaults import apply_changes
+from midmask.experiment.every_stage import for_each_stage, refuse_idle
 from midmask.experiment.plan import Step, plan, rungs
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
@@ -12,6 +16,7 @@ from midmask.identity import override
 from midmask.mining.mine import MineConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
+from tests.support.corpora.collections import write_beir
 
 
 @pytest.fixture
@@ -40,31 +45,10 @@ def recipe_of(recipe: Recipe, name: str) -> Recipe:
     return override(RECIPES[name](), {"corpus.name": recipe.corpus.name})
 
 
-def test_plans_of_one_recipe_are_equal_whoever_read_its_places(retromae):
-    assert plan(retromae) == plan(retromae, Survey()) != plan(override(retromae, {"pretrain.steps": 3}))
-
-
-def test_a_fine_tuning_seed_leaves_the_middle_training_shared(retromae):
-    seeded = plan(override(retromae, {"stages.0.train.seed": 7}))
-    assert seeded.pretrained.fingerprint == plan(retromae).pretrained.fingerprint
-    assert seeded.stages[0].fingerprint != plan(retromae).stages[0].fingerprint
-
-
 def test_runtime_fields_change_no_fingerprint(retromae):
     slow = override(retromae, {"pretrain.log_every": 1, "pretrain.micro_batch": 4, "stages.0.train.threads": 1})
     evaluation = retromae.evaluation
     assert plan(slow).evaluation(evaluation).fingerprint == plan(retromae).evaluation(evaluation).fingerprint
-
-
-def test_contexts_beyond_the_backbone_and_spans_with_term_weights_are_refused(retromae):
-    recipe = recipe_of(retromae, "cotmae")
-    with pytest.raises(UserError, match=r"spans.span_length = 600: the backbone takes at most 512"):
-        override(recipe, {"spans.span_length": 600}).check()
-    queries = recipe_of(retromae, "cotmae_qc")
-    with pytest.raises(UserError, match=r"pseudo_queries.max_length = 513: the backbone takes at most 512"):
-        override(queries, {"pseudo_queries.max_length": 513}).check()
-    with pytest.raises(UserError, match="spans have no term weights"):
-        override(recipe, {"objective.encoder_mask": "weighted"}).check()
 
 
 def test_the_corpus_is_known_by_its_bytes_not_by_its_place(retromae, tmp_path):
@@ -97,11 +81,6 @@ def test_the_last_stage_is_evaluated_and_mined_with_unless_another_is_given(retr
         negatives = steps.mining(mining, **given).inputs["ranked0"]
         for search in (ranked, negatives):
             assert search.inputs["passages"].inputs["model"] is search.inputs["queries"].inputs["model"] is model
-
-
-def test_a_first_stage_cannot_mine_with_the_stage_before_it(retromae):
-    with pytest.raises(UserError, match="first stage has no stage before it"):
-        override(retromae, {"stages.0.negatives": ["mined"], "stages.0.per_query": 1})
 
 
 def test_whatever_is_evaluated_or_mined_with_a_model_its_passages_are_encoded_once(retromae):
@@ -181,44 +160,102 @@ def test_a_failed_step_is_tried_again_and_its_inputs_are_not(retromae, tmp_path)
     assert calls.count("pretrain") == 1
 
 
-def test_an_evaluation_beyond_the_tokens_reads_longer_rows_of_the_same_tokenizer(retromae):
-    steps = plan(retromae)
-    config = retromae.evaluation
-
-    def tokens(**lengths: int) -> Step:
-        return steps.evaluation(config.model_copy(update=lengths)).inputs["ranked"].inputs["tokens"]
-
-    assert tokens().fingerprint == tokens(passage_length=40, query_length=10).fingerprint == steps.tokens.fingerprint
-    longer = tokens(passage_length=256)
-    assert longer.inputs["like"] is steps.tokens
-    assert (longer.config.max_length, longer.config.query_length) == (256, retromae.tokens.query_length)
+@pytest.fixture
+def corpus(tmp_path: Path) -> str:
+    write_beir(tmp_path / "few")
+    return f"beir:{tmp_path}/few"
 
 
-def test_a_collection_elsewhere_is_read_by_the_tokenizer_of_the_training(retromae, tmp_path):
-    (other := tmp_path / "other" / "qrels").mkdir(parents=True)
-    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
-        (other.parent / name).write_text((tmp_path / "tiny" / name).read_text().replace("passage", "page"))
-    steps = plan(retromae)
-    there = steps.elsewhere(retromae.corpus.model_copy(update={"name": f"beir:{other.parent}"}))
-    evaluation = steps.evaluation(retromae.evaluation, on=there)
-    assert evaluation.inputs["corpus"] is there.inputs["corpus"] is not steps.corpus
-    assert there.inputs["like"] is steps.tokens
-    assert evaluation.inputs["ranked"].inputs["queries"].inputs["model"] is steps.stages[-1]
+def recipe_named(name: str, corpus: str, **changes: str) -> Recipe:
+    return override(RECIPES[name](), {"corpus.name": corpus, **changes})
 
 
-def test_one_passage_more_than_is_measured_is_ranked_for_a_query_that_finds_itself(retromae):
-    deep = retromae.evaluation.model_copy(update={"depth": 100_000})
-    assert plan(retromae).evaluation(deep).inputs["ranked"].config.depth == 100_001
-    bm25 = plan(retromae).bm25_evaluation(deep)
-    assert bm25.inputs["ranked"].config.depth == 100_001
-    assert plan(retromae).mining(MineConfig(depth=50)).inputs["ranked0"].config.depth == 50
+def test_what_a_generators_folder_holds_is_part_of_the_identity(corpus, tmp_path):
+    simlm = override(recipe_named("simlm", corpus), {"objective.generator": str(tmp_path / "generator")})
+    found = []
+    for text in ("{}", '{"other": 1}', "{}"):
+        (tmp_path / "generator").mkdir(exist_ok=True)
+        (tmp_path / "generator" / "config.json").write_text(text)
+        found.append(plan(simlm).pretrained.fingerprint)
+    assert found[0] == found[2] != found[1]
 
 
-def test_fewer_words_or_one_view_are_another_search_of_the_same_encoding(retromae):
-    steps, whole = plan(retromae), retromae.evaluation
-    searches = [
-        steps.evaluation(whole.model_copy(update=changes)).inputs["ranked"]
-        for changes in ({}, {"passage_terms": 64}, {"views": "dense"})
-    ]
-    assert len({search.fingerprint for search in searches}) == 3
-    assert len({search.inputs["passages"].fingerprint for search in searches}) == 1
+READ = {
+    "mlm": set(),
+    "cocondenser": {"spans"},
+    "cotmae": {"spans"},
+    "cotmae_qc": {"pseudo_queries"},
+    "rom": {"weights"},
+}
+"""What each recipe reads besides tokens."""
+
+CHANGES = {
+    "spans": {"spans.span_length": 64},
+    "pseudo_queries": {"pseudo_queries.source": "titles"},
+    "weights": {"weights.source": "bm25"},
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_pre_training_depends_on_what_it_reads_and_on_nothing_else(corpus, name):
+    recipe = recipe_named(name, corpus)
+    before = plan(recipe).pretrained
+    assert set(before.inputs) == {"tokens", "corpus", *READ[name]}
+    for artifact, change in CHANGES.items():
+        after = plan(override(recipe, change)).pretrained
+        assert (after.fingerprint != before.fingerprint) == (artifact in READ[name]), artifact
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "text"),
+    [
+        ("cotmae_qc", "pseudo_queries.source", "d\tone"),
+        ("rom", "weights.source", '{"id": "d", "vector": {"passage": 1.0}}'),
+    ],
+)
+def test_a_file_of_queries_or_weights_counts_by_its_contents(name, field, text, corpus, tmp_path):
+    (file := tmp_path / "given").write_text(text)
+    recipe = recipe_named(name, corpus, **{field: f"file:{file}"})
+    before = plan(recipe).pretrained.fingerprint
+    file.write_text(f"{text}\n{text}")
+    assert plan(recipe).pretrained.fingerprint != before
+    file.unlink()
+    with pytest.raises(UserError, match="there is no such file"):
+        plan(recipe)
+
+
+TWO = PROTOCOLS["ance"]().on(RECIPES["mlm"](), "demo")
+TAUGHT = PROTOCOLS["retromae_distil"]().on(RECIPES["mlm"](), "demo")
+NONE = RECIPES["mlm"]().model_copy(update={"stages": ()})
+
+
+def test_a_field_of_every_stage() -> None:
+    assert len(TWO.stages) == 2
+    changed = apply_changes(TWO, {"stages.*.train.steps": 7, "stages.1.train.batch_size": 6, "pretrain.steps": 5})
+    assert [stage.train.steps for stage in changed.stages] == [7, 7]
+    assert [stage.train.batch_size for stage in changed.stages] == [TWO.stages[0].train.batch_size, 6]
+    assert changed.pretrain.steps == 5
+
+
+def test_a_later_change_wins() -> None:
+    both = {"stages.*.train.steps": 7, "stages.1.train.steps": 9}
+    assert [stage.train.steps for stage in apply_changes(TWO, both).stages] == [7, 9]
+    turned = dict(reversed(both.items()))
+    assert [stage.train.steps for stage in apply_changes(TWO, turned).stages] == [7, 7]
+
+
+def test_a_teachers_fields_are_of_the_stages_that_have_one() -> None:
+    taught = [stage.teacher is not None for stage in TAUGHT.stages]
+    assert any(taught) and not all(taught)
+    changes = for_each_stage(TAUGHT, {"stages.*.teacher.train.steps": 3})
+    assert changes == {f"stages.{n}.teacher.train.steps": 3 for n, has in enumerate(taught) if has}
+
+
+def test_what_no_stage_has_a_place_for_is_refused() -> None:
+    refuse_idle(TWO, {"stages.*.train.steps": 7, "pretrain.steps": 5})
+    with pytest.raises(UserError, match=r"stages\.\*\.teacher\.train\.steps = 3: no stage of mlm has a teacher"):
+        refuse_idle(TWO, {"stages.*.teacher.train.steps": 3})
+    with pytest.raises(UserError, match="no stage of mlm is there"):
+        refuse_idle(NONE, {"stages.*.train.steps": 3})
+    with pytest.raises(UserError, match=r"stages\.0\.train\.stepz"):
+        apply_changes(TWO, {"stages.*.train.stepz": 3})

@@ -1,6 +1,5 @@
 """The collections of the middle training: who reads what, what stays as it was, what is refused, and a run of each."""
 
-import json
 import zlib
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from midmask.app.driver import recipe_for
-from midmask.app.flags import parse
-from midmask.app.job import resolve
 from midmask.artifact import Artifact, Place, load
-from midmask.errors import UserError
 from midmask.experiment.plan import Step, plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
@@ -22,7 +17,6 @@ from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from tests.support.corpora.collections import json_lines, write, write_beir
-from tests.support.corpora.saved import save
 
 AS_BEFORE = {"corpus": "d6ad6ab229978c14", "tokens": "67ccc9d52826e518", "pretrained": "15f6bb2ced067d52"}
 """Of `mlm` on `tiny` before there was `pretrain_on`, with the library versions below. They may change with the recipe's
@@ -131,18 +125,7 @@ def test_a_middle_training_sees_only_the_other_collections_and_is_probed_on_the_
         assert_read(alone, rows)
 
 
-def test_a_saved_dataset_is_read_as_lines_of_the_same_texts(folders: Path) -> None:
-    docs = [{"_id": f"d{n}", "text": f"small title set {n}"} for n in range(30)]
-    save(folders / "saved/more", pa.Table.from_pylist(docs), shards=2)
-    lines, saved = (
-        pretrained(recipe_on(folders, name), folders / "store")
-        for name in (f"beir:{folders}/more", f"hf:{folders}/saved/more")
-    )
-    assert passages(saved[1]) == passages(lines[1])
-    assert_read(saved[0], passages(lines[1])[1])
-
-
-@pytest.mark.parametrize("name", ["mlm", "rom", "packed"])
+@pytest.mark.parametrize("name", ["rom", "packed"])
 def test_tokens_from_elsewhere_train_every_method_that_reads_passages(folders: Path, name: str) -> None:
     rows = [[7 + (row * step) % 40 for step in range(1, 9)] for row in range(50)]
     (folders / "given").mkdir()
@@ -159,46 +142,3 @@ def test_tokens_from_elsewhere_train_every_method_that_reads_passages(folders: P
     moved = (folders / "given").rename(folders / "moved")
     again = plan(override(recipe, {"pretrain_on": [f"tokens:{moved}"]})).pretrained
     assert again is not None and again.fingerprint == run.fingerprint
-
-
-def test_what_needs_texts_is_refused_on_tokens_before_anything_starts(folders: Path) -> None:
-    named = f"tokens:{folders}/given"
-    for recipe, reads in {"cotmae": "spans", "cocondenser": "spans", "cotmae_qc": "pseudo-queries"}.items():
-        message = rf"pretrain_on = tokens:.*/given: tokens without texts, but objective.name = {recipe} reads {reads}"
-        with pytest.raises(UserError, match=message):
-            recipe_on(folders, named, recipe=recipe)
-    with pytest.raises(UserError, match=r"weights.source = file:w.jsonl names passages"):
-        recipe_on(folders, named, recipe="rom", **{"weights.source": "file:w.jsonl"})
-    for recipe in ("retromae", "rom", "none"):
-        recipe_on(folders, named, recipe=recipe).check()
-    with pytest.raises(UserError, match="there are no token files in it"):
-        plan(recipe_on(folders, named))
-
-
-def test_names_that_cannot_be_read_together_are_refused(folders: Path) -> None:
-    for names, message in {
-        (f"beir:{folders}/more", "texts:/other/more/"): "two collections are named 'more'",
-        ("tokens:/a", f"beir:{folders}/more"): "tokens:/a cannot be read together with other collections",
-        ("tokens:/a", "tokens:/b"): "tokens:/a cannot be read together",
-        ("tokens:",): "the folder is missing; write tokens:FOLDER",
-        ("bier:/a",): "unknown corpus format 'bier'; did you mean 'beir'",
-    }.items():
-        with pytest.raises(UserError, match=message):
-            recipe_on(folders, *names)
-
-
-def test_the_flag_may_be_given_again_and_relative_folders_are_found(
-    folders: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folders)
-    monkeypatch.setenv("MIDMASK_HOME", str(folders))
-
-    def asked(*arguments: str) -> tuple[str, ...]:
-        shared = ["--corpus", "beir:here", "--dry-run"]
-        return recipe_for(resolve(parse([*shared, *arguments], "A job."), Path("jobs/pretrain.py")), "mlm").pretrain_on
-
-    assert asked() == ()
-    two = (f"beir:{folders}/there", f"beir:{folders}/more")
-    assert asked("--pretrain-on", "beir:there", "--pretrain-on", "beir:more") == two
-    assert asked("--set", f"pretrain_on={json.dumps(['beir:there', 'beir:more'])}") == two
-    assert asked("--pretrain-on", "tokens:there") == (f"tokens:{folders}/there",)

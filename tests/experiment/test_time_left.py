@@ -118,24 +118,9 @@ def test_the_rest_lies_in_the_range_about_as_often_as_it_says() -> None:
     assert inside / 400 > 0.68
 
 
-def test_the_range_narrows_with_what_is_measured() -> None:
-    widths = []
-    for count in (0, 1, 4, 16):
-        ran = {f"r{number}": ("pretrain", 10.0, 20.0) for number in range(count)}
-        found = after(ran, {"w": ("pretrain", 10.0)}).left(1e6)
-        widths.append(np.log(found.high / found.low) / 2)
-    assert widths == pytest.approx([SPREAD * np.sqrt(2), *(SPREAD / np.sqrt(1 + np.array([1, 4, 16])))])
-
-
 def test_a_step_that_nobody_planned_takes_the_place_of_one_of_its_kind() -> None:
     left = after({}, {"p": ("pretrain", 30.0), "e": ("encode", 10.0)})
     assert left.begin("drawn", "pretrain", 0.0, among="ep") == "p"
     assert left.begin("another", "pretrain", 0.0, among="ep") is None
     left.end("drawn", 60.0)
     assert left.left(60.0).middle == pytest.approx(20.0), "the encoding, at the pace of the training"
-
-
-def test_dropped_steps_take_no_time_and_finished_ones_stay_measured() -> None:
-    left = after({"r": ("pretrain", 10.0, 30.0)}, {"w": ("pretrain", 10.0), "x": ("pretrain", 10.0)})
-    left.drop(["w", "r"])
-    assert left.left(30.0).middle == pytest.approx(30.0)

@@ -35,15 +35,6 @@ def test_without_midmask_one_line_names_the_interpreter_and_what_to_type(job: Pa
     assert sys.executable in lines[0] and "lacks midmask" in lines[0] and "make venv" in lines[0]
 
 
-def test_the_projects_own_environment_is_named_if_it_is_made(job: Path) -> None:
-    scripts = job.parents[1] / ".venv" / "bin"
-    scripts.mkdir(parents=True)
-    (scripts / "python").touch()
-    code, lines = said(*BARE, job)
-    assert code == 2 and len(lines) == 1
-    assert f". {scripts}/activate" in lines[0] and f"{scripts}/python jobs/NAME.py" in lines[0]
-
-
 def test_a_missing_dependency_is_named(job: Path, tmp_path: Path) -> None:
     record = tmp_path / "site" / "midmask-0.1.0.dist-info"
     record.mkdir(parents=True)

@@ -2,25 +2,17 @@
 
 import json
 import os
-import signal
+import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mlflow import MlflowClient
 
-from midmask.backend.head import head
-from tests.support.benchmark.tiny import write_collection
-from tests.support.jobs.planted import ENVIRONMENT, FLAGS, PASSWORD, USER, found_below, found_in, tracking_uri
-from tests.support.tracking.guarded import Guarded
-from tests.support.tracking.server import Server
-from tests.support.waiting import wait_until
+from tests.support.jobs.planted import ENVIRONMENT, FLAGS, found_below, found_in, tracking_uri
+from tests.support.jobs.running import run_job
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
-SMALL = ["--set", "tokens.vocabulary_size=300", "--set", "pretrain.steps=20000", "--set", "pretrain.batch_size=8"]
 
 PLANTED = [
     tracking_uri(1),
@@ -66,10 +58,11 @@ def outcome(*command: str, home: Path, **environment: str) -> tuple[int, bytes]:
     return done.returncode, done.stdout
 
 
-def test_what_is_tracked_logged_and_raised_names_no_credentials(tmp_path: Path) -> None:
+def test_what_is_tracked_logged_and_raised_names_no_credentials(tmp_path: Path, empty_store: Path) -> None:
     """Every way into the store, logged tracebacks, and one that ends the process."""
     home = tmp_path / "home"
     home.mkdir()
+    shutil.copy(empty_store, home / "mlflow.db")
     (tmp_path / "track.py").write_text(TRACKED)
     (tmp_path / "planted.json").write_text(json.dumps(PLANTED))
     command = [sys.executable, str(tmp_path / "track.py"), "--planted", str(tmp_path / "planted.json")]
@@ -80,66 +73,12 @@ def test_what_is_tracked_logged_and_raised_names_no_credentials(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("flag", FLAGS)
-def test_credentials_in_a_storage_or_collection_are_refused_in_one_line(flag: str, tmp_path: Path) -> None:
-    code, said = outcome(sys.executable, str(JOBS / "pretrain.py"), flag, FLAGS[flag], home=tmp_path)
-    assert code == 2 and len(said.splitlines()) == 1
-    assert said.startswith(f"error: {flag} ".encode()) and b"AWS_SECRET_ACCESS_KEY" in said
-    assert found_in(said) == [] and list(tmp_path.iterdir()) == []
-
-
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Guarded]:
-    (tmp_path / "server").mkdir()
-    server = Server(tmp_path / "server")
-    server.start()
-    server.wait()
-    proxy = Guarded(server.port, USER, PASSWORD)
-    yield proxy
-    proxy.stop()
-    server.stop()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_whole_job_leaves_no_credentials(guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refused first, then interrupted in its training, on a Ray whose workers have the planted environment too."""
-    home, uri = tmp_path / "home", tracking_uri(guarded.server_port)
-    home.mkdir()
-    job = [sys.executable, str(JOBS / "pretrain.py"), "--corpus", write_collection(home / "words"), *SMALL]
-    code, said = outcome(*job, "--tracking-uri", tracking_uri(guarded.server_port, "another"), home=home)
-    assert code == 2 and b"refuses access" in said and found_in(said) == []
-
-    for name, value in {**ENVIRONMENT, "MLFLOW_TRACKING_URI": uri}.items():
+def test_credentials_in_a_storage_or_collection_are_refused_in_one_line(
+    flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    began = time.time()
-    with head(cpus=2) as environment, open(tmp_path / "said", "wb") as said_by_job:
-        process = subprocess.Popen(
-            [*job, "--tracking-uri", uri],
-            env={**environment, "MIDMASK_HOME": str(home)},
-            stdout=said_by_job,
-            stderr=subprocess.STDOUT,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
-        wait_for_loss(uri, process, tmp_path / "said")
-        assert found_in(Path(f"/proc/{process.pid}/cmdline").read_bytes()) == []
-        process.send_signal(signal.SIGINT)
-        assert process.wait(120) == 130
-        own = [path for path in Path("/tmp").glob("mm*") if path.stat().st_ctime >= began]
-        assert any(path.name == "raylet.out" for folder in own for path in folder.rglob("raylet.out"))
-        assert found_below([home, tmp_path / "server", *own]) == {}
-    text = (tmp_path / "said").read_text()
-    assert "interrupted; the same command goes on" in text and "jobs/pretrain.py --corpus" in text
-    assert found_in(text.encode()) == [], text
-    assert guarded.passed_on > 10
-    assert {run.info.status for run in runs_in(uri)} <= {"FINISHED", "KILLED"}
-
-
-def runs_in(uri: str) -> list:
-    client = MlflowClient(uri)
-    experiment = client.get_experiment_by_name("midmask")
-    return list(client.search_runs([experiment.experiment_id])) if experiment else []
-
-
-def wait_for_loss(uri: str, process: subprocess.Popen[bytes], said: Path) -> None:
-    """Until the training has reported."""
-    wait_until(lambda: any("pretrain/loss" in run.data.metrics for run in runs_in(uri)), process, said)
+    done = run_job("pretrain", flag, FLAGS[flag], home=tmp_path)
+    (line,) = (done.out + done.err).splitlines()
+    assert done.code == 2 and line.startswith(f"error: {flag} ") and "AWS_SECRET_ACCESS_KEY" in line
+    assert found_in(line.encode()) == [] and list(tmp_path.iterdir()) == []

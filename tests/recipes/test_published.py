@@ -8,14 +8,8 @@ from transformers import AutoConfig
 from midmask.app.driver import recipe_for, scale_notes
 from midmask.app.flags import parse
 from midmask.app.job import Options, resolve
-from midmask.benchmark.job import preset_with_flags as benchmark_asked
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
-from midmask.sweep.plan import describe, sweep_for
-from midmask.sweep.space import load_space
-from tests.support.benchmark.tiny import write_collection
-
-SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
 
 
 def options_of(*flags: str) -> Options:
@@ -47,13 +41,6 @@ def test_published_is_published_in_every_field(bert: None) -> None:
     assert [(stage.train.batch_size, stage.train.learning_rate) for stage in recipe.stages] == [(128, 2e-5)] * 2
 
 
-def test_without_a_protocol_it_is_the_recipes_own(bert: None) -> None:
-    """Not ignored in silence."""
-    recipe, _ = asked("--recipe", "lexmae", "--scale", "published")
-    assert recipe.protocol == "lexmae" and recipe.stages[0].train.batch_size == 24
-    assert recipe.pretrain.batch_size == 2048
-
-
 FIELDS = {"backbone.name": "tiny", "pretrain.steps": "800", "stages.0.per_query": "7"}
 
 
@@ -70,12 +57,6 @@ def test_a_published_rate_does_not_follow_another_backbone(bert: None) -> None:
     assert recipe.pretrain.learning_rate == 5e-5 and recipe.tokens.max_length == 128
 
 
-def test_a_method_without_published_sizes_is_named(bert: None) -> None:
-    _, notes = asked("--recipe", "bow", "--scale", "published")
-    assert any("pretrain.*: no sizes of bow are known" in note for note in notes)
-    assert not any("pretrain" in note for note in asked("--recipe", "none", "--scale", "published")[1])
-
-
 def test_a_backbone_that_is_not_at_hand_says_what_to_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.chdir(tmp_path)
@@ -83,21 +64,3 @@ def test_a_backbone_that_is_not_at_hand_says_what_to_type(tmp_path: Path, monkey
     (tmp_path / "bert-base-uncased" / "config.json").write_text("{}")
     with pytest.raises(UserError, match=r"--scale published trains bert-base-uncased: .*--set backbone.name=FOLDER"):
         asked("--recipe", "retromae", "--scale", "published")
-
-
-def test_a_demo_has_nothing_to_say() -> None:
-    assert asked("--recipe", "retromae", "--protocol", "retromae")[1] == []
-
-
-def test_sweeps_and_benchmarks_name_it_too(bert: None, tmp_path: Path) -> None:
-    options = options_of("--scale", "published", "--corpus", write_collection(tmp_path / "tiny"))
-    swept = describe(sweep_for(options, load_space(SPACES / "mask_ratio.yaml")))
-    assert "--scale published, but corpus.name = beir:" in swept
-    flags = parse(["--scale", "published"], "A job.")
-    for name, value in (("preset", "rom"), ("systems", "none,mlm,bow"), ("zero_shot", None)):
-        setattr(flags, name, value)
-    for name in ("seeds", "representations", "settings", "collections"):
-        setattr(flags, name, None)
-    (sizes, exception) = benchmark_asked(options, flags).notes
-    assert "steps as epochs over MS MARCO, and the corpus is beir:" in sizes
-    assert exception == "No sizes are known of bow: their middle training has the steps of a demo."

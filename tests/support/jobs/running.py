@@ -2,6 +2,7 @@
 
 import io
 import runpy
+import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -35,18 +36,22 @@ def run_job(name: str, *arguments: str, home: Path) -> Done:
     """Runs a job with its stores in `home`. What it raises, and does not report as a mistake, is raised here too.
 
     A job joins the Ray that this process is connected to, if it is. An interrupt, which the job reports as its own end,
-    ends the tests.
+    ends the tests; so does SIGTERM once the job has ended, which takes it for an interrupt.
     """
     path = str(JOBS / f"{name}.py")
     out, err = io.StringIO(), io.StringIO()
+    terminated = signal.getsignal(signal.SIGTERM)
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         for variable in STORES:
             patch.delenv(variable, raising=False)
         patch.setenv("MIDMASK_HOME", str(home))
         patch.setattr(sys, "argv", [path, *arguments])
         patch.syspath_prepend(str(JOBS))
-        with pytest.raises(SystemExit) as ended:
-            runpy.run_path(path, run_name="__main__")
+        try:
+            with pytest.raises(SystemExit) as ended:
+                runpy.run_path(path, run_name="__main__")
+        finally:
+            signal.signal(signal.SIGTERM, terminated)
     if ended.value.code == INTERRUPTED:
         raise KeyboardInterrupt
     return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue())

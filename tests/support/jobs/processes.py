@@ -1,0 +1,62 @@
+"""Jobs as processes: started in a folder of their own, waited for, killed, and what they have left behind."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import optuna
+
+from tests.support.jobs.killing import kill_tree
+from tests.support.waiting import wait_until
+
+JOBS = Path(__file__).resolve().parents[3] / "jobs"
+
+
+def start(home: Path, job: str, *arguments: str) -> subprocess.Popen[str]:
+    """A job in a session of its own, as from a terminal: an interrupt goes to it and to all that it started."""
+    environment = {**os.environ, "MIDMASK_HOME": str(home)}
+    environment.pop("RAY_ADDRESS", None)
+    return subprocess.Popen(
+        [sys.executable, str(JOBS / f"{job}.py"), *arguments],
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+def has_row(path: Path, query: str, *values: object) -> bool:
+    """Whether a query of a SQLite file finds something. Looked up without MLflow or Optuna, which would make tables in
+    a file whose tables a job is just making.
+    """
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as store:
+            return store.execute(query, values).fetchone() is not None
+    except sqlite3.OperationalError:
+        return False
+
+
+def finished_points(home: Path) -> list[dict[str, Any]]:
+    """Parameters of every finished trial; empty before there is one."""
+    path = home / "store" / "optuna.db"
+    if not has_row(path, "SELECT 1 FROM trials WHERE state = 'COMPLETE'"):
+        return []
+    storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+    names = optuna.get_all_study_names(storage)
+    trials = optuna.load_study(study_name=names[0], storage=storage).trials if names else []
+    return [trial.params for trial in trials if trial.state.name == "COMPLETE"]
+
+
+def killed_after_one_trial(home: Path, job: str, *arguments: str) -> list[dict[str, Any]]:
+    """Starts a sweep and ends it with -9, and all that it started, once a trial is done; the points done by then."""
+    doomed = start(home, job, *arguments)
+    wait_until(lambda: finished_points(home), doomed)
+    kill_tree(doomed)
+    return finished_points(home)

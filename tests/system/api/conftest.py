@@ -1,0 +1,3 @@
+"""A collection, and a run on it with fine-tuning and one without."""
+
+from tests.support.api.runs import corpus, run, store, untuned  # noqa: F401  (fixtures)

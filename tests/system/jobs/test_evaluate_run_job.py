@@ -1,0 +1,125 @@
+"""The jobs `evaluate_run`, `sweep_index` and `train_generator`: what they print, track and leave, and a second run."""
+
+import gzip
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+from mlflow import MlflowClient
+
+from midmask.artifact import Place
+from midmask.derived.generate import GenerateConfig
+from midmask.evaluation.retriever import EvaluateConfig
+from midmask.experiment.plan import plan
+from midmask.experiment.report import per_query
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.steps import LOCAL
+from midmask.identity import override
+from midmask.leaderboard.entries import entries
+from midmask.leaderboard.lineage import artifact_place, lineage
+from midmask.leaderboard.per_query import PerQueryFiles
+from midmask.leaderboard.queries import look_up
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, rows
+from midmask.queries.config import QueriesConfig
+from midmask.queries.generator import ModelQueries
+from midmask.queries.made import Passage
+from midmask.recipes import RECIPES
+from midmask.tracking import LOG, read_runs
+from tests.support.benchmark.tiny import write_collection
+from tests.support.jobs.running import run_job
+
+
+def shown(uri: str) -> dict[str, LeaderboardRow]:
+    """Name of a system -> its row."""
+    return {row.recipe: row for row in rows(read_runs(uri))}
+
+
+def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_local: None, tmp_path: Path) -> None:
+    """The list of an evaluation of BM25, as a file of another tool."""
+    corpus = write_collection(tmp_path / "tiny")
+    recipe = override(RECIPES["none"](), {"corpus.name": corpus, "corpus.splits": "official"})
+    bm25 = plan(recipe).bm25_evaluation(EvaluateConfig(split="test"))
+    searched = Runner(Place(str(tmp_path / "store")), LOCAL, Silent()).run(bm25)
+    file, uri = tmp_path / "other.trec.gz", f"sqlite:///{tmp_path}/mlflow.db"
+    shutil.copy((searched.place / "runs" / "tiny.test.trec.gz").local(), file)
+
+    flags = ["--corpus", corpus, "--split", "test"]
+    done = run_job("evaluate_run", str(file), *flags, home=tmp_path)
+    assert done.code == 0, done.err
+    by_name = run_job(
+        "evaluate_retriever", "--model", "bm25", *flags, "--tracking-uri", "sqlite:///bm25.db", home=tmp_path
+    )
+    assert by_name.code == 0 and f"{searched.result['measures']['nDCG@10']:.4f}" in by_name.table()["bm25"], by_name.err
+    assert f"other: a run file of 12 queries and {len(gzip.open(file).readlines())} rows." in done.out
+    (row,) = shown(uri).values()
+    assert row.place == CollectionSplit("tiny", "test", bm25.inputs["corpus"].fingerprint, 12), "where BM25 would stand"
+    assert (row.recipe, row.representation, row.costs) == ("other", "run file", {})
+    assert [entry.name for entry in entries([row])] == ["other · run file"], "what is not known is empty"
+    assert row.measures == searched.result["measures"], "to the last bit"
+    values = PerQueryFiles(uri, tmp_path / "cache")(row)
+    assert isinstance(values, pa.Table) and values.equals(per_query(searched))
+    place = artifact_place(next(run for run in read_runs(uri) if run.run_id == row.run_id), "tiny", "test")
+    assert place is not None and [link.step for link in lineage(place)] == ["prepare", "read_run", "evaluate"]
+    (query,), missing = look_up(["q40"], {"other": place}, top=3)
+    assert not missing and query.text and len(query.retrieved["other"]) == 3
+
+    job = next(run for run in read_runs(uri) if run.parent_id is None)
+    assert "every line of this job's log" in Path(job.tags[LOG]).read_text()
+
+    moved = str(shutil.move(file, tmp_path / "moved"))
+    again = run_job("evaluate_run", moved, "--name", "other", *flags, home=tmp_path)
+    assert again.code == 0 and again.table() == done.table() and list(shown(uri)) == ["other"], "nothing new"
+    named = run_job("evaluate_run", moved, "--name", "renamed", *flags, home=tmp_path)
+    assert named.code == 0 and set(shown(uri)) == {"other", "renamed"}
+    assert len(list((tmp_path / "store" / "read_run").iterdir())) == 1
+
+
+POINTS = """
+depth: 20
+points:
+  - {index: Flat}
+  - {index: "IVF4,Flat", nprobe: 1}
+  - {index: SQ8, rescore: 0}
+"""
+LABELS = ["Flat", "IVF4,Flat nprobe 1", "SQ8 rescore 0"]
+
+
+def test_the_job_prints_the_table_tracks_it_and_computes_nothing_twice(ray_local: None, tmp_path: Path) -> None:
+    (tmp_path / "points.yaml").write_text(POINTS)
+    changes = {"tokens.vocabulary_size": 300, "stages.0.train.steps": 2, "stages.0.train.batch_size": 4}
+    flags = [word for path, value in changes.items() for word in ("--set", f"{path}={value}")]
+    flags += ["--corpus", write_collection(tmp_path / "tiny"), "--recipe", "none"]
+    flags += ["--indexes", str(tmp_path / "points.yaml")]
+    first = run_job("sweep_index", *flags, home=tmp_path)
+    assert first.code == 0, first.err
+    assert list(first.table()) == ["index", *LABELS]
+    again = run_job("sweep_index", *flags, home=tmp_path)
+    assert again.code == 0 and again.table() == first.table()
+    assert len(entries(rows(read_runs(f"sqlite:///{tmp_path}/mlflow.db")))) == len(LABELS)
+
+
+SHORT = [
+    *("--steps", "3", "--batch-size", "8"),
+    *("--set", "tokens.vocabulary_size=300", "--set", "stages.0.train.threads=1"),
+]
+
+
+def test_it_trains_tracks_and_copies(ray_local: None, tmp_path: Path) -> None:
+    collection = write_collection(tmp_path / "tiny")
+    planned = run_job("train_generator", "--corpus", collection, *SHORT, "--dry-run", home=tmp_path)
+    assert planned.code == 0 and "3 steps x 8 rows = 24 rows" in planned.out, planned.err
+    assert "tokens.titles = True" in planned.out and "memory of a device in generator" in planned.out
+    out = tmp_path / "generator"
+    done = run_job("train_generator", "--corpus", collection, *SHORT, "--out", str(out), home=tmp_path)
+    assert done.code == 0, done.err
+    assert f"model:{out}" in done.out and done.table()["steps"] == ["3"]
+    config = QueriesConfig(per_passage=1, generate=GenerateConfig(max_tokens=6))
+    made = list(ModelQueries(str(out), config).queries([Passage("d0", "", "amber birch cedar")]))
+    assert len(made) <= 1, "three steps teach it nothing, but it is read and writes"
+    client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    (experiment,) = [one for one in client.search_experiments() if one.name == "midmask"]
+    (run,) = client.search_runs([experiment.experiment_id], "tags.`midmask.step` = 'generator'")
+    assert run.info.status == "FINISHED" and "generator/loss" in run.data.metrics
+    assert run.data.params["stages.0.train.steps"] == "3", "the flags are fields, so a page can repeat the run"
+    again = run_job("train_generator", "--corpus", collection, *SHORT, home=tmp_path)
+    assert again.code == 0 and f"model:{tmp_path}/store/generator/" in again.out
