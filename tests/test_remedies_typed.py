@@ -3,8 +3,10 @@
 import ast
 import re
 import shlex
+import shutil
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,23 +63,15 @@ def typed_flags(message: str, changes: Mapping[str, Any]) -> list[str]:
 
 
 TRAINED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "one query a step": ("none", {}, {"stages.0.train.batch_size": 1}),
     "no negatives": ("none", {}, {"stages.0.loss.candidates": "own"}),
     "one relevant passage": ("none", {"relevant": [0] * 40}, {}),
-    "few queries": ("none", {}, {"stages.0.train.batch_size": 31}),
     "few texts": ("mlm", {}, {"pretrain.batch_size": 41}),
-    "one text a step": ("ict", {}, {"pretrain.batch_size": 1}),
     "no terms": ("retromae", {}, {"objective.encoder_weight": 0, "objective.decoder_weight": 0}),
     "no targets": ("mlm", {}, {"objective.encoder_mask_ratio": 1e-9}),
     "long texts": ("mlm", {}, {"tokens.max_length": 4000}),
-    "no dropout": ("simcse", {}, {"backbone.dropout": 0.0}),
-    "regularisers": (
-        "none",
-        {},
-        {"stages.0.loss.regularisers.query": "l1", "stages.0.loss.regularisers.lambda_query": 1},
-    ),
     "no teacher": ("none", {}, {"stages.0.loss": {"name": "distillation"}}),
 }
+"""A mistake -> recipe, what the collection has, and settings that are refused."""
 
 
 @pytest.mark.parametrize("case", TRAINED)
@@ -91,9 +85,7 @@ def test_a_training_takes_what_its_refusal_shows(case: str, tmp_path: Path) -> N
     message = refusal(lambda: train(wrong))
     shown = typed_settings(message)
     train({**wrong, **shown})
-    first = [
-        word for path, value in wrong.items() if not isinstance(value, dict) for word in ("--set", f"{path}={value}")
-    ]
+    first = typed_flags("", {path: value for path, value in wrong.items() if not isinstance(value, dict)})
     options = resolve(parse(["--recipe", recipe, *first, *typed_flags(message, shown)], None), ROOT / "jobs" / "any.py")
     recipe_for(options, default=recipe).check()
 
@@ -111,63 +103,69 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A collection of which three rows in eleven cannot be read, and a run file of it."""
     folder = tmp_path_factory.mktemp("damaged")
     rows = [f'{{"_id": "{number}", "text": "{text}"}}' for number, text in enumerate(TEXTS[:8])]
-    (folder / "corpus.jsonl").write_text("\n".join([*rows, "{", "{", "{"]))
-    (folder / "queries.jsonl").write_text("\n".join(f'{{"_id": "q{n}", "text": "{QUERIES[n]}"}}' for n in range(8)))
     (folder / "qrels").mkdir()
-    judged = "\n".join(f"q{number}\t{number}\t1" for number in range(8))
-    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}\n")
-    (folder / "run.trec").write_text("\n".join(f"q{number} Q0 {number} 1 1.0 tag" for number in range(8)))
+    found = {
+        "corpus.jsonl": [*rows, "{", "{", "{"],
+        "queries.jsonl": [f'{{"_id": "q{n}", "text": "{QUERIES[n]}"}}' for n in range(8)],
+        "qrels/test.tsv": ["query-id\tcorpus-id\tscore", *(f"q{n}\t{n}\t1" for n in range(8))],
+        "run.trec": [f"q{n} Q0 {n} 1 1.0 tag" for n in range(8)],
+    }
+    for name, lines in found.items():
+        (folder / name).write_text("\n".join(lines) + "\n")
     return folder
 
 
-ENTRIES: dict[str, Callable[[Path, Path, dict[str, Any]], object]] = {
-    "evaluate": lambda folder, store, settings: midmask.evaluate(
-        "bm25", midmask.Corpus.from_beir(folder), settings=settings, storage=store, progress=False
+def corpus_of(folder: Path, settings: Mapping[str, Any]) -> midmask.Corpus:
+    return midmask.Corpus.from_folder(f"beir:{folder}", settings=settings)
+
+
+ENTRIES: dict[str, Callable[..., object]] = {
+    "evaluate": lambda folder, settings, **more: midmask.evaluate(
+        "bm25", midmask.Corpus.from_beir(folder), settings=settings, **more
     ),
-    "evaluate_run": lambda folder, store, settings: midmask.evaluate_run(
-        folder / "run.trec", midmask.Corpus.from_beir(folder), settings=settings, storage=store, progress=False
+    "evaluate_run": lambda folder, settings, **more: midmask.evaluate_run(
+        folder / "run.trec", midmask.Corpus.from_beir(folder), settings=settings, **more
     ),
-    "train": lambda folder, store, settings: midmask.train(
-        "mlm",
-        midmask.Corpus.from_beir(folder),
-        settings={**QUICK, "pretrain.batch_size": 4, "stages.0.train.batch_size": 2, **settings},
-        storage=store,
-        progress=False,
+    "train": lambda folder, settings, **more: midmask.train(
+        "mlm", midmask.Corpus.from_beir(folder), settings={**QUICK, **FEW, **settings}, **more
     ),
-    "Corpus": lambda folder, store, settings: midmask.evaluate(
-        "bm25", midmask.Corpus.from_folder(f"beir:{folder}", settings=settings), storage=store, progress=False
-    ),
+    "Corpus": lambda folder, settings, **more: midmask.evaluate("bm25", corpus_of(folder, settings), **more),
 }
+FEW = {"pretrain.batch_size": 4, "stages.0.train.batch_size": 2}
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_rows_are_left_out_where_the_refusal_was_shown(entry: str, damaged: Path, tmp_path: Path) -> None:
-    message = refusal(lambda: ENTRIES[entry](damaged, tmp_path, {}))
+    here = {"storage": tmp_path, "progress": False}
+    message = refusal(lambda: ENTRIES[entry](damaged, {}, **here))
     shown = typed_settings(message)
     assert shown == {"corpus.bad_rows_threshold": 0.5}
-    ENTRIES[entry](damaged, tmp_path, shown)
+    ENTRIES[entry](damaged, shown, **here)
     assert parse(typed_flags(message, shown), None).changes == [("corpus.bad_rows_threshold", "0.5")]
 
 
 def test_a_setting_that_an_entry_does_not_reach_is_refused(damaged: Path, tmp_path: Path) -> None:
     for entry in ("evaluate", "evaluate_run", "Corpus"):
-        assert "pretrain.steps" in refusal(lambda: ENTRIES[entry](damaged, tmp_path, {"pretrain.steps": 3}))  # noqa: B023
+        wrong = partial(ENTRIES[entry], damaged, {"pretrain.steps": 3}, storage=tmp_path, progress=False)
+        assert "pretrain.steps" in refusal(wrong)
 
 
-def test_settings_win_over_arguments(tmp_path: Path) -> None:
-    found = midmask.evaluate("bm25", collection(), settings={"evaluation.measures": ["RR@5"]}, storage=tmp_path)
-    assert list(found.measures) == ["RR@5"]
+@pytest.fixture
+def uri(tmp_path: Path, empty_store: Path) -> str:
+    shutil.copy(empty_store, tmp_path / "runs of mine.db")
+    return f"sqlite:///{tmp_path}/runs of mine.db"
 
 
-def test_a_deleted_experiment_is_brought_back_by_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    uri = f"sqlite:///{tmp_path}/runs of mine.db"
+def test_a_deleted_experiment_is_brought_back_by_what_is_shown(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client, experiment = create_store(uri, tmp_path)
     client.delete_experiment(experiment)
     message = refusal(lambda: create_store(uri, tmp_path))
     variable, program, *rest = shlex.split(message.partition("bring it back with: ")[2])
     assert program == "mlflow" and rest[0] == "experiments"
-    monkeypatch.setenv(*variable.split("=", 1))
     mlflow.set_tracking_uri(None)
+    monkeypatch.setenv(*variable.split("=", 1))
     mlflow.experiments.commands.main(rest[1:], standalone_mode=False)
     assert create_store(uri, tmp_path)[1] == experiment
 
@@ -186,8 +184,7 @@ def test_the_note_on_cut_passages_is_followed_by_reading_more(tmp_path: Path) ->
     assert more["length"] == 2 * cut["length"] and more["cut_share"] < cut["cut_share"]
 
 
-def test_a_command_that_is_shown_names_the_store_that_was_given(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/my runs.db"
+def test_a_command_that_is_shown_names_the_store_that_was_given(uri: str, tmp_path: Path) -> None:
     create_store(uri, tmp_path)
     run = tmp_path / "a run.trec"
     run.write_text("q Q0 d 1 1.0 tag\n")

@@ -15,6 +15,7 @@ from sqlalchemy import insert
 from midmask.tracking import Tracker, metric_key
 from tests.support.dashboards.tracked import QUICK
 
+RUNS = 5000
 SEEDS = range(5)
 BEGAN = 1_760_000_000_000
 """Milliseconds since 1970 at which the first run started; the others follow by seconds."""

@@ -33,7 +33,7 @@ def page(
     *,
     uri: str = "sqlite:////nowhere/mlflow.db",
     per_query: PerQueryOf = lambda row: None,
-    **address: str,
+    **address: str | list[str],
 ) -> AppTest:
     """The page `dashboards/views/VIEW.py` over these runs, drawn once; it must raise nothing.
 
@@ -52,6 +52,12 @@ def page(
 
 def captions(app: AppTest) -> str:
     return "\n".join(one.value for one in app.caption)
+
+
+def words(app: AppTest) -> str:
+    """All texts of the page, and its HTML."""
+    kinds = ("header", "subheader", "markdown", "caption", "info", "warning", "error", "code")
+    return "\n".join([*(one.value for kind in kinds for one in app.get(kind)), html(app)])
 
 
 def html(app: AppTest) -> str:
