@@ -79,18 +79,13 @@ def test_a_damaged_local_copy_is_told_from_a_damaged_store(tmp_path, monkeypatch
     assert f"Delete {copy / 'data'} and run" in done.stderr
 
 
-def test_an_artifact_of_an_older_midmask_is_read_as_it_is(tmp_path):
-    (tmp_path / "s").mkdir()
-    (tmp_path / "s" / RECORD).write_text(json.dumps({"fingerprint": "f", "result": {"n": 1}}))
-    (tmp_path / "s" / "file").write_text("x")
-    assert (load(Place(str(tmp_path / "s"))).place / "file").read() == b"x"
-
-
-def test_files_without_a_record_in_the_way_are_not_deleted(tmp_path):
-    (tmp_path / "s").mkdir()
-    (tmp_path / "s" / "file").write_text("x")
+def test_files_without_a_record_are_not_deleted_and_one_without_digests_is_read_as_it_is(tmp_path):
+    place = Place(str(tmp_path / "s"))
+    (place / "file").write(b"x")
     with pytest.raises(UserError, match=r"holds files but no record\.json.*Delete it"):
-        produce(Place(str(tmp_path / "s")), {"fingerprint": "f"}, write_part)
+        produce(place, {"fingerprint": "f"}, write_part)
+    (place / RECORD).write(json.dumps({"fingerprint": "f", "result": {"n": 1}}).encode())
+    assert (load(place).place / "file").read() == b"x"
 
 
 def test_everything_is_on_disk_before_the_artifact_is_visible(tmp_path, monkeypatch):

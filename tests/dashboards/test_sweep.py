@@ -1,6 +1,7 @@
 """The Sweep page shows every trial with its state, and a verdict for each split beside the numbers of that split."""
 
 import json
+import re
 import shutil
 from itertools import accumulate
 from pathlib import Path
@@ -92,3 +93,12 @@ def test_the_answer_comes_first_and_pruned_trials_are_grey(store: tuple[str, lis
     slices = {one["layout"]["xaxis"]["title"]["text"]: one["data"] for one in figures if len(one["data"]) == 2}
     assert set(slices) == {"CLS width", "N", "words from"}
     assert sorted(slices["N"][1]["x"]) == sorted(words for _, words in swept.POINTS if words)
+
+
+def test_two_parameters_are_laid_over_each_other_as_chosen(store: tuple[str, list[TrackedRow]]) -> None:
+    app = named(store, plain=False)
+    app.selectbox(key="across").set_value("N").run()
+    app.selectbox(key="up").set_value("CLS width").run()
+    (told,) = [json.loads(one.proto.spec)["data"] for one in app.get("plotly_chart") if '"heatmap"' in one.proto.spec]
+    expected = sorted(f"{swept.value(width, words):.4f}" for width, words in swept.POINTS if words)
+    assert sorted(re.findall(r"\b0\.\d{4}\b", json.dumps([one.get("text") for one in told]))) == expected

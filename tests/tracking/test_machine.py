@@ -36,15 +36,12 @@ class Listener:
         self.told.set()
 
 
-@pytest.fixture
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the settings that MLflow itself has for it."""
+def test_a_run_that_lasts_has_points_that_go_on_after_a_resume(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As often as MLflow's own settings say."""
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.03")
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLES_BEFORE_LOGGING", "2")
-
-
-@pytest.mark.usefixtures("often")
-def test_a_run_that_lasts_has_points_that_go_on_after_a_resume(uri: str, tmp_path: Path) -> None:
     for at_least in (2, 4):
         with Tracker(uri, tmp_path, QUICK) as tracker:
             run = tracker.run("pretrain", tags=TAGS, params={})
@@ -86,14 +83,8 @@ def test_nothing_is_left_behind_and_short_runs_have_none(uri: str, tmp_path: Pat
     assert not [key for key in MlflowClient(uri).get_run(run.id).data.metrics if key.startswith("system/")]
 
 
-@pytest.mark.usefixtures("often")
 def test_mlflows_own_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
-    off, listener = Machine(), Listener()
-    off.watch(listener)
-    assert not [one for one in threading.enumerate() if one.name == "midmask-machine"]
-    monkeypatch.delenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING")
-    on = Machine()
-    on.watch(listener)
-    listener.told.wait()
-    on.close()
+    before = set(threading.enumerate())
+    Machine().watch(Listener())
+    assert not set(threading.enumerate()) - before

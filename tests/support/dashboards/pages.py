@@ -41,8 +41,14 @@ def wait_until_equal(browser: Chrome, look: Callable[[Chrome], Any], expected: A
         raise AssertionError(f"{last!r}, not {expected!r}") from error
 
 
-def wait_for_text(browser: Chrome, *words: str, patience: float = PATIENCE) -> str:
-    """The page's text, once all of these stand in it."""
+def wait_for_text(browser: Chrome, words: str, patience: float = PATIENCE) -> str:
+    return wait_for_texts(browser, words, patience=patience)
+
+
+def wait_for_texts(browser: Chrome, *words: str, patience: float = PATIENCE) -> str:
+    """The page's text, once all of these stand in it. What a test asserts of the text is among them: the rest of a page
+    may still be drawn.
+    """
 
     def look(page: Chrome) -> str:
         found = text(page)
@@ -134,12 +140,6 @@ def type_into(browser: Chrome, where: str, words: str) -> None:
 def choose(browser: Chrome, key: str, value: str) -> None:
     """Types into a select box, found by the class that Streamlit makes of a widget's key."""
     type_into(browser, f".st-key-{key} input", value)
-
-
-def wait_for_axis(browser: Chrome, label: str) -> None:
-    """Until a chart is drawn across this label, the script at its end. A select box that depends on another would
-    forget what is typed into it before."""
-    wait_until_equal(browser, lambda page: label in texts(page, ".xtitle"), True)
 
 
 def wait_for_query(browser: Chrome, **expected: str) -> None:

@@ -10,8 +10,8 @@ from mlflow import MlflowClient
 from midmask.tracking import Patience
 
 QUICK = Patience(answer=30, close=20, flush=0.02, retry=0.05, longest_retry=0.2)
-NEVER = Patience(answer=30, close=0.1, flush=3600, retry=0.05)
-"""Gathers for an hour, so that nothing reaches the store before the process dies."""
+NEVER = Patience(answer=30, close=20, flush=3600, retry=0.05)
+"""Gathers for an hour, so that nothing reaches the store before the tracker is closed."""
 
 TAGS = {"midmask.fingerprint": "f00d", "midmask.step": "pretrain"}
 

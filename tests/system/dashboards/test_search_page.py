@@ -21,6 +21,7 @@ from tests.support.dashboards.pages import (
     wait_for_query,
     wait_for_table,
     wait_for_text,
+    wait_for_texts,
     wait_until_equal,
 )
 from tests.support.dashboards.site import Site
@@ -99,7 +100,7 @@ def test_two_systems_side_by_side_and_judging_them(browser: Chrome, site: Site, 
     wait_for_thumbs(browser, "right", 1, ["true", "false"])
     wait_for_thumbs(browser, "left", 3, ["false", "true"])
     press_thumb(browser, "left", 3, 1)
-    wait_for_text(browser, "1 relevant · 0 not relevant", "too few to compare with the verdict")
+    wait_for_texts(browser, "1 relevant · 0 not relevant", "too few to compare with the verdict")
     (line,) = wait_for_table(browser, "judged systems", lambda lines: len(lines) >= 2)[:1]
     assert line[0] == RIGHT and line[1] == "1.000"
 

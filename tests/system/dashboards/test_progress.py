@@ -1,4 +1,4 @@
-"""Pages over stores that change or are lost while they are shown: five thousand runs, and a job that is killed."""
+"""The Progress page of a job that runs, and is killed while it is shown."""
 
 import subprocess
 import sys
@@ -7,12 +7,8 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import Chrome
 
-from midmask.tracking.store import alone_with
-from tests.support.dashboards import many
 from tests.support.dashboards.browser import PAGE, served
-from tests.support.dashboards.pages import click, texts, wait_for_table, wait_for_text
-
-pytestmark = pytest.mark.slow
+from tests.support.dashboards.pages import click, texts, wait_for_text, wait_for_texts
 
 WITHIN = 60
 """Seconds in which a kill must be seen."""
@@ -35,28 +31,7 @@ time.sleep(600)
 """
 
 
-def test_the_first_look_tells_how_far_it_is_and_a_snapshot_is_kept(browser: Chrome, tmp_path: Path) -> None:
-    store, uri = tmp_path / "mlflow.db", f"sqlite:///{tmp_path}/mlflow.db"
-    many.fill(uri, tmp_path, many.RUNS)
-    with served(PAGE, ["--tracking-uri", uri], tmp_path / "streamlit.log") as address:
-        browser.get(address)
-        wait_for_text(browser, "Reading the runs for the first time")
-        systems = many.RUNS // len(many.SEEDS)
-        shown = f"Systems 1 to 100 of {systems:,}"
-        wait_for_text(browser, shown, f"{many.RUNS:,} runs", f"Filter these {systems} systems down to 30")
-        lines = wait_for_table(browser, "systems", 100)
-        assert lines[0][1].splitlines()[0] == f"{many.measure(systems - 1, 2):.4f}"
-        browser.get(f"{address}/?page=2&reverse=true&protocol=protocol+1")
-        wait_for_text(browser, "Systems 101 to 200 of 200")
-    assert store.with_name("mlflow.db.runs.parquet").exists()
-    store.write_bytes(b"no database" * 1000)  # from here on, what is shown comes from the snapshot
-    with served(PAGE, ["--tracking-uri", uri], tmp_path / "streamlit.log") as address:
-        with alone_with(uri):  # the page's look waits for this
-            browser.get(address)
-            wait_for_text(browser, shown, "reading what has changed since")
-        wait_for_text(browser, "Below is what was known before")
-
-
+@pytest.mark.slow
 def test_a_running_job_and_its_kill(browser: Chrome, tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     with (
@@ -66,7 +41,7 @@ def test_a_running_job_and_its_kill(browser: Chrome, tmp_path: Path) -> None:
         try:
             assert job.stdout is not None and job.stdout.readline() == "told\n"
             browser.get(f"{address}/progress")
-            told = wait_for_text(browser, "step 250 of 1,000", "loss 3.2500", "about 12h", "phase 2 of 3")
+            told = wait_for_texts(browser, "step 250 of 1,000", "loss 3.2500", "about 12h", "phase 2 of 3")
             assert "killed" not in told
             click(browser, "[data-testid=stExpander] summary")
             wait_for_text(browser, "line 99 of the log")
