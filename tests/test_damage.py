@@ -1,6 +1,5 @@
 """Damaged artifacts, and stores that are full, read-only or not there: one line each, and nothing torn."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -11,6 +10,7 @@ import pytest
 from midmask.artifact import RECORD, Place, load, produce
 from midmask.attempts import folder_of_attempts
 from midmask.errors import UserError
+from tests.support.disks import mounted
 from tests.support.object_store import Requests, object_store
 
 
@@ -110,21 +110,6 @@ def test_everything_is_on_disk_before_the_artifact_is_visible(tmp_path, monkeypa
     for file in (f"{published}/data/part.bin", f"{published}/{RECORD}"):
         assert any(name.startswith(f"{file}.") and name.endswith(".draft") for name in before), file
     assert calls[-1] == ("fsync", str(tmp_path))
-
-
-@contextlib.contextmanager
-def mounted(folder, options):
-    """A small filesystem of its own."""
-    folder.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small filesystem")
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip(f"this machine cannot mount a tmpfs: {done.stderr.decode().strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
 
 
 def test_a_full_store_is_one_line_and_nothing_is_torn(tmp_path):

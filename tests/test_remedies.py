@@ -90,11 +90,11 @@ def is_field(path: str) -> bool:
 
 def literals(file: Path) -> Iterator[tuple[int, str]]:
     """The line and the text of each literal of a module that is no docstring."""
-    tree = ast.parse(file.read_text("utf-8"))
-    outer = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
-    outer += [node for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
+    nodes = list(ast.walk(ast.parse(file.read_text("utf-8"))))
+    outer = [node for node in nodes if isinstance(node, ast.JoinedStr)]
+    outer += [node for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
     inside = {id(part) for node in outer for part in ast.walk(node) if part is not node}
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) in inside:
             continue
         if isinstance(node, ast.JoinedStr):

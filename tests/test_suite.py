@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-from hypothesis import settings
 
 from tests.support.dashboards.browser import chromium
 from tests.support.jobs import running
@@ -28,17 +26,6 @@ def test_another_host_is_refused(address: tuple) -> None:
                 connect(address)
     with pytest.raises(RuntimeError, match=address[0]):
         asyncio.run(asyncio.open_connection(*address[:2]))
-
-
-def test_this_machine_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("", 0)) as server:
-        for host in ("127.0.0.1", "127.3.2.1", "localhost", socket.gethostname()):
-            socket.create_connection((host, server.getsockname()[1])).close()
-    monkeypatch.chdir(tmp_path)
-    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as one:
-        server.bind("path")
-        server.listen()
-        one.connect("path")
 
 
 FOREIGN = {
@@ -60,13 +47,6 @@ def test_nothing_of_the_users_environment_reaches_a_test() -> None:
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     kept = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     assert done.stdout.strip() == f"{ {name: kept.get(name) for name in FOREIGN} } set()"
-
-
-@pytest.mark.parametrize("number", [3, 1])
-def test_threads_are_one_again_after_a_test_of_more_and_cases_are_the_same_in_every_run(number: int) -> None:
-    assert torch.get_num_threads() == 1
-    torch.set_num_threads(number)
-    assert settings(max_examples=3).derandomize and settings(max_examples=3).deadline is None
 
 
 def test_a_missing_browser_is_demanded_by_its_own_variable_alone(

@@ -1,9 +1,11 @@
 """What deploy/ holds, by the validators of those who read it."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +67,10 @@ def test_no_secret_is_written_down_and_each_has_a_line_to_fill_in() -> None:
     assert ignored.returncode == 0, "git must ignore deploy/.env"
 
 
-def test_a_cluster_on_machines_works_beside_its_head_and_asks_for_a_token() -> None:
-    config = load("ray-up.yaml")
+def test_ray_accepts_its_cluster_file_which_works_beside_its_head_and_asks_for_a_token() -> None:
+    """By Ray's own schema."""
+    config, schema = load("ray-up.yaml"), files("ray") / "autoscaler" / "ray-schema.json"
+    pytest.importorskip("jsonschema").validate(config, json.loads(schema.read_text()))
     head = config["available_node_types"][config["head_node_type"]]
     assert head["resources"] == {"CPU": 0}
     assert all("RAY_AUTH_MODE=token" in " ".join(config[f"{kind}_start_ray_commands"]) for kind in ("head", "worker"))

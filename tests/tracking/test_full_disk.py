@@ -3,8 +3,6 @@
 import contextlib
 import itertools
 import logging
-import os
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ import pytest
 
 from midmask.errors import UserError
 from midmask.tracking import Patience, Tracker, read_runs
+from tests.support.disks import mounted
 from tests.support.tracking.stores import QUICK, TAGS, history
 from tests.support.waiting import wait_until
 
@@ -22,13 +21,8 @@ from tests.support.waiting import wait_until
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A real file system of 64 KiB and 64 files."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=64", "tmpfs", str(folder)]
-    if os.getuid() != 0 or not shutil.which("mount") or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("only root can mount a small file system here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with mounted(tmp_path / "disk", "size=64k,nr_inodes=64") as folder:
+        yield folder
 
 
 def fill(folder: Path) -> None:

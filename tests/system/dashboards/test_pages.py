@@ -131,7 +131,7 @@ def test_lineage_names_every_step_and_the_command(browser: Chrome, site: Site, w
     boxes = "return [...document.querySelectorAll('[data-testid=stGraphVizChart] .node')].map(box => "
     boxes += "[...box.querySelectorAll('text')].map(line => line.textContent))"
     drawn = sorted([one.step, one.fingerprint[:8]] for one in links)
-    wait_until_equal(browser, lambda page: sorted([b[0], b[-1]] for b in page.execute_script(boxes)), drawn)
+    wait_until_equal(browser, lambda page: sorted(b[:1] + b[-1:] for b in page.execute_script(boxes)), drawn)
     command = ["jobs/evaluate_retriever.py", "--recipe retromae", "--split dev", "--set pretrain.steps=3"]
     told = wait_for_texts(browser, *command, worked.runs["retromae"].tags["midmask.fingerprint"])
     assert "cannot be worked out" not in told
