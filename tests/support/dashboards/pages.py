@@ -17,7 +17,7 @@ PAGES = ("", "compare", "progress", "sweep", "training", "embeddings", "lineage"
 """Addresses of all pages; "" is the leaderboard's."""
 
 DRAWN = "[data-test-script-state=notRunning]"
-PATIENCE = 90
+PATIENCE = 180
 """Seconds until a page must show what is waited for."""
 
 
@@ -115,12 +115,17 @@ def wait_until_drawn(browser: Chrome) -> None:
 
 
 def click(browser: Chrome, where: str) -> None:
-    """Clicks what a CSS selector or an XPath finds, once it can be clicked."""
+    """Clicks what a CSS selector or an XPath finds, once the page's script is at its end: the element itself, since
+    its place on the screen may change while other parts of the page are drawn.
+    """
     by = By.XPATH if where.startswith("//") else By.CSS_SELECTOR
 
     def press(page: Chrome) -> bool:
-        page.find_element(by, where).click()
-        return True
+        found = page.find_element(by, where)
+        is_ready = found.is_displayed() and bool(page.find_elements(By.CSS_SELECTOR, DRAWN))
+        if is_ready:
+            page.execute_script("arguments[0].click()", found)
+        return is_ready
 
     wait_for(browser, press)
 

@@ -111,7 +111,7 @@ def test_a_choice_redraws_the_charts_and_lies_in_the_address(browser: Chrome, si
 
 
 def test_embeddings_show_the_divergences_of_the_sample(browser: Chrome, site: Site, worked: Worked) -> None:
-    browser.get(f"{site.address}/embeddings?runs={worked.name('none')}")
+    browser.get(f"{site.address}/embeddings?place=tiny+dev&runs={worked.name('none')}")
     sample = draw_sample(encodings(worked.place("none")), "dense")
     for perplexity in (30, 5):
         drawn = map_embeddings(sample, perplexity=perplexity, seed=0)
@@ -125,7 +125,7 @@ def test_embeddings_show_the_divergences_of_the_sample(browser: Chrome, site: Si
 
 def test_lineage_names_every_step_and_the_command(browser: Chrome, site: Site, worked: Worked) -> None:
     links = lineage(worked.place("retromae"))
-    browser.get(f"{site.address}/lineage?run={worked.name('retromae')}&rerun=true")
+    browser.get(f"{site.address}/lineage?place=tiny+dev&run={worked.name('retromae')}&rerun=true")
     found = wait_for_table(browser, "steps", len(links))
     assert [(line[1], line[-1]) for line in found] == [(one.step, one.fingerprint) for one in links]
     boxes = "return [...document.querySelectorAll('[data-testid=stGraphVizChart] .node')].map(box => "

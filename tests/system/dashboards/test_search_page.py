@@ -76,7 +76,7 @@ def test_two_systems_side_by_side_and_judging_them(browser: Chrome, site: Site, 
     browser.get(f"{site.address}/search")
     asked = "change the port of the server"
     type_into(browser, ".st-key-q input", asked)
-    left, right = (systems.rank(label, asked).doc_ids[:10] for label in (LEFT, RIGHT))
+    left, right = (list(systems.rank(label, asked).doc_ids[:10]) for label in (LEFT, RIGHT))
     wait_for_list(browser, "left", left)
     wait_for_list(browser, "right", right)
     wait_for_query(browser, q=asked)
