@@ -23,6 +23,11 @@ def s3():
         yield options
 
 
+PROCESSES = pytest.mark.parametrize(
+    "root", ["path", *(pytest.param(one, marks=pytest.mark.system) for one in ("file", "s3"))], indirect=True
+)
+
+
 @pytest.fixture(params=["path", "file", "s3"])
 def root(request, tmp_path, monkeypatch):
     monkeypatch.setenv("MIDMASK_CACHE", str(tmp_path / "cache"))
@@ -39,13 +44,9 @@ def test_an_artifact_is_made_once_and_then_loaded(root):
         (out / "data" / "a.txt").write(b"hello")
         return {"n": 1}
 
-    first = produce(root / "step" / "abc", {"fingerprint": "abc"}, make)
-    second = produce(root / "step" / "abc", {"fingerprint": "abc"}, make)
-    assert len(calls) == 1
-    assert first == second == load(first.address)
-    assert second.result == {"n": 1}
-    assert (second.place.local() / "data" / "a.txt").read_text() == "hello"
-    assert first.address == root / "step" / "abc"
+    first, second = (produce(root / "step" / "abc", {"fingerprint": "abc"}, make) for _ in range(2))
+    assert len(calls) == 1 and first == second == load(root / "step" / "abc")
+    assert second.result == {"n": 1} and (second.place.local() / "data" / "a.txt").read_text() == "hello"
 
 
 def test_a_failed_maker_leaves_no_record_but_its_files(root):
@@ -63,47 +64,31 @@ def test_a_failed_maker_leaves_no_record_but_its_files(root):
     assert sum(name.endswith("part") for name in root.sizes()) == 1, "what was taken over is deleted"
 
 
-def test_a_step_that_starts_afresh_finds_none_of_its_files(root):
+def test_a_step_that_starts_afresh_and_a_write_that_breaks_off_leave_no_files(root):
     for name in ("part", "deep/er/part"):
         (root / "s" / name).write(b"1")
     (root / "t").write(b"of another step")
     start_afresh(root / "s")
     assert (root / "s").names() == [] and root.sizes() == {"t": 15}
+    with pytest.raises(RuntimeError), (root / "file").writing() as stream:
+        stream.write(b"half")
+        raise RuntimeError("disk full")
+    assert root.sizes() == {"t": 15}
 
 
-def test_a_write_that_breaks_off_leaves_no_file(root):
-    def write_and_die():
-        with (root / "file").writing() as stream:
-            stream.write(b"half")
-            raise RuntimeError("disk full")
-
-    with pytest.raises(RuntimeError):
-        write_and_die()
-    assert root.names() == []
-
-
-def test_upload_keeps_the_tree(root, tmp_path):
-    source = tmp_path / "source"
-    (source / "deep").mkdir(parents=True)
-    (source / "deep" / "x").write_bytes(b"x" * 3_000_000)
-    (root / "copy").upload(source)
-    assert (root / "copy" / "deep" / "x").read() == b"x" * 3_000_000
-
-
-def test_a_place_is_a_folder_or_a_file_with_bytes_or_nothing(root):
+def test_places_are_folders_or_files_that_are_copied_and_uploaded_whole(root, tmp_path):
     (root / "a").write(b"123")
     (root / "b" / "c").write(b"4567")
     places = (root, root / "a", root / "b", root / "none")
     assert [place.is_folder() for place in places] == [True, False, True, False]
     assert [place.size() for place in places] == [7, 3, 4, 0]
-
-
-def test_a_copy_within_a_store_replaces_what_is_there(root):
-    (root / "new").write(b"new")
-    (root / "old").write(b"old")
-    for name in ("folder/absent", "old"):
-        (root / name).copy_from(root / "new")
-        assert (root / name).read() == b"new"
+    for name in ("folder/absent", "b/c"):
+        (root / name).copy_from(root / "a")
+        assert (root / name).read() == b"123", "what is there is replaced"
+    (tmp_path / "source" / "deep").mkdir(parents=True)
+    (tmp_path / "source" / "deep" / "x").write_bytes(b"x" * 3_000_000)
+    (root / "copy").upload(tmp_path / "source")
+    assert (root / "copy" / "deep" / "x").read() == b"x" * 3_000_000
 
 
 def test_the_local_copy_of_a_uri_is_made_once(tmp_path, monkeypatch):
@@ -111,21 +96,16 @@ def test_the_local_copy_of_a_uri_is_made_once(tmp_path, monkeypatch):
     place = Place((tmp_path / "store").as_uri())
     (place / "a").write(b"1")
     copy = place.local()
-    assert copy != tmp_path / "store"
-    assert (copy / "a").read_bytes() == b"1"
     shutil.rmtree(tmp_path / "store")
-    assert place.local() == copy, "it is not copied again"
+    assert place.local() == copy != tmp_path / "store", "it is not copied again"
     assert (copy / "a").read_bytes() == b"1"
 
 
-def test_an_unknown_scheme_is_one_line():
-    with pytest.raises(UserError, match="storage 'nope://x' cannot be opened"):
-        Place("nope://x").exists()
-
-
-def test_names_are_put_before_the_options_of_a_uri():
+def test_names_are_put_before_the_options_of_a_uri_and_an_unknown_scheme_is_refused():
     place = Place("s3://bucket/store?region=x&scheme=http")
     assert str(place / "step" / "a b") == "s3://bucket/store/step/a b?region=x&scheme=http"
+    with pytest.raises(UserError, match="storage 'nope://x' cannot be opened"):
+        Place("nope://x").exists()
 
 
 def test_of_two_attempts_the_first_record_wins_and_the_other_is_deleted(root):
@@ -244,12 +224,11 @@ print(result["by"], result["part"], flush=True)
 
 
 def start(place, name):
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        [sys.executable, "-c", MAKER, str(place), name], stdin=pipe, stdout=pipe, stderr=pipe, text=True
-    )
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen([sys.executable, "-c", MAKER, str(place), name], **pipes, text=True)
 
 
+@PROCESSES
 def test_two_processes_make_it_once(root):
     first = start(root / "s", "first")
     assert first.stdout.readline() == "making\n"
@@ -259,6 +238,7 @@ def test_two_processes_make_it_once(root):
     assert second.communicate()[0] == "first first\n"
 
 
+@PROCESSES
 def test_the_attempt_of_a_killed_process_is_taken_over_at_once(root):
     """At once, since its process is seen to be gone: the lease would live for ten minutes."""
     doomed = start(root / "s", "doomed")

@@ -19,21 +19,18 @@ from midmask.errors import UserError
 from midmask.pretrained import PRETRAINED, found_folder, model_folder
 
 COMMIT = "a" * 40
-SHOWS = "from midmask.pretrained import model_folder; print(model_folder({name!r}))"
-NO_NETWORK = "import os, socket; socket.socket.connect = lambda *address: os._exit(9)\n"
+NO_NETWORK = "import os, socket; socket.socket.connect = lambda *address: os._exit(9)"
 
 
-def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A Python of its own, since packages, the cache's place and the endpoint are looked up once a process."""
+def shown(name: str, before: str = "", after: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """A Python of its own that prints a model's folder: packages, the cache's place and the endpoint are looked up once
+    a process.
+    """
     platform = str(Path(__file__).resolve().parents[1] / "platform")
-    search = {"PYTHONPATH": ":".join(filter(None, (environment.pop("PYTHONPATH", ""), platform)))}
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PATH": "/usr/bin:/bin", "HOME": environment.pop("HOME", "/nonexistent"), **search, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    search = ":".join(filter(None, (environment.pop("PYTHONPATH", ""), platform)))
+    code = f"{before}\nfrom midmask.pretrained import model_folder; print(model_folder({name!r}))\n{after}"
+    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PYTHONPATH": search, **environment}
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
 
 
 def package_of(name: str) -> Path:
@@ -51,7 +48,7 @@ def test_a_packaged_name_is_the_published_file() -> None:
 
 def test_a_package_is_not_imported() -> None:
     package = PRETRAINED["minilm"].package
-    done = run(SHOWS.format(name="minilm") + f"; import sys; assert {package!r} not in sys.modules")
+    done = shown("minilm", after=f"import sys; assert {package!r} not in sys.modules")
     assert done.returncode == 0, done.stderr
 
 
@@ -63,15 +60,14 @@ def test_changed_weights_are_refused(tmp_path: Path) -> None:
     data = bytearray(weights.read_bytes())
     data[-1] ^= 1
     weights.write_bytes(data)
-    done = run(SHOWS.format(name="minilm"), PYTHONPATH=str(tmp_path))
+    done = shown("minilm", PYTHONPATH=str(tmp_path))
     assert done.returncode != 0
     assert f"{weights} is not the published file" in done.stderr and "--force-reinstall" in done.stderr
 
 
 def test_a_missing_package_names_the_extra() -> None:
-    without = f"import sys; sys.modules[{PRETRAINED['minilm'].package!r}] = None\n"
-    done = run(without + SHOWS.format(name="minilm"))
-    assert "is not installed. Type pip install 'midmask[pretrained]'" in done.stderr
+    done = shown("minilm", before=f"import sys; sys.modules[{PRETRAINED['minilm'].package!r}] = None")
+    assert "pip install 'midmask[pretrained]'" in done.stderr
 
 
 def test_a_folder_is_itself_and_a_missing_one_is_refused(tmp_path: Path) -> None:
@@ -81,28 +77,17 @@ def test_a_folder_is_itself_and_a_missing_one_is_refused(tmp_path: Path) -> None
         model_folder(str(tmp_path / "none"), field="tokens.tokenizer")
 
 
-def write_cache(home: Path, name: str, files: dict[str, bytes]) -> Path:
-    """A model as the hub's own library keeps it below HF_HOME."""
-    folder = home / "hub" / f"models--{name.replace('/', '--')}"
-    snapshot = folder / "snapshots" / COMMIT
-    snapshot.mkdir(parents=True)
-    (folder / "refs").mkdir()
-    (folder / "refs" / "main").write_text(COMMIT)
-    for file, data in files.items():
-        (snapshot / file).write_bytes(data)
-    return snapshot
-
-
-def test_a_hub_model_is_taken_from_the_cache_without_the_network(tmp_path: Path) -> None:
-    snapshot = write_cache(tmp_path, "owner/model", {"config.json": b"{}"})
-    done = run(NO_NETWORK + SHOWS.format(name="owner/model"), HF_HOME=str(tmp_path))
-    assert done.stdout.strip() == str(snapshot), done.stderr
-
-
-def test_a_hub_model_that_the_cache_lacks_is_not_fetched(tmp_path: Path) -> None:
-    done = run(NO_NETWORK + SHOWS.format(name="owner/model"), HF_HOME=str(tmp_path))
+def test_a_hub_model_is_taken_from_the_cache_without_the_network_and_else_not_fetched(tmp_path: Path) -> None:
+    """From the folders that the hub's own library keeps below HF_HOME."""
+    done = shown("owner/model", before=NO_NETWORK, HF_HOME=str(tmp_path))
     assert "unknown backbone.name 'owner/model'" in done.stderr and "--allow-download" in done.stderr
     assert "minilm" in done.stderr  # a choice that needs no network
+    folder = tmp_path / "hub" / "models--owner--model"
+    for name, text in ((f"snapshots/{COMMIT}/config.json", "{}"), ("refs/main", COMMIT)):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(text)
+    done = shown("owner/model", before=NO_NETWORK, HF_HOME=str(tmp_path))
+    assert done.stdout.strip() == str(folder / "snapshots" / COMMIT), done.stderr
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -153,33 +138,16 @@ def hub(files: dict[str, bytes]) -> Iterator[str]:
         server.server_close()
 
 
-@pytest.mark.parametrize(
-    ("weights", "kept"),
-    [
-        (["model.safetensors", "pytorch_model.bin"], ["model.safetensors"]),
-        (["pytorch_model.bin"], ["pytorch_model.bin"]),
-    ],
-)
-def test_a_download_that_is_allowed_fetches_the_model(tmp_path: Path, weights: list[str], kept: list[str]) -> None:
+@pytest.mark.parametrize("weights", [["model.safetensors", "pytorch_model.bin"], ["pytorch_model.bin"]], ids=len)
+def test_a_download_fetches_the_model_if_it_is_allowed(tmp_path: Path, weights: list[str]) -> None:
+    """Its weights once, and no code; without the permission, a hub that would answer is not asked."""
     files = {"config.json": b"{}", "vocab.txt": b"[PAD]", "modeling.py": b"raise", **{name: b"0" for name in weights}}
     with hub(files) as address:
-        asked = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": address, "MIDMASK_ALLOW_DOWNLOAD": "1"}
-        done = run(SHOWS.format(name="owner/model"), **asked)
+        asked = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": address, "HF_HUB_OFFLINE": "0"}
+        refused = shown("owner/model", **asked, MIDMASK_ALLOW_DOWNLOAD="0")
+        assert refused.returncode and not list(tmp_path.rglob("config.json"))
+        done = shown("owner/model", **asked, MIDMASK_ALLOW_DOWNLOAD="1")
+        none = shown("owner/other", **asked, MIDMASK_ALLOW_DOWNLOAD="1")
     assert done.returncode == 0, done.stderr
-    found = {path.name for path in Path(done.stdout.strip()).iterdir()}
-    assert found == {"config.json", "vocab.txt", *kept}
-
-
-def test_a_hub_that_would_answer_is_not_asked_unless_allowed(tmp_path: Path) -> None:
-    with hub({"config.json": b"{}", "model.safetensors": b"0"}) as address:
-        asked = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": address, "MIDMASK_ALLOW_DOWNLOAD": "0", "HF_HUB_OFFLINE": "0"}
-        done = run(SHOWS.format(name="owner/model"), **asked)
-    assert done.returncode and "unknown backbone.name 'owner/model'" in done.stderr
-    assert not list(tmp_path.rglob("config.json"))
-
-
-def test_a_download_that_fails_says_why(tmp_path: Path) -> None:
-    with hub({}) as address:
-        asked = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": address, "MIDMASK_ALLOW_DOWNLOAD": "1"}
-        done = run(SHOWS.format(name="owner/other"), **asked)
-    assert "backbone.name = 'owner/other': cannot be downloaded" in done.stderr
+    assert {path.name for path in Path(done.stdout.strip()).iterdir()} == {"config.json", "vocab.txt", weights[0]}
+    assert "backbone.name = 'owner/other': cannot be downloaded" in none.stderr

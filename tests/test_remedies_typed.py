@@ -3,6 +3,7 @@
 import ast
 import re
 import shlex
+import shutil
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,7 +20,6 @@ from midmask.choice.request import queries_as_asked
 from midmask.commands import JOBS
 from midmask.commands.shell import run_tool
 from midmask.errors import UserError
-from midmask.experiment.reading_notes import MUCH, notes
 from midmask.leaderboard.selection import select_systems
 from midmask.leaderboard.watch import look_once
 from midmask.queries.config import QueriesConfig
@@ -30,11 +30,6 @@ ROOT = Path(__file__).parents[1]
 
 TEXTS, QUERIES = toy.texts()[:40], toy.queries()[:40]
 QUICK = {**toy.SETTINGS, "pretrain.steps": 2, "stages.0.train.steps": 2}
-
-
-def collection(**changes: Any) -> midmask.Corpus:
-    given = {"queries": QUERIES, "relevant": range(40), "splits": {"train": range(30), "dev": range(30, 40)}}
-    return midmask.Corpus.from_texts(TEXTS, **{**given, **changes})
 
 
 def refusal(call: Callable[[], object]) -> str:
@@ -48,42 +43,34 @@ def typed_settings(message: str) -> dict[str, Any]:
     if shown := re.search(r"settings=(\{.*\})\)", message.replace("SHARE", "0.5")):
         changes: dict[str, Any] = ast.literal_eval(shown[1])
         return changes
-    (path, value) = re.findall(r"\b[Ss]et ([a-z_.0-9]+)=([\w.]+)|\b[Uu]se ([a-z_.0-9]+)=([\w.]+)", message)[0][:2]
-    return {path: value} if path else dict([re.findall(r"\b[Uu]se ([a-z_.0-9]+)=([\w.]+)", message)[0]])
+    return dict(re.findall(r"\b(?:[Ss]et|[Uu]se) ([a-z_.0-9]+)=([\w.]+)", message)[:1])
 
 
 def typed_flags(message: str, changes: Mapping[str, Any]) -> list[str]:
     """What to type in a shell: of `--set …`, else the settings."""
-    shown = re.search(r"(--set .*?) \(in Python", message)
-    if shown:
+    if shown := re.search(r"(--set .*?) \(in Python", message):
         return shlex.split(shown[1].replace("SHARE", "0.5"))
     return [word for path, value in changes.items() for word in ("--set", f"{path}={value}")]
 
 
-TRAINED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "one query a step": ("none", {}, {"stages.0.train.batch_size": 1}),
-    "no negatives": ("none", {}, {"stages.0.loss.candidates": "own"}),
-    "one relevant passage": ("none", {"relevant": [0] * 40}, {}),
-    "few queries": ("none", {}, {"stages.0.train.batch_size": 31}),
-    "few texts": ("mlm", {}, {"pretrain.batch_size": 41}),
-    "one text a step": ("ict", {}, {"pretrain.batch_size": 1}),
-    "no terms": ("retromae", {}, {"objective.encoder_weight": 0, "objective.decoder_weight": 0}),
-    "no targets": ("mlm", {}, {"objective.encoder_mask_ratio": 1e-9}),
-    "long texts": ("mlm", {}, {"tokens.max_length": 4000}),
-    "no dropout": ("simcse", {}, {"backbone.dropout": 0.0}),
-    "regularisers": (
-        "none",
-        {},
-        {"stages.0.loss.regularisers.query": "l1", "stages.0.loss.regularisers.lambda_query": 1},
-    ),
-    "no teacher": ("none", {}, {"stages.0.loss": {"name": "distillation"}}),
-}
-
-
-@pytest.mark.parametrize("case", TRAINED)
-def test_a_training_takes_what_its_refusal_shows(case: str, tmp_path: Path) -> None:
-    recipe, given, wrong = TRAINED[case]
-    corpus = collection(**given)
+@pytest.mark.parametrize(
+    ("recipe", "given", "wrong"),
+    [
+        ("none", {}, {"stages.0.loss.candidates": "own"}),
+        ("none", {"relevant": [0] * 40}, {}),
+        ("mlm", {}, {"pretrain.batch_size": 41}),
+        ("retromae", {}, {"objective.encoder_weight": 0, "objective.decoder_weight": 0}),
+        ("mlm", {}, {"objective.encoder_mask_ratio": 1e-9}),
+        ("mlm", {}, {"tokens.max_length": 4000}),
+        ("none", {}, {"stages.0.loss": {"name": "distillation"}}),
+    ],
+    ids=["no negatives", "one relevant passage", "few texts", "no terms", "no targets", "long texts", "no teacher"],
+)
+def test_a_training_takes_what_its_refusal_shows(
+    recipe: str, given: dict[str, Any], wrong: dict[str, Any], tmp_path: Path
+) -> None:
+    plain = {"queries": QUERIES, "relevant": range(40), "splits": {"train": range(30), "dev": range(30, 40)}}
+    corpus = midmask.Corpus.from_texts(TEXTS, **{**plain, **given})
 
     def train(changes: Mapping[str, Any]) -> object:
         return midmask.train(recipe, corpus, settings={**QUICK, **changes}, storage=tmp_path, progress=False)
@@ -91,104 +78,60 @@ def test_a_training_takes_what_its_refusal_shows(case: str, tmp_path: Path) -> N
     message = refusal(lambda: train(wrong))
     shown = typed_settings(message)
     train({**wrong, **shown})
-    first = [
-        word for path, value in wrong.items() if not isinstance(value, dict) for word in ("--set", f"{path}={value}")
-    ]
+    first = typed_flags("", {path: value for path, value in wrong.items() if not isinstance(value, dict)})
     options = resolve(parse(["--recipe", recipe, *first, *typed_flags(message, shown)], None), ROOT / "jobs" / "any.py")
     recipe_for(options, default=recipe).check()
-
-
-def test_a_path_without_its_beginning_is_completed(tmp_path: Path) -> None:
-    for call in (
-        lambda: midmask.train("mlm", collection(), settings={"train.batch_size": 10}, storage=tmp_path),
-        lambda: resolve(parse(["--set", "train.batch_size=10"], None)),
-    ):
-        assert "did you mean 'stages.0.train.batch_size'?" in refusal(call)
 
 
 @pytest.fixture(scope="module")
 def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A collection of which three rows in eleven cannot be read, and a run file of it."""
     folder = tmp_path_factory.mktemp("damaged")
-    rows = [f'{{"_id": "{number}", "text": "{text}"}}' for number, text in enumerate(TEXTS[:8])]
-    (folder / "corpus.jsonl").write_text("\n".join([*rows, "{", "{", "{"]))
-    (folder / "queries.jsonl").write_text("\n".join(f'{{"_id": "q{n}", "text": "{QUERIES[n]}"}}' for n in range(8)))
     (folder / "qrels").mkdir()
-    judged = "\n".join(f"q{number}\t{number}\t1" for number in range(8))
-    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}\n")
-    (folder / "run.trec").write_text("\n".join(f"q{number} Q0 {number} 1 1.0 tag" for number in range(8)))
+    found = {
+        "corpus.jsonl": [*(f'{{"_id": "{n}", "text": "{TEXTS[n]}"}}' for n in range(8)), "{", "{", "{"],
+        "queries.jsonl": [f'{{"_id": "q{n}", "text": "{QUERIES[n]}"}}' for n in range(8)],
+        "qrels/test.tsv": ["query-id\tcorpus-id\tscore", *(f"q{n}\t{n}\t1" for n in range(8))],
+        "run.trec": [f"q{n} Q0 {n} 1 1.0 tag" for n in range(8)],
+    }
+    for name, lines in found.items():
+        (folder / name).write_text("\n".join(lines) + "\n")
     return folder
 
 
-ENTRIES: dict[str, Callable[[Path, Path, dict[str, Any]], object]] = {
-    "evaluate": lambda folder, store, settings: midmask.evaluate(
-        "bm25", midmask.Corpus.from_beir(folder), settings=settings, storage=store, progress=False
-    ),
-    "evaluate_run": lambda folder, store, settings: midmask.evaluate_run(
-        folder / "run.trec", midmask.Corpus.from_beir(folder), settings=settings, storage=store, progress=False
-    ),
-    "train": lambda folder, store, settings: midmask.train(
-        "mlm",
-        midmask.Corpus.from_beir(folder),
-        settings={**QUICK, "pretrain.batch_size": 4, "stages.0.train.batch_size": 2, **settings},
-        storage=store,
-        progress=False,
-    ),
-    "Corpus": lambda folder, store, settings: midmask.evaluate(
-        "bm25", midmask.Corpus.from_folder(f"beir:{folder}", settings=settings), storage=store, progress=False
-    ),
-}
-
-
-@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("entry", ["evaluate", "evaluate_run", "train", "Corpus"])
 def test_rows_are_left_out_where_the_refusal_was_shown(entry: str, damaged: Path, tmp_path: Path) -> None:
-    message = refusal(lambda: ENTRIES[entry](damaged, tmp_path, {}))
+    def call(settings: Mapping[str, Any]) -> object:
+        own = settings if entry == "Corpus" else {}
+        corpus, here = midmask.Corpus.from_folder(f"beir:{damaged}", settings=own), {"storage": tmp_path}
+        if entry == "train":
+            few = {"pretrain.batch_size": 4, "stages.0.train.batch_size": 2}
+            return midmask.train("mlm", corpus, settings={**QUICK, **few, **settings}, progress=False, **here)
+        if entry == "evaluate_run":
+            return midmask.evaluate_run(damaged / "run.trec", corpus, settings=settings, **here)
+        return midmask.evaluate("bm25", corpus, settings={} if own else settings, **here)
+
+    message = refusal(lambda: call({}))
     shown = typed_settings(message)
     assert shown == {"corpus.bad_rows_threshold": 0.5}
-    ENTRIES[entry](damaged, tmp_path, shown)
+    call(shown)
     assert parse(typed_flags(message, shown), None).changes == [("corpus.bad_rows_threshold", "0.5")]
+    assert entry == "train" or "pretrain.steps" in refusal(lambda: call({"pretrain.steps": 3})), "it trains nothing"
 
 
-def test_a_setting_that_an_entry_does_not_reach_is_refused(damaged: Path, tmp_path: Path) -> None:
-    for entry in ("evaluate", "evaluate_run", "Corpus"):
-        assert "pretrain.steps" in refusal(lambda: ENTRIES[entry](damaged, tmp_path, {"pretrain.steps": 3}))  # noqa: B023
+def test_search_leaves_rows_out_as_its_refusal_shows(damaged: Path, tmp_path: Path) -> None:
+    typed = [str(tmp_path), "word", "--corpus", f"beir:{damaged}", "--storage", str(tmp_path / "store")]
+    message = refusal(lambda: run_tool("search", typed))
+    after = refusal(lambda: run_tool("search", [*typed, *typed_flags(message, {})]))
+    assert "config.json" in after  # the folder is no model's, which is seen once the collection was read
 
 
-def test_settings_win_over_arguments(tmp_path: Path) -> None:
-    found = midmask.evaluate("bm25", collection(), settings={"evaluation.measures": ["RR@5"]}, storage=tmp_path)
-    assert list(found.measures) == ["RR@5"]
-
-
-def test_a_deleted_experiment_is_brought_back_by_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    uri = f"sqlite:///{tmp_path}/runs of mine.db"
-    client, experiment = create_store(uri, tmp_path)
-    client.delete_experiment(experiment)
-    message = refusal(lambda: create_store(uri, tmp_path))
-    variable, program, *rest = shlex.split(message.partition("bring it back with: ")[2])
-    assert program == "mlflow" and rest[0] == "experiments"
-    monkeypatch.setenv(*variable.split("=", 1))
-    mlflow.set_tracking_uri(None)
-    mlflow.experiments.commands.main(rest[1:], standalone_mode=False)
-    assert create_store(uri, tmp_path)[1] == experiment
-
-
-def test_the_note_on_cut_passages_is_followed_by_reading_more(tmp_path: Path) -> None:
-    corpus = collection()
-    folder = midmask.train("none", corpus, settings=QUICK, storage=tmp_path, progress=False).model
-
-    def read(settings: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        done = midmask.evaluate(folder, corpus, settings=settings, storage=tmp_path, progress=False).artifact
-        return done.result["read"]["passages"], notes({"model": done})
-
-    cut, note = read({})
-    assert cut["cut_share"] > MUCH
-    more, note = read(typed_settings(note))
-    assert more["length"] == 2 * cut["length"] and more["cut_share"] < cut["cut_share"]
-
-
-def test_a_command_that_is_shown_names_the_store_that_was_given(tmp_path: Path) -> None:
+def test_commands_that_are_shown_name_the_store_that_was_given(
+    tmp_path: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(empty_store, tmp_path / "my runs.db")
     uri = f"sqlite:///{tmp_path}/my runs.db"
-    create_store(uri, tmp_path)
+    client, experiment = create_store(uri, tmp_path)
     run = tmp_path / "a run.trec"
     run.write_text("q Q0 d 1 1.0 tag\n")
     given = same_store(Namespace(tracking_uri=uri))
@@ -197,6 +140,15 @@ def test_a_command_that_is_shown_names_the_store_that_was_given(tmp_path: Path) 
     flags = parse(typed, None, JOBS[command].load().add_flags)
     assert (flags.files, flags.tracking_uri) == ([str(run)], uri)
 
+    client.delete_experiment(experiment)
+    message = refusal(lambda: create_store(uri, tmp_path))
+    variable, program, *rest = shlex.split(message.partition("bring it back with: ")[2])
+    assert program == "mlflow" and rest[0] == "experiments"
+    mlflow.set_tracking_uri(None)
+    monkeypatch.setenv(*variable.split("=", 1))
+    mlflow.experiments.commands.main(rest[1:], standalone_mode=False)
+    assert create_store(uri, tmp_path)[1] == experiment
+
 
 def test_choose_takes_the_fields_of_queries_that_its_messages_name() -> None:
     typed = ["--set", "queries.per_passage=3", "--set", "queries.round_trip_depth=50", "--set", "pretrain.steps=5"]
@@ -204,11 +156,3 @@ def test_choose_takes_the_fields_of_queries_that_its_messages_name() -> None:
     queries, others = queries_as_asked(QueriesConfig(), resolve(flags).changes)
     assert (queries.per_passage, queries.round_trip_depth, dict(others)) == (3, 50, {"pretrain.steps": "5"})
     assert "queries.per_passage" in refusal(lambda: resolve(parse(typed, None)))
-
-
-def test_search_leaves_rows_out_as_its_refusal_shows(damaged: Path, tmp_path: Path) -> None:
-    typed = [str(tmp_path), "word", "--corpus", f"beir:{damaged}", "--storage", str(tmp_path / "store")]
-    message = refusal(lambda: run_tool("search", typed))
-    assert "corpus.bad_rows_threshold" in message
-    after = refusal(lambda: run_tool("search", [*typed, *typed_flags(message, {})]))
-    assert "config.json" in after  # the folder is no model's, which is seen once the collection was read

@@ -22,35 +22,27 @@ def test_it_is_done_again_and_again_and_never_after_the_block() -> None:
     assert "beside" not in {thread.name for thread in threading.enumerate()} and len(calls) == count
 
 
-def test_the_end_waits_for_a_call_that_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The call is over only after the end of the block has begun to wait for its thread."""
-    begun, waited_for, over, join = threading.Event(), threading.Event(), [], threading.Thread.join
-
-    def do() -> None:
-        begun.set()
-        waited_for.wait()
-        over.append(True)
-
-    def joined(thread: threading.Thread, timeout: float | None = None) -> None:
-        waited_for.set()
-        join(thread, timeout)
-
-    monkeypatch.setattr(threading.Thread, "join", joined)
-    with ticking(do, 0.001, "beside"):
-        begun.wait()
-    assert over
-
-
-def test_patience_is_all_that_the_end_waits() -> None:
-    begun, free = threading.Event(), threading.Event()
+@pytest.mark.parametrize("patience", [None, 0.01])
+def test_the_end_waits_for_a_call_that_is_not_over_as_long_as_its_patience(
+    patience: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call is over only after the end of the block has begun to wait for its thread, or after the block."""
+    begun, free, over, join = threading.Event(), threading.Event(), [], threading.Thread.join
 
     def do() -> None:
         begun.set()
         free.wait()
+        over.append(True)
 
-    with ticking(do, 0.001, "beside", patience=0.01):
+    def joined(thread: threading.Thread, timeout: float | None = None) -> None:
+        if timeout is None:
+            free.set()
+        join(thread, timeout)
+
+    monkeypatch.setattr(threading.Thread, "join", joined)
+    with ticking(do, 0.001, "beside", patience):
         begun.wait()
-    assert "beside" in {thread.name for thread in threading.enumerate()}, "it goes on without the block"
+    assert bool(over) == (patience is None)
     free.set()
 
 

@@ -1,8 +1,9 @@
 """What the page Search writes as HTML and as sentences, without a browser."""
 
+import html
 import importlib
+import re
 import sys
-from html.parser import HTMLParser
 from types import ModuleType
 
 import pytest
@@ -19,30 +20,18 @@ def view(name: str) -> ModuleType:
     return importlib.import_module(f"views.{name}")
 
 
-class Tags(HTMLParser):
-    """The tags of an HTML text, and its texts joined."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
+def text_of(shown: str) -> str:
+    return html.unescape(re.sub(r"<[^>]*>", "", shown))
 
 
 @pytest.mark.parametrize("query", ["window hacked", HOSTILE, "img"])
 def test_a_card_has_only_its_own_tags(query: str) -> None:
     """Whatever stands in the document's id, title and text, marked or not, short or cut."""
     for text in (HOSTILE, f"{HOSTILE} " * 60):
-        found = Tags(view("results").card(f'"><script>{HOSTILE}.md#0-9', HOSTILE, text, query, "1", ""))
-        own = {"article", "div", "span", "p", "details", "summary", "mark"}
-        assert set(found.tags) <= own and "mark" in found.tags
-        assert HOSTILE in found.text and ("details" in found.tags) == (text != HOSTILE)
+        shown = view("results").card(f'"><script>{HOSTILE}.md#0-9', HOSTILE, text, query, "1", "")
+        tags = set(re.findall(r"<\s*(\w+)", shown))
+        assert tags <= {"article", "div", "span", "p", "details", "summary", "mark"} and "mark" in tags
+        assert HOSTILE in text_of(shown) and ("details" in tags) == (text != HOSTILE)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +39,7 @@ def test_a_card_has_only_its_own_tags(query: str) -> None:
     [(1, 3, "↑3"), (9, -2, "↓2"), (4, 0, "="), (1, None, "new"), (2, 8, "↑8"), (2, 9, "new")],
 )
 def test_a_rank_change_is_of_what_the_other_list_shows(rank: int, ranks: int | None, shown: str) -> None:
-    assert Tags(view("results").change(rank, ranks)).text == shown
+    assert text_of(view("results").change(rank, ranks)) == shown
 
 
 def test_a_thumb_shows_blind_judgements_apart_from_others() -> None:
@@ -67,7 +56,6 @@ def test_a_thumb_shows_blind_judgements_apart_from_others() -> None:
     ("found", "words"),
     [
         (BlindPreference(0, 0, 0, 0.5, 0, 1, 1), "not compared blind yet"),
-        (BlindPreference(0, 0, 2, 0.5, 0, 1, 1), "won 0, b won 0, and 2 were ties."),
         (BlindPreference(3, 1, 2, 0.75, 0.2, 0.99, 0.6), "too close to call (a wins 75% of the decided queries"),
         (BlindPreference(1, 12, 2, 0.08, 0.01, 0.3, 0.003), "b is preferred (a wins 8%"),
     ],

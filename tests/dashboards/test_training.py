@@ -1,6 +1,7 @@
 """The Training page draws what there is and no more, groups runs, and tells what happened."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ RECIPES = {"a": "dupmae", "b": "dupmae", "c": "mlm"}
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[TrackedRow]]:
+def store(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> tuple[str, list[TrackedRow]]:
     """Three trainings of two recipes; one of them has a collapsed encoder. None waits for data."""
-    home: Path = tmp_path_factory.mktemp("trained")
+    home = tmp_path_factory.mktemp("trained")
+    shutil.copy(empty_store, home)
     uri = f"sqlite:///{home}/mlflow.db"
     with Tracker(uri, home, tracked.QUICK) as tracker:
         for name, losses in LOSSES.items():

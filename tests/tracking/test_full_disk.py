@@ -3,8 +3,6 @@
 import contextlib
 import itertools
 import logging
-import os
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -15,19 +13,16 @@ import pytest
 
 from midmask.errors import UserError
 from midmask.tracking import Patience, Tracker, read_runs
+from tests.support.disks import mounted
 from tests.support.tracking.stores import QUICK, TAGS, history
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A real file system of 64 KiB and 64 files."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=64", "tmpfs", str(folder)]
-    if os.getuid() != 0 or not shutil.which("mount") or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("only root can mount a small file system here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with mounted(tmp_path / "disk", "size=64k,nr_inodes=64") as folder:
+        yield folder
 
 
 def fill(folder: Path) -> None:
@@ -79,63 +74,56 @@ EXPERIMENT = b"""{"experiment_id": "1", "experiment": {
     "experiment_id": "1", "name": "midmask", "artifact_location": "x", "lifecycle_stage": "active"}}"""
 
 
-class Refusing(BaseHTTPRequestHandler):
-    """Answers every request with the server's status and body, and those for an experiment as it should if it is told
-    to."""
+@contextlib.contextmanager
+def refusing(status: int, body: bytes, *, lets_experiments: bool = False) -> Iterator[tuple[str, list[str]]]:
+    """The host and port of a server that answers every request with this, and the requests it got.
 
-    server: "RefusingServer"
+    Args:
+        lets_experiments: requests for an experiment are answered as they should be.
+    """
+    seen: list[str] = []
 
-    def do_GET(self) -> None:
-        self.server.requests += 1
-        lets = self.server.lets_experiments and "/experiments/" in self.path
-        self.send_response(200 if lets else self.server.status)
-        self.end_headers()
-        self.wfile.write(EXPERIMENT if lets else self.server.body)
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.path)
+            lets = lets_experiments and "/experiments/" in self.path
+            self.send_response(200 if lets else status)
+            self.end_headers()
+            self.wfile.write(EXPERIMENT if lets else body)
 
-    do_POST = do_GET
+        do_POST = do_GET
 
-    def log_message(self, *arguments: object) -> None: ...
+        def log_message(self, *arguments: object) -> None: ...
 
-
-class RefusingServer(HTTPServer):
-    """Listens on a free port of this machine while it is entered."""
-
-    def __init__(self, status: int, body: bytes, *, lets_experiments: bool = False) -> None:
-        super().__init__(("127.0.0.1", 0), Refusing)
-        self.status, self.body, self.lets_experiments = status, body, lets_experiments
-        self.requests = 0
-
-    def __enter__(self) -> "RefusingServer":
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *arguments: object) -> None:
-        self.shutdown()
-        self.server_close()
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}", seen
+        server.shutdown()
 
 
-@pytest.mark.parametrize("status", [401, 403])
 @pytest.mark.parametrize(
-    "body",
-    [b"go away", b'{"error_code": "PERMISSION_DENIED", "message": "go away"}', b'{"detail": "go away"}'],
+    ("status", "body"),
+    [
+        (401, b"go away"),
+        (403, b'{"error_code": "PERMISSION_DENIED", "message": "go away"}'),
+        (401, b'{"detail": "go away"}'),
+    ],
     ids=["a proxy", "mlflow", "another server"],
 )
 def test_a_refused_token_is_one_line_at_once(
     status: int, body: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After one request, and two more for the status where MLflow's client has lost it."""
-    with RefusingServer(status, body) as server:
-        uri = f"http://me:pass-word-1@127.0.0.1:{server.server_port}"
+    with refusing(status, body) as (host, requests):
         with pytest.raises(UserError, match=r"refuses access: .*MLFLOW_TRACKING_TOKEN") as told:
-            Tracker(uri, tmp_path, Patience())
-    assert server.requests <= 3 and warnings(caplog) == []
+            Tracker(f"http://me:pass-word-1@{host}", tmp_path, Patience())
+    assert len(requests) <= 3 and warnings(caplog) == []
     assert "\n" not in str(told.value) and "pass-word-1" not in str(told.value)
 
 
 def test_a_tracker_that_is_refused_later_leaves_no_thread(tmp_path: Path) -> None:
-    with RefusingServer(403, b"go away", lets_experiments=True) as server:
+    with refusing(403, b"go away", lets_experiments=True) as (host, _):
         before = set(threading.enumerate())
         with pytest.raises(UserError, match="refuses access"):
-            Tracker(f"http://127.0.0.1:{server.server_port}", tmp_path, Patience())
-        for thread in set(threading.enumerate()) - before:
-            thread.join()
+            Tracker(f"http://{host}", tmp_path, Patience())
+        wait_until(lambda: not set(threading.enumerate()) - before)

@@ -22,7 +22,11 @@ TAGS = JournalEntry("tags", {"midmask.step": "a\nb"})
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    found = Journal.claim(tmp_path / "home" / "mlflow-pending" / "run.jsonl")
+    return claimed(tmp_path / "home" / "mlflow-pending" / "run.jsonl")
+
+
+def claimed(path: Path) -> Journal:
+    found = Journal.claim(path)
     assert found is not None
     return found
 
@@ -37,10 +41,7 @@ def test_what_was_appended_comes_back_in_order_and_clearing_empties_it(journal: 
     journal.append(TAGS)
     assert list(journal.entries()) == [TAGS]
     assert journal.path.read_bytes() == json.dumps(TAGS).encode() + b"\n", "no empty line stands before it"
-
-
-def test_only_its_user_may_read_it(journal: Journal) -> None:
-    assert stat.S_IMODE(journal.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(journal.path.stat().st_mode) == 0o600, "only its user may read it"
 
 
 def test_a_journal_has_one_owner_until_it_is_closed(journal: Journal) -> None:
@@ -49,8 +50,10 @@ def test_a_journal_has_one_owner_until_it_is_closed(journal: Journal) -> None:
     assert Journal.claim(journal.path) is None and Journal.claim(journal.path) is None
     assert len(os.listdir("/proc/self/fd")) == before, "a claim in vain leaves no file open"
     journal.close(remove=False)
-    again = Journal.claim(journal.path)
-    assert again is not None and list(again.entries()) == [TAGS]
+    again = claimed(journal.path)
+    assert list(again.entries()) == [TAGS]
+    again.append(POINTS)
+    assert again.path.read_bytes().count(b"\n") == 2, "a whole last line gets no empty one behind it"
     again.close(remove=True)
     assert not journal.path.exists()
     assert len(os.listdir("/proc/self/fd")) == before - 1
@@ -91,8 +94,8 @@ def test_a_file_that_its_owner_removed_meanwhile_is_not_claimed(files: tuple[int
 
         fcntl.flock = remove_first
         before = len(os.listdir("/proc/self/fd"))
-        mine = Journal.claim(path)
-        assert mine is not None and gone
+        mine = claimed(path)
+        assert gone
         mine.append(TAGS)
         assert json.loads(path.read_text()) == list(TAGS)
         assert len(os.listdir("/proc/self/fd")) == before + 1, "the descriptor of the removed file is closed"
@@ -104,16 +107,13 @@ def test_a_killed_owner_loses_its_lock_and_half_a_line(tmp_path: Path, caplog: p
     path = tmp_path / "run.jsonl"
 
     def write_and_die() -> None:
-        mine = Journal.claim(path)
-        assert mine is not None
-        mine.append(JournalEntry("tags", {"a": "b"}))
+        claimed(path).append(JournalEntry("tags", {"a": "b"}))
         with path.open("a") as stream:
             stream.write('["metrics", [["lo')
         os.kill(os.getpid(), signal.SIGKILL)
 
     assert end_of(write_and_die) == -signal.SIGKILL
-    again = Journal.claim(path)
-    assert again is not None
+    again = claimed(path)
     again.append(TAGS)
     with caplog.at_level(logging.WARNING):
         assert list(again.entries()) == [JournalEntry("tags", {"a": "b"}), TAGS]
@@ -153,15 +153,6 @@ def test_a_journal_that_somebody_removed_can_still_be_closed(journal: Journal) -
     assert not journal.path.exists()
 
 
-def test_a_whole_last_line_gets_no_empty_one_behind_it(journal: Journal) -> None:
-    journal.append(TAGS)
-    journal.close(remove=False)
-    again = Journal.claim(journal.path)
-    assert again is not None
-    again.append(POINTS)
-    assert again.path.read_bytes().count(b"\n") == 2
-
-
 def test_an_empty_line_is_no_torn_one(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
     journal.append(TAGS)
     with journal.path.open("ab") as stream:
@@ -180,15 +171,11 @@ def test_what_the_store_refuses_is_kept_beside_the_journal(journal: Journal) -> 
 def test_journals_of_a_store_are_found_by_run_whatever_its_password(tmp_path: Path) -> None:
     secret = "postgresql://me:secret@host/db"
     for uri, run in ((secret, "b2"), (secret, "a1"), (URI, "c3")):
-        claimed = Journal.claim(journal_path(tmp_path, uri, run))
-        assert claimed is not None
-        claimed.refuse([TAGS])
+        claimed(journal_path(tmp_path, uri, run)).refuse([TAGS])
     found = find_left_behind(tmp_path, secret)
     assert [run for run, _ in found] == ["a1", "b2"]
     assert [path for _, path in found] == [journal_path(tmp_path, secret, run) for run in ("a1", "b2")]
     assert find_left_behind(tmp_path, "postgresql://me:other@host/db") == found
-    assert [run for run, _ in find_left_behind(tmp_path, URI)] == ["c3"] and find_left_behind(
-        tmp_path / "none", URI
-    ) == []
-    assert all(path.parent == tmp_path / "mlflow-pending" and len(path.stem) == 8 + 1 + 2 for _, path in found)
+    assert [run for run, _ in find_left_behind(tmp_path, URI)] == ["c3"]
+    assert find_left_behind(tmp_path / "none", URI) == []
     assert not any("secret" in path.name for path in (tmp_path / "mlflow-pending").iterdir())

@@ -36,24 +36,17 @@ class Listener:
         self.told.set()
 
 
-def wait_for_points(uri: str, run_id: str, number: int) -> None:
-    wait_until(lambda: len(history(uri, run_id, CPU)) >= number)
-
-
-@pytest.fixture
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the settings that MLflow itself has for it."""
+def test_a_run_that_lasts_has_points_that_go_on_after_a_resume(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As often as MLflow's own settings say."""
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.03")
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLES_BEFORE_LOGGING", "2")
-
-
-@pytest.mark.usefixtures("often")
-def test_a_run_that_lasts_has_points_that_go_on_after_a_resume(uri: str, tmp_path: Path) -> None:
     for at_least in (2, 4):
         with Tracker(uri, tmp_path, QUICK) as tracker:
             run = tracker.run("pretrain", tags=TAGS, params={})
             tracker.watch(run)
-            wait_for_points(uri, run.id, at_least)
+            wait_until(lambda: len(history(uri, run.id, CPU)) >= at_least)  # noqa: B023
             run.finish("failed")
     steps = [step for step, _ in history(uri, run.id, CPU)]
     assert steps == list(range(len(steps))), "each point once, the second life after the first"
@@ -69,7 +62,7 @@ def test_only_whole_spans_of_a_run_count() -> None:
         machine.watch(ended)
         machine.watch(runs[0])
         for sample in range(2, 8):
-            wait_for_samples(runs[0], sample)
+            wait_until(lambda: runs[0].samples >= sample)  # noqa: B023
             runs.append(Listener())
             machine.watch(runs[-1])
         for run in runs:
@@ -78,10 +71,6 @@ def test_only_whole_spans_of_a_run_count() -> None:
         assert not ended.told.is_set()
     finally:
         machine.close()
-
-
-def wait_for_samples(run: Listener, number: int) -> None:
-    wait_until(lambda: run.samples >= number)
 
 
 def test_nothing_is_left_behind_and_short_runs_have_none(uri: str, tmp_path: Path) -> None:
@@ -94,14 +83,8 @@ def test_nothing_is_left_behind_and_short_runs_have_none(uri: str, tmp_path: Pat
     assert not [key for key in MlflowClient(uri).get_run(run.id).data.metrics if key.startswith("system/")]
 
 
-@pytest.mark.usefixtures("often")
 def test_mlflows_own_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
-    off, listener = Machine(), Listener()
-    off.watch(listener)
-    assert not [one for one in threading.enumerate() if one.name == "midmask-machine"]
-    monkeypatch.delenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING")
-    on = Machine()
-    on.watch(listener)
-    listener.told.wait()
-    on.close()
+    before = set(threading.enumerate())
+    Machine().watch(Listener())
+    assert not set(threading.enumerate()) - before

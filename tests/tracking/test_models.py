@@ -48,14 +48,6 @@ def fetch(uri: str, folder: Path) -> Path:
     return Path(download_artifacts(artifact_uri=place, dst_path=str(folder), tracking_uri=uri))
 
 
-def test_a_folder_comes_back_as_it_was(uri: str, tmp_path: Path, folder: Path) -> None:
-    assert register(uri, tmp_path, folder) == Registered(NAME, 1, fresh=True)
-    found = files(fetch(uri, tmp_path / "elsewhere"))
-    about = found.pop("MLmodel").decode()
-    assert found == files(folder)
-    assert "python_function" not in about and not [name for name in found if name.endswith((".pkl", ".pickle"))]
-
-
 def test_mlflow_itself_knows_signature_and_lineage(uri: str, tmp_path: Path, folder: Path) -> None:
     with Tracker(uri, tmp_path, QUICK) as tracker:
         run = tracker.run("finetune", tags={"midmask.step": "finetune"}, params={})
@@ -93,7 +85,7 @@ def test_the_model_that_runs_are_linked_to_is_the_one_that_is_registered(
     (model,) = client.search_logged_models([create_store(uri, tmp_path)[1]])
     assert model.tags.items() >= {"midmask.artifact": "/store/f00d", "midmask.corpus": "squad"}.items()
     found = files(fetch(uri, tmp_path / "elsewhere"))
-    assert found.pop("MLmodel") and found == files(folder)
+    assert b"python_function" not in found.pop("MLmodel") and found == files(folder), "nothing can be unpickled"
 
 
 def test_the_same_model_is_registered_once_and_an_alias_is_of_one_version(
@@ -109,29 +101,19 @@ def test_the_same_model_is_registered_once_and_an_alias_is_of_one_version(
     assert len(client.search_logged_models([create_store(uri, tmp_path)[1]])) == 2
 
 
-@pytest.mark.parametrize(
-    ("backbone", "name"),
-    [
-        ("google-bert/bert-base-uncased", "google-bert-bert-base-uncased"),
-        ("/models/x: y", "models-x-y"),
-        ("it's", "it-s"),
-    ],
-)
+@pytest.mark.parametrize(("backbone", "name"), [("google-bert/base", "google-bert-base"), ("/it's: y", "it-s-y")])
 def test_names_are_those_mlflow_takes(backbone: str, name: str, uri: str, tmp_path: Path, folder: Path) -> None:
-    made = register(uri, tmp_path, folder, RegistryEntry("dupmae", backbone, "f00d", {"dense": 3}))
-    assert made.name == f"midmask.dupmae.{name}"
-    assert register(uri, tmp_path, folder, RegistryEntry("dupmae", backbone, "f00d", {"dense": 3})).fresh is False
+    entry = RegistryEntry("dupmae", backbone, "f00d", {"dense": 3})
+    assert register(uri, tmp_path, folder, entry) == Registered(f"midmask.dupmae.{name}", 1, fresh=True)
+    assert register(uri, tmp_path, folder, entry) == Registered(f"midmask.dupmae.{name}", 1, fresh=False)
 
 
-@pytest.mark.parametrize("alias", ["latest", "v3", "best dev", "", "a@b"])
-def test_an_alias_that_mlflow_takes_for_something_else_is_refused(
-    alias: str, uri: str, tmp_path: Path, folder: Path
+def test_what_mlflow_takes_for_something_else_and_what_is_no_model_is_refused(
+    uri: str, tmp_path: Path, folder: Path
 ) -> None:
-    with pytest.raises(UserError, match="such as candidate"):
-        register(uri, tmp_path, folder, alias=alias)
-
-
-def test_what_is_not_there_is_said(uri: str, tmp_path: Path, folder: Path) -> None:
+    for alias in ("latest", "v3", "best dev", "", "a@b"):
+        with pytest.raises(UserError, match="such as candidate"):
+            register(uri, tmp_path, folder, alias=alias)
     with pytest.raises(UserError, match="holds no model to register"):
         register(uri, tmp_path, tmp_path)
 

@@ -19,6 +19,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import answers, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "dashboards" / "leaderboard.py"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 

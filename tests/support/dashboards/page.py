@@ -3,8 +3,8 @@
 import json
 import sys
 from collections.abc import Sequence
-from html.parser import HTMLParser
 
+from lxml.html import fragment_fromstring
 from streamlit.testing.v1 import AppTest
 
 from midmask.leaderboard.marks import PerQueryOf
@@ -33,7 +33,7 @@ def page(
     *,
     uri: str = "sqlite:////nowhere/mlflow.db",
     per_query: PerQueryOf = lambda row: None,
-    **address: str,
+    **address: str | list[str],
 ) -> AppTest:
     """The page `dashboards/views/VIEW.py` over these runs, drawn once; it must raise nothing.
 
@@ -54,6 +54,12 @@ def captions(app: AppTest) -> str:
     return "\n".join(one.value for one in app.caption)
 
 
+def words(app: AppTest) -> str:
+    """All texts of the page, and its HTML."""
+    kinds = ("header", "subheader", "markdown", "caption", "info", "warning", "error", "code")
+    return "\n".join([*(one.value for kind in kinds for one in app.get(kind)), html(app)])
+
+
 def html(app: AppTest) -> str:
     """All HTML of the page: of `st.html`, and of tables whose heads can be clicked."""
     own = [one.proto.body for one in app.get("html")]
@@ -64,33 +70,7 @@ def table(app: AppTest, label: str) -> tuple[list[str], list[list[str]]]:
     """The heads and the lines of the table with this label, as texts; the class of a cell follows its text behind a
     bar: `▲ better|gain`.
     """
-    found = _Table(label)
-    found.feed(html(app))
-    return found.lines[0], found.lines[1:]
-
-
-class _Table(HTMLParser):
-    def __init__(self, label: str) -> None:
-        super().__init__()
-        self.lines: list[list[str]] = []
-        self._label, self._kind = label, ""
-        self._inside = self._cell = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        own = dict(attrs)
-        if tag == "table":
-            self._inside = own.get("aria-label") == self._label
-        if self._inside and tag == "tr":
-            self.lines.append([])
-        if self._inside and tag in ("td", "th"):
-            self.lines[-1].append("")
-            self._cell, self._kind = True, own.get("class") or ""
-
-    def handle_endtag(self, tag: str) -> None:
-        if self._cell and tag in ("td", "th"):
-            self.lines[-1][-1] += f"|{self._kind}"
-            self._cell = False
-
-    def handle_data(self, data: str) -> None:
-        if self._cell:
-            self.lines[-1][-1] += data
+    (found,) = fragment_fromstring(html(app), create_parent=True).xpath("//table[@aria-label=$label]", label=label)
+    cells = ([*line.iter("td", "th")] for line in found.iter("tr"))
+    lines = [[f"{cell.text_content()}|{cell.get('class') or ''}" for cell in line] for line in cells]
+    return lines[0], lines[1:]

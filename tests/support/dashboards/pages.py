@@ -1,21 +1,73 @@
-"""What the browser tests do on every page: read a table, choose in a box, wait until a page has been drawn."""
+"""What the browser tests do on every page: read a table, choose in a box, wait for what they assert.
+
+A page may be drawn again at any time, so what is asserted is read in one look, by one script, and waited for.
+"""
 
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from selenium.common.exceptions import TimeoutException
+from selenium.common.exceptions import TimeoutException, WebDriverException
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import WebDriverWait
 
 PAGES = ("", "compare", "progress", "sweep", "training", "embeddings", "lineage", "search")
 """Addresses of all pages; "" is the leaderboard's."""
 
 DRAWN = "[data-test-script-state=notRunning]"
-PATIENCE = 90
+PATIENCE = 180
 """Seconds until a page must show what is waited for."""
+
+
+def wait_for(browser: Chrome, look: Callable[[Chrome], Any], patience: float = PATIENCE) -> Any:
+    """What a look at the page finds as soon as it is true. A look that meets a page being drawn is taken again."""
+    return WebDriverWait(browser, patience, 0.1, ignored_exceptions=[WebDriverException]).until(look)
+
+
+def wait_until_equal(browser: Chrome, look: Callable[[Chrome], Any], expected: Any) -> None:
+    """Until a look finds this and the page's script has run to its end."""
+    last = None
+
+    def is_there(page: Chrome) -> bool:
+        nonlocal last
+        last = look(page)
+        return bool(last == expected and page.find_elements(By.CSS_SELECTOR, DRAWN))
+
+    try:
+        wait_for(browser, is_there)
+    except TimeoutException as error:
+        raise AssertionError(f"{last!r}, not {expected!r}") from error
+
+
+def wait_for_text(browser: Chrome, words: str, patience: float = PATIENCE) -> str:
+    return wait_for_texts(browser, words, patience=patience)
+
+
+def wait_for_texts(browser: Chrome, *words: str, patience: float = PATIENCE) -> str:
+    """The page's text, once all of these stand in it. What a test asserts of the text is among them: the rest of a page
+    may still be drawn.
+    """
+
+    def look(page: Chrome) -> str:
+        found = text(page)
+        return found if all(one in found for one in words) else ""
+
+    try:
+        return str(wait_for(browser, look, patience))
+    except TimeoutException as error:
+        raise AssertionError(f"not all of {words} in {text(browser)}") from error
+
+
+def text(browser: Chrome) -> str:
+    return str(browser.execute_script("return document.body.innerText"))
+
+
+def texts(browser: Chrome, where: str) -> list[str]:
+    """The texts of all elements that a CSS selector finds."""
+    script = "return [...document.querySelectorAll(arguments[0])].map(one => one.textContent.trim())"
+    return list(browser.execute_script(script, where))
 
 
 def table(browser: Chrome, label: str) -> list[list[str]]:
@@ -34,27 +86,19 @@ def systems(browser: Chrome) -> list[str]:
 
 def wait_for_systems(browser: Chrome, expected: list[str]) -> list[list[str]]:
     """The leaderboard's lines, once it shows these systems in this order and the page's script has run to its end."""
-    try:
-        return wait_for_table(browser, "systems", lambda lines: bool(lines) and systems(browser) == expected)
-    except TimeoutException as error:
-        raise AssertionError(f"it shows {systems(browser)}") from error
+    wait_until_equal(browser, systems, expected)
+    return wait_for_table(browser, "systems", lambda lines: len(lines) == len(expected))
 
 
-def wait_for_lines(browser: Chrome, label: str, number: int) -> list[list[str]]:
-    """A table's lines, once there are that many and the page's script has run to its end."""
-    return wait_for_table(browser, label, lambda lines: len(lines) == number)
-
-
-def wait_for_table(browser: Chrome, label: str, ready: Callable[[list[list[str]]], bool]) -> list[list[str]]:
-    """A table's lines as one look found them ready, the page's script at its end: another look after the wait could
-    meet a page that is being drawn again.
-    """
+def wait_for_table(browser: Chrome, label: str, ready: Callable[[list[list[str]]], bool] | int) -> list[list[str]]:
+    """A table's lines as one look found them ready, or that many of them, the page's script at its end."""
 
     def look(page: Chrome) -> list[list[str]]:
         lines = table(page, label)
-        return lines if ready(lines) and page.find_elements(By.CSS_SELECTOR, DRAWN) else []
+        is_ready = len(lines) == ready if isinstance(ready, int) else ready(lines)
+        return lines if is_ready and page.find_elements(By.CSS_SELECTOR, DRAWN) else []
 
-    return WebDriverWait(browser, PATIENCE).until(look)
+    return list(wait_for(browser, look))
 
 
 def wait_until_drawn(browser: Chrome) -> None:
@@ -67,35 +111,46 @@ def wait_until_drawn(browser: Chrome) -> None:
         whole = page.find_elements(*heading) and page.find_elements(By.CSS_SELECTOR, DRAWN)
         return bool(whole) and not page.find_elements(*stale) and bool(page.execute_script(still))
 
-    WebDriverWait(browser, PATIENCE).until(look)
+    wait_for(browser, look)
 
 
-def text(browser: Chrome) -> str:
-    return browser.find_element(By.TAG_NAME, "body").text
+def click(browser: Chrome, where: str) -> None:
+    """Clicks what a CSS selector or an XPath finds, once the page's script is at its end: the element itself, since
+    its place on the screen may change while other parts of the page are drawn.
+    """
+    by = By.XPATH if where.startswith("//") else By.CSS_SELECTOR
+
+    def press(page: Chrome) -> bool:
+        found = page.find_element(by, where)
+        is_ready = found.is_displayed() and bool(page.find_elements(By.CSS_SELECTOR, DRAWN))
+        if is_ready:
+            page.execute_script("arguments[0].click()", found)
+        return is_ready
+
+    wait_for(browser, press)
 
 
-def wait_for_text(browser: Chrome, words: str, patience: float = PATIENCE) -> str:
-    WebDriverWait(browser, patience).until(lambda page: words in text(page))
-    return text(browser)
+def type_into(browser: Chrome, where: str, words: str) -> None:
+    """Types into the box that a CSS selector finds, and enters it."""
+
+    def press(page: Chrome) -> bool:
+        box = page.find_element(By.CSS_SELECTOR, where)
+        box.click()
+        box.send_keys(words, Keys.ENTER)
+        return True
+
+    wait_for(browser, press)
 
 
 def choose(browser: Chrome, key: str, value: str) -> None:
     """Types into a select box, found by the class that Streamlit makes of a widget's key."""
-    where = (By.CSS_SELECTOR, f".st-key-{key} input")
-    box = WebDriverWait(browser, 30).until(expected_conditions.element_to_be_clickable(where))
-    box.click()
-    box.send_keys(value, Keys.ENTER)
+    type_into(browser, f".st-key-{key} input", value)
 
 
-def wait_for_axis(browser: Chrome, label: str) -> None:
-    """Until a chart is drawn across this label, the script at its end. A select box that depends on another would
-    forget what is typed into it before."""
-
-    def look(page: Chrome) -> bool:
-        titles = page.execute_script("return [...document.querySelectorAll('.xtitle')].map(title => title.textContent)")
-        return label in titles and bool(page.find_elements(By.CSS_SELECTOR, DRAWN))
-
-    WebDriverWait(browser, PATIENCE).until(look)
+def wait_for_query(browser: Chrome, **expected: str) -> None:
+    """Until these values stand in the address behind the question mark."""
+    wait_until_equal(browser, lambda page: {name: query(page).get(name) for name in expected},
+                     {name: [value] for name, value in expected.items()})  # fmt: skip
 
 
 def query(browser: Chrome) -> dict[str, list[str]]:

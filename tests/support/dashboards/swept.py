@@ -4,8 +4,8 @@ import json
 from itertools import product
 from typing import Any
 
-from midmask.tracking import Tracker, metric_key
-from tests.support.dashboards.tracked import tags
+from midmask.tracking import Tracker, collection_key, metric_key, queries_key
+from tests.support.dashboards.tracked import COLLECTIONS, QUERIES, tags
 
 WIDTH, WORDS, VIEW = "representation.width", "evaluation.passage_terms", "representation.lexical"
 NOISE = 0.02
@@ -115,6 +115,7 @@ def track(tracker: Tracker) -> str:
     parent = tracker.run("sweep_sparse_topn", tags=tags("sweep", "dupmae", "5eed-topn"), params={})
     with tracker.run("trial", tags=tags("trial", "dupmae", "t-64-128"), params={}, parent=parent.id) as trial:
         trial.log({metric_key("pydocs", "dev", "nDCG@10"): value(*BEST)}, 0)
+        trial.tag({collection_key("pydocs"): COLLECTIONS["pydocs"], queries_key("pydocs", "dev"): str(QUERIES["dev"])})
     for name, status in (("t-pruned", "pruned"), ("t-failed", "failed")):
         tracker.run(f"trial {name}", tags=tags("trial", "dupmae", name), params={}, parent=parent.id).finish(status)
     tracker.run("trial t-running", tags=tags("trial", "dupmae", "t-running"), params={}, parent=parent.id)

@@ -1,0 +1,137 @@
+"""The pages beside the leaderboard in a real headless Chromium: what they show of runs with artifacts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from selenium.webdriver import Chrome
+
+from midmask.artifact import Place
+from midmask.leaderboard.embeddings import draw_sample, encodings, map_embeddings
+from midmask.leaderboard.lineage import lineage
+from midmask.leaderboard.per_query import PerQueryFiles
+from midmask.leaderboard.queries import pair_systems, widest
+from midmask.leaderboard.rows import LeaderboardRow, rows
+from midmask.tracking import ARTIFACT, TrackedRow, read_runs
+from tests.support.dashboards.pages import (
+    choose,
+    click,
+    texts,
+    wait_for,
+    wait_for_query,
+    wait_for_table,
+    wait_for_text,
+    wait_for_texts,
+    wait_until_equal,
+)
+from tests.support.dashboards.site import Site
+
+
+@dataclass(frozen=True)
+class Worked:
+    """The recipes whose artifacts are there: their runs and their rows on dev."""
+
+    runs: dict[str, TrackedRow]
+    rows: dict[str, LeaderboardRow]
+
+    def place(self, recipe: str) -> Place:
+        return Place(self.runs[recipe].tags[ARTIFACT])
+
+    def name(self, recipe: str) -> str:
+        """The run as its page's address has it."""
+        row = self.rows[recipe]
+        more = (row.representation, row.pretrain_on, row.protocol, f"seed {row.seed.strip()}", row.run_id[:8])
+        parts = [recipe, *(part for part in more if part not in ("", "none", recipe))]
+        return " · ".join(parts).replace(" ", "+")
+
+
+@pytest.fixture(scope="module")
+def worked(site: Site) -> Worked:
+    runs = {run.run_id: run for run in read_runs(site.uri)}
+    evaluated = {row.recipe: row for row in rows([*runs.values()]) if row.corpus == "tiny"}
+    return Worked({recipe: runs[row.run_id] for recipe, row in evaluated.items()}, evaluated)
+
+
+SQUARE = """return [...document.querySelectorAll('.st-key-scatter .xy .gridlayer')].length
+    ? [document.querySelector('.st-key-scatter .nsewdrag')].map(found => found.getBoundingClientRect())
+        .map(box => [box.width, box.height]) : []"""
+
+
+def test_compare_counts_tests_and_shows_the_queries(
+    browser: Chrome, site: Site, worked: Worked, tmp_path: Path
+) -> None:
+    own, base = (PerQueryFiles(site.uri, tmp_path)(worked.rows[name]) for name in ("retromae", "bm25"))
+    assert own is not None and base is not None
+    pairing = pair_systems(own, base, "nDCG@10")
+    browser.get(f"{site.address}/compare?place=tiny+dev&base=bm25&systems=retromae")
+    (line,) = wait_for_table(browser, "standings", 1)
+    assert [int(count) for count in line[-3:]] == [pairing.wins, pairing.losses, pairing.ties]
+    assert line[1] == f"{worked.rows['retromae'].measures['nDCG@10']:.4f}"
+    wait_until_equal(browser, cards, widest(pairing, 5))
+    wait_for_texts(browser, "Found by retromae", "Judged relevant", "Words of the query")
+    choose(browser, "side", "losses")
+    wait_for_query(browser, side="losses")
+    copied = browser.current_url
+    browser.get("about:blank")
+    browser.get(copied)
+    losses = widest(pairing, 5, "losses")
+    wait_until_equal(browser, cards, losses)
+    click(browser, f'[data-query="{losses[-1]}"] a')
+    wait_until_equal(browser, cards, losses[-1:])
+    (size,) = wait_for(browser, lambda page: page.execute_script(SQUARE))
+    assert size[0] == pytest.approx(size[1], rel=0.02), "both axes of the scatter plot have one scale"
+
+
+def cards(browser: Chrome) -> list[str]:
+    script = "return [...document.querySelectorAll('.mm-query')].map(card => card.dataset.query)"
+    return list(browser.execute_script(script))
+
+
+def test_the_card_of_a_system_has_its_curves_and_its_model(browser: Chrome, site: Site, worked: Worked) -> None:
+    model = next(one for one in lineage(worked.place("retromae")) if one.step == "finetune").place / "model"
+    browser.get(f"{site.address}/?corpus=tiny&split=dev")
+    click(browser, "tr[data-system=retromae] button[data-open]")
+    wait_for_texts(browser, f"midmask search {model} --corpus", "Loss, pretrain", "Loss, finetune")
+    browser.get(f"{site.address}/?corpus=tiny&split=dev&find=bm25")
+    click(browser, "tr[data-system=bm25] button[data-open]")
+    wait_for_text(browser, "It has no model folder")
+
+
+def test_a_choice_redraws_the_charts_and_lies_in_the_address(browser: Chrome, site: Site) -> None:
+    browser.get(f"{site.address}/training")
+    wait_for_table(browser, "trainings", 1)
+    titles = ["Loss", "Decoder MLM", "Encoder MLM", "Learning rate", "Gradient norm", "Gradient norm of the heads"]
+    titles += ["Tokens a second", "Waiting for data"]
+    wait_until_equal(browser, lambda page: sorted(texts(page, ".js-plotly-plot .gtitle")), sorted(titles))
+    choose(browser, "across", "tokens")
+    wait_until_equal(browser, lambda page: "tokens" in texts(page, ".xtitle"), True)
+    choose(browser, "phase", "finetune")
+    assert {line[0].split("-")[1] for line in wait_for_table(browser, "trainings", 2)} == {"retromae", "none"}
+    wait_for_query(browser, phase="finetune", across="tokens")
+
+
+def test_embeddings_show_the_divergences_of_the_sample(browser: Chrome, site: Site, worked: Worked) -> None:
+    browser.get(f"{site.address}/embeddings?place=tiny+dev&runs={worked.name('none')}")
+    sample = draw_sample(encodings(worked.place("none")), "dense")
+    for perplexity in (30, 5):
+        drawn = map_embeddings(sample, perplexity=perplexity, seed=0)
+        kl = f"{drawn.divergence.kl:.3g}"
+        (line,) = wait_for_table(browser, "divergences", lambda lines, kl=kl: [line[2] for line in lines] == [kl])
+        assert line[1] == "12" and line[3] == f"{drawn.divergence.js:.3g}" and line[5] == f"{drawn.cosines.pairs:.3f}"
+        if perplexity == 30:
+            choose(browser, "perplexity", "5")
+    wait_for_query(browser, perplexity="5")
+
+
+def test_lineage_names_every_step_and_the_command(browser: Chrome, site: Site, worked: Worked) -> None:
+    links = lineage(worked.place("retromae"))
+    browser.get(f"{site.address}/lineage?place=tiny+dev&run={worked.name('retromae')}&rerun=true")
+    found = wait_for_table(browser, "steps", len(links))
+    assert [(line[1], line[-1]) for line in found] == [(one.step, one.fingerprint) for one in links]
+    boxes = "return [...document.querySelectorAll('[data-testid=stGraphVizChart] .node')].map(box => "
+    boxes += "[...box.querySelectorAll('text')].map(line => line.textContent))"
+    drawn = sorted([one.step, one.fingerprint[:8]] for one in links)
+    wait_until_equal(browser, lambda page: sorted(b[:1] + b[-1:] for b in page.execute_script(boxes)), drawn)
+    command = ["jobs/evaluate_retriever.py", "--recipe retromae", "--split dev", "--set pretrain.steps=3"]
+    told = wait_for_texts(browser, *command, worked.runs["retromae"].tags["midmask.fingerprint"])
+    assert "cannot be worked out" not in told

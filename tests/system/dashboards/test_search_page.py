@@ -1,0 +1,163 @@
+"""The page Search in a real headless Chromium: what two systems find, judging it, and texts that would run."""
+
+import shutil
+
+import pytest
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+
+from midmask.choice.interleaving import team_draft
+from midmask.choice.judgements import JudgementStore, query_id
+from midmask.choice.side_by_side import SideBySide, rank_changes
+from tests.support.choice.searched import HOSTILE
+from tests.support.dashboards.browser import appearance, hosts_asked
+from tests.support.dashboards.pages import (
+    choose,
+    click,
+    text,
+    texts,
+    type_into,
+    wait_for,
+    wait_for_query,
+    wait_for_table,
+    wait_for_text,
+    wait_for_texts,
+    wait_until_equal,
+)
+from tests.support.dashboards.site import Site
+
+LEFT, RIGHT = "retromae · dense", "bm25"
+HOSTILE_DOC = "notes/hostile.md#0-90"
+
+
+@pytest.fixture(scope="module")
+def systems(site: Site) -> SideBySide:
+    """The verdict's systems as this process opens them."""
+    return SideBySide(site.verdict)
+
+
+@pytest.fixture(autouse=True)
+def judgements(site: Site, systems: SideBySide) -> JudgementStore:
+    """Those that the page keeps; each test begins without any."""
+    shutil.rmtree(site.verdict / "judgements", ignore_errors=True)
+    return JudgementStore(site.verdict, systems.collection)
+
+
+def found(browser: Chrome, side: str) -> list[str]:
+    """Documents of a list as they stand on the page."""
+    script = """return [...document.querySelectorAll(`[class*="st-key-hit-${arguments[0]}-"] .mm-hit`)]
+        .map(one => one.dataset.doc)"""
+    return list(browser.execute_script(script, side))
+
+
+def wait_for_list(browser: Chrome, side: str, expected: list[str]) -> None:
+    wait_until_equal(browser, lambda page: found(page, side), expected)
+
+
+def press_thumb(browser: Chrome, side: str, rank: int, which: int) -> None:
+    """Presses up (0) or down (1) once both are drawn: a thumb's own script comes after the passages."""
+
+    def press(page: Chrome) -> bool:
+        thumbs = page.find_elements(By.CSS_SELECTOR, f".st-key-hit-{side}-{rank} [role=radio]")
+        if len(thumbs) == 2:
+            thumbs[which].click()
+        return len(thumbs) == 2
+
+    wait_for(browser, press)
+
+
+def wait_for_thumbs(browser: Chrome, side: str, rank: int, expected: list[str]) -> None:
+    script = """return [...document.querySelectorAll(`.st-key-hit-${arguments[0]}-${arguments[1]} [role=radio]`)]
+        .map(one => one.getAttribute("aria-checked"))"""
+    wait_until_equal(browser, lambda page: page.execute_script(script, side, rank), expected)
+
+
+def test_two_systems_side_by_side_and_judging_them(browser: Chrome, site: Site, systems: SideBySide) -> None:
+    browser.get(f"{site.address}/search")
+    asked = "change the port of the server"
+    type_into(browser, ".st-key-q input", asked)
+    left, right = (list(systems.rank(label, asked).doc_ids[:10]) for label in (LEFT, RIGHT))
+    wait_for_list(browser, "left", left)
+    wait_for_list(browser, "right", right)
+    wait_for_query(browser, q=asked)
+    expected = [
+        "new" if up is None or rank + up > 10 else "=" if not up else f"{'↑' if up > 0 else '↓'}{abs(up)}"
+        for rank, up in enumerate(rank_changes(right, systems.rank(LEFT, asked).doc_ids), start=1)
+    ]
+    assert "new" in expected
+    wait_until_equal(browser, lambda page: texts(page, "[class*=st-key-hit-right-] .change"), expected)
+    marked = {one.lower() for one in texts(browser, ".mm-hit mark")}
+    assert {"port", "server"} <= marked <= {"port", "server", "change"}
+    wait_for_text(browser, "faq.md · characters 81 to 200")
+    wait_until_equal(browser, lambda page: [one[-3:] for one in texts(page, ".mm-side .time")], [" ms", " ms"])
+    press_thumb(browser, "right", 1, 0)
+    wait_for_text(browser, "1 judged query · 1 relevant")
+    press_thumb(browser, "left", 3, 1)
+    wait_for_text(browser, "1 relevant · 1 not relevant")
+    qrels = (site.verdict / "judgements" / "qrels" / "test.tsv").read_text().splitlines()
+    assert qrels[1:] == [f"{query_id(asked)}\t{right[0]}\t1", f"{query_id(asked)}\t{left[2]}\t0"]
+    browser.refresh()
+    wait_for_thumbs(browser, "right", 1, ["true", "false"])
+    wait_for_thumbs(browser, "left", 3, ["false", "true"])
+    press_thumb(browser, "left", 3, 1)
+    wait_for_texts(browser, "1 relevant · 0 not relevant", "too few to compare with the verdict")
+    (line,) = wait_for_table(browser, "judged systems", lambda lines: len(lines) >= 2)[:1]
+    assert line[0] == RIGHT and line[1] == "1.000"
+
+
+def test_hostile_text_is_inert(browser: Chrome, site: Site) -> None:
+    """In a passage, in its title and in a query."""
+    browser.get(f"{site.address}/search?q=hostile+text+**bold**+:smile:+%3Cimg%20src=x%20onerror=window.hacked=1%3E")
+    wait_for(browser, lambda page: HOSTILE_DOC in found(page, "right"))
+    card = texts(browser, f"[data-doc='{HOSTILE_DOC}']")[0].replace("\n", " ")
+    assert HOSTILE in card and "<b>Bold</b> title" in card
+    assert texts(browser, ".mm-hit img, .mm-hit script, .mm-hit b, .mm-hit strong") == []
+    press_thumb(browser, "right", found(browser, "right").index(HOSTILE_DOC) + 1, 0)
+    wait_for_text(browser, "1 judged query · 1 relevant")
+    browser.get(f"{site.address}/search?how=Judge+next")
+    asked = "hostile text **bold** :smile: <img src=x onerror=window.hacked=1>"
+    wait_until_equal(browser, lambda page: texts(page, ".mm-asked"), [asked])
+    assert browser.execute_script("return window.hacked") is None
+
+
+def test_a_blind_list_hides_and_credits_the_teams(
+    browser: Chrome, site: Site, systems: SideBySide, judgements: JudgementStore
+) -> None:
+    asked = "restore the backup of the server"
+    browser.get(f"{site.address}/search?q={asked.replace(' ', '+')}&how=Blind")
+    picks = team_draft({label: systems.rank(label, asked).doc_ids for label in (LEFT, RIGHT)}, asked, 10)
+    wait_for_list(browser, "blind", [pick.doc_id for pick in picks])
+    assert texts(browser, ".mm-side, .change") == []
+    rank, (doc_id, team) = next((at, pick) for at, pick in enumerate(picks, start=1) if pick.team == RIGHT)
+    press_thumb(browser, "blind", rank, 0)
+    wait_for_text(browser, f"Blind, {LEFT} won 0, {RIGHT} won 1, and 0 were ties: too close to call")
+    (row,) = judgements.read().rows
+    assert (row.doc_id, row.team, row.mode, row.grade) == (doc_id, team, "blind", 1)
+    choose(browser, "left", RIGHT)
+    wait_for_text(browser, "Choose two different systems to compare.")
+
+
+def test_the_pool_is_judged_one_by_one_and_a_skipped_passage_goes(
+    browser: Chrome, site: Site, systems: SideBySide, judgements: JudgementStore
+) -> None:
+    browser.get(f"{site.address}/search?how=Judge+next")
+    wait_for_text(browser, "Does this passage answer the query?")
+    seen: list[str] = []
+    for name in ("Relevant", "Not", "Skip"):
+        seen += wait_for(browser, lambda page: set(found(page, "next")) - set(seen))  # noqa: B023
+        click(browser, f"[class*='st-key-next'][class*='{name}'] button")
+    wait_for(browser, lambda page: set(found(page, "next")) - set(seen))
+    rows = judgements.read().rows
+    assert [(row.doc_id, row.grade, row.mode) for row in rows] == [(seen[0], 1, "next"), (seen[1], 0, "next")]
+    assert {row.query for row in rows} == {next(iter(systems.made_queries.values()))}
+
+
+def test_on_a_phone_nothing_scrolls_sideways_and_no_other_host_is_asked(browser: Chrome, site: Site) -> None:
+    hosts_asked(browser)
+    with appearance(browser, "light", 390):
+        for how in ("Side+by+side", "Blind", "Judge+next"):
+            browser.get(f"{site.address}/search?q=hostile+server&how={how}")
+            wait_for(browser, lambda page: texts(page, ".mm-hit"))
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= 390, how
+            assert "Traceback" not in text(browser), how
+    assert hosts_asked(browser) == {"127.0.0.1"}

@@ -1,0 +1,92 @@
+"""Processes that track: several at once, and killed ones, whose runs are marked, resumed, and lose nothing."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from mlflow import MlflowClient
+
+from midmask.tracking import Tracker, read_runs
+from midmask.tracking.lease import OWNER
+from tests.support.tracking.lineage import MODEL, links, models
+from tests.support.tracking.stores import QUICK, TAGS, killed, statuses
+
+JOB = {"midmask.fingerprint": "beef", "midmask.step": "job"}
+WRITER = """
+import sys, time
+from pathlib import Path
+from midmask.tracking import Patience, Tracker
+from tests.support.tracking.stores import TAGS
+tracker = Tracker(sys.argv[1], Path(sys.argv[2]), Patience(flush=0.02))
+parent = tracker.run("job", tags={"midmask.fingerprint": "beef", "midmask.step": "job"}, params={})
+run = tracker.run("a", tags=TAGS, params={}, parent=parent.id)
+print(parent.id, run.id, flush=True)
+time.sleep(600)
+"""
+
+
+def test_processes_that_open_a_fresh_file_at_once_all_write(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/fresh.db"
+    script = """
+import sys
+from pathlib import Path
+from midmask.tracking import Patience, Tracker
+uri, home, number = sys.argv[1:]
+with Tracker(uri, Path(home), Patience(flush=0.02)) as tracker, tracker.run(f"run {number}", tags={}, params={}) as run:
+    run.log({"loss": float(number)}, 0)
+"""
+    started = [subprocess.Popen([sys.executable, "-c", script, uri, str(tmp_path), str(n)]) for n in range(3)]
+    assert [process.wait() for process in started] == [0, 0, 0]
+    assert sorted(row.metrics["loss"] for row in read_runs(uri)) == [0.0, 1.0, 2.0]
+
+
+def test_runs_of_a_killed_process_are_marked_by_the_next_job_and_resumed(uri: str, tmp_path: Path) -> None:
+    """From another home, where its journal is not seen; while it lives, nobody else touches its runs."""
+    home, other = tmp_path / "home", tmp_path / "other"
+    with subprocess.Popen([sys.executable, "-c", WRITER, uri, home], stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        ids = writer.stdout.readline().split()
+        with Tracker(uri, other, QUICK) as tracker:
+            assert not tracker.run("b", tags=TAGS, params={}).resumed, "its writer lives"
+        assert [statuses(uri)[one] for one in ids] == [("RUNNING", "running")] * 2
+        writer.kill()
+        os.waitid(os.P_PID, writer.pid, os.WEXITED | os.WNOWAIT)  # dead, but not reaped: its process id is still taken
+        with Tracker(uri, other, QUICK) as tracker:
+            assert [statuses(uri)[one] for one in ids] == [("KILLED", "killed")] * 2
+            with tracker.run("a", tags={**TAGS, **JOB}, params={}) as run:
+                assert (run.id, run.resumed) == (ids[0], True)
+                assert statuses(uri)[run.id][0] == "RUNNING"
+        assert statuses(uri)[ids[0]] == ("FINISHED", "finished")
+
+
+def test_a_journal_left_behind_ends_its_run_as_killed(uri: str, tmp_path: Path) -> None:
+    """Also where the tags tell nothing, as those of earlier versions do."""
+    run_id = killed(uri, tmp_path, 'print(tracker.run("a", tags=TAGS, params={}).id, flush=True)')
+    MlflowClient(uri).delete_tag(run_id, OWNER)
+    Tracker(uri, tmp_path, QUICK).close()
+    assert statuses(uri)[run_id] == ("KILLED", "killed")
+
+
+def test_a_driver_that_was_killed_loses_no_lineage(uri: str, tmp_path: Path) -> None:
+    work = """
+run = tracker.run("finetune", tags=TAGS, params={})
+run.log_inputs([SQUAD])
+run.log_output_model(MODEL, 500)
+print(run.id, flush=True)
+"""
+    run_id = killed(uri, tmp_path, work)
+    assert models(uri) == [], "nothing may have been sent, or this test shows nothing"
+    with Tracker(uri, tmp_path, QUICK) as tracker, tracker.run("finetune", tags=TAGS, params={}) as again:
+        assert (again.id, again.resumed) == (run_id, True)
+        again.log_output_model(MODEL, 500)
+    (model,) = models(uri)
+    assert links(uri, run_id) == {
+        **{"datasets": [("squad", "c0ffee123456", "pretrain")], "used": []},
+        "made": [(model.model_id, 500)],
+    }
+
+
+def test_neither_torch_nor_ray_is_imported() -> None:
+    check = "import sys, midmask.tracking, midmask.leaderboard.rows; print(sorted({'torch', 'ray'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True).stdout == "[]\n"
