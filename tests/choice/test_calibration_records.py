@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midmask.choice.calibration_records import FILE, GainRecord, load_records, write_records
+from midmask.choice.calibration_records import GainRecord, load_records, write_records
 from midmask.errors import UserError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
@@ -23,17 +23,9 @@ WHOLE = {**LINE, "judged_error": 0.02, "seed": 0}
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, records: list[GainRecord]) -> None:
     path = tmp_path_factory.mktemp("records") / "found.jsonl"
     write_records(records, path)
-    assert load_records(path) == records
-
-
-def test_the_package_has_a_file_of_records() -> None:
-    assert FILE.suffix == ".jsonl" and all(isinstance(one, GainRecord) for one in load_records())
-
-
-def test_blank_lines_are_skipped(tmp_path: Path) -> None:
-    path = tmp_path / "found.jsonl"
-    path.write_text(f"\n{json.dumps(WHOLE)}\n  \n")
-    assert load_records(path) == [GainRecord("a", "all", "s", 0.1, 0.01, 0.2, 0.02)]
+    path.write_text("\n" + path.read_text() + "  \n")
+    assert load_records(path) == records, "blank lines are skipped"
+    assert all(isinstance(one, GainRecord) for one in load_records()), "the package's own"
 
 
 @pytest.mark.parametrize(
@@ -41,13 +33,12 @@ def test_blank_lines_are_skipped(tmp_path: Path) -> None:
     [
         ("{", "no JSON"),
         ("[1]", "is no record"),
-        (json.dumps(LINE), "Each line is an object with collection, source"),
+        (json.dumps(LINE), "collection, source"),
         (json.dumps({**WHOLE, "more": 1}), "is no record"),
-        (json.dumps({**WHOLE, "made": "0.1"}), "made = '0.1'; it has to be a finite number"),
         (json.dumps({**WHOLE, "made": True}), "made = True"),
-        (json.dumps({**WHOLE, "judged": float("nan")}), "judged = nan; it has to be a finite number"),
-        (json.dumps({**WHOLE, "made_error": -0.1}), "made_error = -0.1; it has to be a finite number of at least 0"),
-        (json.dumps({**WHOLE, "source": 3}), "source = 3; it has to be a text"),
+        (json.dumps({**WHOLE, "judged": float("nan")}), "judged = nan"),
+        (json.dumps({**WHOLE, "made_error": -0.1}), "made_error = -0.1"),
+        (json.dumps({**WHOLE, "source": 3}), "source = 3"),
     ],
 )
 def test_a_line_that_is_no_record_is_named(tmp_path: Path, line: str, said: str) -> None:

@@ -1,6 +1,5 @@
 """Decisions survive a kill; another contest in the same folder does not inherit them."""
 
-import json
 import threading
 
 from midmask.choice.budget import Clock
@@ -27,18 +26,8 @@ def test_what_was_decided_is_read_again(tmp_path):
 def test_another_contest_begins_afresh(tmp_path):
     ContestJournal(tmp_path, "one").write(spent=99)
     assert ContestJournal(tmp_path, "two").spent == 0
-
-
-def test_a_torn_file_is_no_decision(tmp_path):
     (tmp_path / FILE).write_text('{"identity": "one", "spent": 9')
-    assert ContestJournal(tmp_path, "one").rounds == []
-
-
-def test_the_file_says_what_people_would_ask(tmp_path):
-    ContestJournal(tmp_path, "one").decide(Round(Size(30, 20), (MLM,), until=9.0))
-    found = json.loads((tmp_path / FILE).read_text())
-    assert found["rounds"][0]["size"] == {"pretrain": 30, "finetune": 20}
-    assert found["rounds"][0]["contenders"][0]["system"] == "mlm"
+    assert ContestJournal(tmp_path, "one").spent == 0, "a torn file is no decision"
 
 
 def test_a_kill_hides_no_more_time_than_a_tick(tmp_path):

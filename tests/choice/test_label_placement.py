@@ -27,11 +27,6 @@ def test_no_label_covers_another_a_point_or_the_frame(points: list[tuple[float, 
             assert (abs(box.right - box.left - label.width), abs(box.bottom - box.top - 14)) < (1e-6, 1e-6)
 
 
-def test_alone_a_label_stands_to_the_right_of_its_point() -> None:
-    (found,) = place_labels([WantedLabel(100, 100, 50, 14)], [LabelBox(95, 95, 105, 105)], FRAME)
-    assert found == pytest.approx((109, 93, 159, 107))
-
-
 def test_twelve_points_on_a_diagonal_all_have_labels() -> None:
     points = [(30 + 30 * i, 20 + 22 * i) for i in range(12)]
     labels = [WantedLabel(x, y, 90, 14) for x, y in points]
@@ -40,6 +35,10 @@ def test_twelve_points_on_a_diagonal_all_have_labels() -> None:
 
 
 def test_where_there_is_no_room_there_is_no_label() -> None:
+    (alone,) = place_labels([WantedLabel(100, 100, 50, 14)], [LabelBox(95, 95, 105, 105)], FRAME)
+    assert alone == pytest.approx((109, 93, 159, 107)), "to the right of its point"
+    (forced,) = place_labels([WantedLabel(100, 100, 50, 14)], [], FRAME, [FRAME])
+    assert forced == alone, "the background is covered for lack of anything else"
     assert place_labels([WantedLabel(100, 100, 500, 14)], [], FRAME) == [None]
     assert place_labels([WantedLabel(100, 100, 50, 14)], [FRAME], FRAME) == [None]
 
@@ -48,11 +47,3 @@ def test_a_long_label_stands_beside_its_bar_and_not_on_the_line_that_goes_on_fro
     bar, line = LabelBox(97, 20, 103, 280), LabelBox(100, 149, 400, 151)
     (found,) = place_labels([WantedLabel(100, 150, 250, 14)], [bar], FRAME, [line])
     assert found is not None and not found.overlaps(line) and not found.overlaps(bar)
-
-
-def test_the_background_is_covered_only_for_lack_of_anything_near() -> None:
-    line = LabelBox(0, 99, 400, 101)
-    (found,) = place_labels([WantedLabel(100, 100, 50, 14)], [], FRAME, [line])
-    assert found is not None and not found.overlaps(line)
-    (forced,) = place_labels([WantedLabel(100, 100, 50, 14)], [], FRAME, [FRAME])
-    assert forced == pytest.approx((109, 93, 159, 107))

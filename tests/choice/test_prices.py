@@ -4,20 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from midmask.artifact import Place
 from midmask.benchmark.cells import BenchmarkCell, cell_of
 from midmask.benchmark.layout import recipe_of
 from midmask.choice.contenders import LEXICAL, Contender, Size, contest, first_contenders
 from midmask.choice.prices import Prices
-from midmask.choice.workshop import LocalWorkshop
 from midmask.estimate.devices import this_machine
-from midmask.experiment.run import Runner, Silent
-from midmask.experiment.steps import LOCAL
 from midmask.experiment.survey import Survey
 from tests.support.benchmark.tiny import write_collection
-from tests.support.choice.documents import SETTINGS
-
-CHANGES = {path: value for path, value in SETTINGS.items() if "steps" not in path}
+from tests.support.choice import contests
 
 
 @pytest.fixture
@@ -25,7 +19,7 @@ def cells_of(tmp_path: Path):
     corpus, survey = write_collection(tmp_path / "tiny"), Survey()
 
     def cells(contender: Contender, size: Size, split: str) -> list[BenchmarkCell]:
-        benchmark = contest(corpus, ["none", "mlm"], size, [split], CHANGES, 0)
+        benchmark = contest(corpus, ["none", "mlm"], size, [split], contests.CHANGES, 0)
         return [cell_of(benchmark, key, recipe_of(benchmark, key).seeded(0), 0, survey) for key in contender.keys]
 
     return cells
@@ -33,7 +27,7 @@ def cells_of(tmp_path: Path):
 
 @pytest.fixture
 def workshop(tmp_path: Path) -> LocalWorkshop:
-    return LocalWorkshop(Runner(Place(str(tmp_path / "store")), LOCAL, Silent()))
+    return contests.workshop(tmp_path)
 
 
 _, TUNED, MLM = first_contenders(["none", "mlm"], "tiny")
@@ -55,14 +49,10 @@ def test_trainings_keep_their_price_and_all_else_follows_what_was_measured(cells
     assert again.of_round([TUNED], sizes[0]) == pytest.approx(after[0])
 
 
-def test_what_takes_no_time_teaches_nothing(cells_of, workshop) -> None:
-    prices = Prices(cells_of, workshop, None)
-    prices.learn([LEXICAL], Size(20, 20), lambda: 0.5)
-    assert prices.per_utilisation is None
-
-
 def test_test_queries_cost_no_training(cells_of, workshop) -> None:
     prices = Prices(cells_of, workshop, None)
+    prices.learn([LEXICAL], Size(20, 20), lambda: 0.5)
+    assert prices.per_utilisation is None, "what takes no time teaches nothing"
     short = prices.of_tests([LEXICAL, MLM], lambda _: Size(20, 20))
     long = prices.of_tests([LEXICAL, MLM], lambda _: Size(900, 900))
     assert 0 < short == pytest.approx(long)

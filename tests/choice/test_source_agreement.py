@@ -39,6 +39,3 @@ def test_each_source_ranks_by_its_own_queries_and_against_its_own_split() -> Non
     keyphrases, titles = agreement_by_source(QUERIES, MADE, COUNTERPARTS, two)
     assert (keyphrases.queries, keyphrases.chosen) == (3, "a · dense")
     assert keyphrases.regret == pytest.approx(0.1) and titles.queries == 2
-    assert (
-        str(keyphrases) == "keyphrases alone (3 queries): tau -0.33, would choose a · dense, 10.0 points below the best"
-    )
