@@ -8,6 +8,7 @@ from midmask.benchmark.cells import BenchmarkCell, cell_of
 from midmask.benchmark.layout import recipe_of
 from midmask.choice.contenders import LEXICAL, Contender, Size, contest, first_contenders
 from midmask.choice.prices import Prices
+from midmask.choice.workshop import LocalWorkshop
 from midmask.estimate.devices import this_machine
 from midmask.experiment.survey import Survey
 from tests.support.benchmark.tiny import write_collection

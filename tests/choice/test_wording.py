@@ -98,6 +98,15 @@ def test_what_cannot_be_told_apart_and_only_the_cheapest_are_called_so() -> None
     assert headline(replace(one, systems=worse)).startswith("Take “none · dense”"), "it beats all others"
 
 
+@pytest.mark.parametrize(("enough", "found"), [(800.0, "about 14 min"), (400.0, "No middle training"), (None, "Take")])
+def test_a_verdict_without_middle_training_opens_with_it(enough: float | None, found: str) -> None:
+    one = verdict()
+    tuned = tuple(replace(each, training="fine-tuning") for each in one.systems)
+    without = replace(one, systems=tuned, budget_seconds=480.0, enough_seconds=enough)
+    assert found in headline(without) and headline(without).startswith("No middle") == (enough is not None)
+    assert headline(replace(without, systems=one.systems)).startswith("Take"), "some were compared"
+
+
 def test_belief_and_counts_have_their_figures() -> None:
     found = " ".join(belief(verdict().calibration))
     assert all(told in found for told in ("squad, cranfield, pydocs", "0.710", "86%", "covered 88%")), "(1 + 0.71) / 2"
@@ -107,23 +116,6 @@ def test_belief_and_counts_have_their_figures() -> None:
     counts = verdict().queries
     assert re.findall(r"\d[\d,%]*", query_sentence(counts)) == ["4,180", "2,503", "60%", "1,502", "375", "626"]
     assert re.findall(r"\d+", query_sentence(replace(counts, made=0, kept=0)))[:2] == ["0", "0"]
-
-
-@pytest.mark.parametrize(
-    ("enough", "found"),
-    [
-        (800.0, "No middle training was tried: 8 min are too short, about 14 min would do. Take"),
-        (4_000.0, "No middle training was tried: 8 min are too short, about 1 h 10 min would do. Take"),
-        (400.0, "No middle training was measured: “Not tried” says why. Take"),
-        (None, "Take"),
-    ],
-)
-def test_a_verdict_that_compared_no_middle_training_opens_with_it(enough: float | None, found: str) -> None:
-    one = verdict()
-    tuned = tuple(replace(each, training="fine-tuning") for each in one.systems)
-    without = replace(one, systems=tuned, budget_seconds=480.0, enough_seconds=enough)
-    assert headline(without).startswith(found)
-    assert headline(replace(without, systems=one.systems)).startswith("Take"), "some were compared"
 
 
 @pytest.mark.parametrize(

@@ -55,32 +55,21 @@ def pruned(data: dict[str, Any]) -> None:
     data["points"].append(swept.pruned())
 
 
-CASES: list[tuple[Change, list[str]]] = [
-    (best_is(2), ["CLS width: the best value, 64, is the largest that was tried; try larger ones."]),
-    (best_is(0), ["CLS width: the best value, 16, is the smallest that was tried; try smaller ones."]),
-    (
-        alike,
-        [
-            "1 of the other 2 points cannot be told from the best: repeat with more seeds",
-            "words from=logits CLS width=16 N=16 is one of them and has 30% less bytes per passage than the best.",
-        ],
-    ),
-    (shares(width=0.7, words=0.3), ["CLS width has 70% of the importance"]),
-    (shares(width=0.48, words=0.02), ["N: below 5% of the importance; fix it"]),
-    (ranked, ["Probes at 25% of the pre-training rank trials as the end does: prune there."]),
-    (pruned, ["1 trials were pruned by probes that are not shown to rank them"]),
-]
-
-
-def test_a_plain_sweep_suggests_nothing() -> None:
-    assert suggestions(parse_sweep(plain())) == []
-
-
-@pytest.mark.parametrize(("change", "expected"), CASES)
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda data: None, []),
+        (best_is(2), ["64, is the largest"]),
+        (best_is(0), ["16, is the smallest"]),
+        (alike, ["1 of the other 2 points", "CLS width=16 N=16 is one of them and has 30% less"]),
+        (shares(width=0.7, words=0.3), ["CLS width has 70%"]),
+        (shares(width=0.48, words=0.02), ["N: below 5%"]),
+        (ranked, ["at 25% of"]),
+        (pruned, ["1 trials were pruned by probes that are not shown to rank"]),
+    ],
+)
 def test_each_rule_is_met_by_one_change(change: Change, expected: list[str]) -> None:
     data = plain()
     change(data)
     found = suggestions(parse_sweep(data))
-    assert len(found) == len(expected) and all(
-        one.startswith(start) for one, start in zip(found, expected, strict=True)
-    )
+    assert len(found) == len(expected) and all(words in one for words, one in zip(expected, found, strict=True))

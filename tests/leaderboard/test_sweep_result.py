@@ -1,13 +1,12 @@
 """`sweep.json` as it is read and written: what was read is written unchanged, and files of older versions are read."""
 
 import json
-import math
 from typing import Any
 
 import pytest
 
 from midmask.errors import UserError
-from midmask.leaderboard.sweep_result import DifferenceToFloor, parse_sweep
+from midmask.leaderboard.sweep_result import parse_sweep
 from tests.support.cluster.swept import decoder, parameter, sizes
 from tests.support.dashboards.swept import told
 
@@ -26,24 +25,14 @@ def test_files_from_before_the_comparison_with_the_floor_are_read() -> None:
     data = decoder()
     assert "floor" not in data and not any("to_floor" in system for system in data["systems"])
     found = parse_sweep(data)
+    data["importance"]["shares"] = {"o.decoding": 0.3, "o.ratio": 0.7}
+    told = parse_sweep(data).importance
+    assert told is not None and list(told.shares) == ["o.ratio", "o.decoding"], "the largest first"
     assert found.floor == "" and [system.to_floor for system in found.systems] == [{}, {}]
     assert [system.means for system in found.systems] == [
         {"dev": 0.15, "test": 0.14},
         {"dev": pytest.approx(0.11), "test": 0.1},
     ]
-
-
-def test_a_single_query_has_an_interval_without_ends() -> None:
-    one = DifferenceToFloor(difference=0.1, low=-math.inf, high=math.inf, p=1.0, outcome="undecided", queries=1)
-    assert (one.low, one.high) == (None, None)
-    assert json.loads(one.model_dump_json())["low"] is None
-
-
-def test_shares_of_the_importance_come_largest_first_whatever_the_files_order() -> None:
-    data = decoder()
-    data["importance"]["shares"] = {"o.decoding": 0.3, "o.ratio": 0.7}
-    found = parse_sweep(data).importance
-    assert found is not None and list(found.shares) == ["o.ratio", "o.decoding"]
 
 
 def test_a_field_of_a_later_version_is_left_out_but_another_format_is_refused() -> None:
