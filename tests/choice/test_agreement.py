@@ -14,6 +14,7 @@ from midmask.choice.agreement import (
     PRIOR,
     Fit,
     fit_calibration,
+    fit_kinds,
     kendall_tau,
     regret,
     sum_interval,
@@ -244,3 +245,24 @@ def test_each_collection_is_judged_by_a_fit_on_the_others():
 def test_a_system_that_is_worse_than_the_baseline_is_not_chosen():
     own = [GainRecord("a", "all", "s", -0.02, 0.001, 0.03, 0.001)]
     assert leave_one_out(own, LEVEL)[0].regret == pytest.approx(0.03), "the baseline is chosen, whose gain is 0"
+
+
+def test_where_made_gains_tell_nothing_the_mean_over_collections_is_expected() -> None:
+    """Collections weigh alike however many verdicts they have; the prior's mean, 0.04, is one more of them."""
+    prior = Fit(shrink=0.0, between=0.06, freedom=4, bias=-0.04)
+    judged = {"a": [0.03, 0.03, 0.03], "b": [0.13], "c": [0.06, 0.08]}
+    records = [
+        GainRecord(name, "all", "s", made, 0.01, value, 0.01, seed=seed)
+        for made, (name, values) in zip((0.3, -0.2, 0.0), judged.items(), strict=True)
+        for seed, value in enumerate(values)
+    ]
+    fit = fit_kinds(records, lambda _: "join", {"join": prior})["join"]
+    means = [0.03, 0.13, 0.07]
+    assert [fit.expected(gain) for gain in (-1.0, 0.0, 1.0)] == pytest.approx([(0.04 + sum(means)) / 4] * 3)
+    pooled = (4 * 0.06**2 + 2 * np.var(means, ddof=1)) / 6
+    assert fit.between == pytest.approx((pooled * 1.25) ** 0.5) and fit.freedom == 6
+    found = sum_interval([(fit, 0.5, Variance(1.0, 10))], 0.9)
+    assert found.high - found.value == pytest.approx(stats.t.ppf(0.95, 6) * fit.between), "nor does their error"
+    assert fit_kinds([], lambda _: "join", {"join": prior})["join"] == prior
+    one = fit_kinds(records[:3], lambda _: "join", {"join": prior})["join"]
+    assert one.expected(0) == pytest.approx(0.035) and one.freedom == 4

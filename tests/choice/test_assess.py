@@ -137,13 +137,6 @@ def test_what_is_joined_with_bm25_is_held_against_the_untrained_encoder_that_is(
     assert not known.is_behind(measured(BASE, 0.5, 1), first, counterparts)
 
 
-def test_an_encoder_without_a_trained_start_has_one_reference():
-    base = {"test": measured(SystemKey("bm25", "none", "bm25", "none"), 0.5, 1).result}
-    own = measured(TUNED_JOINED, 0.6, 1).result
-    assert Counterparts(base).path(own) == [(own, base["test"])]
-    assert Counterparts(base).path(base["test"]) == []
-
-
 def test_what_is_expected_of_the_join_alone_is_not_expected_of_a_training():
     """Encoders that begin from fresh weights have no untrained, joined one: over BM25 they are trained and joined."""
     joined = "dense with BM25"

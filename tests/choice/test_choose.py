@@ -9,15 +9,8 @@ from sentence_transformers import SentenceTransformer
 import midmask
 from midmask import Corpus, UserError, Verdict
 from midmask.artifact import Place
-from midmask.choice.request import Request
 from midmask.choice.reveal import judged_split
-from midmask.choice.run import make
-from midmask.choice.workshop import LocalWorkshop
-from midmask.experiment.run import Runner, Silent
-from midmask.experiment.steps import LOCAL
-from midmask.experiment.survey import Survey
-from midmask.queries.config import QueriesConfig
-from tests.support.choice.documents import COUNT, SETTINGS, ask, documents
+from tests.support.choice.documents import COUNT, ask, documents
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +61,9 @@ def test_asked_again_nothing_is_computed(home, verdict):
     assert sorted(path for path in (home / "store").glob("*/*")) == before
     assert again.systems == verdict.systems
     assert again.spent_seconds >= verdict.spent_seconds, "what was spent before counts"
-
-
-def test_test_queries_are_searched_for_finalists_alone(home, verdict):
-    """Every evaluation on test in the store is one of a finalist's."""
     records = [json.loads(path.read_text()) for path in (home / "store" / "evaluate").glob("*/record.json")]
     on_test = [record for record in records if record["config"]["split"] == "test"]
-    assert len(on_test) == len(verdict.finalists)
+    assert len(on_test) == len(verdict.finalists), "test queries are searched for finalists alone"
 
 
 def test_systems_say_how_they_were_trained_and_prints_are_the_page(home, verdict):
@@ -83,18 +72,6 @@ def test_systems_say_how_they_were_trained_and_prints_are_the_page(home, verdict
     assert trained["mlm", "dense"] == trained["mlm", "dense with BM25"] == "middle training"
     assert not set(verdict.not_tried) & {one.label for one in verdict.systems}
     assert all(bool(one.dropped) != one.finalist for one in verdict.systems)
-
-
-def test_a_source_without_queries_is_not_said_to_have_trained(tmp_path):
-    """Documents without titles, of which titles are asked for."""
-    _, texts = documents()
-    store = Place(str(tmp_path))
-    corpus = Corpus.from_texts(texts, name="untitled").in_store(store)
-    queries = QueriesConfig(sources={"titles": 1.0, "keyphrases": 1.0, "sentences": 1.0}, judged_by=("sentences",))
-    request = Request(corpus=corpus, budget=60.0, out=tmp_path, queries=queries, changes=SETTINGS)
-    made = make(request, LocalWorkshop(Runner(store, LOCAL, Silent())), Survey())
-    assert made.artifact.result["train_sources"] == ["titles", "keyphrases"]
-    assert (made.train_sources, made.judge_sources) == (("keyphrases",), ("sentences",))
 
 
 def test_mistakes_are_refused(home):

@@ -1,14 +1,15 @@
-"""A contest's rounds, and where it searches for its test queries."""
+"""A contest's rounds, where it searches for its test queries, and its decisions, which survive a kill."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from midmask.choice.budget import SHORTEST, Clock
-from midmask.choice.contenders import LEXICAL, MINED, TUNED, Contender, first_contenders
+from midmask.choice.contenders import LEXICAL, MINED, TUNED, Contender, Size, first_contenders
 from midmask.choice.contest import USED, Contest
 from midmask.choice.contest_terms import Conditions
-from midmask.choice.journal import ContestJournal
+from midmask.choice.journal import FILE, ContestJournal, Round
 from midmask.choice.prices import Prices
 from tests.support.choice.contests import conditions_in, workshop
 
@@ -76,3 +77,39 @@ def test_time_is_kept_for_fewer_tests_where_nothing_could_be_trained_otherwise(c
 
     assert kept(10 * (trained + two)) == (pytest.approx(two), False)
     assert kept((trained + (one + two) / 2) / USED) == (pytest.approx(one), False)
+
+
+MLM_TUNED = Contender("mlm", "dense", TUNED)
+
+
+def test_what_was_decided_is_read_again(tmp_path):
+    first = ContestJournal(tmp_path / "new", "one")
+    first.decide(Round(Size(30, 20), (LEXICAL, MLM_TUNED), until=12.0))
+    first.give_up([MLM_TUNED], "behind")
+    assert first.finalists is None
+    first.choose_finalists([MLM_TUNED])
+    first.pace, first.sampled = 0.25, True
+    first.write(spent=12.5)
+    again = ContestJournal(tmp_path / "new", "one")
+    assert again.rounds == first.rounds
+    assert (again.spent, again.pace, again.sampled, again.finalists) == (12.5, 0.25, True, (MLM_TUNED,))
+    assert again.given_up == {"mlm · dense": "behind"}
+
+
+def test_another_contest_begins_afresh(tmp_path):
+    ContestJournal(tmp_path, "one").write(spent=99)
+    assert ContestJournal(tmp_path, "two").spent == 0
+    (tmp_path / FILE).write_text('{"identity": "one", "spent": 9')
+    assert ContestJournal(tmp_path, "one").spent == 0, "a torn file is no decision"
+
+
+def test_a_kill_hides_no_more_time_than_a_tick(tmp_path):
+    """What another process would read while this one runs grows, though nothing is decided."""
+    journal, spent = ContestJournal(tmp_path, "one"), set()
+    with journal.keep_time(Clock(1e6, spent=50.0), every=0.01):
+        while len(spent) < 5:
+            spent.add(ContestJournal(tmp_path, "one").spent)
+    assert {value for value in spent if value} and all(value >= 50.0 for value in spent if value)
+    after = (tmp_path / FILE).read_bytes()
+    assert not [thread for thread in threading.enumerate() if thread.name == "contest-clock"]
+    assert (tmp_path / FILE).read_bytes() == after

@@ -82,8 +82,3 @@ def test_only_blind_judgements_of_this_pair_count_and_the_last_one() -> None:
     assert (found.wins, found.losses, found.ties) == (0, 1, 0)
     nothing = interleaving_preference(JudgementJournal(()), "a", "b")
     assert (nothing.p, nothing.low, nothing.high) == (1.0, 0.0, 1.0)
-
-
-def test_a_draft_is_between_two() -> None:
-    with pytest.raises(ValueError, match="3 systems"):
-        team_draft({name: [] for name in "abc"}, "query")

@@ -164,13 +164,3 @@ def test_what_cannot_be_kept_is_refused(store: JudgementStore, tmp_path: Path) -
     (tmp_path / "other").write_text("a file")
     with pytest.raises(UserError, match="the judgement cannot be written"):
         JudgementStore(tmp_path / "other", tmp_path).add(Judgement("port", FIRST, 1))
-
-
-def test_strange_texts_stay_one_row_each(store: JudgementStore) -> None:
-    """Line ends of all kinds, tabs, characters that JSON escapes; a query's white space is one blank in BEIR's file."""
-    for text in ["a\nb", "a\u2028b", "a\tb", 'quo"te', "naïve ☃", "\x85x"]:
-        store.add(Judgement(text, FIRST, 1))
-    found = store.read()
-    assert [row.query for row in found.rows] == ["a\nb", "a\u2028b", "a\tb", 'quo"te', "naïve ☃", "\x85x"]
-    lines = (store.folder / "queries.jsonl").read_bytes().split(b"\n")
-    assert [json.loads(line)["text"] for line in lines if line] == ["a b", 'quo"te', "naïve ☃", "x"]

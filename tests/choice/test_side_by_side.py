@@ -1,10 +1,7 @@
 """A verdict's systems, asked by hand, find what an evaluation of the same folders finds."""
 
-import json
-import math
 import shutil
 import threading
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +17,6 @@ from midmask.choice.side_by_side import SideBySide, rank_changes
 from midmask.corpora import CorpusConfig
 from midmask.errors import UserError
 from midmask.retrieve.lines import text_lines
-from midmask.retrieve.stems import StemmedWords
 from midmask.retrieve.stored_passages import StoredPassages
 from tests.support.choice.searched import DOCUMENTS, QUERIES, rewrite, write_verdict
 
@@ -89,24 +85,6 @@ def test_judged_queries_are_measured_as_an_evaluation_of_the_labelled_set(
     assert row.value == pytest.approx(scores["nDCG@10"]) and 0 < row.value < 1
 
 
-def test_bm25_ranks_by_its_definition(site: SideBySide, folder: Path) -> None:
-    """Titles are read, as the models read them."""
-    words = StemmedWords()
-    rows = [json.loads(line) for _, line in text_lines(Place(str(folder / "collection" / "corpus.jsonl.gz")))]
-    counts = {row["_id"]: Counter(words.ids(f"{row['title']} {row['text']}")) for row in rows}
-    mean = sum(own.total() for own in counts.values()) / len(counts)
-    for text, _ in QUERIES.values():
-        scores: Counter[str] = Counter()
-        for word in words.ids(text):
-            holding = sum(word in own for own in counts.values())
-            weight = math.log(1 + (len(counts) - holding + 0.5) / (holding + 0.5))
-            for doc_id, own in counts.items():
-                length = 0.9 * (1 - 0.4 + 0.4 * own.total() / mean)
-                scores[doc_id] += weight * own[word] / (own[word] + length)
-        found = dict(site.rank("bm25", text).scored)
-        assert found == pytest.approx({doc_id: score for doc_id, score in scores.items() if score > 0}, rel=1e-5)
-
-
 def test_hits_have_their_texts_and_a_query_is_searched_once(site: SideBySide) -> None:
     for hit in site.search("bm25", "server port backup database", 10):
         if hit.doc_id in DOCUMENTS:
@@ -171,15 +149,6 @@ def test_what_is_no_verdict_is_refused(folder: Path, tmp_path: Path) -> None:
         SideBySide(tmp_path)
 
 
-def test_rank_changes_count_from_the_other_list() -> None:
-    draw = np.random.default_rng(1)
-    assert rank_changes(["a", "b", "c"], ["b", "x", "a"]) == [2, -1, None]
-    for _ in range(50):
-        own, other = (draw.permutation(12)[:8].tolist() for _ in range(2))
-        expected = [other.index(one) - own.index(one) if one in other else None for one in own]
-        assert rank_changes(list(map(str, own)), list(map(str, other))) == expected
-
-
 def test_a_joined_list_of_a_query_that_bm25_does_not_find_is_the_encoders(folder: Path, site: SideBySide) -> None:
     """Its scores reach from 0.5, BM25 having the other half, to 0 for the last of 101 or of all passages."""
     corpus = CorpusConfig(name=f"beir:{site.collection}", splits="official")
@@ -191,3 +160,7 @@ def test_a_joined_list_of_a_query_that_bm25_does_not_find_is_the_encoders(folder
     assert [doc_id for doc_id, _ in joined] == [doc_id for doc_id, _ in alone[:30]]
     expected = [0.5 * (score - low) / (high - low) for _, score in alone[:30]]
     assert [score for _, score in joined] == pytest.approx(expected, abs=1e-6)
+
+
+def test_rank_changes_count_from_the_other_list() -> None:
+    assert rank_changes(["a", "b", "c"], ["b", "x", "a"]) == [2, -1, None]

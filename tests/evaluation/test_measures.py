@@ -147,12 +147,6 @@ def test_trec_eval_itself_puts_the_highest_document_id_first_among_equal_scores(
     assert values == pytest.approx({"nDCG@10": official["ndcg_cut_10"], "AP": official["map"], "P@5": official["P_5"]})
 
 
-def test_of_two_equal_scores_the_lower_document_id_comes_first():
-    tied, grades = {"q": {"b": 1.0, "a": 1.0}}, {"q": {"a": 1}}
-    assert measures.aggregate(measures.evaluate(listed(tied), judged(grades), "dev", ["RR@10"])) == {"RR@10": 1.0}
-    assert trec_eval(tied, grades, 1)["q"]["recip_rank"] == 0.5
-
-
 def test_measures_that_ir_measures_computes_in_different_ways_see_one_order():
     """Three equal scores, the relevant document last by id: ir-measures itself says RR@10 = 1/3 and nDCG@10 = 1."""
     values = measures.aggregate(
@@ -174,12 +168,8 @@ def test_queries_without_results_score_0_and_queries_without_judgements_are_coun
     found, qrels = listed({"q0": {"a": 1.0}, "x": {"a": 1.0}}), judged({"q0": {"a": 1}, "q1": {"a": 1}, "q2": {"b": 0}})
     per_query = measures.evaluate(found, qrels, "dev", ["RR@10"])
     assert measures.by_query(per_query, "RR@10") == {"q0": 1.0, "q1": 0.0, "q2": 0.0}
-    assert measures.coverage(found, qrels, "dev") == {
-        "queries": 3,
-        "without_results": 2,
-        "without_relevant": 1,
-        "unjudged": 1,
-    }
+    counts = {"queries": 3, "without_results": 2, "without_relevant": 1, "unjudged": 1}
+    assert measures.coverage(found, qrels, "dev") == counts
     assert measures.aggregate(per_query) == {"RR@10": pytest.approx(1 / 3)}
 
 
@@ -241,8 +231,6 @@ def test_a_document_that_stands_twice_is_a_bug():
     [
         ("nDGC@10", r"unknown measure 'nDGC'; did you mean 'nDCG'\?"),
         ("nDCG@ten", "measure 'nDCG@ten'"),
-        ("", "measure ''"),
-        ("nDCG(gein=1)@10", "measure 'nDCG"),
         ("NRBP", "nothing installed can compute it"),
     ],
 )
@@ -250,9 +238,6 @@ def test_a_mistyped_measure_is_one_line(name: str, complaint: str):
     with pytest.raises(UserError, match=complaint) as caught:
         measures.parse([name])
     assert "\n" not in str(caught.value)
-
-
-def test_one_measure_under_two_names_is_refused():
     with pytest.raises(UserError, match="twice"):
         measures.parse(["RR@10", "MRR@10"])
 

@@ -20,7 +20,7 @@ from midmask.leaderboard.embeddings import draw_sample, encodings, map_embedding
 from midmask.leaderboard.lineage import artifact_place, as_dot, input_of, lineage
 from midmask.leaderboard.queries import look_up
 from midmask.leaderboard.query_groups import query_traits
-from midmask.leaderboard.rows import measured, rows
+from midmask.leaderboard.rows import measured
 from midmask.leaderboard.selection import select_systems
 from midmask.leaderboard.training import curves, parts_of, trainings
 from midmask.leaderboard.watch import look_once
@@ -134,16 +134,6 @@ def test_the_steps_behind_a_number_are_those_of_its_plan(runs: dict[str, Tracked
     assert corpus is not None and corpus.told["name"] == f"beir:{home}/tiny" and corpus.counts["passages"] == 48
     graph = as_dot(links)
     assert graph.count("->") == sum(len(one.inputs) for one in links)
-
-
-def test_a_row_knows_its_collection_and_its_number_of_queries(runs: dict[str, TrackedRow], home: Path) -> None:
-    recipe, _ = worked.recipes(f"beir:{home}/tiny")
-    found = rows(runs.values())
-    assert {row.recipe for row in found} == set(runs)
-    for row in found:
-        listed = pq.read_table(f"{place(runs[row.recipe]).uri}/per_query/{row.corpus}.{row.split}.parquet")
-        queries = len(set(listed["query_id"].to_pylist()))
-        assert row.place == (recipe.corpus.short_name, row.split, plan(recipe).corpus.fingerprint, queries)
 
 
 def test_vectors_are_those_of_the_passages_that_are_named(runs: dict[str, TrackedRow]) -> None:

@@ -13,13 +13,11 @@ import pytest
 from scipy import stats
 
 from midmask.leaderboard.board import GAIN, HOURS, NEWEST, board_of
-from midmask.leaderboard.cells import legend
 from midmask.leaderboard.entries import entries
-from midmask.leaderboard.export import as_csv, as_markdown
+from midmask.leaderboard.export import as_csv
 from midmask.leaderboard.html import document
 from midmask.leaderboard.marks import MOST, MOST_MARKED, Marks, marks_of
 from midmask.leaderboard.rows import LeaderboardRow, rows
-from midmask.tracking import self_matches_key
 from tests.support.dashboards import compared
 from tests.support.dashboards.boards import DEV, NDCG, SHOWN, board, per_query, view
 
@@ -82,23 +80,6 @@ def test_gain_per_hour_is_counted_from_the_baseline_of_the_same_kind() -> None:
     assert lines["dupmae", "in_batch"].cells[HOURS].number == 4.0
 
 
-@pytest.mark.parametrize(
-    ("order", "reverse", "expected"),
-    [
-        (HOURS, False, ["bm25", "none", "retromae", "dupmae"]),
-        (GAIN, True, ["dupmae", "retromae", "bm25", "none"]),
-        ("Bytes per passage", False, ["dupmae", "retromae", "none", "bm25"]),
-        ("System", True, ["retromae", "none", "dupmae", "bm25"]),
-        (NDCG, False, ["dupmae", "retromae", "none", "bm25"]),
-    ],
-)
-def test_order_by_any_column(order: str, reverse: bool, expected: list[str]) -> None:
-    """The cheapest and the highest first; what has no value (BM25's bytes, its gain) stands last, whichever way round;
-    equals stand as the measures order them.
-    """
-    assert [line.entry.recipe for line in board(view("none", order, reverse=reverse)).lines] == expected
-
-
 def test_filters_trials_and_columns() -> None:
     runs = compared.tracked_rows()
     runs += [compared.tagged(run, step="trial") for run in runs]
@@ -124,21 +105,6 @@ def test_csv_holds_numbers_in_full() -> None:
     assert (float(lines[0][NDCG]), float(lines[0][f"{NDCG} spread"])) == (cell.value.mean, cell.value.spread)
     assert lines[0]["Runs"].split(";") == ["dupmae-0", "dupmae-1", "dupmae-2"] and lines[0]["Seeds"] == "0;1;2"
     assert lines[3]["Bytes per passage"] == "" and lines[0][f"{NDCG} better than"].count(";") == 1
-
-
-def test_markdown_has_bold_superscripts_and_what_they_mean() -> None:
-    shown = board(view())
-    text = as_markdown(shown)
-    table, _ = text.split("\n\n")
-    head, _, first, *_ = table.splitlines()
-    heads = [cell.strip() for cell in head.split("|")[1:-1]]
-    assert heads[:3] == ["System", "Rank", NDCG], "they differ in no label: BM25 is its own representation"
-    best = f"**{shown.lines[0].cells[NDCG].sorts_by:.3f}**<sup>cd</sup> ± 0.0"
-    assert best in first and first.startswith("| a dupmae"), "60 queries leave an error of some hundredths"
-    assert len({line.count("|") for line in table.splitlines()}) == 1
-    tag = {self_matches_key("squad", "dev"): "7"}
-    tracked = (replace(row, tags=row.tags | (tag if "none" in row.name else {})) for row in compared.tracked_rows())
-    assert any("7 of none" in line for line in legend(board(view(), entries(rows(tracked))))), "results left out"
 
 
 class Links(HTMLParser):

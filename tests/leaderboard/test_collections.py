@@ -1,7 +1,6 @@
 """Values are compared on the same queries over the same collection alone, whatever name two collections share."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 from hypothesis import given
@@ -14,18 +13,13 @@ from midmask.leaderboard.html import table as html_table
 from midmask.leaderboard.marks import marks_of
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names, rows
 from midmask.tracking import (
-    Dataset,
-    StoreReader,
     TrackedRow,
-    Tracker,
     collection_key,
-    made_here_key,
     metric_key,
     queries_key,
 )
 from tests.support.dashboards import compared
 from tests.support.dashboards.page import captions, page
-from tests.support.dashboards.tracked import QUICK
 
 ONE, FOUR = "3f2a90c1d2e3", "b07d11223344"
 """Fingerprints of pydocs of one package, and of four."""
@@ -70,16 +64,6 @@ def test_two_collections_of_one_name_are_two_columns_each_with_its_own_best() ->
     assert all(f">{name}</th>" in html_table(board, board.lines) for name in names)
 
 
-def test_a_split_made_here_is_no_fact_of_the_other_splits() -> None:
-    dev, test = run("dupmae", ONE, 0.5), run("dupmae", ONE, 0.6, split="test")
-    both = replace(
-        dev,
-        metrics={**dev.metrics, **test.metrics},
-        tags={**dev.tags, **test.tags, made_here_key("pydocs", "dev"): "true"},
-    )
-    assert {row.split: row.split_made_here for row in rows([both])} == {"dev": True, "test": False}
-
-
 def no_values(row: LeaderboardRow) -> pa.Table | None:
     return None
 
@@ -108,27 +92,6 @@ def test_names_tell_places_apart_and_are_short_where_nothing_is_to_be_told_apart
         rivals = [one for one in names if one.corpus == place.corpus and one != place]
         alone = all(one.collection == place.collection and one.split != place.split for one in rivals)
         assert (name == f"{place.corpus} {place.split}") == alone
-
-
-def test_pages_of_runs_offer_the_two_apart() -> None:
-    app = page("compare", RUNS)
-    (box,) = [one for one in app.selectbox if one.key == "place"]
-    assert sorted(box.options) == ["pydocs (3f2a, 1,204 queries) dev", "pydocs (b07d, 1,204 queries) dev"]
-
-
-def test_a_run_of_an_older_version_is_placed_by_the_dataset_that_it_was_evaluated_on(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    trained = Dataset("squad", "7ra1n1n6", "beir:/squad", "train")
-    with Tracker(uri, tmp_path, QUICK) as tracker:
-        for read in ([trained, Dataset("pydocs", ONE, "pydocs", "data, eval")], [trained]):
-            tags = {"midmask.step": "evaluate", "midmask.recipe": "none"}
-            with tracker.run(f"evaluate {len(read)}", tags=tags, params={}) as made:
-                made.log_inputs(read)
-                made.log({metric_key("pydocs", "dev", "nDCG@10"): 0.5}, 0)
-    assert {row.name: row.place for row in rows(StoreReader(uri).all())} == {
-        "evaluate 2": CollectionSplit("pydocs", "dev", ONE),
-        "evaluate 1": CollectionSplit("pydocs", "dev"),
-    }
 
 
 def test_the_caption_of_a_page_shows_names_as_text() -> None:

@@ -26,21 +26,6 @@ def test_seeds_are_one_entry_with_mean_and_spread() -> None:
     assert found["none"].value(DEV, "AP") is None and found["none"].value(DEV._replace(split="test"), "nDCG@10") is None
 
 
-def test_two_seeds_have_a_spread_and_stand_in_the_order_of_their_numbers() -> None:
-    run = compared.tracked_rows()[0]
-    seeds = {"100000": 0.75, "99999": 0.25}
-    runs = [
-        replace(compared.changed(run, stages__0__train__seed=seed), metrics={"squad/dev/nDCG_at_10": value})
-        for seed, value in seeds.items()
-    ]
-    for found in (runs, runs[::-1]):
-        (entry,) = entries(rows(found))
-        assert [row.measures["nDCG@10"] for row in entry.rows[DEV]] == [0.25, 0.75]
-        value = entry.value(DEV, "nDCG@10")
-        assert value is not None and (value.mean, value.seeds) == (0.5, 2)
-        assert value.spread == pytest.approx(0.125**0.5), "a quarter from the mean each, divided by one"
-
-
 def test_what_tells_systems_apart() -> None:
     run = compared.tracked_rows()[0]
     assert len(entries(rows([run, compared.changed(run, stages__0__train__seed="7")]))) == 1
@@ -59,20 +44,6 @@ def test_what_tells_systems_apart() -> None:
         "another tool's BM25 is no BM25 here"
     )
     assert len(entries(rows([bm25, compared.changed(bm25, tokens__max_length="96")]))) == 1, "BM25 has no such settings"
-
-
-@pytest.mark.parametrize(
-    ("settings", "notes"),
-    [
-        (["000", "111"], ["a 0, b 0, c 0", "a 1, b 1, c 1"]),
-        (["0000", "0001", "1110"], ["a 0, b 0, c 0, 1 more", "a 0, b 0, c 0, 1 more #2", "a 1, b 1, c 1, 1 more"]),
-    ],
-)
-def test_a_note_has_three_settings_and_a_number_where_these_are_alike(settings: list[str], notes: list[str]) -> None:
-    """Each system has the settings a, b, … of one digit each."""
-    run = compared.tracked_rows()[0]
-    runs = [compared.changed(run, **dict(zip("abcd", own, strict=False))) for own in settings]
-    assert [entry.note for entry in entries(rows(runs))] == notes
 
 
 def test_of_runs_with_the_same_seeds_the_newest_counts() -> None:

@@ -1,7 +1,6 @@
 """Order, bold and means of a board against plain comparisons of the numbers that it was given."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import fmean
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as some
 
-from midmask.leaderboard.board import COSTS, GAIN, HOURS, NEWEST, Board, View, board_of, places_of
+from midmask.leaderboard.board import COSTS, GAIN, HOURS, NEWEST, Board, View, board_of
 from midmask.leaderboard.cells import number as number_in
 from midmask.leaderboard.entries import Entry, baselines, gain_per_hour, kind
 from midmask.leaderboard.marks import Marks
@@ -93,15 +92,6 @@ def test_an_index_recall_has_a_column_where_a_system_has_one_and_more_is_better(
     (column,) = [column for column in shown.columns if "recall" in column.key]
     cells = {line.entry.recipe: number_in(shown, column, line.cells[column.key]) for line in shown.lines}
     assert list(cells.items()) == [("good", "0.9996"), ("poor", "0.7500"), ("exact", "—")]
-
-
-def test_places_of_most_systems_come_first_and_equals_by_name() -> None:
-    squad, fiqa, nq = (CollectionSplit(name, "dev") for name in ("squad", "fiqa", "nq"))
-    systems = [
-        replace(entry(f"s{at}", [row(f"s{at}", 0, {}, {})]), rows=dict.fromkeys(own, ()))
-        for at, own in enumerate([(fiqa,), (nq, fiqa, squad), (squad,), (squad,), (nq,)])
-    ]
-    assert places_of(systems) == [squad, fiqa, nq]
 
 
 def test_an_order_that_the_board_does_not_have_is_that_of_its_first_measure() -> None:

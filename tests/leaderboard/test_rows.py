@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from midmask.leaderboard.rows import measure_names, rows, run_link, unfinished
+from midmask.leaderboard.rows import measure_names, rows
 from midmask.leaderboard.surfaces import sweep_surface, sweeps
 from midmask.tracking import TrackedRow, Tracker, read_runs
 from tests.support.dashboards import tracked
@@ -47,13 +47,6 @@ def test_one_row_per_finished_run_corpus_and_split(runs: list[TrackedRow], sweep
     assert measure_names(found) == ["nDCG@10", "RR@10", "R(rel=2)@100"], "in the field's order"
 
 
-def test_what_has_not_finished_is_apart(runs: list[TrackedRow]) -> None:
-    assert {run.name: run.status for run in unfinished(runs)} == {
-        "pretrain broken": "failed",
-        "pretrain alive": "running",
-    }
-
-
 def test_surface_of_a_sweep(runs: list[TrackedRow], sweep: str) -> None:
     assert [run.run_id for run in sweeps(runs)] == [sweep]
     points = sweep_surface(runs, sweep, "pydocs", "dev", "nDCG@10")
@@ -78,11 +71,3 @@ def test_a_second_sweep_shares_the_trials_it_did_not_compute(tmp_path: Path) -> 
     points = sweep_surface(runs, second.id, "pydocs", "dev", "nDCG@10")
     assert [(point.encoder_ratio, point.decoder_ratio) for point in points] == tracked.RATIOS[1:3]
     assert len(rows(runs)) == 8
-
-
-def test_links_into_mlflow(runs: list[TrackedRow]) -> None:
-    row = rows(runs)[0]
-    tail = f"/#/experiments/{row.experiment_id}/runs/{row.run_id}"
-    assert run_link("https://me:pw@host/ml", row) == f"https://host/ml{tail}"
-    assert run_link("sqlite:////x/mlflow.db", row) == f"http://127.0.0.1:5000{tail}"
-    assert run_link("sqlite:////x/mlflow.db", row, "http://127.0.0.1:7000/") == f"http://127.0.0.1:7000{tail}"

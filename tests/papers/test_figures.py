@@ -1,12 +1,9 @@
 """The spread between systems: its numbers against the truth, and what is drawn."""
 
-import struct
-from pathlib import Path
-
 import pytest
 
 from midmask.benchmark.results import Results, SystemKey
-from midmask_papers.figures import spread_figure, spreads
+from midmask_papers.figures import spreads
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 
 QUIET = Noise().scaled(1e-6)
@@ -37,24 +34,3 @@ def test_numbers_are_of_systems_in_every_setting_weakest_fine_tuning_first():
     assert [one.width for one in rows] == pytest.approx([0.10, 0.06, 0.03], abs=1e-5)
     assert set(rows[0].means) == {"none (none)", "mlm (corpus)", "retromae (corpus)"}
     assert [max(one.printed) - min(one.printed) for one in rows] == pytest.approx([0.040, 0.020, 0.018])
-
-
-def test_the_figure_is_as_wide_as_a_column_and_its_numbers_are_its_table(tmp_path: Path):
-    path = tmp_path / "figures" / "spread.png"
-    table = spread_figure(found("dev"), path)
-    width, height = struct.unpack(">II", path.read_bytes()[16:24])
-    assert width == pytest.approx(3.35 * 300, abs=1) and height > 500
-    last = [cell.strip() for cell in table.splitlines()[-1].strip("|").split("|")]
-    assert last == ["dense", "sigir23_32neg_distil", "3", "none (none) 50.0", "retromae (corpus) 53.0", "3.0", "1.8"]
-
-
-def test_other_settings_are_drawn_where_the_papers_are_not_there(tmp_path: Path):
-    truth = {dense(system, setting=name): 0.3 for system in ("none", "mlm") for name in ("in_batch", "ance")}
-    assert [one.setting for one in spreads(results(drawn(truth)))] == ["in_batch", "ance"]
-    assert "—" in spread_figure(results(drawn(truth)), tmp_path / "a.png")
-
-
-def test_one_setting_or_none_draws_nothing(tmp_path: Path):
-    one = results(drawn({dense("none"): 0.3, dense("mlm"): 0.4}))
-    assert spread_figure(one, tmp_path / "a.png") == spread_figure(Results([]), tmp_path / "a.png") == ""
-    assert not (tmp_path / "a.png").exists()

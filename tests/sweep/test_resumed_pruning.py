@@ -50,9 +50,3 @@ def test_a_resumed_sweep_prunes_as_one_that_was_never_killed(mode):
         decisions.append(pair)
     assert all(one == other for one, other in decisions)
     assert {one for one, _ in decisions} == {TrialScheduler.STOP, TrialScheduler.CONTINUE}
-
-
-def test_a_sweep_without_pruning_needs_no_memory():
-    of = space("max").model_copy(update={"rungs": space("max").rungs.model_copy(update={"prune": False})})
-    decision = scheduler(pruning(of, [Outcome({}, {1: 0.9}, False)])).on_trial_result(None, Trial("t"), {"rung": 1})
-    assert decision == TrialScheduler.CONTINUE

@@ -40,10 +40,10 @@ def is_possible(point) -> bool:
 
 @pytest.mark.parametrize(
     ("search", "draws", "objectives"),
-    [("random", 600, []), ("tpe", 120, []), ("tpe", 80, BOTH), ("nsga2", 200, BOTH)],
+    [("random", 300, []), ("tpe", 90, []), ("nsga2", 120, BOTH)],
 )
 def test_no_sampler_proposes_an_impossible_point(search, draws, objectives):
-    """A thousand draws in all, told values that pull the samplers towards deep decoders."""
+    """Told values that pull the samplers towards deep decoders."""
     of = Space(name="s", recipe="retromae", parameters=DECODER, search=search, trials=draws, objectives=objectives)
     study = open_study(optuna.storages.InMemoryStorage(), "s", of)
     study.sampler = sampler(of, seed=1)
@@ -116,19 +116,6 @@ def finish(study, of, value, rungs=3):
     return trial.params
 
 
-def test_a_fresh_grid_is_handed_out_whole_and_a_finished_one_not_at_all(storage):
-    grid = space()
-    study = open_study(storage, "s", grid)
-    left = remaining(study, grid)
-    points = left.points
-    assert left.count == len(points) == 6
-    for point in points:
-        study.enqueue_trial(point)
-    done = [finish(study, grid, 0.5) for _ in points]
-    assert sorted(map(str, done)) == sorted(map(str, points))
-    assert remaining(open_study(storage, "s", grid), grid) == Remaining([], 0)
-
-
 def test_what_a_killed_process_held_comes_back_exactly_once(storage):
     grid = space()
     study = open_study(storage, "s", grid)
@@ -136,7 +123,8 @@ def test_what_a_killed_process_held_comes_back_exactly_once(storage):
     for point in points:
         study.enqueue_trial(point)
     done = [finish(study, grid, 0.5), finish(study, grid, 0.4, rungs=1)]
-    held = suggest(grid, study.ask())  # and then the process is killed
+    held = suggest(grid, study.ask())  # and then the process is killed, twice
+    remaining(open_study(storage, "s", grid), grid)
     left = remaining(open_study(storage, "s", grid), grid)
     assert held == points[2] and left == Remaining(points[2:], 4)  # in their order, since pruning depends on it
     study = open_study(storage, "s", grid)
@@ -145,16 +133,6 @@ def test_what_a_killed_process_held_comes_back_exactly_once(storage):
     rest = [finish(study, grid, 0.3) for _ in range(left.count)]
     assert sorted(map(str, done + rest)) == sorted(map(str, points))
     assert remaining(study, grid) == Remaining([], 0)
-
-
-def test_a_second_kill_before_anything_ran_changes_nothing(storage):
-    grid = space()
-    study = open_study(storage, "s", grid)
-    points = remaining(study, grid).points
-    for point in points:
-        study.enqueue_trial(point)
-    for _ in range(2):
-        assert remaining(open_study(storage, "s", grid), grid) == Remaining(points, 6)
 
 
 def test_a_sampled_sweep_counts_finished_trials_against_its_budget(storage):
@@ -176,15 +154,6 @@ def test_points_that_a_killed_process_had_not_begun_come_after_the_one_that_it_h
     held = suggest(tpe, study.ask())
     assert remaining(open_study(storage, "s", tpe), tpe) == Remaining([held, {"a.x": 0.3, "a.y": 0.5}], 6)
     assert not study.get_trials(states=(TrialState.WAITING, TrialState.RUNNING))
-
-
-def test_only_trials_that_reached_the_last_rung_are_complete(storage):
-    grid = space()
-    study = open_study(storage, "s", grid)
-    finish(study, grid, 0.9, rungs=1)
-    finish(study, grid, 0.4, rungs=3)
-    found = outcomes(study, grid)
-    assert [(outcome.complete, outcome.last) for outcome in found] == [(False, 0.9), (True, 0.4)]
 
 
 def test_the_same_seed_asks_the_same_points(tmp_path):
