@@ -163,12 +163,12 @@ def test_every_preset_can_be_planned(name, corpus, other):
     run = {cell.key.system for cell in layout.cells}
     assert benchmark.baseline in run
     if name == "demo":
-        assert set(RECIPES) - run == {"scratch", "retromae_ance"}
+        assert set(RECIPES) - run <= {"scratch", "retromae_ance"}
     if name not in ("sigir23", "dupmae", "retromae"):
         assert "teach" not in {step.name for step in layout.steps().values()}, "it distils nothing"
 
 
-@pytest.mark.parametrize(("name", "scale"), [("sigir23", "published"), ("dupmae", "demo"), ("retromae", "demo")])
+@pytest.mark.parametrize(("name", "scale"), [("sigir23", "demo"), ("dupmae", "demo"), ("retromae", "published")])
 def test_all_systems_of_a_setting_have_one_teacher(name, scale, corpus, other):
     """Whatever its middle training, collection, representation, lengths, negatives or seed. Other presets have none."""
     benchmark = PRESETS[name](Given(scale, corpus, (other,)))

@@ -7,7 +7,7 @@ import pytest
 
 from midmask.leaderboard.rows import measure_names, rows
 from midmask.leaderboard.surfaces import sweep_surface, sweeps
-from midmask.tracking import TrackedRow, Tracker, read_runs
+from midmask.tracking import TrackedRow, read_runs
 from tests.support.dashboards import tracked
 
 
@@ -53,21 +53,3 @@ def test_surface_of_a_sweep(runs: list[TrackedRow], sweep: str) -> None:
     got = {(point.encoder_ratio, point.decoder_ratio): point.value for point in points}
     assert got == {ratios: tracked.DEV[ratios] for ratios in tracked.RATIOS[1:]}, "the pruned trial has no measure"
     assert sweep_surface(runs, sweep, "pydocs", "test", "nDCG@10") == []
-
-
-def test_a_second_sweep_shares_the_trials_it_did_not_compute(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    with Tracker(uri, tmp_path, tracked.QUICK) as tracker:
-        first = tracked.sweep(tracker)
-        second = tracker.run("again", tags=tracked.tags("sweep", "retromae", "5eed2"), params={})
-        for number in (1, 2):
-            done = tracker.find(f"7{number}", step="trial").finished
-            assert done
-            tracker.link_cached(done, "trial", tags=tracked.tags("trial", "retromae", f"7{number}"), parent=second.id)
-        second.finish()
-    runs = read_runs(uri)
-    assert {run.run_id for run in sweeps(runs)} == {first, second.id}
-    assert len(sweep_surface(runs, first, "pydocs", "dev", "nDCG@10")) == 8
-    points = sweep_surface(runs, second.id, "pydocs", "dev", "nDCG@10")
-    assert [(point.encoder_ratio, point.decoder_ratio) for point in points] == tracked.RATIOS[1:3]
-    assert len(rows(runs)) == 8

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from midmask.benchmark.results import Result, Results, SystemKey
 from midmask.evaluation.groups import BEIR13
@@ -56,20 +55,6 @@ def test_cells_are_the_means_over_seeds_and_queries_of_test(sigir23):
         assert number[1] == f"{100 * mean:.1f}"
     assert cells["g LexMAE MS", "dense MRR@10"] == "— (34.6)"
     assert cells["e RetroMAE", "dense MRR@10"] == "— (34.2)", "on Wikipedia, which is not RetroMAE on MS MARCO"
-
-
-def test_superscripts_are_bonferronis(sigir23):
-    found = drawn(SYSTEMS, corpus="squad", split="test", noise=Noise(query=0.1, system=0.02))
-    means = {
-        key.system: np.mean([one.per_query["value"].to_numpy() for one in found if one.key == key], axis=0)
-        for key in list(SYSTEMS)[:3]
-    }
-    letters = {"none": "a", "mlm": "b"}
-    beaten = "".join(
-        letter for name, letter in letters.items() if 3 * stats.ttest_rel(means["retromae"], means[name]).pvalue < 0.05
-    )
-    cells = grid(named(sigir23, "sigir23.table1").markdown())
-    assert f"<sup>{beaten}</sup> (35.9)" in cells["f RetroMAE MS", "dense MRR@10"] and beaten == "ab"
 
 
 def test_only_tables_with_something_measured_are_made(sigir23):
@@ -123,16 +108,6 @@ def test_stars_are_against_the_papers_reference():
     assert "<sup>\\*\\*</sup> (0.3462)" in cells["decoding: basic, 0.5", "MRR@10"]
     assert "sup" not in cells["decoding: enhanced", "MRR@10"]
     assert "\\textsuperscript{**}" in table.files()["tex"]
-
-
-def test_collections_may_be_called_by_their_ids_in_ir_datasets():
-    key, trec = dense("none", **ONE), "msmarco-passage-trec-dl-2019-judged"
-    parts = [
-        drawn({key: 0.3}, corpus="msmarco-passage-train"),
-        drawn({key: 0.6}, corpus=trec, split="test", measure="nDCG@10", noise=Noise().scaled(1e-6)),
-    ]
-    cells = grid(named(paper_tables("sigir23", results(*parts)), "sigir23.table1").markdown())
-    assert cells["a BERT", "dense nDCG@10 trec-dl-2019"] == "**60.0** (64.0)"
 
 
 def all_tables() -> list[NamedTable]:

@@ -71,15 +71,6 @@ def test_a_difference_that_is_not_significant_beats_nobody():
             assert rows[0].difference != 0 and better_than(rows) == {"x": [], "y": []}
 
 
-def test_the_baseline_may_be_a_position_as_in_pyterrier():
-    systems = {"a": table(drawn(0)), "b": table(drawn(1)), "c": table(drawn(2))}
-    assert compare(systems, baseline=1, measure="RR@10") == compare(systems, baseline="b", measure="RR@10")
-    assert [row.system for row in compare(systems, baseline=0, measure="RR@10")] == ["b", "c"]
-    for position in (3, 4, -1):
-        with pytest.raises(UserError, match=f"baseline {position}: positions of the 3 systems count from 0"):
-            compare(systems, baseline=position, measure="RR@10")
-
-
 def test_a_permutation_test_draws_by_its_seed_which_is_0_unless_said():
     systems = {"a": table(drawn(0)), "b": table(drawn(1))}
     plain, first, second = (
