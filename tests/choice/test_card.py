@@ -63,10 +63,7 @@ def test_its_lines_search_with_the_system_that_the_figures_are_of(
 
 @pytest.mark.parametrize(
     ("system", "name", "representation"),
-    [
-        ("retromae", "dense", Representation()),
-        ("lexmae", "splade", Representation(dense=None, lexical="splade")),
-    ],
+    [("retromae", "dense", Representation()), ("lexmae", "splade", Representation(dense=None, lexical="splade"))],
 )
 def test_its_lines_load_the_model_in_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, name: str, representation: Representation

@@ -114,9 +114,7 @@ def test_what_is_not_known_is_not_drawn() -> None:
 
 
 @given(st.lists(st.tuples(FINITE, FINITE, FINITE, st.floats(0, 1e8), st.booleans()), min_size=1, max_size=14))
-def test_whatever_the_numbers_it_is_drawn_within_its_frame(
-    rows: list[tuple[float, float, float, float, bool]],
-) -> None:
+def test_whatever_the_numbers_it_is_drawn_within_its_frame(rows: list[tuple[float, float, float, float, bool]]) -> None:
     found = []
     for rank, (gain, down, up, seconds, finalist) in enumerate(rows, 1):
         ends = (gain, gain - abs(down), gain + abs(up))

@@ -12,13 +12,7 @@ from midmask.errors import UserError
 from midmask.evaluation.groups import FORUMS, folders, group_average
 from midmask.evaluation.rendering import Style, as_csv, as_latex, as_markdown, caption, comparisons_csv
 from midmask.evaluation.statistics.significance import compare
-from midmask.evaluation.tables import (
-    ComparisonProtocol,
-    ResultTable,
-    TableCell,
-    by_measure,
-    tabulate,
-)
+from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, by_measure, tabulate
 from tests.support.evaluation.columns import average_columns, by_corpus, by_slice
 from tests.support.evaluation.per_query import drawn, table
 

@@ -19,7 +19,6 @@ from midmask.experiment.plan import plan
 from midmask.leaderboard.embeddings import draw_sample, encodings, map_embeddings
 from midmask.leaderboard.lineage import artifact_place, as_dot, input_of, lineage
 from midmask.leaderboard.queries import look_up
-from midmask.leaderboard.query_groups import query_traits
 from midmask.leaderboard.rows import measured
 from midmask.leaderboard.selection import select_systems
 from midmask.leaderboard.training import curves, parts_of, trainings
@@ -91,18 +90,6 @@ def test_queries_with_their_texts_judgements_and_ranks(runs: dict[str, TrackedRo
         listed = [line.split()[2] for line in lines if line.startswith("q30 ")]
         assert [passage.doc_id for passage in found[0].retrieved[name]] == listed[:5]
         assert relevant.ranks[name] == (listed.index("d30") + 1 if "d30" in listed else None)
-
-
-def test_the_traits_of_queries_are_those_of_the_collection(runs: dict[str, TrackedRow], home: Path) -> None:
-    lines = [json.loads(line) for line in (home / "tiny" / "queries.jsonl").read_text().splitlines()]
-    texts = {line["_id"]: line["text"] for line in lines}
-    judged = [line.split("\t") for line in (home / "tiny" / "qrels" / "dev.tsv").read_text().splitlines()[1:]]
-    wanted = sorted({query for query, _, _ in judged})
-    found = query_traits(place(runs["retromae"]), wanted)
-    assert not found.missing and found.words == {query: len(texts[query].split()) for query in wanted}
-    assert found.relevant == {
-        query: sum(own == query and int(grade) > 0 for own, _, grade in judged) for query in wanted
-    }
 
 
 def test_what_was_deleted_is_named_and_the_rest_is_shown(runs: dict[str, TrackedRow], tmp_path: Path) -> None:

@@ -12,12 +12,7 @@ from midmask.leaderboard.export import as_markdown
 from midmask.leaderboard.html import table as html_table
 from midmask.leaderboard.marks import marks_of
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names, rows
-from midmask.tracking import (
-    TrackedRow,
-    collection_key,
-    metric_key,
-    queries_key,
-)
+from midmask.tracking import TrackedRow, collection_key, metric_key, queries_key
 from tests.support.dashboards import compared
 from tests.support.dashboards.page import captions, page
 
@@ -48,10 +43,7 @@ def shown(runs: list[TrackedRow]) -> View:
 def test_two_collections_of_one_name_are_two_columns_each_with_its_own_best() -> None:
     board = board_of(entries(rows(RUNS)), shown(RUNS), lambda systems: marks_of(systems, {}, (), no_values, "none"))
     measured = {column.key: column for column in board.columns if column.place}
-    assert set(measured) == {
-        "pydocs (3f2a, 1,204 queries) dev nDCG@10",
-        "pydocs (b07d, 1,204 queries) dev nDCG@10",
-    }
+    assert set(measured) == {"pydocs (3f2a, 1,204 queries) dev nDCG@10", "pydocs (b07d, 1,204 queries) dev nDCG@10"}
     best = {
         (key[8:12], line.entry.recipe): line.cells[key].value.mean  # type: ignore[union-attr]
         for key in measured

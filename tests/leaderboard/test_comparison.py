@@ -102,15 +102,6 @@ def test_a_trial_is_meant_where_there_is_nothing_else() -> None:
     assert chosen["none"].trial
 
 
-def test_a_run_that_a_newer_one_hides_is_still_meant_by_its_id() -> None:
-    """As an older commit's, or that of another model folder with the same recipe."""
-    newer, older = run("none"), replace(run("none"), run_id="f" * 32)
-    view = view_of([newer, older, run("bm25")])
-    place, chosen = select_systems([newer.run_id, "ffff"], view, None)
-    assert [system.run_ids(place) for system in chosen.values()] == [newer.run_id[:8], "f" * 8]
-    assert list(chosen) == [f"none · {newer.run_id[:8]}", "none · ffffffff"]
-
-
 def test_a_run_file_is_found_by_its_lines(tmp_path: Path) -> None:
     file = tmp_path / "x.trec"
     file.write_text("q Q0 d 1 1.0 x\n")
@@ -180,21 +171,6 @@ def test_the_baseline_is_the_plain_system(recipes: tuple[str, ...], expected: st
     (place,) = found[0].rows
     systems = comparable(found, place, "nDCG@10", values)
     assert systems.baseline() == expected
-
-
-def test_of_several_plain_systems_the_baseline_is_the_one_that_most_can_be_held_against() -> None:
-    """And those that can, share its protocol, stand before the others, whatever their means."""
-    runs = {run.tags["midmask.recipe"]: run for run in compared.tracked_rows() if run.run_id.endswith("-0")}
-    newest = compared.tagged(runs["none"], protocol="other")
-    best = compared.tagged(runs["dupmae"], protocol="other")
-    found = entries(
-        rows([newest, best, runs["none"], *(compared.tagged(runs[one], seed="0") for one in ("retromae", "dupmae"))])
-    )
-    (place,) = found[0].rows
-    systems = comparable(found, place, "nDCG@10", values)
-    assert systems.baseline() == "none · in_batch"
-    assert systems.others(place, "nDCG@10", "none · other")[0] == "dupmae · other"
-    assert systems.others(place, "nDCG@10", "none · in_batch")[:2] == ["dupmae · in_batch", "retromae"]
 
 
 def test_a_short_name_has_what_tells_systems_of_one_recipe_apart() -> None:

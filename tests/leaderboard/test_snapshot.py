@@ -104,15 +104,6 @@ def test_a_clock_may_be_a_quarter_of_an_hour_behind(uri: str) -> None:
     assert [found.name for found in refresh(known, StoreReader(uri)).runs.values()] == ["14"]
 
 
-def test_a_store_made_anew_in_the_same_place_is_another_one(uri: str, tmp_path: Path, empty: Path) -> None:
-    run(MlflowClient(uri), "before")
-    known = refresh(None, StoreReader(uri))
-    other = Snapshot("1 of another time", known.looked, known.whole, known.runs, known.deleted)
-    MlflowClient(uri).delete_run(next(iter(known.runs)))
-    assert refresh(other, StoreReader(uri)).runs == {}
-    assert refresh(known, StoreReader(f"sqlite:///{tmp_path}/none.db")).runs == {}
-
-
 texts = some.dictionaries(some.text(max_size=5), some.text(max_size=5), max_size=4)
 times = some.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=some.just(UTC))
 tracked = some.builds(

@@ -36,15 +36,10 @@ def test_a_line_for_each_choice_of_the_others_over_the_parameter_with_most_value
     assert [value for _, value in across] == [0.12, 0.12], "points without the parameter"
 
 
-def test_the_front_is_a_line_by_bytes_and_marked_points_have_their_names() -> None:
+def test_the_front_is_a_line_by_bytes_and_the_rest_is_beaten() -> None:
     (axes,) = plots.draw_pareto(parse_sweep(sizes())).axes
     front = drawn_lines(axes)["front"]
-    assert len(front) == 9 and front == sorted(front)
-    assert drawn_lines(axes)["beaten"] == [(512.0, 0.12)]
-    assert sorted(text.get_text() for text in axes.texts) == ["64+47", "CLS:128"]
-    sweep = parse_sweep(decoder())
-    (axes,) = plots.draw_importance(sweep, sweep.importance).axes  # type: ignore[arg-type]
-    assert [bar.get_width() for bar in axes.patches] == [0.3, 0.7]
+    assert len(front) == 9 and front == sorted(front) and drawn_lines(axes)["beaten"] == [(512.0, 0.12)]
 
 
 def test_what_cannot_be_drawn_is_left_out(tmp_path: Path) -> None:

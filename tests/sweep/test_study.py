@@ -1,10 +1,15 @@
-"""The study as the truth of a sweep: what a killed process leaves behind is handed out again, once, no more."""
+"""The study as the truth of a sweep: what a killed process leaves behind is handed out again, and pruned as before."""
+
+from typing import NamedTuple
 
 import optuna
 import pytest
 from optuna.trial import TrialState
+from ray.tune.schedulers import TrialScheduler
 
+from midmask.backend.tune import scheduler
 from midmask.evaluation.statistics.intervals import rank_correlation
+from midmask.sweep.search import pruning
 from midmask.sweep.space import Space
 from midmask.sweep.study import Outcome, Remaining, open_study, outcomes, proxies, remaining, sampler, suggest
 
@@ -39,8 +44,7 @@ def is_possible(point) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("search", "draws", "objectives"),
-    [("random", 300, []), ("tpe", 90, []), ("nsga2", 120, BOTH)],
+    ("search", "draws", "objectives"), [("random", 300, []), ("tpe", 90, []), ("nsga2", 120, BOTH)]
 )
 def test_no_sampler_proposes_an_impossible_point(search, draws, objectives):
     """Told values that pull the samplers towards deep decoders."""
@@ -175,3 +179,45 @@ def test_each_rung_is_held_against_the_end_over_the_trials_that_reached_it():
     wanted = {0.25: rank_correlation(first, last), 0.5: rank_correlation(second, last)}
     assert proxies([*whole, *pruned], (0.25, 0.5, 1.0)) == wanted
     assert wanted[0.25].tau > wanted[0.5].tau and proxies(whole, (1.0,)) == {}
+
+
+EARLIER = ((0.2, 0.3, 0.4), (0.5, 0.6, 0.7), (0.1,), (0.4, 0.5))
+"""First objective of each trial at the rungs that it reached."""
+
+
+class Trial(NamedTuple):
+    trial_id: str
+
+
+def space_to(mode: str) -> Space:
+    return Space(name="s", recipe="retromae", parameters={"a.x": {"values": (1, 2)}}, measure="R@10", mode=mode)
+
+
+def decide(asha, trial: Trial, rung: int, value: float) -> str:
+    return asha.on_trial_result(None, trial, {"rung": rung, "objective0": value})
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_a_resumed_sweep_prunes_as_one_that_was_never_killed(mode):
+    of, sign = space_to(mode), 1 if mode == "max" else -1
+    whole = scheduler(pruning(of, []))
+    for number, values in enumerate(EARLIER):
+        trial = Trial(f"t{number}")
+        whole.on_trial_add(None, trial)
+        for rung, value in enumerate(values, start=1):
+            decide(whole, trial, rung, sign * value)
+    found = [
+        Outcome({"a.x": number}, {rung: sign * value for rung, value in enumerate(values, start=1)}, len(values) == 3)
+        for number, values in enumerate(EARLIER)
+    ]
+    resumed = scheduler(pruning(of, found))
+    decisions = []
+    for number, (rung, value) in enumerate([(1, 0.15), (1, 0.35), (1, 0.9), (2, 0.45), (2, 0.8)]):
+        trial = Trial(f"new{number}")
+        pair = []
+        for asha in (whole, resumed):
+            asha.on_trial_add(None, trial)
+            pair.append(decide(asha, trial, rung, sign * value))
+        decisions.append(pair)
+    assert all(one == other for one, other in decisions)
+    assert {one for one, _ in decisions} == {TrialScheduler.STOP, TrialScheduler.CONTINUE}
