@@ -1,11 +1,7 @@
 """What lies behind a tracked number: texts, ranks, vectors, steps, the command; on runs made by jobs' own code."""
 
 import gzip
-import json
-import shlex
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +22,6 @@ from midmask.leaderboard.watch import look_once
 from midmask.tracking import TrackedRow, read_runs
 from tests.support.benchmark.tiny import WORDS
 from tests.support.dashboards import worked
-from tests.support.dashboards.browser import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -160,20 +155,3 @@ def test_curves_are_what_the_trainings_wrote_down(runs: dict[str, TrackedRow], u
     steps, spent = [1, 2, 3], {name: np.cumsum(table[name].to_numpy()) for name in ("tokens", "seconds")}
     assert told.tokens == pytest.approx(dict(zip(steps, spent["tokens"], strict=True)))
     assert told.hours == pytest.approx(dict(zip(steps, spent["seconds"] / 3600, strict=True)))
-
-
-def test_the_command_names_the_same_fingerprint(runs: dict[str, TrackedRow], home: Path) -> None:
-    """The program's own words, through a shell, as a person pastes them."""
-    run = runs["retromae"]
-    wanted = {"tags": run.tags, "params": run.params, "split": "dev"}
-    asked = [sys.executable, "-m", "midmask.app.rerun"]
-    found = json.loads(
-        subprocess.run(asked, input=json.dumps(wanted), capture_output=True, check=True, text=True).stdout
-    )
-    assert not found["differs"] and not found["newer"]
-    assert len(found["arguments"]) < 40, "only what differs from the recipe is set"
-    command = shlex.join([sys.executable, *found["arguments"], "--dry-run", "--tracking-uri", f"sqlite:///{home}/x.db"])
-    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = [line.split() for line in done.stdout.splitlines() if " evaluate " in line]
-    assert ["cached", "evaluate", run.tags["midmask.fingerprint"]] in lines, done.stdout[-3000:]
