@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from midmask.artifact import Place
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
-from midmask.errors import UserError
 from midmask.evaluation.measures import SCHEMA, aggregate
 from midmask.experiment.costs import Costs
 
@@ -30,15 +29,6 @@ GIVEN = Results(
         result("mlm", 0, [0.3, 0.3, 0.3], split="dev"),
     ]
 )
-
-
-def test_results_narrow_and_name_what_is_left():
-    dense = GIVEN.where(representation="dense", split="test")
-    assert [(one.key.system, one.seed) for one in dense] == [("retromae", 0), ("retromae", 1), ("mlm", 0)]
-    assert GIVEN.names("system") == ("retromae", "mlm") and GIVEN.names("split") == ("test", "dev")
-    assert GIVEN[1:3].names("seed") == (1, 0) and not GIVEN.where(system="mlm", seed=1)
-    with pytest.raises(UserError, match="'representation'"):
-        GIVEN.names("representations")
 
 
 def test_two_systems_never_share_a_row():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.choice.label_placement import LabelBox, WantedLabel, place_labels
-from midmask.choice.picture import NARROW, WIDE, Canvas, description, drawable, front, picture
+from midmask.choice.picture import NARROW, WIDE, Canvas, description, front, picture
 from midmask.choice.verdict import SystemEstimate, Verdict
 from midmask.choice.wording import readable
 from tests.support.verdicts import HOSTILE, undecided, verdict
@@ -102,15 +102,6 @@ def test_it_has_a_title_and_a_description_with_every_number() -> None:
     assert "retromae · dense: +0.065, 90% interval +0.036 to +0.093, 1 h 12 min." in str(told)
     kinds = [each.attrib["class"] for each in root.iter("g")]
     assert (kinds.count("point taken"), kinds.count("point baseline"), kinds.count("point given-up")) == (1, 1, 6)
-
-
-def test_what_is_not_known_is_not_drawn() -> None:
-    good, bad = verdict().systems[0], replace(verdict().systems[1], made_low=math.nan)
-    infinite = replace(verdict().systems[3], made_low=-math.inf, made_high=math.inf)
-    one = replace(verdict(), systems=(good, bad, infinite))
-    assert drawable(one) == [good, infinite]
-    assert "nan" not in picture(one, WIDE)[0] and "inf" not in picture(one, WIDE)[0]
-    assert picture(replace(one, systems=(bad,)), WIDE) == ("", [])
 
 
 @given(st.lists(st.tuples(FINITE, FINITE, FINITE, st.floats(0, 1e8), st.booleans()), min_size=1, max_size=14))

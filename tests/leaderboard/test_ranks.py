@@ -6,9 +6,8 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from midmask.evaluation.ties import label
 from midmask.leaderboard.board import BYTES, GAIN, HOURS, SEARCH, BoardCell, BoardColumn, decimals, newest_place
-from midmask.leaderboard.cells import number, superscript
+from midmask.leaderboard.cells import number
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.export import as_csv, as_markdown
 from midmask.leaderboard.marks import MOST
@@ -47,19 +46,6 @@ def test_exports_tell_ranks_and_without_tests_they_are_those_of_the_means() -> N
 )
 def test_a_measure_has_two_digits_of_its_error(error: float | None, expected: int) -> None:
     assert decimals([error]) == expected
-
-
-def test_letters_that_follow_each_other_are_a_range() -> None:
-    shown = board(view())
-    letters = {f"{at}": label(at) for at in range(30)}
-    for better, text in (
-        ((), ""),
-        ("13", "bd"),
-        ("23", "cd"),
-        ("1234", "b-e"),
-        (("1", "2", "3", "24", "25", "26", "29"), "b-d,y-a1,d1"),
-    ):
-        assert superscript(shown, BoardCell(number=0.5, better_than=tuple(better)), letters) == text
 
 
 def test_the_error_is_that_of_the_mean_over_queries() -> None:

@@ -7,7 +7,7 @@ import pytest
 from midmask.benchmark.results import Result, Results, SystemKey
 from midmask.evaluation.groups import folders
 from midmask_papers.claims import CLAIMS
-from midmask_papers.matching import homes, key_of
+from midmask_papers.matching import key_of
 from midmask_papers.paper_tables import paper_tables
 from midmask_papers.published import published
 from tests.support.benchmark.synthetic import dense, drawn, results
@@ -36,15 +36,6 @@ def one_run() -> Results:
     beir = [one for name in sets for one in searched(BEIR, name)]
     main = {key_of(one): one.value for one in published("retromae", "main") if one.measure == "RR@10"}
     return results(drawn(main, noise=QUIET, queries=25), beir, nq(on_nq()))
-
-
-def test_the_tables_of_both_collections_are_filled(one_run: Results) -> None:
-    tables = {table.name: table for table in paper_tables("retromae", one_run)}
-    assert tables["retromae.main.dpr"].table.cells["RetroMAE", "dense MRR@10"].mean == pytest.approx(0.3553, abs=2e-3)
-    gain = on_nq()[dense("retromae", collection="wiki", setting="dpr")]
-    assert tables["retromae.nq"].table.cells["RetroMAE", "Success@10 nq"].mean == pytest.approx(gain, abs=2e-3)
-    assert "corpus: msmarco, nq;" in tables["retromae.nq"].beside.about
-    assert homes(one_run) == ["msmarco", "nq"]
 
 
 def test_claims_on_both_collections_are_decided(one_run: Results) -> None:

@@ -118,13 +118,6 @@ def test_extremes_are_the_listed_values_the_ends_and_one_within():
     )
 
 
-def test_a_condition_of_one_value_is_a_list_of_one():
-    found = Distribution(values=[1], when={"a": "x", "b": ["x", "y"], "c": ("z",), "d": None})
-    assert found.when == {"a": ("x",), "b": ("x", "y"), "c": ("z",), "d": (None,)}
-    with pytest.raises(ValidationError, match="when"):
-        Distribution(values=[1], when=["a"])
-
-
 @pytest.mark.parametrize("shares", [[0.0], [1.0], [0.5, 0.5], [0.5, 0.25], [-0.1, 0.5], [0.5, 1.5]])
 def test_shares_that_are_no_ascending_prefixes_are_refused(shares):
     with pytest.raises(ValidationError, match="ascending shares between 0 and 1"):
