@@ -1,8 +1,15 @@
-"""Cells: every combination that makes sense, a reason for every other, and recipes that differ where they should."""
+"""Cells of a benchmark, and what a command line asks of one: all that makes sense, and a reason for what does not."""
+
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from midmask.app.flags import parse
+from midmask.app.job import resolve
 from midmask.benchmark.design import Benchmark, Setting, variant
+from midmask.benchmark.job import preset_with_flags
 from midmask.benchmark.layout import lay_out, recipe_of
 from midmask.benchmark.presets import PRESETS, Given
 from midmask.errors import UserError
@@ -73,7 +80,7 @@ def test_a_setting_without_stages_measures_what_fine_tuning_begins_with(corpus):
         ("scratch", {}, "random weights in any case"),
         ("retromae_ance", {"systems": ("retromae", "retromae_ance")}, "the same experiment as retromae"),
         ("mlm", {"representations": ("dense", "hybrid")}, "in_batch has no hybrid form"),
-        ("mlm", {"only": {"splade": ("none",)}, "systems": ("none", "mlm")}, "try runs splade with none alone"),
+        ("mlm", {"only": {"splade": ("none",)}, "systems": ("none", "mlm")}, "with none alone"),
         ("cotmae", {"changes": {"spans.span_length": 4000}}, "the backbone takes at most"),
     ],
 )
@@ -83,11 +90,8 @@ def test_what_makes_no_sense_is_left_out_with_its_reason(system, changes, reason
     assert any(reason in line for line in told), told
     run = {(cell.key.system, cell.key.representation) for cell in layout.cells}
     assert not run & {(one.key.system, one.key.representation) for one in layout.left_out}
-
-
-def test_a_collection_that_is_the_corpus_is_no_second_row(corpus):
-    layout = lay_out(given(corpus, collections={"corpus": (), "again": (corpus,)}, representations=("dense",)))
-    assert [one.key.collection for one in layout.left_out] == ["again"]
+    again = lay_out(given(corpus, collections={"corpus": (), "again": (corpus,)}, representations=("dense",)))
+    assert [one.key.collection for one in again.left_out] == ["again"], "a collection that is the corpus"
 
 
 def test_variants_change_one_field_of_a_recipe(corpus):
@@ -148,19 +152,23 @@ def test_zero_shot_cells_search_the_other_collection_with_every_system(corpus, o
     assert stage.fingerprint in {step.fingerprint for step in trained.evaluations["tiny", "test"].upstream()}
 
 
-@pytest.mark.parametrize("scale", ["demo", "published"])
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "collections"])
-def test_presets_can_be_planned(name, scale, corpus, other, monkeypatch):
-    """Published sizes with a backbone that is at hand."""
-    benchmark = PRESETS[name](Given(scale, corpus, (other,)))
+def test_every_preset_can_be_planned(name, corpus, other):
+    """Published sizes with a backbone that is at hand; the demo's takes every recipe."""
+    benchmark = PRESETS[name](Given("published", corpus, (other,)))
     small = {**benchmark.changes, "backbone.name": "tiny", "tokens.tokenizer": None}
-    layout = lay_out(benchmark.model_copy(update={"changes": small}))
+    systems = tuple(RECIPES) if name == "demo" else benchmark.systems
+    layout = lay_out(benchmark.model_copy(update={"changes": small, "systems": systems}))
     assert layout.cells and {cell.key.setting for cell in layout.cells} - {"none"} == set(benchmark.settings)
-    assert benchmark.baseline in {cell.key.system for cell in layout.cells}
+    run = {cell.key.system for cell in layout.cells}
+    assert benchmark.baseline in run
+    if name == "demo":
+        assert set(RECIPES) - run <= {"scratch", "retromae_ance"}
+    if name not in ("sigir23", "dupmae", "retromae"):
+        assert "teach" not in {step.name for step in layout.steps().values()}, "it distils nothing"
 
 
-@pytest.mark.parametrize("scale", ["demo", "published"])
-@pytest.mark.parametrize("name", ["sigir23", "dupmae", "retromae"])
+@pytest.mark.parametrize(("name", "scale"), [("sigir23", "demo"), ("dupmae", "demo"), ("retromae", "published")])
 def test_all_systems_of_a_setting_have_one_teacher(name, scale, corpus, other):
     """Whatever its middle training, collection, representation, lengths, negatives or seed. Other presets have none."""
     benchmark = PRESETS[name](Given(scale, corpus, (other,)))
@@ -180,38 +188,68 @@ def test_all_systems_of_a_setting_have_one_teacher(name, scale, corpus, other):
         assert not {"pretrain", "finetune"} & {step.name for step in teacher.upstream()}
 
 
-def test_presets_without_distillation_have_no_teacher(corpus, other):
-    for name in sorted(set(PRESETS) - {"sigir23", "dupmae", "retromae"}):
-        assert "teach" not in {
-            step.name for step in lay_out(PRESETS[name](Given("demo", corpus, (other,)))).steps().values()
-        }
-
-
-def test_the_demo_can_take_every_recipe(corpus):
-    benchmark = PRESETS["demo"](Given(corpus=corpus)).model_copy(update={"systems": tuple(RECIPES)})
-    layout = lay_out(benchmark)
-    run, left = {cell.key.system for cell in layout.cells}, {one.key.system for one in layout.left_out}
-    assert run | left == set(RECIPES) and left - run == {"scratch", "retromae_ance"}
-
-
 def test_collections_are_compared_at_equal_tokens(corpus, other):
     benchmark = PRESETS["collections"](Given(corpus=corpus, pretrain_on=(other,)))
     layout = lay_out(benchmark)
     kinds = {(cell.key.system, cell.key.collection) for cell in layout.cells}
-    assert kinds == {
-        ("bm25", "none"),
-        ("none", "none"),
-        *((name, read) for name in ("mlm", "retromae", "dupmae") for read in ("other", "tiny", "both")),
-    }
-    rows = {
-        step.config.train.steps * step.config.train.batch_size
-        for step in layout.steps().values()
-        if step.name == "pretrain"
-    }
-    assert len(rows) == 1
+    trained = {(name, read) for name in ("mlm", "retromae", "dupmae") for read in ("other", "tiny", "both")}
+    assert kinds == {("bm25", "none"), ("none", "none"), *trained}
+    trains = [step.config.train for step in layout.steps().values() if step.name == "pretrain"]
+    assert len({train.steps * train.batch_size for train in trains}) == 1
     every = lay_out(benchmark.model_copy(update={"systems": tuple(RECIPES)}))
     more = {(cell.key.system, cell.key.collection) for cell in every.cells}
     assert kinds - {("bm25", "none")} < more, "the others are added"
     assert {read for name, read in more - kinds} == {"tiny"}, "and read the corpus alone"
     with pytest.raises(UserError, match="--pretrain-on"):
         PRESETS["collections"](Given(corpus=corpus))
+
+
+JOB = Path(__file__).resolve().parents[2] / "jobs" / "benchmark_middle_training.py"
+FLAGS = ("preset", "systems", "seeds", "representations", "settings", "zero_shot", "collections", "out")
+
+
+@pytest.fixture
+def ask(tmp_path: Path):
+    corpus, other = (write_collection(tmp_path / name) for name in ("tiny", "other"))
+
+    def found(preset: str, *more: str, **flags: str) -> Benchmark:
+        options = resolve(parse(["--corpus", corpus, "--pretrain-on", other, *more], None), JOB)
+        return preset_with_flags(
+            replace(options, home=tmp_path), Namespace(**{**dict.fromkeys(FLAGS), "preset": preset, **flags})
+        )
+
+    return found
+
+
+def test_collections_of_the_preset_are_chosen_by_name(ask) -> None:
+    assert list(ask("collections").collections) == ["other", "tiny", "both"]
+    one = ask("collections", collections="tiny")
+    assert list(one.collections) == ["tiny"] and not one.only
+    two = ask("collections", collections="both,tiny")
+    assert set(two.collections) == {"both", "tiny"} and set(two.only) == {"both"}
+    with pytest.raises(UserError, match="--collections wiki: the preset has other, tiny, both"):
+        ask("collections", collections="wiki")
+
+
+def test_settings_and_systems_are_chosen_by_name(ask) -> None:
+    one = ask("retromae", settings="dpr", systems="none,retromae[decoding=basic,decoder_layers=2]", seeds="3,4")
+    assert list(one.settings) == ["dpr"] and one.seeds == (3, 4)
+    assert one.systems == ("none", "retromae[decoding=basic,decoder_layers=2]", "bm25")
+    with pytest.raises(UserError, match="--settings anse: the preset has dpr, ance"):
+        ask("retromae", settings="anse")
+
+
+def test_a_system_that_the_preset_does_not_have_is_run_under_all_of_its_conditions(ask) -> None:
+    one = ask(
+        "pretrained", systems="retromae,simcse,retromae[merge=0.5]", settings="no labels", representations="dense"
+    )
+    layout = lay_out(one)
+    assert [cell.key.system for cell in layout.cells] == ["retromae", "retromae[merge=0.5]", "bm25"]
+    assert [left.key.system for left in layout.left_out] == ["simcse"], "the preset runs it with labels alone"
+
+
+def test_what_is_set_by_hand_outdoes_the_preset_and_stands_in_the_captions(ask) -> None:
+    one = ask("rom", "--set", "stages.*.train.steps=7", "--set", "pretrain.steps=5")
+    for cell in lay_out(one).cells:
+        assert [stage.train.steps for stage in cell.recipe.stages] == [7] * len(cell.recipe.stages)
+    assert "stages.*.train.steps = 7, pretrain.steps = 5" in one.notes[-1]

@@ -130,13 +130,15 @@ def test_fine_tuning_and_mining_are_of_the_further_collection(layout: Layout, pl
     assert mine.inputs["corpus"].config.name == places["second"]
 
 
-def test_results_tell_the_collections_apart(layout: Layout, store: Place, tmp_path: Path) -> None:
+def test_results_and_the_report_tell_the_collections_apart(layout: Layout, store: Place, tmp_path: Path) -> None:
     found = collect(layout.cells, store)
     assert [(one.corpus, one.further) for one in found] == [("first", False)] * 4 + [("second", True)] * 4
     assert {frozenset(one.measures) for one in found.where(corpus="first")} == {frozenset(MEASURES)}
     assert {frozenset(one.measures) for one in found.where(corpus="second")} == {frozenset(["RR@10"])}
     found.write(Place(str(tmp_path / "results.parquet")))
     assert list(read_results(Place(str(tmp_path / "results.parquet")))[0]) == list(found)
+    costs = report_of(layout, store, tmp_path, {}).partition("## What it cost")[2]
+    assert costs.count("| first ") == costs.count("| second ") == 4
 
 
 def test_one_vocabulary_serves_all_collections(layout: Layout, store: Place) -> None:
@@ -146,14 +148,6 @@ def test_one_vocabulary_serves_all_collections(layout: Layout, store: Place) -> 
         assert second.fingerprint != first.fingerprint
         files = [(step.place(store) / "tokenizer" / "tokenizer.json").read() for step in (first, second)]
         assert files[0] == files[1]
-
-
-def test_the_report_has_a_table_and_costs_of_every_collection(layout: Layout, store: Place, tmp_path: Path) -> None:
-    text = report_of(layout, store, tmp_path, {})
-    assert "Fine-tuned on beir:" in text and "/first and, by itself, on beir:" in text
-    assert "## first test, dense, in_batch" in text and "## second test, dense, in_batch" in text
-    costs = text.partition("## What it cost")[2]
-    assert costs.count("| first ") == costs.count("| second ") == 4
 
 
 def options(folder: Path, places: dict[str, str], *more: str) -> Options:
@@ -166,6 +160,8 @@ def options(folder: Path, places: dict[str, str], *more: str) -> Options:
 def test_records_are_of_one_collection_each(
     layout: Layout, store: Place, places: dict[str, str], tmp_path: Path
 ) -> None:
+    before = Job(layout, options(tmp_path, places), tmp_path / "out")
+    assert len(before.left()) == describe(before).count("to do     ") == 8, "what the price is of"
     records = Place(str(tmp_path / "records"))
     RecordWriter(records, layout.cells, store, lambda cell: cell.name).write_measured()
     assert sum("on-second" in name for name in records.names()) == 4 and len(records.names()) == 8
@@ -176,41 +172,26 @@ def test_records_are_of_one_collection_each(
     assert len(alone.recorded) == 4, "of the first collection"
 
 
-def test_a_dry_run_has_the_cells_and_steps_of_all_collections(
-    layout: Layout, places: dict[str, str], tmp_path: Path
-) -> None:
-    job = Job(layout, options(tmp_path, places), tmp_path / "out")
-    text = describe(job)
-    assert text.count("to do     ") == 8 and "to do     mlm, wiki, dense, in_batch, on second, seed 0" in text
-    (line,) = (line for line in text.splitlines() if line.startswith("  pretrain "))
-    assert line.split() == ["pretrain", "0", "cached", "3", "to", "do"]
-    assert len(job.left()) == 8, "what the price is of"
-
-
 def asked(folder: Path, places: dict[str, str], preset: str, *more: str) -> Benchmark:
     flags = parse(["--preset", preset], None, command.add_flags)
     return preset_with_flags(options(folder, places, *more), flags)
 
 
-def test_the_flag_makes_further_collections(places: dict[str, str], tmp_path: Path) -> None:
-    found = asked(tmp_path, places, "retromae", "--corpus", "nq:/data/nq")
-    assert found.corpora == (places["first"], places["second"], "nq:/data/nq")
-    assert [one.measures for one in found.further] == [("retromae",), ("nq",)]
-    assert found.measures == ("retromae",)
-
-
 @pytest.mark.parametrize(
     ("preset", "more", "message"),
     [
-        ("retromae", "first", "is given twice; give each collection once"),
-        ("retromae", "beir:/elsewhere/second", "results call it 'second', as they call beir:.*/second; rename one"),
-        ("collections", "", "--preset collections compares something else there .* command with one --corpus"),
-        ("sigir23", "tripclick:/data/tripclick", "--corpus tripclick:/data/tripclick: --preset sigir23 compares"),
+        ("retromae", "first", "is given twice"),
+        ("retromae", "beir:/elsewhere/second", "results call it 'second', as they call beir:.*/second"),
+        ("collections", "", "--preset collections .* one --corpus"),
+        ("sigir23", "tripclick:/data/tripclick", "--corpus tripclick:/data/tripclick: --preset sigir23"),
     ],
 )
 def test_collections_that_do_not_go_together_are_refused(
     preset: str, more: str, message: str, places: dict[str, str], tmp_path: Path
 ) -> None:
+    found = asked(tmp_path, places, "retromae", "--corpus", "nq:/data/nq")
+    assert found.corpora == (places["first"], places["second"], "nq:/data/nq") and found.measures == ("retromae",)
+    assert [one.measures for one in found.further] == [("retromae",), ("nq",)]
     flags = ["--corpus", places.get(more, more)] if more else []
     with pytest.raises(UserError, match=message):
         asked(tmp_path, places, preset, *flags)

@@ -108,17 +108,13 @@ def test_how_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("system", "message"),
     [
-        ("released:retromea=/hub/x", "unknown system 'retromea'; did you mean 'retromae'"),
-        ("released:retromae@wikipedia=/hub/x", "unknown collection in .*'wikipedia'; did you mean 'wiki'"),
-        ("released:retromae", "write a recipe's name.*released:recipe=FOLDER"),
+        ("released:retromea=/hub/x", "'retromea'; did you mean 'retromae'"),
+        ("released:retromae@wikipedia=/hub/x", "'wikipedia'; did you mean 'wiki'"),
+        ("released:retromae", "released:recipe=FOLDER"),
     ],
 )
 def test_another_form_is_refused(system: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         benchmark_of("pydocs", system)
-
-
-def test_a_folder_that_is_not_there_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    corpus = write_collection(tmp_path / "collection")
     with pytest.raises(UserError, match="/hub/nothing"):
-        lay_out(benchmark_of(corpus, "released:retromae=/hub/nothing"))
+        lay_out(benchmark_of("pydocs", "released:retromae=/hub/nothing"))

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 from midmask.artifact import Place
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
-from midmask.errors import UserError
 from midmask.evaluation.measures import SCHEMA, aggregate
-from midmask.evaluation.tables import by_measure, tabulate
 from midmask.experiment.costs import Costs
 
 COSTS = Costs(12.5, 0.25, 0.0, 3000, 400, 512.0, None)
@@ -33,24 +31,6 @@ GIVEN = Results(
 )
 
 
-def test_results_narrow_and_name_what_is_left():
-    dense = GIVEN.where(representation="dense", split="test")
-    assert [(one.key.system, one.seed) for one in dense] == [("retromae", 0), ("retromae", 1), ("mlm", 0)]
-    assert GIVEN.names("system") == ("retromae", "mlm") and GIVEN.names("split") == ("test", "dev")
-    assert GIVEN[1:3].names("seed") == (1, 0) and not GIVEN.where(system="mlm", seed=1)
-    with pytest.raises(UserError, match="'representation'"):
-        GIVEN.names("representations")
-
-
-def test_a_table_of_results_has_the_means_of_all_seeds():
-    """Against means by hand: (0.5 + 1 + 0.25) / 3 = 0.5833 and 0.5, together 0.5417."""
-    per_query = GIVEN.where(representation="dense").per_query("squad", "test")
-    table = tabulate(by_measure(per_query, ["RR@10"]))
-    assert table.cells["retromae", "RR@10"].mean == pytest.approx(0.5416666)
-    assert (table.cells["retromae", "RR@10"].seeds, table.cells["mlm", "RR@10"].seeds) == (2, 1)
-    assert table.cells["mlm", "RR@10"].mean == pytest.approx(0.4)
-
-
 def test_two_systems_never_share_a_row():
     with pytest.raises(ValueError, match="splade"):
         GIVEN.per_query("squad", "test")
@@ -69,8 +49,5 @@ def test_a_file_of_results_holds_them_all(values, names, tmp_path_factory):
     given.write(place, {"names": names})
     found, about = read_results(place)
     assert list(found) == list(given) and about == {"names": names}
-
-
-def test_a_result_without_values_is_not_written(tmp_path):
     with pytest.raises(ValueError, match="no values"):
-        Results([result("mlm", 0, [])]).write(Place(str(tmp_path / "results.parquet")))
+        Results([result("mlm", 0, [])]).write(place)

@@ -1,9 +1,13 @@
-"""Budgets as people write them, and the longest trainings that fit one."""
+"""Budgets, the longest trainings that fit one, and what a contest is expected to cost."""
+
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from midmask.benchmark.cells import BenchmarkCell, cell_of
+from midmask.benchmark.layout import recipe_of
 from midmask.choice.budget import (
     ENOUGH,
     FEWEST_STEPS,
@@ -12,12 +16,17 @@ from midmask.choice.budget import (
     Limits,
     affordable,
     budget_seconds,
-    count_that_fits,
     first_round,
     room,
 )
-from midmask.choice.contenders import Size
+from midmask.choice.contenders import LEXICAL, Contender, Size, contest, first_contenders
+from midmask.choice.prices import Prices
+from midmask.choice.workshop import LocalWorkshop
 from midmask.errors import UserError
+from midmask.estimate.devices import this_machine
+from midmask.experiment.survey import Survey
+from tests.support.benchmark.tiny import write_collection
+from tests.support.choice import contests
 
 WIDE = Limits(passages=10**9, queries=10**9)
 
@@ -30,21 +39,16 @@ def test_a_budget_is_read_as_it_is_written(text, seconds):
     assert budget_seconds(text, gpus=0) == seconds
 
 
-def test_hours_of_gpus_are_divided_among_them():
-    assert budget_seconds("4gpuh", gpus=8) == 1800
-
-
-@pytest.mark.parametrize("text", ["", "30", "m30", "30 m", "-5m", "30min", "h", "5m?"])
-def test_another_form_is_refused_with_the_forms_that_there_are(text):
-    with pytest.raises(UserError, match="30m, 8h"):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((text, "30m, 8h") for text in ("", "30", "m30", "30 m", "-5m", "30min", "5m?")),
+        *(("4gpuh", "no GPU"), ("59s", "less than a minute")),
+    ],
+)
+def test_another_form_and_what_cannot_be_are_refused(text, said):
+    with pytest.raises(UserError, match=said):
         budget_seconds(text, gpus=0)
-
-
-def test_what_cannot_be_is_refused():
-    with pytest.raises(UserError, match="no GPU"):
-        budget_seconds("4gpuh", gpus=0)
-    with pytest.raises(UserError, match="less than a minute"):
-        budget_seconds("59s", gpus=0)
 
 
 def test_what_was_spent_before_counts():
@@ -55,6 +59,11 @@ def test_what_was_spent_before_counts():
 
 def linear(fixed: float, pretrain: float, finetune: float):
     return lambda size: fixed + pretrain * size.pretrain + finetune * size.finetune
+
+
+def round_price(each: float, encoding: float):
+    """Two contenders need no training and are encoded like the others."""
+    return lambda count, size: count * encoding + (count - 2) * each * (size.pretrain + size.finetune)
 
 
 @given(
@@ -76,22 +85,6 @@ def test_the_longest_trainings_that_fit_are_found(fixed, pretrain, finetune, sec
     assert longer == size or price(longer) > seconds * (1 - 1e-9)
 
 
-@given(seconds=st.floats(1, 5_000), most=st.integers(3, 9), each=st.floats(0.01, 3), encoding=st.floats(0, 200))
-def test_a_round_has_as_many_contenders_as_can_be_trained_at_all(seconds, most, each, encoding):
-    """Two contenders need no training and are encoded like the others."""
-
-    def price(count: int, size: Size) -> float:
-        return count * encoding + (count - 2) * each * (size.pretrain + size.finetune)
-
-    found, least = room(price, 2, most, seconds, WIDE), Size(FEWEST_STEPS, FEWEST_STEPS)
-    fits = [count for count in range(3, most + 1) if price(count, least) <= seconds]
-    if found is None:
-        assert not fits
-    else:
-        assert found[0] == max(fits)
-        assert found[1] == affordable(lambda size: price(found[0], size), seconds, WIDE)
-
-
 def test_shortest_trainings_that_are_there_already_make_longer_ones_no_dearer():
     """Their encoding is there as well: what is left of the price is not what a step costs."""
     price = linear(60.0, 1.0, 1.0)
@@ -102,9 +95,7 @@ def test_shortest_trainings_that_are_there_already_make_longer_ones_no_dearer():
 
 @given(left=st.floats(1, 20_000), most=st.integers(2, 9), each=st.floats(0.01, 3), encoding=st.floats(0, 200))
 def test_a_first_round_takes_its_share_if_that_trains_enough_else_all(left, most, each, encoding):
-    def price(count: int, size: Size) -> float:
-        return count * encoding + (count - 2) * each * (size.pretrain + size.finetune)
-
+    price = round_price(each, encoding)
     found = first_round(price, 2, most, left, 3, WIDE)
     share, whole = (room(price, 2, most, seconds, WIDE) for seconds in (left / 3, left))
     enough = min(most, 2 + ENOUGH)
@@ -115,23 +106,46 @@ def test_a_first_round_takes_its_share_if_that_trains_enough_else_all(left, most
         assert (found.count, found.size) == (whole or (2, SHORTEST))
 
 
-def test_what_is_trained_already_takes_part_in_the_first_round_though_nothing_new_fits() -> None:
-    def price(count: int, size: Size) -> float:
-        return 0.0 if size == SHORTEST and count <= 3 else 60.0 * count
+@pytest.fixture
+def cells_of(tmp_path: Path):
+    corpus, survey = write_collection(tmp_path / "tiny"), Survey()
 
-    for left in (10.0, -5.0):
-        found = first_round(price, 2, 9, left, 3, WIDE)
-        assert (found.count, found.size) == (3, SHORTEST)
+    def cells(contender: Contender, size: Size, split: str) -> list[BenchmarkCell]:
+        benchmark = contest(corpus, ["none", "mlm"], size, [split], contests.CHANGES, 0)
+        return [cell_of(benchmark, key, recipe_of(benchmark, key).seeded(0), 0, survey) for key in contender.keys]
 
-
-@given(most=st.integers(0, 9), least=st.integers(0, 9), each=st.floats(0.1, 10), seconds=st.floats(0, 100))
-def test_as_many_of_one_size_as_fit(most, least, each, seconds):
-    if least <= most:
-        found = count_that_fits(lambda count: count * each, least, most, seconds)
-        assert found == max([least, *(count for count in range(least, most + 1) if count * each <= seconds)])
+    return cells
 
 
-def test_no_training_repeats_a_collection_without_end():
-    small = Limits(passages=64, queries=64)
-    assert affordable(linear(0, 1e-6, 1e-6), 1e9, small) == Size(40, FEWEST_STEPS)
-    assert affordable(linear(0, 1e-6, 1e-6), 1e9, WIDE) == Size(199_999, 199_999)
+@pytest.fixture
+def workshop(tmp_path: Path) -> LocalWorkshop:
+    return contests.workshop(tmp_path)
+
+
+_, ONLY_TUNED, MLM = first_contenders(["none", "mlm"], "tiny")
+
+
+def test_trainings_keep_their_price_and_all_else_follows_what_was_measured(cells_of, workshop) -> None:
+    sizes = [Size(100, 100), Size(100, 200)]
+    before = [Prices(cells_of, workshop, None).of_round([ONLY_TUNED], size) for size in sizes]
+    prices = Prices(cells_of, workshop, None)
+    expected = prices.of_round([LEXICAL], Size(20, 20))
+    prices.learn([LEXICAL], Size(20, 20), lambda: 1e4 * expected + 2.0)
+    pace = (1e4 * expected + 2.0) / expected
+    assert prices.per_utilisation == pytest.approx(pace / this_machine().device.utilisation)
+    assert prices.of_round([LEXICAL], Size(20, 20)) == pytest.approx(pace * expected)
+    after = [prices.of_round([ONLY_TUNED], size) for size in sizes]
+    assert after[1] - after[0] == pytest.approx(before[1] - before[0]), "a hundred steps more cost the same"
+    assert after[0] > 2 * before[0], "and encoding and searching more"
+    again = Prices(cells_of, workshop, prices.per_utilisation)
+    assert again.of_round([ONLY_TUNED], sizes[0]) == pytest.approx(after[0])
+
+
+def test_test_queries_cost_no_training(cells_of, workshop) -> None:
+    prices = Prices(cells_of, workshop, None)
+    prices.learn([LEXICAL], Size(20, 20), lambda: 0.5)
+    assert prices.per_utilisation is None, "what takes no time teaches nothing"
+    short = prices.of_tests([LEXICAL, MLM], lambda _: Size(20, 20))
+    long = prices.of_tests([LEXICAL, MLM], lambda _: Size(900, 900))
+    assert 0 < short == pytest.approx(long)
+    assert short > prices.of_tests([LEXICAL], lambda _: Size(20, 20))

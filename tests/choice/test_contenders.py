@@ -1,7 +1,5 @@
 """Who takes part, what tables call it, and that every contender can be planned."""
 
-import pytest
-
 from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import SystemKey
 from midmask.choice.contenders import (
@@ -10,7 +8,6 @@ from midmask.choice.contenders import (
     LEXICAL,
     MINED,
     SCORED,
-    SETTINGS,
     SYSTEMS,
     TUNED,
     Contender,
@@ -31,29 +28,21 @@ def every_contender() -> list[Contender]:
     return [*first, *(one for contender in first for one in relatives(contender, tuple(SCORED), taught=True))]
 
 
-def test_all_kinds_take_part():
-    assert len(every_contender()) > 20
-    assert LEXICAL in every_contender()
-    assert Contender("none", "dense", AS_IS) in every_contender()
-    assert Contender("retromae", "splade", TUNED) in every_contender()
-    assert Contender("mlm", "dense", MINED) in every_contender()
-    assert Contender("mlm", "dense", GPL) in every_contender()
-
-
-def test_an_encoder_with_random_weights_is_not_tried_as_it_is():
-    assert all(one.setting != AS_IS for one in first_contenders(SYSTEMS, "tiny"))
-
-
-@pytest.mark.parametrize("contender", every_contender(), ids=lambda one: one.label)
-def test_every_contender_has_the_rounds_sizes(contender):
-    for key in contender.keys:
-        recipe = recipe_of(BENCHMARK, key)
-        recipe.check()
-        if contender not in (LEXICAL, Contender("none", "dense", AS_IS)):
-            assert {stage.train.steps for stage in recipe.stages} == {20}
-            assert recipe.objective is None or recipe.pretrain.steps == 30
-        joined = (recipe.evaluation.bm25_share, recipe.evaluation.fusion)
-        assert joined == ((0.5, "convex") if "BM25" in key.setting else (0.0, "rrf"))
+def test_all_kinds_take_part_each_with_the_rounds_sizes():
+    found = every_contender()
+    plain = (LEXICAL, Contender("none", "dense", AS_IS))
+    one_of_each = (("retromae", "splade", TUNED), ("mlm", "dense", MINED), ("mlm", "dense", GPL))
+    assert {*plain, *(Contender(*one) for one in one_of_each)} < set(found)
+    assert all(one.setting != AS_IS for one in first_contenders(SYSTEMS, "tiny")), "its weights are random"
+    for contender in found:
+        for key in contender.keys:
+            recipe = recipe_of(BENCHMARK, key)
+            recipe.check()
+            if contender not in plain:
+                assert {stage.train.steps for stage in recipe.stages} == {20}, contender.label
+                assert recipe.objective is None or recipe.pretrain.steps == 30
+            joined = (recipe.evaluation.bm25_share, recipe.evaluation.fusion)
+            assert joined == ((0.5, "convex") if "BM25" in key.setting else (0.0, "rrf")), contender.label
 
 
 def test_no_two_contenders_have_one_name():
@@ -80,10 +69,3 @@ def test_with_a_teacher_its_margins_are_learned_and_without_one_there_is_no_such
     assert stage.teacher is not None and (stage.teacher.folder, stage.teacher.train) == (TEACHER, None)
     assert name_of(Contender("mlm", "dense", GPL).keys[1]) == ("mlm, GPL", "dense with BM25")
     assert GPL not in contest("pydocs", SYSTEMS, Size(30, 20), ("dev",), {}, seed=4).settings
-
-
-def test_settings_share_no_protocol_by_accident():
-    assert {name: setting.stages for name, setting in SETTINGS.items() if setting.stages == 0} == {
-        AS_IS: 0,
-        f"{AS_IS} with BM25": 0,
-    }

@@ -1,49 +1,27 @@
-"""A contest's rounds, and where it searches for its test queries."""
+"""A contest's rounds, where it searches for its test queries, and its decisions, which survive a kill."""
 
-from collections.abc import Sequence
+import threading
+from pathlib import Path
 
 import pytest
 
-from midmask.artifact import Place
-from midmask.benchmark.cells import BenchmarkCell
-from midmask.choice.budget import SHORTEST, Clock, Limits
-from midmask.choice.contenders import LEXICAL, MINED, TUNED, Contender, contest, first_contenders
+from midmask.choice.budget import SHORTEST, Clock
+from midmask.choice.contenders import LEXICAL, MINED, TUNED, Contender, Size, first_contenders
 from midmask.choice.contest import USED, Contest
 from midmask.choice.contest_terms import Conditions
-from midmask.choice.journal import ContestJournal
+from midmask.choice.journal import FILE, ContestJournal, Round
 from midmask.choice.prices import Prices
-from midmask.choice.samples import Sample
-from midmask.choice.workshop import LocalWorkshop
-from midmask.corpora import CorpusConfig
-from midmask.errors import UserError
-from midmask.experiment.run import Runner, Silent
-from midmask.experiment.steps import LOCAL
-from midmask.experiment.survey import Survey
-from tests.support.benchmark.tiny import write_collection
-from tests.support.choice.documents import SETTINGS
-
-CHANGES = {path: value for path, value in SETTINGS.items() if "steps" not in path}
+from tests.support.choice.contests import conditions_in, workshop
 
 
 @pytest.fixture
-def conditions(tmp_path) -> Conditions:
-    """Of a collection, and of another one that is its sample."""
-    whole, part = write_collection(tmp_path / "whole"), write_collection(tmp_path / "part")
-    return Conditions(
-        make=lambda size, splits: contest(whole, ["none", "mlm"], size, splits, CHANGES, 0),
-        seed=0,
-        limits=Limits(48, 24),
-        representations=("dense",),
-        taught=False,
-        survey=Survey(),
-        sample=lambda split: Sample(CorpusConfig(name=part, splits="official"), 48),
-    )
+def conditions(tmp_path: Path) -> Conditions:
+    return conditions_in(tmp_path)
 
 
 def held(conditions: Conditions, folder, budget: float):
     """A contest of BM25 alone."""
-    workshop = LocalWorkshop(Runner(Place(str(folder / "store")), LOCAL, Silent()))
-    running = Contest(conditions, workshop, Clock(budget), ContestJournal(folder / "verdict", "one"))
+    running = Contest(conditions, workshop(folder), Clock(budget), ContestJournal(folder / "verdict", "one"))
     return running, running.hold([LEXICAL])
 
 
@@ -67,9 +45,8 @@ def test_test_queries_are_searched_in_a_sample_where_the_whole_is_too_dear(condi
 
 def test_nothing_is_trained_again_as_long_as_before(conditions, tmp_path) -> None:
     """The collection bounds trainings to 20 steps: a second round can only try what is new, a third one nothing."""
-    workshop = LocalWorkshop(Runner(Place(str(tmp_path / "store")), LOCAL, Silent()))
     journal = ContestJournal(tmp_path / "verdict", "one")
-    outcome = Contest(conditions, workshop, Clock(1e6), journal).hold(first_contenders(["none"], "tiny"))
+    outcome = Contest(conditions, workshop(tmp_path), Clock(1e6), journal).hold(first_contenders(["none"], "tiny"))
     first, second = journal.rounds
     assert first.size == second.size
     tuned, mined = (Contender("none", "dense", setting) for setting in (TUNED, MINED))
@@ -82,25 +59,11 @@ def test_nothing_is_trained_again_as_long_as_before(conditions, tmp_path) -> Non
 TUNED_ONLY, MLM = (Contender(system, "dense", TUNED) for system in ("none", "mlm"))
 
 
-def test_what_is_trained_already_takes_part_though_no_time_is_left(conditions, tmp_path) -> None:
-    """And what there was no time for is tried by a later round that has some."""
-    workshop = LocalWorkshop(Runner(Place(str(tmp_path / "store")), LOCAL, Silent()))
-    Contest(conditions, workshop, Clock(1e6), ContestJournal(tmp_path / "first", "one")).hold([LEXICAL, TUNED_ONLY])
-    journal = ContestJournal(tmp_path / "second", "one")
-    outcome = Contest(conditions, workshop, Clock(60.0, spent=59.0), journal).hold([LEXICAL, TUNED_ONLY, MLM])
-    assert outcome.measured == (LEXICAL, TUNED_ONLY) and outcome.not_tried.keys() == {MLM.label}
-    assert outcome.enough is not None and outcome.enough > 60.0
-    journal.finalists = None
-    again = Contest(conditions, workshop, Clock(1e6), journal).hold([LEXICAL, TUNED_ONLY, MLM])
-    assert MLM in again.measured and not again.not_tried
-    assert MLM in journal.rounds[1].contenders
-
-
 def test_time_is_kept_for_fewer_tests_where_nothing_could_be_trained_otherwise(conditions, tmp_path) -> None:
     """By the budget alone: what is searched for the test queries, and how much time is kept for it."""
     waiting = (LEXICAL, TUNED_ONLY, MLM)
-    workshop = LocalWorkshop(Runner(Place(str(tmp_path / "store")), LOCAL, Silent()))
-    prices = Prices(Contest(conditions, workshop, Clock(1e6), ContestJournal(tmp_path / "p", "p")).cells, workshop, 1e6)
+    shop = workshop(tmp_path)
+    prices = Prices(Contest(conditions, shop, Clock(1e6), ContestJournal(tmp_path / "p", "p")).cells, shop, 1e6)
     one, two = (prices.of_tests(waiting[:count], lambda _: SHORTEST) for count in (2, 3))
     trained = prices.of_round(waiting, SHORTEST)
     assert one < two
@@ -108,7 +71,7 @@ def test_time_is_kept_for_fewer_tests_where_nothing_could_be_trained_otherwise(c
     def kept(budget: float) -> tuple[float | None, bool | None]:
         journal = ContestJournal(tmp_path / str(budget), "one")
         journal.pace = 1e6
-        running = Contest(conditions, workshop, Clock(budget), journal)
+        running = Contest(conditions, shop, Clock(budget), journal)
         running.keep_time_for_tests(waiting, lambda count, size: prices.of_round(waiting[:count], size))
         return journal.kept, journal.sampled
 
@@ -116,36 +79,37 @@ def test_time_is_kept_for_fewer_tests_where_nothing_could_be_trained_otherwise(c
     assert kept((trained + (one + two) / 2) / USED) == (pytest.approx(one), False)
 
 
-class KeepsGoing(LocalWorkshop):
-    """Measures what can be measured, as the workshop on a cluster does."""
-
-    def measure(self, cells: Sequence[BenchmarkCell], until: float) -> dict[str, str]:
-        failures = {}
-        for cell in cells:
-            try:
-                super().measure([cell], until)
-            except UserError as error:
-                failures[cell.name] = str(error)
-        return failures
+MLM_TUNED = Contender("mlm", "dense", TUNED)
 
 
-def test_a_training_that_fails_is_not_tried_for_the_reason_that_it_failed_for(conditions, tmp_path) -> None:
-    def fail(*given: object, **more: object) -> dict[str, object]:
-        raise UserError("the disk is full")
+def test_what_was_decided_is_read_again(tmp_path):
+    first = ContestJournal(tmp_path / "new", "one")
+    first.decide(Round(Size(30, 20), (LEXICAL, MLM_TUNED), until=12.0))
+    first.give_up([MLM_TUNED], "behind")
+    assert first.finalists is None
+    first.choose_finalists([MLM_TUNED])
+    first.pace, first.sampled = 0.25, True
+    first.write(spent=12.5)
+    again = ContestJournal(tmp_path / "new", "one")
+    assert again.rounds == first.rounds
+    assert (again.spent, again.pace, again.sampled, again.finalists) == (12.5, 0.25, True, (MLM_TUNED,))
+    assert again.given_up == {"mlm · dense": "behind"}
 
-    workshop = KeepsGoing(Runner(Place(str(tmp_path / "store")), {**LOCAL, "pretrain": fail}, Silent()))
-    journal = ContestJournal(tmp_path / "verdict", "one")
-    outcome = Contest(conditions, workshop, Clock(1e6), journal).hold([LEXICAL, TUNED_ONLY, MLM])
-    assert outcome.not_tried == {MLM.label: "round 1: the disk is full"}
-    assert MLM not in outcome.measured and not any(MLM in one.contenders for one in journal.rounds[1:])
+
+def test_another_contest_begins_afresh(tmp_path):
+    ContestJournal(tmp_path, "one").write(spent=99)
+    assert ContestJournal(tmp_path, "two").spent == 0
+    (tmp_path / FILE).write_text('{"identity": "one", "spent": 9')
+    assert ContestJournal(tmp_path, "one").spent == 0, "a torn file is no decision"
 
 
-def test_no_system_is_both_measured_and_not_tried(conditions, tmp_path) -> None:
-    """Though MLM, which is measured in the first round, is given up."""
-    workshop = LocalWorkshop(Runner(Place(str(tmp_path / "store")), LOCAL, Silent()))
-    journal = ContestJournal(tmp_path / "verdict", "one")
-    running = Contest(conditions, workshop, Clock(1e6), journal)
-    running.hold([LEXICAL, TUNED_ONLY, MLM])
-    journal.give_up([MLM], "behind")
-    outcome = running.hold([LEXICAL, TUNED_ONLY, MLM])
-    assert MLM in outcome.measured and MLM.label in outcome.given_up and not outcome.not_tried
+def test_a_kill_hides_no_more_time_than_a_tick(tmp_path):
+    """What another process would read while this one runs grows, though nothing is decided."""
+    journal, spent = ContestJournal(tmp_path, "one"), set()
+    with journal.keep_time(Clock(1e6, spent=50.0), every=0.01):
+        while len(spent) < 5:
+            spent.add(ContestJournal(tmp_path, "one").spent)
+    assert {value for value in spent if value} and all(value >= 50.0 for value in spent if value)
+    after = (tmp_path / FILE).read_bytes()
+    assert not [thread for thread in threading.enumerate() if thread.name == "contest-clock"]
+    assert (tmp_path / FILE).read_bytes() == after

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midmask.choice.picture import NARROW, WIDE, Canvas, description, drawable, front, gain_ticks, picture, text_width
+from midmask.choice.label_placement import LabelBox, WantedLabel, place_labels
+from midmask.choice.picture import NARROW, WIDE, Canvas, description, front, picture
 from midmask.choice.verdict import SystemEstimate, Verdict
 from midmask.choice.wording import readable
 from tests.support.verdicts import HOSTILE, undecided, verdict
@@ -71,11 +72,6 @@ def test_times_are_logarithmic_after_the_break() -> None:
     assert found["bm25"][0] < at_first and any(each.get("class") == "break" for each in drawn(verdict()).iter("path"))
 
 
-def test_close_times_need_no_break() -> None:
-    one = replace(verdict(), systems=verdict().systems[:3])
-    assert not any(each.get("class") == "break" for each in drawn(one).iter("path"))
-
-
 def test_the_front_is_what_nothing_beats() -> None:
     for one in (verdict(), undecided()):
         finalists = [each for each in one.systems if each.finalist]
@@ -97,59 +93,19 @@ def test_the_front_is_what_nothing_beats() -> None:
     assert steps[4:6] == pytest.approx(corners["retromae · dense"], abs=0.11)
 
 
-def boxes(root: ElementTree.Element, font: float) -> list[tuple[float, float, float, float]]:
-    found = []
-    for text in root.iter("text"):
-        if text.attrib["class"].startswith("label"):
-            width, x, bottom = font * text_width(str(text.text)), float(text.attrib["x"]), float(text.attrib["y"])
-            left = {"start": x, "end": x - width, "middle": x - width / 2}[text.attrib["text-anchor"]]
-            found.append((left, bottom - 0.8 * font, left + width, bottom + 0.2 * font))
-    return found
-
-
-@pytest.mark.parametrize("canvas", [WIDE, NARROW])
-@pytest.mark.parametrize("one", [verdict(), undecided()])
-def test_labels_overlap_neither_each_other_nor_points(one: Verdict, canvas: Canvas) -> None:
-    svg, unnamed = picture(one, canvas)
-    root = ElementTree.fromstring(svg)
-    found = boxes(root, canvas.font)
-    assert len(found) + len(unnamed) == len(points(root)) and not unnamed
-    for a, b in combinations(found, 2):
-        assert a[2] <= b[0] + 0.1 or b[2] <= a[0] + 0.1 or a[3] <= b[1] + 0.1 or b[3] <= a[1] + 0.1
-    for x, y in points(root).values():
-        assert not any(box[0] < x < box[2] and box[1] < y < box[3] for box in found)
-
-
 def test_it_has_a_title_and_a_description_with_every_number() -> None:
     root = drawn(verdict())
     named = {each.attrib["id"]: each.text for each in root if each.tag in ("title", "desc")}
-    assert root.attrib["role"] == "img"
-    assert named[root.attrib["aria-labelledby"]] == "Measured gain in nDCG@10 over none · dense against computing time"
+    assert root.attrib["role"] == "img" and named[root.attrib["aria-labelledby"]]
     told = named[root.attrib["aria-describedby"]]
     assert told == description(verdict()) and HOSTILE in str(told)
     assert "retromae · dense: +0.065, 90% interval +0.036 to +0.093, 1 h 12 min." in str(told)
-    assert "On the Pareto front: bm25, none · dense, retromae · dense." in str(told)
-
-
-def test_the_recommended_system_and_the_baseline_look_their_own() -> None:
-    kinds = [each.attrib["class"] for each in drawn(verdict()).iter("g")]
+    kinds = [each.attrib["class"] for each in root.iter("g")]
     assert (kinds.count("point taken"), kinds.count("point baseline"), kinds.count("point given-up")) == (1, 1, 6)
-    assert [each.attrib["class"] for each in drawn(undecided()).iter("g")].count("point baseline") == 0
-
-
-def test_what_is_not_known_is_not_drawn() -> None:
-    good, bad = verdict().systems[0], replace(verdict().systems[1], made_low=math.nan)
-    infinite = replace(verdict().systems[3], made_low=-math.inf, made_high=math.inf)
-    one = replace(verdict(), systems=(good, bad, infinite))
-    assert drawable(one) == [good, infinite]
-    assert "nan" not in picture(one, WIDE)[0] and "inf" not in picture(one, WIDE)[0]
-    assert picture(replace(one, systems=(bad,)), WIDE) == ("", [])
 
 
 @given(st.lists(st.tuples(FINITE, FINITE, FINITE, st.floats(0, 1e8), st.booleans()), min_size=1, max_size=14))
-def test_whatever_the_numbers_it_is_drawn_within_its_frame(
-    rows: list[tuple[float, float, float, float, bool]],
-) -> None:
+def test_whatever_the_numbers_it_is_drawn_within_its_frame(rows: list[tuple[float, float, float, float, bool]]) -> None:
     found = []
     for rank, (gain, down, up, seconds, finalist) in enumerate(rows, 1):
         ends = (gain, gain - abs(down), gain + abs(up))
@@ -163,14 +119,35 @@ def test_whatever_the_numbers_it_is_drawn_within_its_frame(
         )
 
 
-@given(st.floats(-1, 0), st.floats(1e-4, 1))
-def test_ticks_are_round_and_few(lowest: float, height: float) -> None:
-    ticks = gain_ticks(lowest, lowest + height)
-    assert 2 <= len(ticks) <= 8
-    for value, digits in ticks:
-        assert float(f"{value:.{digits}f}") == pytest.approx(value, abs=1e-12)
-        assert lowest - 1e-9 <= value <= lowest + height + 1e-9
+WITHIN = LabelBox(0, 0, 400, 300)
+PLACES = st.lists(st.tuples(st.floats(0, 400), st.floats(0, 300), st.floats(5, 150)), max_size=14)
 
 
-def test_wide_letters_are_counted_as_wide() -> None:
-    assert text_width("ポンプ") > text_width("abc") and text_width("") == 0
+@given(PLACES)
+def test_no_label_covers_another_a_point_or_the_frame(points: list[tuple[float, float, float]]) -> None:
+    labels = [WantedLabel(x, y, width, 14) for x, y, width in points]
+    marks = [LabelBox(x - 5, y - 5, x + 5, y + 5) for x, y, _ in points]
+    found = place_labels(labels, marks, WITHIN)
+    assert len(found) == len(labels)
+    boxes = [box for box in found if box is not None]
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+    assert not any(box.overlaps(mark) for box in boxes for mark in marks)
+    assert all(box.left >= 0 and box.top >= 0 and box.right <= 400 and box.bottom <= 300 for box in boxes)
+    for box, label in zip(found, labels, strict=True):
+        if box is not None:
+            assert (abs(box.right - box.left - label.width), abs(box.bottom - box.top - 14)) < (1e-6, 1e-6)
+
+
+def test_where_there_is_no_room_there_is_no_label() -> None:
+    (alone,) = place_labels([WantedLabel(100, 100, 50, 14)], [LabelBox(95, 95, 105, 105)], WITHIN)
+    assert alone == pytest.approx((109, 93, 159, 107)), "to the right of its point"
+    (forced,) = place_labels([WantedLabel(100, 100, 50, 14)], [], WITHIN, [WITHIN])
+    assert forced == alone, "the background is covered for lack of anything else"
+    assert place_labels([WantedLabel(100, 100, 500, 14)], [], WITHIN) == [None]
+    assert place_labels([WantedLabel(100, 100, 50, 14)], [WITHIN], WITHIN) == [None]
+
+
+def test_a_long_label_stands_beside_its_bar_and_not_on_the_line_that_goes_on_from_its_point() -> None:
+    bar, line = LabelBox(97, 20, 103, 280), LabelBox(100, 149, 400, 151)
+    (found,) = place_labels([WantedLabel(100, 150, 250, 14)], [bar], WITHIN, [line])
+    assert found is not None and not found.overlaps(line) and not found.overlaps(bar)

@@ -52,14 +52,6 @@ def test_as_computed_by_hand(shift: float, scale: float) -> None:
     assert (found.kl, found.js) == (pytest.approx(kl, rel=1e-9), pytest.approx(js, rel=1e-9))
 
 
-def test_of_two_gaussians_it_nears_the_closed_form() -> None:
-    """KL of N(0, S) from N((d, 0), S) is d² / 2 s²; the kernels widen both, which Scott's rule tells by how much."""
-    count, shift = 4000, 0.8
-    queries, passages = ((own - own.mean(0)) / own.std(0, ddof=1) for own in (cloud(3, count), cloud(4, count)))
-    found = divergence(queries, passages + np.array([shift, 0.0]))
-    assert found.kl == pytest.approx(shift**2 / 2 / (1 + count ** (-2 / 6)), rel=0.1)
-
-
 @settings(max_examples=15)
 @given(seed=st.integers(0, 10**6), shift=st.floats(0, 30))
 def test_bounds_and_symmetries(seed: int, shift: float) -> None:
@@ -71,13 +63,6 @@ def test_bounds_and_symmetries(seed: int, shift: float) -> None:
     assert moved.kl == pytest.approx(found.kl, rel=1e-6, abs=1e-9)
     alike = divergence(queries, queries.copy())
     assert (alike.kl, alike.js) == (pytest.approx(0, abs=1e-12), pytest.approx(0, abs=1e-12))
-
-
-def test_near_densities_have_a_quarter_of_kl_as_js() -> None:
-    """Why the paper's JS says nothing beside its KL."""
-    queries = cloud(5, 200)
-    found = divergence(queries, queries + np.array([0.02, 0.0]))
-    assert found.js / found.kl == pytest.approx(0.25, abs=0.01)
 
 
 def pairs(count: int) -> tuple[np.ndarray, np.ndarray]:

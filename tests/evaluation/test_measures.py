@@ -133,26 +133,6 @@ def test_values_are_those_of_trec_eval_given_the_list_whose_ties_are_broken(run,
         assert row["value"] == pytest.approx(values.get(row["query_id"], {name: 0.0})[name], abs=1e-12), row
 
 
-@settings(max_examples=30)
-@given(
-    st.dictionaries(st.sampled_from(DOCS), st.sampled_from([0.0, 0.25, 1.0]), min_size=1),
-    st.dictionaries(st.sampled_from(DOCS), st.integers(0, 4), min_size=1),
-)
-def test_trec_eval_itself_puts_the_highest_document_id_first_among_equal_scores(docs, grades):
-    """What differs from the official tool, and all that differs: midmask's lists put the lowest id first."""
-    downwards = sorted(sorted(docs, reverse=True), key=lambda doc: -docs[doc])
-    by_id = listed({"q": {doc: -float(place) for place, doc in enumerate(downwards)}})
-    values = measures.aggregate(measures.evaluate(by_id, judged({"q": grades}), "dev", ["nDCG@10", "AP", "P@5"]))
-    official = trec_eval({"q": docs}, {"q": grades}, 1)["q"]
-    assert values == pytest.approx({"nDCG@10": official["ndcg_cut_10"], "AP": official["map"], "P@5": official["P_5"]})
-
-
-def test_of_two_equal_scores_the_lower_document_id_comes_first():
-    tied, grades = {"q": {"b": 1.0, "a": 1.0}}, {"q": {"a": 1}}
-    assert measures.aggregate(measures.evaluate(listed(tied), judged(grades), "dev", ["RR@10"])) == {"RR@10": 1.0}
-    assert trec_eval(tied, grades, 1)["q"]["recip_rank"] == 0.5
-
-
 def test_measures_that_ir_measures_computes_in_different_ways_see_one_order():
     """Three equal scores, the relevant document last by id: ir-measures itself says RR@10 = 1/3 and nDCG@10 = 1."""
     values = measures.aggregate(
@@ -174,12 +154,8 @@ def test_queries_without_results_score_0_and_queries_without_judgements_are_coun
     found, qrels = listed({"q0": {"a": 1.0}, "x": {"a": 1.0}}), judged({"q0": {"a": 1}, "q1": {"a": 1}, "q2": {"b": 0}})
     per_query = measures.evaluate(found, qrels, "dev", ["RR@10"])
     assert measures.by_query(per_query, "RR@10") == {"q0": 1.0, "q1": 0.0, "q2": 0.0}
-    assert measures.coverage(found, qrels, "dev") == {
-        "queries": 3,
-        "without_results": 2,
-        "without_relevant": 1,
-        "unjudged": 1,
-    }
+    counts = {"queries": 3, "without_results": 2, "without_relevant": 1, "unjudged": 1}
+    assert measures.coverage(found, qrels, "dev") == counts
     assert measures.aggregate(per_query) == {"RR@10": pytest.approx(1 / 3)}
 
 
@@ -241,8 +217,6 @@ def test_a_document_that_stands_twice_is_a_bug():
     [
         ("nDGC@10", r"unknown measure 'nDGC'; did you mean 'nDCG'\?"),
         ("nDCG@ten", "measure 'nDCG@ten'"),
-        ("", "measure ''"),
-        ("nDCG(gein=1)@10", "measure 'nDCG"),
         ("NRBP", "nothing installed can compute it"),
     ],
 )
@@ -250,9 +224,6 @@ def test_a_mistyped_measure_is_one_line(name: str, complaint: str):
     with pytest.raises(UserError, match=complaint) as caught:
         measures.parse([name])
     assert "\n" not in str(caught.value)
-
-
-def test_one_measure_under_two_names_is_refused():
     with pytest.raises(UserError, match="twice"):
         measures.parse(["RR@10", "MRR@10"])
 

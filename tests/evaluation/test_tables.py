@@ -1,3 +1,7 @@
+"""Tables of systems by columns, what is marked in them, and how they are written."""
+
+import csv
+import io
 from functools import partial
 
 import numpy as np
@@ -6,14 +10,9 @@ import pytest
 
 from midmask.errors import UserError
 from midmask.evaluation.groups import FORUMS, folders, group_average
+from midmask.evaluation.rendering import Style, as_csv, as_latex, as_markdown, caption, comparisons_csv
 from midmask.evaluation.statistics.significance import compare
-from midmask.evaluation.tables import (
-    ComparisonProtocol,
-    ResultTable,
-    TableCell,
-    by_measure,
-    tabulate,
-)
+from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, by_measure, tabulate
 from tests.support.evaluation.columns import average_columns, by_corpus, by_slice
 from tests.support.evaluation.per_query import drawn, table
 
@@ -45,11 +44,8 @@ def test_each_measure_is_a_column_with_a_family_of_its_own(systems):
     assert {name: cell.mean for name, cell in found.items()} == pytest.approx(
         {name: mean(seed, shift) for seed, (name, shift) in enumerate(SHIFTS.items())}
     )
-    assert {name: cell.better_than for name, cell in found.items()} == {
-        "bm25": (),
-        "dense": ("bm25",),
-        "sparse": ("bm25",),
-    }
+    better = {name: cell.better_than for name, cell in found.items()}
+    assert better == {"bm25": (), "dense": ("bm25",), "sparse": ("bm25",)}
     best = max(found, key=lambda name: found[name].mean)
     assert [name for name, cell in found.items() if cell.best] == [best]
     assert found["bm25"].ties == "b" and found["dense"].ties == found["sparse"].ties == "a"
@@ -130,9 +126,92 @@ def test_columns_need_labels_of_their_own(systems):
         tabulate(by_measure(systems, ["RR@10", "R@100", "RR@10"]))
     with pytest.raises(UserError, match=r"given twice: R@100$"):
         tabulate(by_measure(systems, ["R@100"]), averages={"R@100": average_columns})
-
-
-def test_a_corpus_without_the_baseline_is_refused(systems):
-    corpora = {"one": systems, "two": {"dense": systems["dense"]}}
     with pytest.raises(UserError, match="unknown baseline 'bm25'"):
-        tabulate(by_corpus(corpora, "RR@10"), ComparisonProtocol(baseline="bm25"))
+        tabulate(by_corpus({"two": {"dense": systems["dense"]}}, "RR@10"), ComparisonProtocol(baseline="bm25"))
+
+
+CELLS = {
+    ("bm25", "dev"): TableCell(0.18401, queries=50, seeds=1, ties="b"),
+    ("A_b|c", "dev"): TableCell(0.35906, queries=50, seeds=2, spread=0.001, better_than=("bm25",), ties="a"),
+    ("C", "dev"): TableCell(0.36, queries=50, seeds=1, best=True, better_than=("A_b|c", "bm25"), ties="a"),
+    ("bm25", "test"): TableCell(0.5, queries=43, seeds=1, best=True),
+}
+SYSTEMS = ("bm25", "A_b|c", "C")
+
+
+def shown(**protocol) -> ResultTable:
+    return ResultTable(SYSTEMS, ("dev", "test"), CELLS, {"dev": (), "test": ()}, ComparisonProtocol(**protocol))
+
+
+@pytest.fixture(scope="module")
+def compared() -> ResultTable:
+    systems = {name: table(drawn(seed, shift=shift)) for seed, (name, shift) in enumerate([("x", 0), ("y", 0.5)])}
+    return tabulate(
+        by_corpus({"one": systems, "two": {**systems, "z": table(drawn(5))}}, "RR@10"),
+        averages={"mean": average_columns},
+    )
+
+
+def test_markdown_has_the_best_bold_and_names_who_is_beaten():
+    assert as_markdown(shown()).splitlines()[:6] == [
+        "| system   |                     dev |       test |",
+        "| :------- | ----------------------: | ---------: |",
+        "| a bm25   |                  0.1840 | **0.5000** |",
+        "| b A_b\\|c |      0.3591<sup>a</sup> |          — |",
+        "| c C      | **0.3600**<sup>ab</sup> |          — |",
+        "",
+    ]
+
+
+def test_latex_is_a_booktabs_table_with_names_escaped():
+    lines = as_latex(shown(), Style(percent=True)).splitlines()
+    assert lines[:4] == [r"\begin{table}", lines[1], r"\begin{tabular}{lrr}", r"\toprule"]
+    assert lines[1].startswith(r"\caption{Bold") and lines[1].endswith("}")
+    assert lines[4:9] == [
+        r"system & dev & test \\",
+        r"\midrule",
+        r"a bm25 & 18.40 & \textbf{50.00} \\",
+        r"b A\_b|c & 35.91\textsuperscript{a} & --- \\",
+        r"c C & \textbf{36.00}\textsuperscript{ab} & --- \\",
+    ]
+    assert lines[9:] == [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+
+
+def test_special_characters_are_escaped_in_latex():
+    name = "a&%$#_{}\\~^b"
+    one = ResultTable((name,), ("dev",), {}, {"dev": ()}, ComparisonProtocol())
+    escaped = r"a\&\%\$\#\_\{\}\textbackslash{}\textasciitilde{}\textasciicircum{}b"
+    assert f"a {escaped} & ---" in as_latex(one)
+
+
+def test_superscripts_may_be_tie_groups_instead():
+    rows = as_markdown(shown(), Style(marks="ties", decimals=2)).splitlines()
+    assert [row.split("|")[2].strip() for row in (rows[2], rows[4])] == ["0.18<sup>b</sup>", "**0.36**<sup>a</sup>"]
+    assert rows[2].startswith("| bm25 "), "letters would be taken for those of systems"
+    with pytest.raises(UserError, match="compare without a baseline"):
+        as_markdown(shown(baseline="bm25"), Style(marks="ties"))
+
+
+def test_the_caption_has_how_it_was_tested_and_on_how_many_queries(compared):
+    told = caption(compared)
+    assert all(words in told for words in ("paired t-test, Bonferroni, 1 to 3 comparisons", "0.05", "40 queries"))
+    against = ComparisonProtocol(baseline="x", test="permutation", correction="fdr_bh", correction_alpha=0.01)
+    found = caption(tabulate(by_measure({"x": table(drawn(0)), "y": table(drawn(1))}, ["RR@10"]), against))
+    assert "against x; paired permutation test, Benjamini-Hochberg, 1 comparison" in found and "0.01" in found
+    assert "dev 50, test 43" in caption(shown())
+
+
+def test_csv_keeps_who_is_beaten_and_every_test(compared):
+    cells = {(row["system"], row["column"]): row for row in csv.DictReader(io.StringIO(as_csv(compared)))}
+    assert cells["y", "two"]["better_than"] == "x;z" and cells["y", "two"]["best"] == "True"
+    assert cells["x", "two"]["ties"] == "b" and cells["x", "one"]["queries"] == "40"
+    tests = list(csv.DictReader(io.StringIO(comparisons_csv(compared))))
+    assert [(row["column"], row["system"], row["baseline"]) for row in tests] == [
+        ("one", "y", "x"),
+        ("two", "y", "x"),
+        ("two", "z", "x"),
+        ("two", "z", "y"),
+    ]
+    for row, found in zip(tests, [*compared.comparisons["one"], *compared.comparisons["two"]], strict=True):
+        for name in ("p", "p_corrected", "low", "high", "effect", "detectable"):
+            assert float(row[name]) == getattr(found, name)

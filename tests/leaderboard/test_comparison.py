@@ -1,5 +1,6 @@
-"""A comparison in words, and what one is compared on: collections of one name, slices, trials, run files."""
+"""Which systems are compared, on what, and how the comparison is said."""
 
+import re
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ import pytest
 from midmask.errors import UserError
 from midmask.evaluation.statistics.sentences import sentence
 from midmask.evaluation.statistics.significance import Comparison, compare
+from midmask.leaderboard.comparable import comparable, short_names
 from midmask.leaderboard.comparison import compare_systems
 from midmask.leaderboard.comparison_text import as_markdown, as_text
 from midmask.leaderboard.entries import entries
@@ -35,38 +37,27 @@ def row(own: np.ndarray, base: np.ndarray) -> Comparison:
 BASE = (np.arange(32) + 16) / 128
 """Differences to it are exact."""
 NOISE = np.resize([0.0625, -0.0625], 32)
-SENTENCES = {
-    "better": (
-        BASE + 0.125 + NOISE,
-        "a is better than b on x dev: RR 0.3711 against 0.2461, a difference of 0.1250 (95%",
-    ),
-    "worse": (
-        BASE - 0.125 + NOISE,
-        "b is better than a on x dev: RR 0.2461 against 0.1211, a difference of 0.1250 (95%",
-    ),
-    "undecided": (
-        BASE + NOISE + 2**-10,
-        "a and b are not distinguishable on x dev: RR 0.2471 and 0.2461, a difference of +0.0010",
-    ),
-    "equal": (BASE, "a and b have the same RR on each of the 32 queries of x dev: 0.2461."),
-    "always": (BASE + 0.125, "a is better than b on x dev: RR 0.3711 against 0.2461, a difference of 0.1250 (95%"),
-}
 
 
-@pytest.mark.parametrize("case", SENTENCES)
-def test_the_sentence_says_who_is_better_or_that_nobody_is(case: str) -> None:
-    own, said = SENTENCES[case]
+@pytest.mark.parametrize(
+    ("own", "said", "numbers"),
+    [
+        (BASE + 0.125 + NOISE, "a is better than b", ["0.3711", "0.2461", "0.1250"]),
+        (BASE - 0.125 + NOISE, "b is better than a", ["0.2461", "0.1211", "0.1250"]),
+        (BASE + NOISE + 2**-10, "a and b are not distinguishable", ["0.2471", "0.2461", "0.0010"]),
+        (BASE, "a and b have the same", ["0.2461"]),
+    ],
+    ids=["better", "worse", "undecided", "equal"],
+)
+def test_the_sentence_says_who_is_better_or_that_nobody_is(own: np.ndarray, said: str, numbers: list[str]) -> None:
     found = row(own, BASE)
-    assert sentence(found, "x dev").startswith(said)
-    if case == "worse":
-        assert f"interval {-found.high:+.4f} to {-found.low:+.4f}, p < 0.0001, 32 queries)" in sentence(found, "x dev")
-    power = f"A true difference of {found.detectable:.4f} would be found with a probability of 0.8."
-    assert (power in sentence(found, "x dev")) == (case == "undecided")
-
-
-def test_a_single_query_decides_nothing_and_promises_nothing() -> None:
-    said = sentence(row(np.array([0.9]), np.array([0.1])), "x dev")
-    assert "not distinguishable" in said and "probability" not in said
+    told = sentence(found, "x dev")
+    assert told.startswith(said) and re.findall(r"\d\.\d{4}", told)[: len(numbers)] == numbers
+    if said == "b is better than a":
+        assert f"{-found.high:+.4f} to {-found.low:+.4f}, p < 0.0001, 32 queries" in told
+    assert (f"{found.detectable:.4f}" in told) == ("distinguishable" in said)
+    single = sentence(row(np.array([0.9]), np.array([0.1])), "x dev")
+    assert "not distinguishable" in single and "probability" not in single, "it promises nothing"
 
 
 def view_of(runs: list[TrackedRow]) -> StoreView:
@@ -96,14 +87,11 @@ def test_collections_of_one_name_are_chosen_by_their_full_name() -> None:
         select_systems(["none", "bm25"], view_of(runs), "squad/dev")
     place, chosen = select_systems(["none", "bm25"], view_of(runs), "squad (bbbb, 60 queries) dev")
     assert place.collection == "bbbb22" and list(chosen) == ["none", "bm25"]
-    with pytest.raises(UserError, match="no queries that all were evaluated on"):
+    with pytest.raises(UserError, match="no queries that all"):
         select_systems(["none", "bm25"], view_of([runs[0], runs[3]]), None)
-
-
-def test_a_slice_is_compared_on_if_it_is_asked_for() -> None:
-    runs = [run(system, split=split) for system in ("none", "bm25") for split in ("test", "test.head")]
-    assert select_systems(["none", "bm25"], view_of(runs), None)[0].split == "test"
-    assert select_systems(["none", "bm25"], view_of(runs), "squad/test.head")[0].split == "test.head"
+    sliced = view_of([run(system, split=split) for system in ("none", "bm25") for split in ("test", "test.head")])
+    assert select_systems(["none", "bm25"], sliced, None)[0].split == "test"
+    assert select_systems(["none", "bm25"], sliced, "squad/test.head")[0].split == "test.head"
 
 
 def test_a_trial_is_meant_where_there_is_nothing_else() -> None:
@@ -112,15 +100,6 @@ def test_a_trial_is_meant_where_there_is_nothing_else() -> None:
     assert not chosen["none"].trial
     _, chosen = select_systems(["bm25", "none"], view_of(runs[1:]), None)
     assert chosen["none"].trial
-
-
-def test_a_run_that_a_newer_one_hides_is_still_meant_by_its_id() -> None:
-    """As an older commit's, or that of another model folder with the same recipe."""
-    newer, older = run("none"), replace(run("none"), run_id="f" * 32)
-    view = view_of([newer, older, run("bm25")])
-    place, chosen = select_systems([newer.run_id, "ffff"], view, None)
-    assert [system.run_ids(place) for system in chosen.values()] == [newer.run_id[:8], "f" * 8]
-    assert list(chosen) == [f"none · {newer.run_id[:8]}", "none · ffffffff"]
 
 
 def test_a_run_file_is_found_by_its_lines(tmp_path: Path) -> None:
@@ -143,15 +122,63 @@ def test_names_and_queries_are_escaped_in_markdown_alone() -> None:
     found = compare_systems(named, "squad dev", per_query, [run("bm25"), run("none")], measures=[], queries=3)
     plain, markdown = as_text(found), as_markdown(found)
     assert "a|b" in plain and "*c*" in plain and "q|2" in plain
-    assert (
-        "a\\|b" in markdown
-        and "\\*c\\*" in markdown
-        and "q\\|2" in markdown
-        and "|b" not in markdown.replace("\\|", "")
-    )
-
-
-def test_a_run_without_values_per_query_is_named() -> None:
-    systems = {name: rows([run(name)]) for name in ("bm25", "none")}
+    assert all(name in markdown for name in ("a\\|b", "\\*c\\*", "q\\|2"))
+    assert "|b" not in markdown.replace("\\|", "")
     with pytest.raises(UserError, match=r"run .* \(bm25\) has no values per query"):
         compare_systems(systems, "squad dev", lambda row: None, [], measures=[], queries=3)
+
+
+def values(row: LeaderboardRow) -> pa.Table | None:
+    own = {name: compared.values(row.recipe, int(row.seed), name) for name in compared.MEASURES}
+    return compared.per_query(own)
+
+
+def aged(runs: list[TrackedRow]) -> list[TrackedRow]:
+    """The runs, each a day older than the one before."""
+    return [compared.changed(run, older=days) for days, run in enumerate(runs)]
+
+
+def test_seeds_are_joined_and_a_system_lacks_none_of_its_tables() -> None:
+    found = entries(rows(compared.tracked_rows()))
+    (place,) = found[0].rows
+    systems = comparable(found, place, "nDCG@10", values)
+    assert {name: len(tables) for name, tables in systems.tables.items()} == {
+        "dupmae": 3, "retromae": 3, "none": 3, "bm25": 1
+    }  # fmt: skip
+
+    def one_seed_lost(row: LeaderboardRow) -> pa.Table | None:
+        return None if (row.recipe, row.seed) == ("retromae", "1") else values(row)
+
+    systems = comparable(found, place, "nDCG@10", one_seed_lost)
+    assert set(systems.entries) == set(systems.tables) == {"dupmae", "none", "bm25"}
+    assert systems.without == ("retromae",) and not systems.unread
+    other = lambda row: compared.per_query({"RR@10": {"q": 0.5}}) if row.recipe == "none" else values(row)  # noqa: E731
+    assert comparable(found, place, "nDCG@10", other).without == ("none",), "it has no values of the measure"
+
+
+@pytest.mark.parametrize(
+    ("recipes", "expected"),
+    [
+        (("dupmae", "none", "bm25"), "none"),
+        (("dupmae", "bm25", "retromae"), "bm25"),
+        (("dupmae", "retromae"), "retromae"),
+    ],
+    ids=["no middle training", "else BM25", "else the oldest"],
+)
+def test_the_baseline_is_the_plain_system(recipes: tuple[str, ...], expected: str) -> None:
+    runs = {run.tags["midmask.recipe"]: run for run in compared.tracked_rows() if run.run_id.endswith("-0")}
+    found = entries(rows(aged([runs[recipe] for recipe in recipes])))
+    (place,) = found[0].rows
+    systems = comparable(found, place, "nDCG@10", values)
+    assert systems.baseline() == expected
+
+
+def test_a_short_name_has_what_tells_systems_of_one_recipe_apart() -> None:
+    runs = [run for run in compared.tracked_rows() if run.run_id.endswith("-0")]
+    trial = entries(rows([compared.tagged(runs[0], step="trial"), *runs]))
+    (place,) = trial[0].rows
+    assert list(comparable(trial, place, "nDCG@10", values).entries)[-1] == "dupmae · trial", "trials come last"
+    other = compared.tagged(runs[0], protocol="ance")
+    found = entries(rows([*runs, other]))
+    assert list(short_names(found)) == ["dupmae · in_batch", "retromae", "none", "bm25", "dupmae · ance"]
+    assert list(short_names(found[:4])) == ["dupmae", "retromae", "none", "bm25"]

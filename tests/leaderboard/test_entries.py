@@ -1,15 +1,19 @@
-"""Rows as entries: seeds of one system, what tells systems apart, and the notes that say so."""
+"""Rows from a real store, and entries of them: seeds of one system, what tells systems apart, and their notes."""
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from midmask.identity import Config, is_runtime
 from midmask.leaderboard.entries import entries, field_kind
-from midmask.leaderboard.rows import CollectionSplit, rows
+from midmask.leaderboard.rows import CollectionSplit, measure_names, rows
+from midmask.leaderboard.surfaces import sweep_surface, sweeps
 from midmask.recipes import RECIPES
-from tests.support.dashboards import compared
+from midmask.tracking import TrackedRow, read_runs
+from tests.support.dashboards import compared, tracked
 
 DEV = CollectionSplit("squad", "dev", compared.COLLECTION, len(compared.QUERIES))
 
@@ -24,21 +28,6 @@ def test_seeds_are_one_entry_with_mean_and_spread() -> None:
     single = found["bm25"].value(DEV, "nDCG@10")
     assert single is not None and single.spread is None
     assert found["none"].value(DEV, "AP") is None and found["none"].value(DEV._replace(split="test"), "nDCG@10") is None
-
-
-def test_two_seeds_have_a_spread_and_stand_in_the_order_of_their_numbers() -> None:
-    run = compared.tracked_rows()[0]
-    seeds = {"100000": 0.75, "99999": 0.25}
-    runs = [
-        replace(compared.changed(run, stages__0__train__seed=seed), metrics={"squad/dev/nDCG_at_10": value})
-        for seed, value in seeds.items()
-    ]
-    for found in (runs, runs[::-1]):
-        (entry,) = entries(rows(found))
-        assert [row.measures["nDCG@10"] for row in entry.rows[DEV]] == [0.25, 0.75]
-        value = entry.value(DEV, "nDCG@10")
-        assert value is not None and (value.mean, value.seeds) == (0.5, 2)
-        assert value.spread == pytest.approx(0.125**0.5), "a quarter from the mean each, divided by one"
 
 
 def test_what_tells_systems_apart() -> None:
@@ -59,20 +48,6 @@ def test_what_tells_systems_apart() -> None:
         "another tool's BM25 is no BM25 here"
     )
     assert len(entries(rows([bm25, compared.changed(bm25, tokens__max_length="96")]))) == 1, "BM25 has no such settings"
-
-
-@pytest.mark.parametrize(
-    ("settings", "notes"),
-    [
-        (["000", "111"], ["a 0, b 0, c 0", "a 1, b 1, c 1"]),
-        (["0000", "0001", "1110"], ["a 0, b 0, c 0, 1 more", "a 0, b 0, c 0, 1 more #2", "a 1, b 1, c 1, 1 more"]),
-    ],
-)
-def test_a_note_has_three_settings_and_a_number_where_these_are_alike(settings: list[str], notes: list[str]) -> None:
-    """Each system has the settings a, b, … of one digit each."""
-    run = compared.tracked_rows()[0]
-    runs = [compared.changed(run, **dict(zip("abcd", own, strict=False))) for own in settings]
-    assert [entry.note for entry in entries(rows(runs))] == notes
 
 
 def test_of_runs_with_the_same_seeds_the_newest_counts() -> None:
@@ -105,3 +80,47 @@ def test_all_runtime_fields_and_seeds_are_known() -> None:
     }
     assert {"pretrain.seed", "stages.0.train.seed"} <= {path for path, _ in every if field_kind(path) == "seed"}
     assert field_kind("stages.0.mine.seed") == field_kind("corpus.split_seed") == "setting"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def uri(home: Path, empty_store: Path) -> str:
+    shutil.copy(empty_store, home / "mlflow.db")
+    return f"sqlite:///{home}/mlflow.db"
+
+
+@pytest.fixture(scope="module")
+def sweep(uri: str, home: Path) -> str:
+    return tracked.everything(uri, home)
+
+
+@pytest.fixture
+def runs(uri: str, sweep: str) -> list[TrackedRow]:
+    return read_runs(uri)
+
+
+def test_one_row_per_finished_run_corpus_and_split(runs: list[TrackedRow], sweep: str) -> None:
+    found = [row for row in rows(runs) if not row.trial]
+    values = {(row.recipe, row.corpus, row.split): row.measures["nDCG@10"] for row in found}
+    expected = {}
+    for (recipe, _), (dev, test) in tracked.SYSTEMS.items():
+        expected |= {(recipe, "pydocs", "dev"): dev, (recipe, "pydocs", "test"): test}
+    assert values == expected | {("BM25", "cranfield", "dev"): 0.3812}
+    assert len(found) == len(values), "a cached run makes no second row, a failed one none"
+    (mlm,) = [row for row in found if (row.objective, row.split) == ("mlm", "test")]
+    assert (mlm.seed, mlm.fingerprint, mlm.parent_id, mlm.split_made_here) == ("3", "e-mlm", sweep, False)
+    assert mlm.measures == pytest.approx({"nDCG@10": 0.5990, "RR@10": 0.5490, "R(rel=2)@100": 0.7990})
+    assert {row.corpus for row in found if row.split_made_here} == {"cranfield"}
+    assert measure_names(found) == ["nDCG@10", "RR@10", "R(rel=2)@100"], "in the field's order"
+
+
+def test_surface_of_a_sweep(runs: list[TrackedRow], sweep: str) -> None:
+    assert [run.run_id for run in sweeps(runs)] == [sweep]
+    points = sweep_surface(runs, sweep, "pydocs", "dev", "nDCG@10")
+    got = {(point.encoder_ratio, point.decoder_ratio): point.value for point in points}
+    assert got == {ratios: tracked.DEV[ratios] for ratios in tracked.RATIOS[1:]}, "the pruned trial has no measure"
+    assert sweep_surface(runs, sweep, "pydocs", "test", "nDCG@10") == []

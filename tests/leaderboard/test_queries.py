@@ -1,13 +1,18 @@
-"""Wins, losses and ties against a count by hand, and the order of what differs most."""
+"""Wins, losses and ties, in all and by kinds of queries, against counts by hand."""
 
+import itertools
 import math
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midmask.leaderboard.queries import pair_systems, widest
+from midmask.artifact import Place
+from midmask.leaderboard.queries import Pairing, pair_systems, widest
+from midmask.leaderboard.query_groups import groups, quartiles, query_traits
 
 SCORES = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.7, 1.0])
 RUNS = st.dictionaries(st.sampled_from([f"q{n:02d}" for n in range(15)]), SCORES, min_size=1, max_size=15)
@@ -59,6 +64,8 @@ def test_no_query_that_is_left_out_differs_more(
 def test_sums_that_differ_in_the_last_bit_are_a_tie() -> None:
     found = pair_systems(table({"a": 0.1 + 0.2}), table({"a": 0.3}), "RR@10")
     assert (found.wins, found.losses, found.ties) == (0, 0, 1) and widest(found, 5) == []
+    found = pair_systems(table({"b": 1.0, "a": 1.0, "c": 0.0}), table({"b": 0.5, "a": 0.5, "c": 0.7}), "RR@10")
+    assert widest(found, 3) == ["c", "a", "b"], "equal differences stand in the order of their ids"
 
 
 def test_seeds_are_joined_by_their_means_on_the_queries_that_all_have() -> None:
@@ -68,7 +75,43 @@ def test_seeds_are_joined_by_their_means_on_the_queries_that_all_have() -> None:
     assert found.own_N.tolist() == pytest.approx([0.4, 0.5]) and (found.wins, found.ties, found.losses) == (1, 1, 0)
 
 
-def test_equal_differences_stand_in_the_order_of_their_ids() -> None:
-    found = pair_systems(table({"b": 1.0, "a": 1.0, "c": 0.0}), table({"b": 0.5, "a": 0.5, "c": 0.7}), "RR@10")
-    assert widest(found, 3) == ["c", "a", "b"] and widest(found, 3, "wins") == ["a", "b"]
-    assert found.difference_N.tolist() == pytest.approx([0.5, 0.5, -0.7])
+NUMBERS = st.lists(st.integers(0, 12), min_size=1, max_size=40)
+
+
+def pairing(differences: list[float]) -> Pairing:
+    names = tuple(f"q{number:02d}" for number in range(len(differences)))
+    return Pairing(names, np.array(differences), np.zeros(len(differences)), 0)
+
+
+@given(data=st.data(), numbers=NUMBERS, bounds=st.sets(st.integers(0, 12), max_size=4))
+def test_groups_are_those_of_a_loop(data: st.DataObject, numbers: list[int], bounds: set[int]) -> None:
+    steps = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0])
+    own = pairing(data.draw(st.lists(steps, min_size=len(numbers), max_size=len(numbers))))
+    known = dict(zip(own.queries, numbers, strict=True))
+    known.pop("q03", None)  # a query of which nothing is known
+    edges = [-1, *sorted(bounds), 10**6]
+    expected = []
+    for low, high in itertools.pairwise(edges):
+        inside = [query for query in own.queries if query in known and low < known[query] <= high]
+        if inside:
+            values = [own.own_N[own.queries.index(query)] for query in inside]
+            least, most = min(known[query] for query in inside), max(known[query] for query in inside)
+            counts = (sum(v > 0 for v in values), sum(v == 0 for v in values), sum(v < 0 for v in values))
+            expected.append(
+                (f"{least}" if least == most else f"{least} to {most}", *counts, pytest.approx(np.mean(values)))
+            )
+    found = groups(own, known, sorted(bounds))
+    assert [(one.label, one.wins, one.ties, one.losses, one.difference) for one in found] == expected
+
+
+@given(numbers=NUMBERS)
+def test_a_quarter_of_the_queries_lies_below_each_quartile(numbers: list[int]) -> None:
+    found = quartiles({f"q{number}": value for number, value in enumerate(numbers)})
+    assert list(found) == sorted(set(found)) and len(found) <= 3
+    at = {part: sorted(numbers)[(len(numbers) - 1) * part // 4] for part in (1, 2, 3)}
+    assert set(found) == set(at.values())
+
+
+def test_what_lies_elsewhere_is_named(tmp_path: Path) -> None:
+    found = query_traits(Place(str(tmp_path / "gone")), ["q"])
+    assert not found.words and not found.relevant and "nothing is there" in found.missing

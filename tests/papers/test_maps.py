@@ -1,7 +1,6 @@
 """Maps of embeddings within a benchmark: of its own encoders, told in the report, and weighed as a claim."""
 
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -80,17 +79,3 @@ def test_the_report_tells_them_and_the_claim_is_weighed(run, tmp_path):
     claimed = {claim.name: verdict for claim, verdict in verdicts(results, as_statistics(found))}
     assert claimed["cotmote.1_divergences"].outcome != "not measured"
     assert "| cotmote.1_divergences " in (tmp_path / "claims.md").read_text()
-    plain = write_report(results, layout.benchmark, tmp_path / "plain")
-    assert "embeddings.png" not in plain and not (tmp_path / "plain" / "figures" / "embeddings.png").exists()
-
-
-def test_vectors_that_were_deleted_are_told_and_left_out(run, tmp_path, caplog):
-    layout, storage, found = run
-    (cell,) = [cell for cell in layout.cells if (cell.key.system, cell.seed) == (PILOT[0], 0)]
-    (step,) = cell.evaluations.values()
-    vectors = Path(step.inputs["ranked"].inputs["passages"].place(storage).uri)
-    shutil.move(vectors, tmp_path / "aside")
-    left = embedding_maps(layout, storage)
-    shutil.move(tmp_path / "aside", vectors)
-    assert [(one.system, one.seed) for one in left] == [(one.system, one.seed) for one in found[1:]]
-    assert "no map of cotmae" in caplog.text

@@ -86,7 +86,7 @@ def test_corpora_weigh_the_same_however_many_queries_they_have():
     assert ours.high - ours.value == pytest.approx(stats.t.ppf(0.975, freedom) * math.sqrt(sum(variances)) / 2)
 
 
-@pytest.mark.parametrize("noise", [Noise(), Noise(seed=0.0), Noise(seed=0.05, both=0.05), Noise(seed=0.02, both=0.3)])
+@pytest.mark.parametrize("noise", [Noise(seed=0.0), Noise(seed=0.05, both=0.05)])
 def test_intervals_cover_the_truth_at_least_as_often_as_they_say(noise):
     """300 draws a case; 0.93 is 1.6 standard errors below 0.95."""
     covered = [
@@ -95,38 +95,6 @@ def test_intervals_cover_the_truth_at_least_as_often_as_they_say(noise):
         for found in [difference(results(drawn({A: 0.43, B: 0.4}, noise=noise, queries=60, draw=draw)))]
     ]
     assert 0.93 <= np.mean(covered) <= 0.995
-
-
-def test_leaving_seeds_out_or_resampling_them_covers_too_little():
-    """Why not the paired t of means over seeds, nor a two-way bootstrap: with three seeds that differ, both fail."""
-    noise, rng = Noise(seed=0.05, both=0.05), np.random.default_rng(1)
-    paired, resampled = [], []
-    for draw in range(120):
-        found = drawn({A: 0.43, B: 0.4}, noise=noise, queries=60, draw=draw)
-        values_KSQ = np.array([one.per_query["value"].to_numpy() for one in found]).reshape(2, 3, 60)
-        test = stats.ttest_rel(*values_KSQ.mean(1)).confidence_interval(0.95)
-        paired.append(test.low <= 0.03 <= test.high)
-        picks_R3, others_R3 = rng.integers(3, size=(2, 200, 3))
-        queries_RQ = rng.integers(60, size=(200, 60))
-        means_R = [
-            (values_KSQ[0][a][:, q] - values_KSQ[1][b][:, q]).mean()
-            for a, b, q in zip(picks_R3, others_R3, queries_RQ, strict=True)
-        ]
-        low, high = np.quantile(means_R, [0.025, 0.975])
-        resampled.append(low <= 0.03 <= high)
-    assert np.mean(paired) < 0.7 and np.mean(resampled) < 0.93
-
-
-def test_a_true_difference_as_large_as_the_detectable_one_is_found_four_times_in_five():
-    noise = Noise(seed=0.0, both=0.0)
-    size = np.mean(
-        [difference(results(drawn({A: 0, B: 0}, noise=noise, seeds=1, draw=draw))).detectable for draw in range(50)]
-    )
-    found = [
-        difference(results(drawn({A: float(size), B: 0}, noise=noise, seeds=1, draw=draw))).low > 0
-        for draw in range(50, 350)
-    ]
-    assert np.mean(found) == pytest.approx(0.8, abs=0.05)
 
 
 @settings(max_examples=30)

@@ -7,9 +7,7 @@ import pytest
 from midmask.benchmark.results import Result, Results, SystemKey
 from midmask.evaluation.groups import folders
 from midmask_papers.claims import CLAIMS
-from midmask_papers.coverage import RUNS, PresetRun
-from midmask_papers.gains import gain_panels
-from midmask_papers.matching import homes, key_of
+from midmask_papers.matching import key_of
 from midmask_papers.paper_tables import paper_tables
 from midmask_papers.published import published
 from tests.support.benchmark.synthetic import dense, drawn, results
@@ -40,15 +38,6 @@ def one_run() -> Results:
     return results(drawn(main, noise=QUIET, queries=25), beir, nq(on_nq()))
 
 
-def test_the_tables_of_both_collections_are_filled(one_run: Results) -> None:
-    tables = {table.name: table for table in paper_tables("retromae", one_run)}
-    assert tables["retromae.main.dpr"].table.cells["RetroMAE", "dense MRR@10"].mean == pytest.approx(0.3553, abs=2e-3)
-    gain = on_nq()[dense("retromae", collection="wiki", setting="dpr")]
-    assert tables["retromae.nq"].table.cells["RetroMAE", "Success@10 nq"].mean == pytest.approx(gain, abs=2e-3)
-    assert "corpus: msmarco, nq;" in tables["retromae.nq"].beside.about
-    assert homes(one_run) == ["msmarco", "nq"]
-
-
 def test_claims_on_both_collections_are_decided(one_run: Results) -> None:
     found = {name: CLAIMS[name].check(one_run) for name in ("retromae.main", "retromae.in_domain", "retromae.nq")}
     assert {name: ruling.outcome for name, ruling in found.items()} == dict.fromkeys(found, "holds")
@@ -73,17 +62,3 @@ def test_what_is_fine_tuned_on_is_not_out_of_domain() -> None:
     found = results(drawn(values, noise=QUIET, queries=25), searched(values, "scifact"), nq(turned, "nDCG@10"))
     ruling = CLAIMS["retromae.beir"].check(found)
     assert ruling.outcome == "holds" and "nq" not in ruling.sentence
-
-
-def test_gains_are_drawn_where_the_measure_is(one_run: Results) -> None:
-    keys = {dense(name, setting=setting): 0.3 for name in ("none", "retromae") for setting in ("dpr", "ance")}
-    found = results(drawn(keys, noise=QUIET, queries=25), nq(keys))
-    assert [panel.corpus for panel in gain_panels(found, "none", "RR@10")] == ["msmarco"]
-
-
-def test_one_command_measures_all_of_the_paper() -> None:
-    (run,) = RUNS["retromae"]
-    assert "--corpus msmarco:/data/msmarco --corpus nq:/data/nq" in run.command
-    assert all(run.covers(number) for number in published("retromae"))
-    without = PresetRun("retromae", zero_shot=run.zero_shot)
-    assert {number.corpus for number in published("retromae") if not without.covers(number)} == {"nq"}

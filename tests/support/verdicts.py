@@ -3,14 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from midmask.choice.verdict import (
-    Calibration,
-    Example,
-    QueryCounts,
-    Recommendation,
-    SystemEstimate,
-    Verdict,
-)
+from midmask.choice.verdict import Calibration, Example, QueryCounts, Recommendation, SystemEstimate, Verdict
 
 HOSTILE = "<script>alert('x')</script>"
 HOSTILE_QUERY = '"><img src=x onerror=alert(1)> reset | `rm -rf` **bold** \u202eright to left'

@@ -48,14 +48,6 @@ def test_a_parameter_that_only_some_points_have_can_decide() -> None:
     assert set(list(found.shares)[:2]) == {"a.layers", "a.kind"}
 
 
-def test_of_several_objectives_it_is_about_the_front() -> None:
-    objectives = [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}]
-    space = Space(name="s", recipe="none", search="random", parameters=PARAMETERS, objectives=objectives)
-    value = lambda point: (1 - (point["a.strong"] - 0.5) ** 2, (point["a.strong"] - 0.5) ** 2)  # noqa: E731
-    found = importance(study_of(space, value, 40, rungs=1), space)
-    assert found is not None and next(iter(found.shares)) == "a.strong"
-
-
 def test_too_few_or_equal_trials_tell_nothing() -> None:
     space = Space(name="s", recipe="none", search="random", parameters=PARAMETERS)
     assert importance(study_of(space, lambda point: point["a.strong"], 12), space) is None

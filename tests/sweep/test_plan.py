@@ -40,13 +40,6 @@ def test_settings_and_flags_reach_the_baselines_but_for_the_methods_own(options)
         assert recipe.corpus.name == options.corpus
 
 
-def test_the_spaces_protocol_stands_unless_the_command_line_names_one(options):
-    asked = space(recipe="dupmae", protocol="in_batch", settings={"stages.0.train.steps": 9})
-    assert sweep_for(options, asked).recipe.protocol == "in_batch"
-    other = sweep_for(replace(options, protocol="dupmae_cls"), asked).recipe
-    assert (other.protocol, len(other.stages), other.stages[0].train.steps) == ("dupmae_cls", 3, 9)
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.recipes import RECIPES
-from midmask.sweep.points import briefly, budget, check, complete, describe_point, grid, labels, mark_of
+from midmask.sweep.points import budget, check, complete, grid, mark_of
 from midmask.sweep.space import Space
 
 ABSENT = object()
@@ -94,13 +94,6 @@ def test_what_the_recipe_has_where_a_parameter_does_not_exist_must_be_possible()
         check(space_of(DECODER), deep)
 
 
-def test_a_whole_numbers_field_wants_a_stepped_range():
-    path = "evaluation.depth"
-    with pytest.raises(UserError, match=r"evaluation\.depth = 44\.38"):
-        check(space_of({path: {"low": 10, "high": 100}}, search="random"), RECIPES["retromae"]())
-    check(space_of({path: {"low": 10, "high": 100, "step": 1}}, search="random"), RECIPES["retromae"]())
-
-
 def test_a_mark_must_be_a_point():
     path = "objective.decoder_mask_ratio"
     good, bad = ({"paper": {path: value}} for value in (0.5, 0.55))
@@ -108,23 +101,3 @@ def test_a_mark_must_be_a_point():
     assert [mark_of(space, point) for point in grid(space)] == ["paper", None] * 4
     with pytest.raises(UserError, match=r"marks\.paper: no point of the space has .*0\.55"):
         check(space_of(DECODER, marks=bad), RECIPES["retromae"]())
-
-
-def test_names_are_as_short_as_they_can_be_told_apart():
-    space = space_of(
-        {
-            "representation.passage_terms": {"values": [8, 4]},
-            "evaluation.passage_terms": {"values": [None, 4]},
-            "stages.0.train.steps": {"values": [7]},
-            "objective.encoder_mask_ratio": {"values": [0.123456, 0.5], "label": "ratio"},
-        }
-    )
-    assert list(labels(space).values()) == [
-        "representation.passage terms",
-        "evaluation.passage terms",
-        "steps",
-        "ratio",
-    ]
-    point = grid(space)[0]
-    assert briefly(space, point) == "8/none/0.123"
-    assert describe_point(space, point) == "representation.passage terms 8, evaluation.passage terms none, ratio 0.123"

@@ -1,10 +1,15 @@
-"""The study as the truth of a sweep: what a killed process leaves behind is handed out again, once, no more."""
+"""The study as the truth of a sweep: what a killed process leaves behind is handed out again, and pruned as before."""
+
+from typing import NamedTuple
 
 import optuna
 import pytest
 from optuna.trial import TrialState
+from ray.tune.schedulers import TrialScheduler
 
+from midmask.backend.tune import scheduler
 from midmask.evaluation.statistics.intervals import rank_correlation
+from midmask.sweep.search import pruning
 from midmask.sweep.space import Space
 from midmask.sweep.study import Outcome, Remaining, open_study, outcomes, proxies, remaining, sampler, suggest
 
@@ -39,11 +44,10 @@ def is_possible(point) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("search", "draws", "objectives"),
-    [("random", 600, []), ("tpe", 120, []), ("tpe", 80, BOTH), ("nsga2", 200, BOTH)],
+    ("search", "draws", "objectives"), [("random", 300, []), ("tpe", 90, []), ("nsga2", 120, BOTH)]
 )
 def test_no_sampler_proposes_an_impossible_point(search, draws, objectives):
-    """A thousand draws in all, told values that pull the samplers towards deep decoders."""
+    """Told values that pull the samplers towards deep decoders."""
     of = Space(name="s", recipe="retromae", parameters=DECODER, search=search, trials=draws, objectives=objectives)
     study = open_study(optuna.storages.InMemoryStorage(), "s", of)
     study.sampler = sampler(of, seed=1)
@@ -116,19 +120,6 @@ def finish(study, of, value, rungs=3):
     return trial.params
 
 
-def test_a_fresh_grid_is_handed_out_whole_and_a_finished_one_not_at_all(storage):
-    grid = space()
-    study = open_study(storage, "s", grid)
-    left = remaining(study, grid)
-    points = left.points
-    assert left.count == len(points) == 6
-    for point in points:
-        study.enqueue_trial(point)
-    done = [finish(study, grid, 0.5) for _ in points]
-    assert sorted(map(str, done)) == sorted(map(str, points))
-    assert remaining(open_study(storage, "s", grid), grid) == Remaining([], 0)
-
-
 def test_what_a_killed_process_held_comes_back_exactly_once(storage):
     grid = space()
     study = open_study(storage, "s", grid)
@@ -136,7 +127,8 @@ def test_what_a_killed_process_held_comes_back_exactly_once(storage):
     for point in points:
         study.enqueue_trial(point)
     done = [finish(study, grid, 0.5), finish(study, grid, 0.4, rungs=1)]
-    held = suggest(grid, study.ask())  # and then the process is killed
+    held = suggest(grid, study.ask())  # and then the process is killed, twice
+    remaining(open_study(storage, "s", grid), grid)
     left = remaining(open_study(storage, "s", grid), grid)
     assert held == points[2] and left == Remaining(points[2:], 4)  # in their order, since pruning depends on it
     study = open_study(storage, "s", grid)
@@ -145,16 +137,6 @@ def test_what_a_killed_process_held_comes_back_exactly_once(storage):
     rest = [finish(study, grid, 0.3) for _ in range(left.count)]
     assert sorted(map(str, done + rest)) == sorted(map(str, points))
     assert remaining(study, grid) == Remaining([], 0)
-
-
-def test_a_second_kill_before_anything_ran_changes_nothing(storage):
-    grid = space()
-    study = open_study(storage, "s", grid)
-    points = remaining(study, grid).points
-    for point in points:
-        study.enqueue_trial(point)
-    for _ in range(2):
-        assert remaining(open_study(storage, "s", grid), grid) == Remaining(points, 6)
 
 
 def test_a_sampled_sweep_counts_finished_trials_against_its_budget(storage):
@@ -178,15 +160,6 @@ def test_points_that_a_killed_process_had_not_begun_come_after_the_one_that_it_h
     assert not study.get_trials(states=(TrialState.WAITING, TrialState.RUNNING))
 
 
-def test_only_trials_that_reached_the_last_rung_are_complete(storage):
-    grid = space()
-    study = open_study(storage, "s", grid)
-    finish(study, grid, 0.9, rungs=1)
-    finish(study, grid, 0.4, rungs=3)
-    found = outcomes(study, grid)
-    assert [(outcome.complete, outcome.last) for outcome in found] == [(False, 0.9), (True, 0.4)]
-
-
 def test_the_same_seed_asks_the_same_points(tmp_path):
     tpe = space(search="tpe")
     asked = []
@@ -206,3 +179,45 @@ def test_each_rung_is_held_against_the_end_over_the_trials_that_reached_it():
     wanted = {0.25: rank_correlation(first, last), 0.5: rank_correlation(second, last)}
     assert proxies([*whole, *pruned], (0.25, 0.5, 1.0)) == wanted
     assert wanted[0.25].tau > wanted[0.5].tau and proxies(whole, (1.0,)) == {}
+
+
+EARLIER = ((0.2, 0.3, 0.4), (0.5, 0.6, 0.7), (0.1,), (0.4, 0.5))
+"""First objective of each trial at the rungs that it reached."""
+
+
+class Trial(NamedTuple):
+    trial_id: str
+
+
+def space_to(mode: str) -> Space:
+    return Space(name="s", recipe="retromae", parameters={"a.x": {"values": (1, 2)}}, measure="R@10", mode=mode)
+
+
+def decide(asha, trial: Trial, rung: int, value: float) -> str:
+    return asha.on_trial_result(None, trial, {"rung": rung, "objective0": value})
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_a_resumed_sweep_prunes_as_one_that_was_never_killed(mode):
+    of, sign = space_to(mode), 1 if mode == "max" else -1
+    whole = scheduler(pruning(of, []))
+    for number, values in enumerate(EARLIER):
+        trial = Trial(f"t{number}")
+        whole.on_trial_add(None, trial)
+        for rung, value in enumerate(values, start=1):
+            decide(whole, trial, rung, sign * value)
+    found = [
+        Outcome({"a.x": number}, {rung: sign * value for rung, value in enumerate(values, start=1)}, len(values) == 3)
+        for number, values in enumerate(EARLIER)
+    ]
+    resumed = scheduler(pruning(of, found))
+    decisions = []
+    for number, (rung, value) in enumerate([(1, 0.15), (1, 0.35), (1, 0.9), (2, 0.45), (2, 0.8)]):
+        trial = Trial(f"new{number}")
+        pair = []
+        for asha in (whole, resumed):
+            asha.on_trial_add(None, trial)
+            pair.append(decide(asha, trial, rung, sign * value))
+        decisions.append(pair)
+    assert all(one == other for one, other in decisions)
+    assert {one for one, _ in decisions} == {TrialScheduler.STOP, TrialScheduler.CONTINUE}

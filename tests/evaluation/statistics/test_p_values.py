@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from midmask.errors import UserError
 from midmask.evaluation.statistics.p_values import correct, paired_p, strictest_level
 
 
@@ -109,10 +108,3 @@ def test_a_p_just_below_the_strictest_level_is_significant_in_any_company(kind):
     below, above = (correct([level * share, *[1.0] * 6], kind)[0] for share in (1 - 1e-9, 1 + 1e-9))
     assert below < 0.05 < above
     assert strictest_level(0.05, 1, kind) == 0.05
-
-
-def test_unknown_names_are_one_line():
-    with pytest.raises(UserError, match=r"unknown test 'z'.*permutation, t, wilcoxon"):
-        paired_p(drawn(0), "z")
-    with pytest.raises(UserError, match="did you mean 'fdr_bh'"):
-        correct([0.5], "fdr_hb")

@@ -33,14 +33,6 @@ def test_several_seeds_are_averaged_per_query_before_the_test():
     assert (row.seeds, row.queries) == (3, 40)
 
 
-def test_the_order_of_rows_does_not_matter():
-    base, own = table(drawn(0)), table(drawn(1))
-    shuffled = own.take(np.random.default_rng(0).permutation(40))
-    assert compare({"a": base, "b": own}, baseline="a", measure="RR@10") == compare(
-        {"a": base, "b": shuffled}, baseline="a", measure="RR@10"
-    )
-
-
 def test_the_family_is_all_systems_of_the_call():
     systems = {"a": table(drawn(0)), **{f"s{row}": table(drawn(row, shift=0.08)) for row in range(1, 4)}}
     plain, holm = (compare(systems, baseline="a", measure="RR@10", correction=kind) for kind in (None, "holm"))
@@ -77,23 +69,6 @@ def test_a_difference_that_is_not_significant_beats_nobody():
             values = {"x": table(base), "y": table(noisy + shift)}
             rows = compare({name: values[name] for name in order}, measure="RR@10", correction=None)
             assert rows[0].difference != 0 and better_than(rows) == {"x": [], "y": []}
-
-
-def test_the_baseline_may_be_a_position_as_in_pyterrier():
-    systems = {"a": table(drawn(0)), "b": table(drawn(1)), "c": table(drawn(2))}
-    assert compare(systems, baseline=1, measure="RR@10") == compare(systems, baseline="b", measure="RR@10")
-    assert [row.system for row in compare(systems, baseline=0, measure="RR@10")] == ["b", "c"]
-    for position in (3, 4, -1):
-        with pytest.raises(UserError, match=f"baseline {position}: positions of the 3 systems count from 0"):
-            compare(systems, baseline=position, measure="RR@10")
-
-
-def test_a_permutation_test_draws_by_its_seed_which_is_0_unless_said():
-    systems = {"a": table(drawn(0)), "b": table(drawn(1))}
-    plain, first, second = (
-        compare(systems, measure="RR@10", test="permutation", **seed)[0].p for seed in ({}, {"seed": 0}, {"seed": 1})
-    )
-    assert plain == first != second == pytest.approx(first, abs=0.05)
 
 
 def test_the_detectable_effect_must_pass_the_strictest_test_of_the_family():
@@ -172,7 +147,6 @@ def test_the_spread_over_seeds_is_for_the_t_test_alone():
     [
         ({"baseline": "bm52"}, r"unknown baseline 'bm52'; did you mean 'bm25'\?"),
         ({"measure": "RR@1"}, r"unknown measure 'RR@1'; did you mean 'RR@10'\?"),
-        ({"test": "z"}, "unknown test 'z'.*permutation, t"),
         ({"correction": "hulm"}, r"did you mean 'holm'\?"),
     ],
 )

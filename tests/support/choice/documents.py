@@ -2,8 +2,13 @@
 
 import random
 from collections.abc import Mapping
+from pathlib import Path
+
+import midmask
 
 COUNT = 90
+SYSTEMS = ("none", "mlm")
+SOURCES = {"sentences": 1.0, "titles": 1.0}
 
 SETTINGS: Mapping[str, object] = {
     "backbone.name": "tiny",
@@ -40,3 +45,13 @@ def judged() -> tuple[list[str], list[int]]:
     draw = random.Random(12)
     numbers = list(range(0, COUNT, 2))
     return [" ".join(draw.sample(texts[number].lower().replace(".", "").split(), 3)) for number in numbers], numbers
+
+
+def ask(folder: Path, **more: object) -> midmask.Verdict:
+    """A whole choice among two systems on the documents, its verdict and store in the folder."""
+    titles, texts = documents()
+    corpus = midmask.Corpus.from_texts(texts, titles=titles, name="papers")
+    given = {"systems": SYSTEMS, "representations": ("dense",), "sources": SOURCES, "settings": SETTINGS}
+    return midmask.choose(
+        corpus, budget="20m", **{**given, **more}, out=folder / "verdict", storage=folder / "store", progress=False
+    )

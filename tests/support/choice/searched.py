@@ -99,20 +99,8 @@ def verdict(**changes: object) -> Verdict:
 
 
 def system(name: str, representation: str, rank: int, estimate: float, gain: float, model: str) -> SystemEstimate:
-    return SystemEstimate(
-        name,
-        representation,
-        rank,
-        estimate,
-        estimate - 0.02,
-        estimate + 0.02,
-        gain,
-        gain - 0.02,
-        gain + 0.02,
-        60,
-        3072,
-        model,
-    )
+    ends = (estimate, estimate - 0.02, estimate + 0.02, gain, gain - 0.02, gain + 0.02)
+    return SystemEstimate(name, representation, rank, *ends, 60, 3072, model)
 
 
 def rewrite(folder: Path, **changes: object) -> None:

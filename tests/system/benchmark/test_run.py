@@ -27,7 +27,7 @@ from midmask_papers.report import report_of
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection
 from tests.support.waiting import wait_until
 
-JOB = Path(__file__).resolve().parents[2] / "jobs" / "benchmark_middle_training.py"
+JOB = Path(__file__).resolve().parents[3] / "jobs" / "benchmark_middle_training.py"
 
 STAGES = {"stages.*.train.steps": 2, "stages.*.train.batch_size": 4}
 
@@ -118,38 +118,23 @@ def test_every_cell_is_a_run_of_one_experiment(run):
     assert len(trainings) == 1 + 4 and all(f"{one.tags['midmask.step']}/loss" in one.metrics for one in trainings)
 
 
-def test_the_report_holds_every_table_in_three_formats(run):
+def test_a_second_run_computes_nothing_and_writes_records_again(run):
     job, text, _ = run
-    assert (
-        text.startswith("# A try") and "## tiny test, splade, in_batch" in text and "<sup>" not in text.split("##")[0]
-    )
-    for name in ("tiny.test.dense.in_batch", "tiny.dev.splade.in_batch"):
-        for ending in ("md", "csv", "tex", "tests.csv"):
-            assert (job.out / "tables" / f"{name}.{ending}").stat().st_size
-        table = (job.out / "tables" / f"{name}.md").read_text()
-        assert all(f" {system} " in table for system in ("bm25", "none", "mlm"))
+    for ending in ("md", "csv", "tex", "tests.csv"):
+        assert (job.out / "tables" / f"tiny.dev.splade.in_batch.{ending}").stat().st_size
     found, _ = read_results(Place(str(job.out / "results.parquet")))
     assert list(found) == list(collect(job.layout.cells, job.storage))
-
-
-def test_a_second_run_computes_nothing_and_says_so(run):
-    job, text, _ = run
+    records = {name: (job.records / name).read() for name in job.records.names()}
+    assert len(records) == len(job.layout.cells)
+    (job.records / min(records)).delete()
     before = {path: path.stat().st_mtime_ns for path in Path(job.options.storage).rglob("record.json")}
     assert "0 to do" in describe(job) and "1 to do" not in describe(job)
     again, failed = run_benchmark(job, report_of)
     assert again == text and not failed
+    assert {name: (job.records / name).read() for name in job.records.names()} == records
     assert before == {path: path.stat().st_mtime_ns for path in Path(job.options.storage).rglob("record.json")}
     parents = [one for one in read_runs(job.options.tracking_uri) if one.tags["midmask.step"] == "benchmark"]
     assert sorted(one.status for one in parents) == ["cached", "finished"]
-
-
-def test_every_cell_leaves_a_record_which_a_finished_benchmark_writes_again(run):
-    job, _, _ = run
-    before = {name: (job.records / name).read() for name in job.records.names()}
-    assert len(before) == len(job.layout.cells)
-    (job.records / min(before)).delete()
-    run_benchmark(job, report_of)
-    assert {name: (job.records / name).read() for name in job.records.names()} == before
 
 
 def test_what_fails_takes_only_its_own_cells_along(layout, corpus, tmp_path, run):

@@ -85,15 +85,7 @@ def test_a_conditional_space_with_repeated_seeds(tmp_path: Path) -> None:
     assert begun == {step.fingerprint for target in expected_trials(one) for step in target.upstream()}
     assert end.text().startswith(end.sentences[0]) and end.text().count(end.sentences[0]) == 1
     out = end.text()
-    for words in (
-        "The probe at 0.5 of the pre-training",
-        "distinguishable from",
-        "was measured on too few queries",
-        "p = ",
-        "12 queries, 2 fine-tuning seeds",
-        "at least 10",
-    ):
-        assert words in out
+    assert "too few queries" in out and "12 queries, 2 fine-tuning seeds" in out
     assert [system["label"] for system in told["systems"]][1:] == ["none"] and len(told["systems"][0]["test"]) == 2
 
 
@@ -108,5 +100,4 @@ def test_words_are_cut_without_training_and_weighed_against_bytes(tmp_path: Path
     check_words_and_bytes(told)
     assert {"CLS", "8+4", "none"} <= {system["label"] for system in told["systems"]}
     out = end.text()
-    assert "points are on the front of nDCG@10 and bytes_per_passage" in out and "bytes a passage" in out
-    assert "search_ms_per_query" in out and "probe at" not in out
+    assert "front of nDCG@10 and bytes_per_passage" in out and "probe at" not in out
