@@ -14,7 +14,7 @@ from midmask.tracking import Tracker
 from midmask.tracking.failures import Patience
 from midmask.tracking.reading import read_runs
 from tests.fuzz.mutating import mutate_text
-from tests.fuzz.running import Outcome, Target
+from tests.fuzz.running import Case, Outcome
 
 IMPATIENT = Patience(answer=0.05, close=0.05, flush=0.01, retry=0.01, longest_retry=0.02)
 ID = "a" * 32
@@ -38,22 +38,13 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "experiments/create": {"experiment_id": "1"},
 }  # fmt: skip
 RUBBISH = [
-    b"",
-    b"null",
-    b"[]",
-    b"5",
-    b'"x"',
-    b"<html>no</html>",
-    b"\xff\xfe",
-    b"{" * 3000,
-    b"[" * 100_000,
-    b'{"runs": 5}',
+    *(b"", b"null", b"[]", b"5", b'"x"', b"<html>no</html>", b"\xff\xfe", b"{" * 3000, b"[" * 100_000, b'{"runs": 5}')
 ]
 STATUSES = [200, 200, 200, 200, 200, 200, 204, 301, 400, 401, 403, 404, 409, 418, 429, 500, 502, 503]
 
 
-def targets(root: Path) -> list[Target]:
-    return [Target("tracking answers", partial(_case, root))]
+def targets(root: Path) -> dict[str, Case]:
+    return {"tracking answers": partial(_case, root)}
 
 
 def _case(root: Path, rng: random.Random, folder: Path) -> Outcome:

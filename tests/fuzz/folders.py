@@ -18,7 +18,7 @@ from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.vocabulary import Vocabulary
 from tests.fuzz.mutating import mutate_bytes, mutate_text
-from tests.fuzz.running import Outcome, Target
+from tests.fuzz.running import Case, Outcome
 from tests.support.encoders.models import random_model
 from tests.support.encoders.tokenizers import write_tokenizer
 
@@ -62,7 +62,7 @@ INDICES = [
 ]
 
 
-def targets(root: Path) -> list[Target]:
+def targets(root: Path) -> dict[str, Case]:
     """Folders with a projection, as midmask writes them and without what it alone knows, and of a cross-encoder."""
     plain, tokenizer = root / "plain", write_tokenizer(root / "tokenizer", "bert")
     random_model("bert").save_pretrained(plain)
@@ -75,11 +75,8 @@ def targets(root: Path) -> list[Target]:
     foreign = root / "foreign"
     shutil.copytree(own, foreign)
     (foreign / "midmask.json").unlink()
-    return [
-        Target("model folders, plain", partial(_model, plain)),
-        Target("model folders, midmask", partial(_model, own)),
-        Target("model folders, sentence-transformers", partial(_model, foreign)),
-    ]
+    found = {"plain": plain, "midmask": own, "sentence-transformers": foreign}
+    return {f"model folders, {name}": partial(_model, place) for name, place in found.items()}
 
 
 def _model(seed: Path, rng: random.Random, folder: Path) -> Outcome:

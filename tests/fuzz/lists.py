@@ -21,13 +21,12 @@ from midmask.derived.spans import SPANS
 from midmask.derived.terms import WEIGH, WeighConfig
 from midmask.errors import UserError
 from midmask.exchange.pickles import read_pickle
-from midmask.exchange.spans_file import read_spans
 from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
 from midmask.retrieve import ranked
 from midmask.sharded import Inputs, Sharded
 from midmask.teacher.given_scores import ReadScoresConfig, read_scores
 from tests.fuzz.mutating import mutate_bytes, mutate_file, plain
-from tests.fuzz.running import Outcome, Target
+from tests.fuzz.running import Case, Outcome
 from tests.support.corpora.collections import json_lines
 from tests.support.derived.documents import write_inputs
 
@@ -40,21 +39,19 @@ WEIGHT_LINES = json_lines([{"id": d, "vector": {"ba": 0.5, "delin": 0.25, "go": 
 RUN = b"".join(b"q%d Q0 d%d %d %.2f tag\n" % (n // 5, n, n % 5 + 1, 9 - n % 5) for n in range(40))
 
 
-def targets(root: Path) -> list[Target]:
+def targets(root: Path) -> dict[str, Case]:
     inputs = write_inputs(root / "documents")
-    made: list[tuple[str, Callable[[random.Random, Path], Outcome]]] = [
-        ("negatives", partial(_negatives, inputs)),
-        ("scores, parquet", partial(_scores, inputs, _parquet_scores)),
-        ("scores, pickle", partial(_scores, inputs, _pickled_scores)),
-        ("spans", partial(_given, inputs, SPANS, SpansConfig, SPANS_LINES)),
-        ("queries of passages", partial(_given, inputs, PSEUDO_QUERIES, PseudoQueriesConfig, QUERY_LINES)),
-        ("term weights", partial(_given, inputs, WEIGH, WeighConfig, WEIGHT_LINES)),
-        ("tokens", partial(_tokens, inputs)),
-        ("spans file", _spans_file),
-        ("pickles", _pickles),
-        ("trec runs", _runs),
-    ]
-    return [Target(name, case) for name, case in made]
+    return {
+        "negatives": partial(_negatives, inputs),
+        "scores, parquet": partial(_scores, inputs, _parquet_scores),
+        "scores, pickle": partial(_scores, inputs, _pickled_scores),
+        "spans": partial(_given, inputs, SPANS, SpansConfig, SPANS_LINES),
+        "queries of passages": partial(_given, inputs, PSEUDO_QUERIES, PseudoQueriesConfig, QUERY_LINES),
+        "term weights": partial(_given, inputs, WEIGH, WeighConfig, WEIGHT_LINES),
+        "tokens": partial(_tokens, inputs),
+        "pickles": _pickles,
+        "trec runs": _runs,
+    }
 
 
 def _written(rng: random.Random, folder: Path, name: str, data: bytes, *, changed: bool = True) -> Path:
@@ -187,16 +184,6 @@ def _tokens(inputs: Inputs, rng: random.Random, folder: Path) -> Outcome:
     bad = sum(result["rows_quarantined"].values())
     assert result["rows_read"] == result["rows_kept"] + bad
     return "quarantined" if bad else "succeeded"
-
-
-def _spans_file(rng: random.Random, folder: Path) -> Outcome:
-    return _read_all(read_spans(Place(str(_written(rng, folder, "x.jsonl", SPANS_LINES)))))
-
-
-def _read_all(rows: Any) -> Outcome:
-    for _ in rows:
-        pass
-    return "succeeded"
 
 
 def _pickles(rng: random.Random, folder: Path) -> Outcome:

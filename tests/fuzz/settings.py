@@ -20,7 +20,7 @@ from midmask.recipes import RECIPES
 from midmask.sweep.points import budget, check, grid
 from midmask.sweep.space import load_space
 from tests.fuzz.mutating import TEXTS, VALUES, mutate_text
-from tests.fuzz.running import Outcome, Target
+from tests.fuzz.running import Case, Outcome
 from tests.support.corpora.collections import write_beir
 from tests.support.tracked import is_foreign
 from tests.support.unread import Unread
@@ -38,18 +38,18 @@ GOOD = {"--workers": ["2", "0", "-1"], "--seed": ["0", "7"], "--set": ["pretrain
         "--scale": ["demo", "published"], "--search": ["grid", "tpe"], "--trials": ["3"]}  # fmt: skip
 
 
-def targets(root: Path) -> list[Target]:
+def targets(root: Path) -> dict[str, Case]:
     write_beir(root / "small")
     small = {"corpus.name": f"beir:{root}/small"}
     recipes = {name: override(RECIPES[name](), small) for name in RECIPES}
     seeds = {path.name: path.read_bytes() for path in sorted(SPACES.glob("*.yaml")) if not is_foreign(path)}
     os.environ[SWITCH] = "0"  # the probe of a plan takes a second
     _price(recipes["retromae"], root)  # loads the libraries here, so that no case's time and memory hold their import
-    return [
-        Target("search spaces", partial(_space, seeds, recipes)),
-        Target("flags", _flags),
-        Target("--set", partial(_set, recipes, root)),
-    ]
+    return {
+        "search spaces": partial(_space, seeds, recipes),
+        "flags": _flags,
+        "--set": partial(_set, recipes, root),
+    }
 
 
 def _space(seeds: dict[str, bytes], recipes: dict[str, Recipe], rng: random.Random, folder: Path) -> Outcome:
@@ -88,10 +88,8 @@ def _flags(rng: random.Random, folder: Path) -> Outcome:
 
 def _set(recipes: dict[str, Recipe], root: Path, rng: random.Random, folder: Path) -> Outcome:
     """The fields are changed, checked, planned and priced, as --dry-run does; places that are named lie nowhere."""
-    name = rng.choice(sorted(recipes))
-    recipe = recipes[name]
-    changes = dict(_changes(rng, recipe))
-    changed = override(recipe, changes)
+    recipe = recipes[rng.choice(sorted(recipes))]
+    changed = override(recipe, dict(_changes(rng, recipe)))
     changed.check()
     _price(changed, root)
     return "succeeded"
