@@ -15,8 +15,6 @@ import tempfile
 import warnings
 from pathlib import Path
 
-os.environ |= {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "2"}
-
 from tests.fuzz import answers, collections, folders, lists, settings
 from tests.fuzz.running import Case, Result, run, run_case
 

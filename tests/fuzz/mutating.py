@@ -124,17 +124,13 @@ def _value(rng: random.Random, data: bytes) -> bytes:
     """A value, or a key, in the JSON of a line, or of the whole, becomes something else."""
     lines = data.split(b"\n")
     number = rng.randrange(len(lines))
-    for text, rebuilt in ((lines[number], None), (data, data)):
+    for text in (lines[number], data):
         try:
             row = json.loads(text)
         except (ValueError, RecursionError):
             continue
-        changed = _with_mark(rng, row)
-        written = json.dumps(changed).replace(f'"{MARK}"', rng.choice(VALUES)).encode()
-        if rebuilt is not None:
-            return written
-        lines[number] = written
-        return b"\n".join(lines)
+        changed = json.dumps(_with_mark(rng, row)).replace(f'"{MARK}"', rng.choice(VALUES)).encode()
+        return changed if text is data else b"\n".join([*lines[:number], changed, *lines[number + 1 :]])
     return _cell(rng, data)
 
 

@@ -12,13 +12,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.scale.collection import write_collection
+from tests.scale.growth import CPUS, steps_of
+
 from midmask.artifact import Place
 from midmask.backend.connection import quiet_ray_data
 from midmask.backend.makers import cluster_makers
 from midmask.estimate import estimate
 from midmask.experiment.run import Runner, Silent
-from tests.scale.collection import write_collection
-from tests.scale.growth import CPUS, steps_of
 from tests.speed.own_ray import start_ray
 from tests.support.object_store import Requests, object_store
 
