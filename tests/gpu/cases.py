@@ -1,5 +1,5 @@
-"""What is computed on a GPU and on the CPU: masks, vocabulary heads, encoders of every family, the loss of every
-objective by part with the norm of each weight's gradient, what objectives draw, encoding, and search.
+"""What is computed on a GPU and on the CPU: encoders of every family, the loss of every objective by part with the norm
+of each weight's gradient, the masks and all else that objectives draw, encoding, and search.
 
 Texts have different lengths, so that padding is met, and pairs of spans have a phrase in common. Dropout is off. What
 is drawn is compared by itself, and the losses are those of the reference's draw: a generator's guess that falls on the
@@ -24,16 +24,12 @@ from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.encoders.cross_encoder import build_cross_encoder
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.seq2seq import build_seq2seq
-from midmask.heads import linear_column_max, linear_cross_entropy
 from midmask.identity import override
 from midmask.layers import recompute_layers
-from midmask.masking import corrupt, only, select_highest, select_tokens, select_words, visibility, word_runs
-from midmask.masking.phrases import recurring
 from midmask.objectives import FINETUNING, PRETRAINING, Objective, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration
-from midmask.objectives.pretraining.bag_of_words import bag_of_words
-from midmask.randomness.masks import Purpose, fingerprints, rekey, row_keys
+from midmask.randomness.masks import row_keys
 from midmask.randomness.streams import numpy_stream
 from midmask.randomness.torch_seeds import torch_stream
 from midmask.retrieve.models import open_encoder
@@ -65,7 +61,7 @@ GENERATORS = ("simlm", "diffcse")
 GUESSES = 0.02
 """Share of a generator's guesses that a rounding error may change; no other draw may differ at all."""
 
-ROUNDED, STATES, LOSSES, RANKINGS = (1e-4, 0.05), (1e-4, 0.3), (1e-4, 0.05), (1e-4, 0.2)
+STATES, LOSSES, RANKINGS = (1e-4, 0.3), (1e-4, 0.05), (1e-4, 0.2)
 """Tolerances in fp32 and bf16."""
 
 LENGTHS = [3, 24, 9, 17, 30, 12]
@@ -74,37 +70,11 @@ PHRASE = slice(1, 8)
 FOUND = 5
 """Passages that a search looks for."""
 
-Mask = Callable[[TokenRows, TokenRows, Vocabulary], Tensor]
 Build = Callable[[], tuple[Objective, Batch]]
 """An objective on the CPU in float32, always with the same weights, and a batch for it."""
 
-MASKS: dict[str, Mask] = {
-    "whole words": lambda text, _, words: select_words(text, words, ratio=0.3, purpose=Purpose.SELECT),
-    "whole words without [UNK]": lambda text, _, words: select_words(
-        text, words, ratio=0.15, purpose=Purpose.SELECT, count_specials=False, unknown="skipped"
-    ),
-    "tokens": lambda text, _, words: select_tokens(text, words, ratio=0.15, purpose=Purpose.SELECT),
-    "exactly by weight": lambda text, _, words: select_highest(text, words, ratio=0.3, purpose=Purpose.SELECT),
-    "corruption": lambda text, _, words: corrupt(text, text.ids_BL > 0, words),
-    "visibility": lambda text, _, words: visibility(text, words, ratio=0.5, independent=False),
-    "visibility, independent": lambda text, _, words: visibility(text, words, ratio=0.5, independent=True),
-    "runs of words": lambda text, _, words: word_runs(text, words, shortest=0.1, longest=0.5),
-    "texts without tokens": lambda text, _, words: only(text, text.ids_BL % 2 == 0, words).ids_BL,
-    "recurring phrases": lambda text, other, words: recurring(text, other, words, 2, 10),
-    "bags of words": lambda text, _, words: torch.stack(
-        [bag_of_words(text, words).ids_BL, bag_of_words(text, words).counts_BL]
-    ),
-    "hashes of texts": lambda text, _, words: fingerprints(text),
-    "keys drawn anew": lambda text, _, words: rekey(text).keys_B,
-}
-"""Every mask and every other draw, of a text, another one with some of its tokens, and their vocabulary."""
-
 
 def all_cases() -> Iterator[Case]:
-    for name, draw in MASKS.items():
-        yield Case(f"mask {name}", partial(mask_numbers, draw), 0.0, None, CPU)
-    yield Case("head cross-entropy", cross_entropy_numbers, *ROUNDED)
-    yield Case("head column maximum", column_max_numbers, *ROUNDED)
     for variant in VARIANTS:
         yield Case(f"encoder {variant}", partial(encoder_numbers, variant), *STATES)
     yield from objective_cases()
@@ -142,41 +112,8 @@ def _cases(name: str, build: Build, tolerances: tuple[float, float] = RANKINGS, 
     yield Case(f"objective {name}", partial(loss_numbers, build), *tolerances)
 
 
-def mask_numbers(draw: Mask, where: Where) -> Numbers:
-    text, words = _weighted(token_rows(random_texts(LENGTHS))), small_vocabulary()
-    other = replace(text, ids_BL=text.ids_BL.roll(1, 1))
-    return {"drawn": draw(*where.put((text, other, words)))}
-
-
 def _weighted(text: TokenRows) -> TokenRows:
     return replace(text, weights_BL=torch.rand(text.ids_BL.shape, generator=torch_stream(4)))
-
-
-def _head_inputs(where: Where, *sizes: int) -> list[Tensor]:
-    """States, and the matrix and bias of a head of 1,000 entries, all with gradients."""
-    generator = torch_stream(5)
-    shapes = (sizes, (1000, sizes[-1]), (1000,))
-    return [where.put(torch.randn(shape, generator=generator)).requires_grad_() for shape in shapes]
-
-
-def cross_entropy_numbers(where: Where) -> Numbers:
-    inputs = _head_inputs(where, 50, 32)
-    labels_R = where.put(torch.randint(1000, (50,), generator=torch_stream(6)))
-    with where.autocast():
-        total = linear_cross_entropy(*inputs, labels_R)
-    total.backward()
-    return {"result": total, "gradients": torch.stack([tensor.grad.norm() for tensor in inputs])}
-
-
-def column_max_numbers(where: Where) -> Numbers:
-    """Rows of 20 positions, of which some are not pooled, and one row that pools nothing."""
-    inputs = _head_inputs(where, 4, 20, 32)
-    pooled_BL = torch.rand(4, 20, generator=torch_stream(6)) < 0.7
-    pooled_BL[2] = False
-    with where.autocast():
-        highest_BV = linear_column_max(*inputs, where.put(pooled_BL))
-    highest_BV.square().sum().backward()
-    return {"result": highest_BV, "gradients": torch.stack([tensor.grad.norm() for tensor in inputs])}
 
 
 @torch.no_grad()

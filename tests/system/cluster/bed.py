@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.system.cluster.cycle import Blow
+from tests.system.cluster.cycle import Blow, Job
 from tests.system.cluster.machine import HOME, OUT, Machine, Network, network
 from tests.system.cluster.services import BUCKET, environment
 from tests.system.cluster.work import ROOT, Work
@@ -143,7 +143,7 @@ class Bed:
         self._looked = 0.0
         self._heads = 0
 
-    def start(self, number: int) -> "subprocess.Popen[bytes]":
+    def start(self, number: int) -> Job:
         return self.there.job(*self.work.command(self.corpus, self.work.there), log=f"{self.work.job}-{number}")
 
     def is_up(self) -> bool:
@@ -156,7 +156,7 @@ class Bed:
             self._looked = time.monotonic()
         return len(self._seen)
 
-    def strike(self, blow: Blow, job: "subprocess.Popen[bytes]") -> Callable[[], None]:
+    def strike(self, blow: Blow, job: Job) -> Callable[[], None]:
         workers = [name for name in self.there.nodes if name != HEAD]
         if blow.kind in self.nodes:
             self._heads += blow.kind == "head"
@@ -176,10 +176,10 @@ class Bed:
         for one in come_back:
             one()
 
-    def settle(self, job: "subprocess.Popen[bytes]", killed: str) -> None:
+    def settle(self, job: Job, killed: str) -> None:
         """Nothing to be seen from here."""
 
-    def give_up(self, job: "subprocess.Popen[bytes]") -> None:
+    def give_up(self, job: Job) -> None:
         job.kill()
         job.wait()
 

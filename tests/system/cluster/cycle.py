@@ -26,6 +26,9 @@ AWAY_S = (5.0, 100.0)
 """Between these, how long a lost node is away: shorter and longer than a training takes to go on without it."""
 
 
+Job = subprocess.Popen[bytes]
+
+
 @dataclass(frozen=True)
 class Blow:
     """What is hit when: `after` seconds after `done` marks. pick: between 0 and 1, chooses among several of a kind.
@@ -51,9 +54,14 @@ class Timeline:
 
 
 class Site(Protocol):
-    """Where a job runs, and what can be done to it there. kinds: of blows, as often as they are to be drawn. lethal:
-    those that end the job's driver; after any other the same job must go on. nodes: kinds whose time away is drawn;
-    outage: the time of all others. troubles: a line for all that went wrong.
+    """Where a job runs, and what can be done to it there.
+
+    kinds: of blows, as often as they are to be drawn. lethal: those that end the job's driver; after any other the same
+    job must go on. nodes: kinds whose time away is drawn; outage: that of all others. troubles: a line for all that
+    went wrong. is_up: the job's Ray is there, after which marks are made. marks: how many have been reached, in
+    whichever start. strike: returns what gives back what is lost now; none: nothing of the kind is there yet, which the
+    cycle waits for. settle: looks at what is left after a start that a blow has ended, or ""; finish: when the job is
+    done. give_up: ends a job that hangs, with all that belongs to it.
     """
 
     kinds: Sequence[str]
@@ -62,25 +70,13 @@ class Site(Protocol):
     outage: float
     troubles: list[str]
 
-    def start(self, number: int) -> "subprocess.Popen[bytes]": ...
-
-    def is_up(self) -> bool:
-        """Whether the job's Ray is there, after which marks are made."""
-
-    def marks(self) -> int:
-        """How many have been reached, in whichever start."""
-
-    def strike(self, blow: Blow, job: "subprocess.Popen[bytes]") -> Callable[[], None] | None:
-        """What gives back what is lost now; none: nothing of the kind is there yet, which the cycle waits for."""
-
-    def settle(self, job: "subprocess.Popen[bytes]", killed: str) -> None:
-        """Looks at what is left after a start. killed: the kind of blow that ended it, or empty."""
-
-    def give_up(self, job: "subprocess.Popen[bytes]") -> None:
-        """Ends a job that hangs, with all that belongs to it."""
-
-    def finish(self) -> None:
-        """Looks at what is left when the job is done."""
+    def start(self, number: int) -> Job: ...
+    def is_up(self) -> bool: ...
+    def marks(self) -> int: ...
+    def strike(self, blow: Blow, job: Job) -> Callable[[], None] | None: ...
+    def settle(self, job: Job, killed: str) -> None: ...
+    def give_up(self, job: Job) -> None: ...
+    def finish(self) -> None: ...
 
 
 def draw(site: Site, timeline: Timeline, count: int, seed: str) -> list[Blow]:
@@ -130,7 +126,7 @@ class Cycle:
                 self._trouble(f"ended with exit code {job.returncode} although nothing that ends it was hit")
         self._trouble("is still not done")
 
-    def _follow(self, job: "subprocess.Popen[bytes]", waiting: list[Blow], until: float) -> str:
+    def _follow(self, job: Job, waiting: list[Blow], until: float) -> str:
         """Until one start ends; the kind of blow that ended it. Blows that are carried out no longer wait."""
         site = self.site
         began = changed = time.monotonic()
@@ -160,7 +156,7 @@ class Cycle:
             time.sleep(0.02)
         return ""
 
-    def _hit(self, blow: Blow, job: "subprocess.Popen[bytes]", mend: Callable[[], None], marks: int) -> None:
+    def _hit(self, blow: Blow, job: Job, mend: Callable[[], None], marks: int) -> None:
         self.struck += 1
         began = time.monotonic()
         if blow.kind in self.site.lethal:

@@ -18,17 +18,8 @@ from pathlib import Path
 import psutil
 
 from midmask.artifact import RECORD
-from tests.system.cluster.compare import (
-    contents,
-    differences,
-    identities,
-    metrics,
-    rewritten,
-    tracked,
-    tracking_uri,
-    unfinished,
-)
-from tests.system.cluster.cycle import ENDS_WITHIN_S, Blow
+from tests.system.cluster import compare
+from tests.system.cluster.cycle import ENDS_WITHIN_S, Blow, Job
 from tests.system.cluster.work import Work, environment
 
 CHANNEL = re.compile(r"ray::(_Post|Post|Channel|Mailbox)")
@@ -104,7 +95,7 @@ class Local:
         self._before: dict[str, tuple[int, int, int]] = {}
         self._log = home / "start-1.log"
 
-    def start(self, number: int) -> "subprocess.Popen[bytes]":
+    def start(self, number: int) -> Job:
         variables = environment(self.home)
         self._log = self.home / f"start-{number}.log"
         command = self.work.command(self.corpus, self.work.here)
@@ -119,7 +110,7 @@ class Local:
             with contextlib.suppress(FileNotFoundError):  # a folder is deleted while it is looked into
                 return len(list((self.home / "store").glob(f"*/*/{RECORD}")))
 
-    def strike(self, blow: Blow, job: "subprocess.Popen[bytes]") -> Callable[[], None] | None:
+    def strike(self, blow: Blow, job: Job) -> Callable[[], None] | None:
         driver, below = psutil.Process(job.pid), alive(job.pid)
         own = sorted((process for process in below if kind(process) == blow.kind), key=lambda process: process.pid)
         found = {"group": [driver, *below], "driver": [driver]}.get(blow.kind) or own
@@ -129,17 +120,17 @@ class Local:
         kill(found if blow.kind == "group" else [found[int(blow.pick * len(found))]])
         return lambda: None
 
-    def settle(self, job: "subprocess.Popen[bytes]", killed: str) -> None:
+    def settle(self, job: Job, killed: str) -> None:
         if killed == "raylet" and "Traceback (most recent call last)" in self._log.read_text(errors="replace")[-3000:]:
             self.troubles.append(f"{self._log.name}: ends in a traceback after its raylet was killed")
         with contextlib.suppress(ChildProcessError):  # the exit codes of adopted orphans
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        now = identities(self.home)
-        self.troubles += rewritten(self._before, now)
+        now = compare.identities(self.home)
+        self.troubles += compare.rewritten(self._before, now)
         self._before = now
 
-    def give_up(self, job: "subprocess.Popen[bytes]") -> None:
+    def give_up(self, job: Job) -> None:
         for process in alive():
             if "python" in title(process) or title(process).startswith("ray::"):
                 with open(self.home / "stacks.txt", "ab") as file:  # where each of them stands
@@ -160,7 +151,10 @@ class Local:
 
     def unlike(self, reference: Path) -> Iterator[str]:
         """What differs from an undisturbed run, and what is left of the disturbances."""
-        yield from differences(contents(reference), contents(self.home))
-        yield from differences(metrics(reference), metrics(self.home))
-        yield from (f"left behind in the store: {name}" for name in unfinished(self.home) - unfinished(reference))
-        yield from tracked(tracking_uri(self.home))
+        yield from compare.differences(compare.contents(reference), compare.contents(self.home))
+        yield from compare.differences(compare.metrics(reference), compare.metrics(self.home))
+        yield from (
+            f"left behind in the store: {name}"
+            for name in compare.unfinished(self.home) - compare.unfinished(reference)
+        )
+        yield from compare.tracked(compare.tracking_uri(self.home))

@@ -19,16 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
-WITH_THIS_PROCESS = ("setpriv", "--pdeathsig", "KILL")
-"""What follows is killed when this process ends, however it does."""
+WITH_THIS_PROCESS = ("setpriv", "--pdeathsig", "KILL")  # what follows is killed when this process ends, however it does
 
 NETWORK = "10.77.0"
 OWN = ("/tmp", "/home", "/run", "/dev/shm")
 HOME = "/home/node"
 OUT = "/mnt"
 """Folder of a machine that lies on this one's disk, if it has one."""
-
-READY = "ready"
 
 HOLD = """
 set -e
@@ -39,7 +36,7 @@ mkdir {home}
 printf '127.0.0.1 localhost\\n{hosts}' > /run/hosts
 mount --bind /run/hosts /etc/hosts
 hostname {name}
-echo {ready}
+echo ready
 exec sleep infinity
 """
 
@@ -56,27 +53,20 @@ def missing() -> str:
     return "" if subprocess.run(["ip", "-V"], capture_output=True, check=False).returncode == 0 else "no ip command"
 
 
-@dataclass(frozen=True)
 class FirstProcess:
-    """The process that holds a machine's namespaces. id: as this machine counts. handle: names it for good, while its
-    id is another process's some time after it has ended. parent: reaps it.
+    """The process that holds a machine's namespaces: the only child of `parent`, which reaps it. Its handle names it
+    for good, while its id is another process's some time after it has ended.
     """
 
-    id: int
-    handle: int
-    parent: "subprocess.Popen[str]"
-
-    @classmethod
-    def below(cls, parent: "subprocess.Popen[str]") -> "FirstProcess":
-        """The only child of a process."""
-        own = int(Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()[0])
-        return cls(own, os.pidfd_open(own), parent)
+    def __init__(self, parent: "subprocess.Popen[str]") -> None:
+        self.id = int(Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()[0])
+        self._handle, self._parent = os.pidfd_open(self.id), parent
 
     def end(self) -> None:
         """At once; a second time does nothing."""
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.handle, signal.SIGKILL)
-        self.parent.wait()
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+        self._parent.wait()
 
 
 @dataclass(frozen=True)
@@ -93,10 +83,8 @@ class Machine:
         return [*enter, "env", "-i", *(f"{name}={value}" for name, value in own.items()), *words]
 
     def run(self, *words: str, timeout: float = 900) -> "subprocess.CompletedProcess[str]":
-        """Runs to the end, and returns the exit code with what was written."""
-        return subprocess.run(
-            self.command(*words), capture_output=True, text=True, check=False, timeout=timeout, cwd="/"
-        )
+        command = self.command(*words)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout, cwd="/")
 
     def start(self, *words: str, log: Path) -> "subprocess.Popen[bytes]":
         """Runs in the background."""
@@ -130,7 +118,7 @@ class Network:
         """
         hosts = "".join(f"{address} {other}\\n" for other, address in {**self.addresses, name: "127.0.1.1"}.items())
         first = self._hold(name, hosts)
-        own, peer = self.addresses[name], _port(name)
+        own, peer = self.addresses[name], f"to-{name}"[:15]  # Linux allows 15 characters
         self._on_switch(f"ip link del {peer} 2>/dev/null || true")
         # others remember an address' hardware by minutes, so that of a machine that takes another's place is the same
         hardware = f"02:00:00:00:00:{int(own.rpartition('.')[2]):02x}"
@@ -142,7 +130,6 @@ class Network:
         return machine
 
     def close(self) -> None:
-        """Ends all machines and the switch."""
         for first in reversed(self._first):
             first.end()
 
@@ -150,7 +137,7 @@ class Network:
         """Starts the first process of a machine, and waits until its disk is its own."""
         folder = self._shared.get(name)
         keep = f"mount --bind {shlex.quote(str(folder))} {OUT}" if folder else ""
-        script = HOLD.format(own=" ".join(OWN), home=HOME, hosts=hosts, name=name, ready=READY, shared=keep)
+        script = HOLD.format(own=" ".join(OWN), home=HOME, hosts=hosts, name=name, shared=keep)
         own = subprocess.Popen(
             [*WITH_THIS_PROCESS, "unshare", *NAMESPACES, "--propagation", "private", "sh", "-c", script],
             stdout=subprocess.PIPE,
@@ -158,20 +145,14 @@ class Network:
             text=True,
         )
         assert own.stdout is not None and own.stderr is not None
-        if own.stdout.readline().strip() != READY:
+        if own.stdout.readline().strip() != "ready":
             raise RuntimeError(f"no machine {name}: its first process said {own.stderr.read().strip()!r}")
-        self._first.append(FirstProcess.below(own))
+        self._first.append(FirstProcess(own))
         return self._first[-1]
 
     def _on_switch(self, command: str) -> None:
-        subprocess.run(
-            ["nsenter", f"--target={self._switch.id}", "--net", "sh", "-c", command], check=True, capture_output=True
-        )
-
-
-def _port(name: str) -> str:
-    """The switch's end of a machine's cable; Linux allows 15 characters."""
-    return f"to-{name}"[:15]
+        enter = ["nsenter", f"--target={self._switch.id}", "--net", "sh", "-c", command]
+        subprocess.run(enter, check=True, capture_output=True)
 
 
 @contextlib.contextmanager

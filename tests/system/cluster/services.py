@@ -35,7 +35,7 @@ def environment(address: str) -> dict[str, str]:
 
 
 class Server:
-    """A program that listens, started when it is made."""
+    """A program that listens, started when it is made. answers: a URL of it."""
 
     def __init__(self, *command: str, answers: str) -> None:
         self._command, self._answers = command, answers
@@ -73,14 +73,10 @@ def servers(address: str) -> Iterator[dict[str, Server]]:
     """By name; they end with the block."""
     programs = Path(sys.executable).parent
     with postgres() as database:
-        storage = Server(
-            str(programs / "moto_server"),
-            *("--host", address, "--port", str(STORAGE)),
-            answers=f"http://{address}:{STORAGE}/moto-api/",
-        )
-        urllib.request.urlopen(
-            urllib.request.Request(f"http://{address}:{STORAGE}/{BUCKET}", method="PUT"), timeout=10
-        ).close()
+        at = f"http://{address}:{STORAGE}"
+        moto = (str(programs / "moto_server"), "--host", address, "--port", str(STORAGE))
+        storage = Server(*moto, answers=f"{at}/moto-api/")
+        urllib.request.urlopen(urllib.request.Request(f"{at}/{BUCKET}", method="PUT"), timeout=10).close()
         tracking = Server(
             str(programs / "mlflow"),
             *("server", "--host", address, "--port", str(TRACKING), "--workers", "1"),

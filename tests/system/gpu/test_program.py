@@ -1,6 +1,6 @@
 """The program for a GPU in its CPU form: it runs where little is installed, and notices a number that differs."""
 
-import math
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views
 from tests.gpu import __main__ as program
 from tests.gpu.cases import all_cases
-from tests.gpu.numbers import CPU, difference
+from tests.gpu.numbers import CPU
 from tests.gpu.search import search
 from tests.support.corpora.collections import write_beir
 from tests.support.gpu.bare import BLOCKED, run, run_text
@@ -54,27 +54,17 @@ def test_all_parts_run_without_a_gpu_and_without_ray_or_faiss() -> None:
 def test_a_number_that_differs_on_the_device_fails_the_program(
     precision: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole, other = (case for case in all_cases() if case.name.startswith("head"))
+    whole, other = itertools.islice(all_cases(), 2)
 
     def disturbed(where):  # type: ignore[no-untyped-def]
         found = dict(other.compute(where))
-        return found | {"gradients": found["gradients"] * (1.25 if where.precision == precision else 1.0)}
+        return found | {"logits": found["logits"] * (1.5 if where.precision == precision else 1.0)}
 
     monkeypatch.setattr(program, "all_cases", lambda: [whole, other])
     assert program.main(["--cpu", "--part", "parity"]) == 0
     monkeypatch.setattr(program, "all_cases", lambda: [whole, replace(other, compute=disturbed)])
     assert program.main(["--cpu", "--part", "parity"]) == 1
     assert capsys.readouterr().out.count("**no**") == 1
-
-
-def test_a_difference_is_relative_to_the_number_or_to_a_tenth_of_the_largest() -> None:
-    right = torch.tensor([1.0, -100.0, 0.0])
-    assert difference({"a": right}, {"a": right.clone()}) == 0.0
-    assert difference({"a": right}, {"a": torch.tensor([1.0, -101.0, 0.0])}) == pytest.approx(0.01)
-    assert difference({"a": right}, {"a": torch.tensor([1.1, -100.0, 0.0])}) == pytest.approx(0.01)
-    assert difference({"a": torch.tensor([True, False])}, {"a": torch.tensor([True, True])}) == 0.5
-    for found in ({"b": right}, {"a": right[:2]}, {"a": right * math.nan}, {}):
-        assert difference({"a": right}, found) == math.inf
 
 
 @pytest.mark.parametrize("kind", ["dense", "lexical", "both"])
