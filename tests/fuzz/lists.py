@@ -20,7 +20,6 @@ from midmask.derived.span_documents import SpansConfig
 from midmask.derived.spans import SPANS
 from midmask.derived.terms import WEIGH, WeighConfig
 from midmask.errors import UserError
-from midmask.exchange.pickles import read_pickle
 from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
 from midmask.retrieve import ranked
 from midmask.sharded import Inputs, Sharded
@@ -49,7 +48,6 @@ def targets(root: Path) -> dict[str, Case]:
         "queries of passages": partial(_given, inputs, PSEUDO_QUERIES, PseudoQueriesConfig, QUERY_LINES),
         "term weights": partial(_given, inputs, WEIGH, WeighConfig, WEIGHT_LINES),
         "tokens": partial(_tokens, inputs),
-        "pickles": _pickles,
         "trec runs": _runs,
     }
 
@@ -167,15 +165,6 @@ def _tokens(inputs: Inputs, rng: random.Random, folder: Path) -> Outcome:
     bad = sum(result["rows_quarantined"].values())
     assert result["rows_read"] == result["rows_kept"] + bad
     return "quarantined" if bad else "succeeded"
-
-
-def _pickles(rng: random.Random, folder: Path) -> Outcome:
-    vectors = np.random.default_rng(rng.randrange(1 << 30)).normal(size=(10, 8)).astype(np.float32)
-    held: Any = rng.choice([(vectors, DOCS[:10]), (vectors.astype(np.float16), list(range(10))), [vectors, DOCS[:9]]])
-    data = pickle.dumps(held, rng.randrange(6))
-    path = _written(rng, folder, "x.pkl", mutate_bytes(rng, data) if rng.random() < 0.8 else data, changed=False)
-    read_pickle(Place(str(path)))
-    return "succeeded"
 
 
 def _runs(rng: random.Random, folder: Path) -> Outcome:

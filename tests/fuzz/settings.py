@@ -1,15 +1,11 @@
-"""Targets: search spaces, flags of jobs, and --set of every field of every recipe."""
+"""Targets: search spaces, and --set of every field of every recipe."""
 
 import os
 import random
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from functools import partial
-from io import StringIO
 from pathlib import Path
-from typing import Any
 
-from midmask.app.flags import add_sweep_flags, add_zero_shot_flag, parse
 from midmask.artifact import Place
 from midmask.encoders.precision import SWITCH
 from midmask.estimate import as_text, estimate, refuse_impossible
@@ -30,12 +26,6 @@ YAML = ["*a", "&a [x]", "!!int abc", "2024-13-99", "2024-01-01", ".inf", ".nan",
         "!!python/object:os.system x", "!!binary abc", "!!set {a}", "{[a]: b}", "<<: 5", "~", "yes", "? a", "- - - a",
         "[[[[[[[[", "{a: {a: {a: ", "|", ">", "%", "@", "`", '"\\ud800"', "low: 1", "values: []", "values: [1, 1.0]",
         "{low: 1, high: 0}", "{low: 0, high: 1, log: true}", "{values: [1], when: {x: 1}}", "9" * 5000]  # fmt: skip
-FLAGS = [
-    *("--corpus", "--recipe", "--set", "--storage", "--tracking-uri", "--workers", "--seed", "--dry-run", "--on", "-x"),
-    *("--protocol", "--scale", "--pretrain-on", "--zero-shot", "--search", "--trials", "--nope", "--"),
-]
-GOOD = {"--workers": ["2", "0", "-1"], "--seed": ["0", "7"], "--set": ["pretrain.steps=5", "a=b", "=", "a"],
-        "--scale": ["demo", "published"], "--search": ["grid", "tpe"], "--trials": ["3"]}  # fmt: skip
 
 
 def targets(root: Path) -> dict[str, Case]:
@@ -47,7 +37,6 @@ def targets(root: Path) -> dict[str, Case]:
     _price(recipes["retromae"], root)  # loads the libraries here, so that no case's time and memory hold their import
     return {
         "search spaces": partial(_space, seeds, recipes),
-        "flags": _flags,
         "--set": partial(_set, recipes, root),
     }
 
@@ -68,21 +57,6 @@ def _space(seeds: dict[str, bytes], recipes: dict[str, Recipe], rng: random.Rand
     check(space, override(recipe, dict(space.settings)))
     if space.search == "grid":
         assert budget(space) == len(grid(space))
-    return "succeeded"
-
-
-def _flags(rng: random.Random, folder: Path) -> Outcome:
-    def add(parser: Any) -> None:
-        add_sweep_flags(parser)
-        add_zero_shot_flag(parser)
-
-    arguments = []
-    for _ in range(rng.randrange(5)):
-        flag = rng.choice(FLAGS)
-        value = rng.choice([*GOOD.get(flag, []), *rng.sample(TEXTS, 2), "pydocs", "beir:x"])
-        arguments += [flag] if rng.random() < 0.2 else [f"{flag}={value}"] if rng.random() < 0.2 else [flag, value]
-    with redirect_stdout(StringIO()):
-        parse(arguments, "A job.", add)
     return "succeeded"
 
 

@@ -18,24 +18,24 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
-from midmask.artifact import Artifact, Place, load
+from midmask.artifact import Place, load
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError, reason
 from midmask.experiment.graph import Graph
-from midmask.experiment.plan import plan
+from midmask.experiment.plan import Plan, plan
 from midmask.experiment.run import Runner, Silent
+from midmask.experiment.step import Step
 from midmask.experiment.steps import LOCAL
 from midmask.flops import flop_counter
 from midmask.heads import linear_cross_entropy
@@ -45,17 +45,11 @@ from midmask.objectives import PRETRAINING, Objective, build_objective
 from midmask.objectives.sample import pretraining_batch, sample_vocabulary
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.retrieve.blocks import SELECTION, blocks_in, passage_blocks
-from midmask.retrieve.selection import read_qrels
-from midmask.retrieve.views import Views, read_views
 from midmask.training.loop import to_device
-from midmask.training.table import TokenTable
 from tests.gpu.cases import all_cases
-from tests.gpu.search import search
 from tests.support.corpora.collections import write_beir
 
 NO_TIME, NO_ROOM = "not measured, for lack of time", "does not fit into memory"
-CUTOFF = 10
 
 SYSTEMS = {
     f"{recipe}, {kind}": (recipe, protocol)
@@ -65,31 +59,18 @@ SYSTEMS = {
 """System of part train -> its recipe and its protocol."""
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """backbone, trained: names of encoders, of speed and of train. vocabulary: entries of both. tokens: of the passages
-    of one step, in rows of these lengths. side: of the matrices whose product gives the peak. steps, rows: of middle
-    training and of fine-tuning. queries: of dev, at most.
-    """
-
-    backbone: str
-    vocabulary: tuple[int, int]
-    lengths: tuple[int, ...]
-    tokens: int
-    side: int
-    rounds: int
-    compiler: str
-    trained: str
-    steps: tuple[int, int]
-    rows: int
-    length: int
-    queries: int | None
-
-
-WHOLE = Sizes(
-    *("base", (30522, 8192), (128, 512), 16_384, 8192, 10, "inductor"), *("small", (1500, 800), 128, 128, None)
+WHOLE = SimpleNamespace(
+    **{"backbone": "base", "words": 30522, "lengths": (128, 512), "tokens": 16_384, "side": 8192, "rounds": 10},
+    **{"compiler": "inductor", "trained": "small", "vocabulary": 8192, "steps": (1500, 800), "rows": 128},
 )
-REDUCED = Sizes(*("tiny", (500, 400), (16, 32), 128, 256, 2, "aot_eager"), *("tiny", (6, 4), 8, 32, 20))
+REDUCED = SimpleNamespace(
+    **{"backbone": "tiny", "words": 500, "lengths": (16, 32), "tokens": 128, "side": 256, "rounds": 2},
+    **{"compiler": "aot_eager", "trained": "tiny", "vocabulary": 400, "steps": (12, 8), "rows": 8},
+)
+"""Of speed: an encoder, entries of its vocabulary, tokens of the passages of one step in rows of these lengths, side of
+the matrices whose product gives the peak, rounds of timing, backend of torch.compile. Of train: an encoder and entries
+of its vocabulary, steps of middle training and of fine-tuning, their rows.
+"""
 
 
 @dataclass(frozen=True)
@@ -97,7 +78,7 @@ class Program:
     """device: where. until: of `time.monotonic`; nothing is begun later."""
 
     device: torch.device
-    sizes: Sizes
+    sizes: SimpleNamespace
     until: float
 
     def is_late(self) -> bool:
@@ -161,7 +142,7 @@ class Program:
 
     def _heads(self) -> None:
         """One forward and backward pass of the head's loss, fused and plain."""
-        width, entries = 768, self.sizes.vocabulary[0]
+        width, entries = 768, self.sizes.words
         hidden, weight, bias = (
             torch.randn(*shape, device=self.device).div(30).requires_grad_()
             for shape in ((self.sizes.tokens // 4, width), (entries, width), (entries,))
@@ -172,7 +153,7 @@ class Program:
         print(f"Vocabulary head of {len(hidden):,} rows: {1e3 * fused:.1f} ms, plain {1e3 * plain:.1f} ms.\n")
 
     def _method(self, name: str, length: int, compiled: bool, peak: float, flops: dict[tuple[str, int], float]) -> str:
-        sizes, words = self.sizes, sample_vocabulary(self.sizes.vocabulary[0])
+        sizes, words = self.sizes, sample_vocabulary(self.sizes.words)
         encoder = build_backbone(BackboneConfig.model_validate({"name": sizes.backbone}), words, seed=0)
         objective = build_objective(PRETRAINING[name].Config(), encoder, words).train().to(self.device)
         if compiled:
@@ -202,73 +183,43 @@ class Program:
         return step
 
     def train(self, corpus: str, storage: Place) -> bool:
-        """Middle training (RetroMAE), fine-tuning with in-batch negatives, dense and SPLADE, and an exact search of
-        dev, beside fine-tuning alone: midmask's own steps in one process, without Ray.
+        """Middle training (RetroMAE) and fine-tuning with in-batch negatives, dense and SPLADE, and encoding, beside
+        fine-tuning alone: midmask's own steps in one process, without Ray. The losses must fall.
         """
         print(f"`{self.sizes.trained}`, {self.sizes.steps} steps of {self.sizes.rows} rows; {corpus}\n")
-        print(f"| system | nDCG@{CUTOFF} | last loss | tokens a second in training | seconds |\n| :-- |{' --: |' * 4}")
-        told = [self._system(*which, corpus, storage) for which in SYSTEMS.values()]
-        for name, row in zip(SYSTEMS, told, strict=True):
-            print(f"| {name} | {row} |", flush=True)
-        return NO_TIME not in told
+        print(f"| system | losses at first | at last | tokens a second in training | seconds |\n| :-- |{' --: |' * 4}")
+        good = True
+        for system, (name, protocol) in SYSTEMS.items():
+            began = time.monotonic()
+            planned, views = self._planned(name, protocol, corpus)
+            Runner(storage, LOCAL, Silent()).run_until(Graph.left_in(storage, views), self.until)
+            if not all(step.is_finished(storage) for step in views):
+                print(f"| {system} | {NO_TIME} |", flush=True)
+                good = False
+                continue
+            made = load(planned.stages[-1].place(storage))
+            with (made.place / "trace.parquet").reading() as stream:
+                losses = pq.read_table(stream, columns=["loss"])["loss"].to_pylist()
+            part = max(1, len(losses) // 8)
+            first, last = sum(losses[:part]) / part, sum(losses[-part:]) / part
+            rate, took = made.result["tokens"] / made.result["seconds"], time.monotonic() - began
+            print(f"| {system} | {first:.4f} | {last:.4f} | {rate:,.0f} | {took:.0f} |", flush=True)
+            good &= last < first
+        return good
 
-    def _system(self, name: str, protocol: str, corpus: str, storage: Place) -> str:
-        sizes, began = self.sizes, time.monotonic()
+    def _planned(self, name: str, protocol: str, corpus: str) -> tuple[Plan, list[Step]]:
+        """A recipe at these sizes, and the encodings of its passages and queries."""
+        sizes = self.sizes
         changes = {
-            **{"corpus.name": corpus, "backbone.name": sizes.trained, "tokens.vocabulary_size": sizes.vocabulary[1]},
-            **{"tokens.max_length": sizes.length, "stages.0.passage_length": sizes.length},
+            **{"corpus.name": corpus, "backbone.name": sizes.trained, "tokens.vocabulary_size": sizes.vocabulary},
             **{"pretrain.steps": sizes.steps[0], "stages.0.train.steps": sizes.steps[1]},
             **{"pretrain.batch_size": sizes.rows, "stages.0.train.batch_size": sizes.rows, "pretrain.health_every": 0},
             **{"pretrain.learning_rate": 5e-4, "stages.0.train.learning_rate": 2e-4},
-            "evaluation.max_queries": sizes.queries,
         }
         recipe = override(PROTOCOLS[protocol]().on(RECIPES[name](), "demo"), changes)
         planned = plan(recipe)
         sides = planned.evaluation(recipe.evaluation).inputs["ranked"].inputs
-        steps = [sides["passages"], sides["queries"]]
-        Runner(storage, LOCAL, Silent()).run_until(Graph.left_in(storage, steps), self.until)
-        if not all(step.is_finished(storage) for step in steps):
-            return NO_TIME
-        corpus_made, tokens, passages, queries = (
-            load(step.place(storage)) for step in (planned.corpus, planned.tokens, *steps)
-        )
-        measure = self._ndcg(corpus_made, tokens, passages, queries)
-        trained = load(planned.stages[-1].place(storage)).result
-        speed = trained["tokens"] / trained["seconds"]
-        return f"{measure:.4f} | {trained['loss']:.4f} | {speed:,.0f} | {time.monotonic() - began:.0f}"
-
-    def _ndcg(self, corpus: Artifact, tokens: Artifact, passages: Artifact, queries: Artifact) -> float:
-        """Of an exact search; faiss may be missing."""
-        with (queries.place / SELECTION).reading() as stream:
-            names = pq.read_table(stream, columns=["query_id"])["query_id"].to_pylist()
-        asked = _views(queries, len(blocks_in([queries.place / SELECTION])))
-        there = _views(passages, len(passage_blocks(tokens.place)))
-        found = search(asked, there, CUTOFF, self.device, torch.float32)[1].cpu()
-        judged = [row for row in read_qrels(corpus).to_pylist() if row["split"] == queries.result["split"]]
-        judged = [row for row in judged if row["grade"] >= 1 and row["query_id"] in set(names)]
-        rows = TokenTable(tokens.place / "passages").rows_of(pa.chunked_array([[row["doc_id"] for row in judged]]))
-        relevant: dict[str, set[int]] = {name: set() for name in names}
-        for row, place in zip(judged, rows.tolist(), strict=True):
-            relevant[row["query_id"]].add(place)
-        return ndcg(found, [relevant[name] for name in names])
-
-
-def _views(encoded: Artifact, blocks: int) -> Views:
-    return Views.concat([read_views(encoded.place, f"{block:05d}", encoded.result["views"]) for block in range(blocks)])
-
-
-def ndcg(found_QK: Tensor, relevant: Iterable[set[int]]) -> float:
-    """The mean over queries; a relevant row gains 1, all others 0, and a query without any relevant one counts 0."""
-
-    def gain(places: Iterable[int]) -> float:
-        return sum(1 / math.log2(1 + place) for place in places)
-
-    def of_query(found: list[int], wanted: set[int]) -> float:
-        hits = [place for place, row in enumerate(found, 1) if row in wanted]
-        return gain(hits) / gain(range(1, min(len(wanted), CUTOFF) + 1)) if wanted else 0.0
-
-    pairs = zip(found_QK[:, :CUTOFF].tolist(), relevant, strict=True)
-    return sum(of_query(found, wanted) for found, wanted in pairs) / len(found_QK)
+        return planned, [sides["passages"], sides["queries"]]
 
 
 def main(arguments: list[str]) -> int:
@@ -278,7 +229,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cpu", action="store_true", help="on a CPU, with reduced sizes")
     parser.add_argument("--data", type=Path, help="collection of part train; with --cpu made up if not given")
     parser.add_argument("--methods", nargs="+", default=[*PRETRAINING], choices=PRETRAINING, help="of part speed")
-    parser.add_argument("--storage", help="where part train works and goes on; default: a folder that is deleted")
     parser.add_argument("--seconds", type=float, default=480.0, help="after which a part begins nothing more")
     given = parser.parse_args(arguments)
     if given.cpu:
@@ -298,7 +248,7 @@ def main(arguments: list[str]) -> int:
         for part in given.part:
             print(f"\n## {part}\n\n{name}, torch {torch.__version__}, `python -m tests.gpu {' '.join(arguments)}`\n")
             program = Program(device, REDUCED if given.cpu else WHOLE, time.monotonic() + given.seconds)
-            storage = Place(given.storage or f"{folder}/store")
+            storage = Place(f"{folder}/store")
             own = {"speed": (given.methods,), "train": (corpus, storage)}.get(part, ())
             good &= getattr(program, part)(*own)
     return 0 if good else 1

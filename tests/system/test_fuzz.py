@@ -12,7 +12,7 @@ from midmask.errors import UserError
 from tests.fuzz.running import Outcome, run
 
 ROOT = Path(__file__).resolve().parents[2]
-CASES, SEED = 320, 9
+CASES, SEED = 300, 9
 
 
 def test_bad_inputs_are_read_quarantined_or_refused() -> None:
@@ -22,7 +22,7 @@ def test_bad_inputs_are_read_quarantined_or_refused() -> None:
     assert done.returncode == 0, f"{done.stderr[-5000:]}\n{done.stdout}"
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()[2:]]
     counts = {name: [int(cell.replace(",", "")) for cell in cells] for name, *cells in lines}
-    assert counts.pop("all")[0] == CASES and len(counts) == 32
+    assert counts.pop("all")[0] == CASES and len(counts) == 30
     for name, (_, succeeded, quarantined, refused, faults) in counts.items():
         assert succeeded + quarantined and refused + quarantined and not faults, f"{name}: {counts[name]}"
 

@@ -118,10 +118,6 @@ def rewritten(before: dict[str, tuple[int, int, int]], after: dict[str, tuple[in
     return [f"written again after it was finished: {name}" for name in before if after.get(name) != before[name]]
 
 
-def tracking_uri(home: Path) -> str:
-    return f"sqlite:///{home}/mlflow.db"
-
-
 def tracked(uri: str, killed: int = 0) -> list[str]:
     """What is wrong with the runs of a finished job: not one finished parent, two finished runs of a step, a run that
     is still running.
@@ -147,7 +143,7 @@ def metrics(home: Path) -> dict[str, str]:
     """`STEP FINGERPRINT METRIC` -> value in MLflow, of finished runs."""
     return {
         f"{run.tags['midmask.step']} {run.tags['midmask.fingerprint']} {name}": repr(value)
-        for run in read_runs(tracking_uri(home))
+        for run in read_runs(f"sqlite:///{home}/mlflow.db")
         if run.status == "finished"
         for name, value in run.metrics.items()
         if not TIMES.search(name) and not name.startswith(NOT_RESULTS)

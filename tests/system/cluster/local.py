@@ -157,4 +157,4 @@ class Local:
             f"left behind in the store: {name}"
             for name in compare.unfinished(self.home) - compare.unfinished(reference)
         )
-        yield from compare.tracked(compare.tracking_uri(self.home))
+        yield from compare.tracked(f"sqlite:///{self.home}/mlflow.db")

@@ -10,6 +10,7 @@ lost, a file torn, or bytes differ from those of an undisturbed run.
 import argparse
 import contextlib
 import logging
+import math
 import multiprocessing
 import os
 import random
@@ -88,13 +89,14 @@ def entries(steps: list[Step], storage: Place, kinds: tuple[str, ...]) -> dict[s
 
 @dataclass
 class Racer:
-    """One of the two; `kill_at` and `pause` are times after its start at which it is interrupted."""
+    """One of the two. kill_at, pause_at: times after its start at which it is interrupted; infinite: never."""
 
     process: Any
     begun: float
-    kill_at: float | None
-    pause: tuple[float, float] | None
-    kills: int = 0
+    kill_at: float
+    pause_at: float
+    pause: float
+    kills: int
 
 
 @dataclass(frozen=True)
@@ -131,28 +133,27 @@ class Race:
 
     def _start(self, draw: random.Random, kills: int) -> Racer:
         span = 0.5 + 1.5 * float(self.entry.alone.result["seconds"])
-        kill_at = draw.uniform(0, span) if kills < KILLS and draw.random() < 0.6 else None
-        pause = (draw.uniform(0, span), draw.uniform(0.1, 2.0)) if draw.random() < 0.4 else None
+        kill_at = draw.uniform(0, span) if kills < KILLS and draw.random() < 0.6 else math.inf
+        pause_at = draw.uniform(0, span) if draw.random() < 0.4 else math.inf
         arguments = (self.entry, self.place, self.timing, draw.uniform(0, 0.3), self.log)
         process = multiprocessing.get_context("forkserver").Process(target=race, args=arguments, daemon=True)
         process.start()
-        return Racer(process, time.monotonic(), kill_at, pause, kills)
+        return Racer(process, time.monotonic(), kill_at, pause_at, draw.uniform(0.1, 2.0), kills)
 
     def _disturb(self, racer: Racer) -> None:
         passed = time.monotonic() - racer.begun
         if racer.process.exitcode is not None:
             return
-        if racer.pause is not None and passed > racer.pause[0]:
+        if passed > racer.pause_at:
+            racer.pause_at = math.inf
             with contextlib.suppress(ProcessLookupError):  # it ends at this very moment
                 os.kill(racer.process.pid, signal.SIGSTOP)
                 self.counts["pauses"] += 1
-                time.sleep(racer.pause[1])
+                time.sleep(racer.pause)
                 os.kill(racer.process.pid, signal.SIGCONT)
-            racer.pause = None
-        if racer.kill_at is not None and passed > racer.kill_at:
+        if passed > racer.kill_at:
             racer.process.kill()
             racer.process.join()
-            racer.kill_at = None
             racer.kills += 1
             self.counts["kills"] += 1
 
