@@ -128,37 +128,29 @@ class Cycle:
 
     def _follow(self, job: Job, waiting: list[Blow], until: float) -> str:
         """Until one start ends; the kind of blow that ended it. Blows that are carried out no longer wait."""
-        site = self.site
         began = changed = time.monotonic()
-        struck, seen = began - APART_S, site.marks()
-        is_up = False
+        struck, seen, is_up = began - APART_S, self.site.marks(), False
         while job.poll() is None:
-            now, marks = time.monotonic(), site.marks()
-            if now > until:
+            if time.monotonic() > until:
                 self._trouble("hangs")
-                site.give_up(job)
+                self.site.give_up(job)
                 return "hang"
-            is_up_now = is_up or site.is_up()
-            if marks != seen or is_up_now != is_up:
-                seen, is_up, changed = marks, is_up_now, now
-            if (
-                waiting
-                and now - struck >= APART_S
-                and _is_due(waiting[0], seen, now - (changed if seen else began), is_up)
-            ):
-                mend = site.strike(waiting[0], job) if job.poll() is None else None
-                if mend is not None:
-                    blow = waiting.pop(0)
-                    self._hit(blow, job, mend, seen)
-                    struck = time.monotonic()
-                    if blow.kind in site.lethal:
-                        return blow.kind
+            now = (self.site.marks(), is_up or self.site.is_up())
+            if now != (seen, is_up):
+                (seen, is_up), changed = now, time.monotonic()
+            since = time.monotonic() - (changed if seen else began)
+            may = waiting and time.monotonic() - struck >= APART_S and _is_due(waiting[0], seen, since, is_up)
+            if may and job.poll() is None and (mend := self.site.strike(waiting[0], job)):
+                blow = waiting.pop(0)
+                self._hit(blow, job, mend, seen)
+                struck = time.monotonic()
+                if blow.kind in self.site.lethal:
+                    return blow.kind
             time.sleep(0.02)
         return ""
 
     def _hit(self, blow: Blow, job: Job, mend: Callable[[], None], marks: int) -> None:
-        self.struck += 1
-        began = time.monotonic()
+        self.struck, began = self.struck + 1, time.monotonic()
         if blow.kind in self.site.lethal:
             try:
                 job.wait(ENDS_WITHIN_S)
@@ -167,8 +159,8 @@ class Cycle:
                 self.site.give_up(job)
             if job.returncode == 0:
                 self._trouble(f"exit code 0 after {blow.kind} was hit")
-        ended = {"ended_within": round(time.monotonic() - began, 1)} if blow.kind in self.site.lethal else {}
-        self._journal({"event": "blow", **asdict(blow), "start": self.starts, "marks": marks, **ended})
+        took = round(time.monotonic() - began, 1)  # to end, if it must
+        self._journal({"event": "blow", **asdict(blow), "start": self.starts, "marks": marks, "took": took})
         mend()
 
     def _trouble(self, what: str) -> None:
@@ -176,8 +168,10 @@ class Cycle:
 
 
 def _is_due(blow: Blow, marks: int, since: float, is_up: bool) -> bool:
-    """Whether the moment has come: also if more is done already than it waits for."""
-    return marks > blow.done or (marks == blow.done and (is_up or marks == 0) and since >= blow.after)
+    """Whether the moment has come: also if more is done already than it waits for. A job that is started again must
+    first have come so far that it makes marks.
+    """
+    return (is_up or blow.done == 0) and (marks > blow.done or (marks == blow.done and since >= blow.after))
 
 
 def undisturbed(site: Site, limit: float = 1800) -> Timeline:

@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -70,23 +71,17 @@ def wait_for(there: Cluster, words: str) -> None:
         time.sleep(0.5)
 
 
-@pytest.fixture
-def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A collection that every machine can read: each has a /tmp of its own."""
-    folder = Path("/var/tmp") / tmp_path_factory.mktemp("outside").relative_to("/").as_posix().replace("/", "-")
-    write_collection(folder)
-    return folder
-
-
 @needs_machines
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-def test_a_training_goes_on_without_a_lost_node_and_with_all_when_it_is_back(tmp_path: Path, outside: Path) -> None:
+def test_a_training_goes_on_without_a_lost_node_and_with_all_when_it_is_back(tmp_path: Path) -> None:
     steps, says = 1500, "the training goes on with {} of 2 workers"
     small = {"tokens.vocabulary_size": 300, "pretrain.steps": steps, "pretrain.batch_size": 8}
     flags = [f"--set={path}={value}" for path, value in {**small, "pretrain.checkpoint_every": 20}.items()]
-    with cluster(tmp_path, ("worker1",)) as there:
-        job = [sys.executable, str(ROOT / "jobs" / "pretrain.py"), "--corpus", there.upload(outside)]
+    # outside of the folders of which each machine has its own
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as outside, cluster(tmp_path, ("worker1",)) as there:
+        write_collection(Path(outside) / "tiny")
+        job = [sys.executable, str(ROOT / "jobs" / "pretrain.py"), "--corpus", there.upload(Path(outside) / "tiny")]
         running = there.job(*job, "--recipe", "mlm", "--workers", "2", "--set=pretrain.log_every=10", *flags, log="job")
         wait_for(there, "step [0-9]* of")
         there.lose("worker1")
