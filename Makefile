@@ -59,7 +59,7 @@ chaos-cluster: $(TEST_TOOLS) ## 30 losses of nodes and stores on that cluster: t
 	$(BIN)/python -m tests.system.cluster --where bed --blows 30 --only pipeline
 
 races: $(TEST_TOOLS) ## 50 races of two jobs for each step on one object store
-	$(BIN)/python -m tests.system.cluster.races
+	$(BIN)/python -m tests.system.cluster --where store --blows 50
 
 guide: $(MADE) ## what is written by the code itself: the table of formats in docs/, the lists of all fields
 	$(BIN)/python -m midmask.corpora.guide docs/*.md

@@ -3,7 +3,7 @@
     python -m tests.system.cluster --blows 40                          kills of processes on this machine (make chaos)
     python -m tests.system.cluster --where bed --blows 0               a cluster, and one machine (make scale)
     python -m tests.system.cluster --where bed --blows 30 --only pipeline   losses on it (make chaos-cluster)
-    python -m tests.system.cluster.races --races 50                    two processes for one artifact (make races)
+    python -m tests.system.cluster --where store --blows 50            two processes race for one artifact (make races)
 
 Three jobs: a pipeline with mined negatives (here with a teacher), a sweep (here with pruning), a benchmark. Here each
 has a local Ray of its own; victims are the driver, a worker, the raylet, the channel actor, a trial, or all processes.
@@ -32,6 +32,7 @@ from tests.system.cluster.bed import Bed, cluster
 from tests.system.cluster.cycle import Cycle, Timeline, draw, undisturbed
 from tests.system.cluster.local import Local, adopt_orphans
 from tests.system.cluster.machine import missing
+from tests.system.cluster.races import HEADER, races
 from tests.system.cluster.work import JOBS, run_here, works
 
 PER_CYCLE = 10
@@ -129,9 +130,20 @@ class Campaign:
         return "\n".join([*lines, *troubles])
 
 
+def race(count: int, seed: int) -> int:
+    """Prints the table of races; the exit code."""
+    print(HEADER, flush=True)
+    wrong = 0
+    with tempfile.TemporaryDirectory(prefix="races") as folder:
+        for line, problems in races(Path(folder), count, seed):
+            print(line, flush=True)
+            wrong += len(problems)
+    return int(wrong > 0)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--where", choices=("local", "bed"), default="local")
+    parser.add_argument("--where", choices=("local", "bed", "store"), default="local")
     parser.add_argument("--blows", type=int, default=40, help="0: an undisturbed run alone")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=JOBS)
@@ -141,6 +153,8 @@ def main() -> int:
     if given.where == "bed" and (lacks := missing()):
         print(f"error: {lacks}", file=sys.stderr)
         return 2
+    if given.where == "store":
+        return race(given.blows, given.seed)
     adopt_orphans()
     out = given.out or Path(tempfile.mkdtemp(prefix="midmask-", dir="/var/tmp"))  # every machine of a bed reads it
     campaign = Campaign(out.absolute(), given.seed, on_bed=given.where == "bed", collection=given.collection)

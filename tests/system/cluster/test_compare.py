@@ -62,7 +62,7 @@ def test_a_finished_file_that_is_written_again_is_noticed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("loss", "lexical", "wrong"), [(2.0, None, 0), (2.0001, None, 1), (2.0001, "splade", 0), (2.01, "splade", 1)]
+    ("loss", "lexical", "wrong"), [(2.0, None, 0), (2.001, None, 1), (2.001, "splade", 0), (2.01, "splade", 1)]
 )
 def test_losses_may_differ_by_rounding_alone(tmp_path: Path, loss: float, lexical: str | None, wrong: int) -> None:
     write(tmp_path / "one", lexical=lexical)
