@@ -148,7 +148,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=JOBS)
     parser.add_argument("--collection", type=Path, help="a folder in BEIR's layout; default: 48 passages")
-    parser.add_argument("--out", type=Path, help="default: a temporary folder, deleted if nothing went wrong")
+    parser.add_argument("--out", type=Path, help="default: a temporary one; of a bed outside of /tmp and /home")
     given = parser.parse_args()
     if given.where == "bed" and (lacks := missing()):
         print(f"error: {lacks}", file=sys.stderr)

@@ -174,7 +174,7 @@ def _is_due(blow: Blow, marks: int, since: float, is_up: bool) -> bool:
     return (is_up or blow.done == 0) and (marks > blow.done or (marks == blow.done and since >= blow.after))
 
 
-def undisturbed(site: Site, limit: float = 1800) -> Timeline:
+def undisturbed(site: Site, limit: float = 3600) -> Timeline:
     """Runs a job without blows.
 
     Raises:
