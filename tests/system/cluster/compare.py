@@ -103,9 +103,9 @@ def differences(expected: dict[str, str], found: dict[str, str]) -> list[str]:
 
 
 def unfinished(home: Path) -> set[str]:
-    """Files in the store that belong to no finished artifact."""
+    """Files in the store that belong to no finished artifact, but for the logs, of which each start has its own."""
     known = set(files(home).values())
-    paths = (home / "store").rglob("*")
+    paths = [path for path in (home / "store").rglob("*") if path.parent.name != "logs"]
     return {str(path.relative_to(home)) for path in paths if path.is_file() and path not in known}
 
 
