@@ -50,16 +50,16 @@ fuzz: $(TEST_TOOLS) ## 20,000 bad inputs: each is read, quarantined and counted,
 	$(BIN)/python -m tests.fuzz
 
 chaos: $(TEST_TOOLS) ## jobs killed at 40 random moments and started again: the same results, nothing left behind
-	$(BIN)/python -m tests.chaos
+	$(BIN)/python -m tests.system.cluster --blows 40
 
 scale: $(TEST_TOOLS) ## a cluster of machines without a common disk, in namespaces of this one (root): the same artifacts as here
-	$(BIN)/python -m tests.scale
+	$(BIN)/python -m tests.system.cluster --where bed --blows 0
 
 chaos-cluster: $(TEST_TOOLS) ## 30 losses of nodes and stores on that cluster: the same artifacts (root; about an hour and a half)
-	$(BIN)/python -m tests.scale.chaos
+	$(BIN)/python -m tests.system.cluster --where bed --blows 30 --only pipeline
 
 races: $(TEST_TOOLS) ## 50 races of two jobs for each step on one object store
-	$(BIN)/python -m tests.races
+	$(BIN)/python -m tests.system.cluster --where store --blows 50
 
 guide: $(MADE) ## what is written by the code itself: the table of formats in docs/, the lists of all fields
 	$(BIN)/python -m midmask.corpora.guide docs/*.md

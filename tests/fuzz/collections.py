@@ -12,7 +12,7 @@ import pyarrow as pa
 from midmask.artifact import Place
 from midmask.corpora import CorpusConfig, prepare
 from tests.fuzz.mutating import TEXTS, Files, mutate_files
-from tests.fuzz.running import Outcome, Target
+from tests.fuzz.running import Case, Outcome
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import json_lines, write, write_beir
 from tests.support.corpora.documents import write_documents
@@ -95,20 +95,16 @@ def write_files(folder: Path, files: Files) -> None:
         (folder / name).write_bytes(data)
 
 
-def targets(root: Path) -> list[Target]:
+def targets(root: Path) -> dict[str, Case]:
     """One a layout; the valid files are written below `root` once."""
-    found = []
+    found: dict[str, Case] = {}
     for number, (name, (kind, write_seed)) in enumerate(SEEDS.items()):
         folder = root / f"corpus{number}"
         folder.mkdir()
         write_seed(folder)
-        found.append(Target(name, partial(_read, kind, LINES.get(name), files_of(folder))))
+        found[name] = partial(_read, kind, LINES.get(name), files_of(folder))
     register("fuzz/seed", root / "registered")
-    return [
-        *found,
-        Target("hf, cells", _read_cells),
-        Target("ir_datasets", partial(_read_registered, files_of(root / "registered"))),
-    ]
+    return {**found, "hf, cells": _read_cells, "ir_datasets": partial(_read_registered, files_of(root / "registered"))}
 
 
 def _read(kind: str, documents: str | None, seeds: Files, rng: random.Random, folder: Path) -> Outcome:

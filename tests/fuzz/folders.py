@@ -11,59 +11,33 @@ import safetensors.torch
 import torch
 
 from midmask.encoders.backbone import load_backbone
-from midmask.encoders.cross_encoder import read_cross_encoder
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder
 from midmask.encoders.model_settings import read_facts, view_widths
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.vocabulary import Vocabulary
 from tests.fuzz.mutating import mutate_bytes, mutate_text
-from tests.fuzz.running import Outcome, Target
+from tests.fuzz.running import Case, Outcome
 from tests.support.encoders.models import random_model
 from tests.support.encoders.tokenizers import write_tokenizer
 
-SETTINGS: list[tuple[str, str, list[Any]]] = [
-    ("config.json", "hidden_size", ["abc", 0, -1, 31, 64, 10**9, None, 32.0]),
-    ("config.json", "num_attention_heads", [0, 3, "4", None, -1]),
-    ("config.json", "num_hidden_layers", [0, 1, 3, -1, "2", None]),
-    ("config.json", "vocab_size", [0, 39, 41, 10**9, "x", None]),
-    ("config.json", "hidden_act", ["nope", 5, None, "relu"]),
-    ("config.json", "model_type", ["nope", "gpt2", 5, None, "t5", "roberta", "distilbert"]),
-    ("config.json", "max_position_embeddings", ["x", 0, -5, 10**9, 8]),
-    ("config.json", "layer_norm_eps", ["x", -1, None, 1e400]),
-    ("config.json", "pad_token_id", [1000, -1, "x", None]),
-    ("config.json", "dtype", ["floaty", 5, "float16", None]),
-    ("config.json", "architectures", [5, ["X"], None]),
-    ("config.json", "auto_map", [{"AutoConfig": "x.Y"}, 5]),
-    ("config.json", "quantization_config", [{"a": 1}, 5]),
-    ("midmask.json", "format", ["x", 2, 0, None]),
-    ("midmask.json", "representation", [None, 5, {"dense": "max"}, {"width": 0}, {"dense": None}]),
-    ("midmask.json", "passage_length", ["x", 0, 10**20, None]),
-    ("modules.json", "path", [5, "../x", "/etc", "\0", "9_None"]),
-    ("modules.json", "type", [5, "", "os.system", "sentence_transformers.models.Dense", "x.Pooling", None]),
-    ("1_Pooling/config.json", "pooling_mode", [5, "max", [1], None, ["cls", "mean"], {"a": 1}]),
-    ("1_Pooling/config.json", "pooling_mode_cls_token", [False, "x", None]),
-    ("2_Dense/config.json", "out_features", ["x", 0, -1, 10**20, 7, None]),
-    ("2_Dense/config.json", "activation_function", [5, None, "torch.nn.modules.activation.Tanh"]),
-    ("config_sentence_transformers.json", "prompts", [5, [1], {"query": 5}, {"query": "q: "}]),
-    ("config_sentence_transformers.json", "similarity_fn_name", [[1], "euclidean", None, "cosine"]),
-    ("config_sentence_transformers.json", "default_prompt_name", [[1], 5, "query"]),
-    ("sentence_bert_config.json", "max_seq_length", ["x", [1], -5, 0.5, 1e400, 10**30, None]),
-    ("sentence_bert_config.json", "do_lower_case", ["x", 1]),
-    ("tokenizer_config.json", "model_max_length", ["x", -1, 1e400, None]),
-    ("tokenizer_config.json", "tokenizer_class", ["Nope", 5, None]),
-    ("tokenizer_config.json", "mask_token", [None, 5, "nope"]),
-]  # fmt: skip
-"""File, field, and values that it should not have, or could have."""
+OTHERS = [
+    *("", "abc", "float16", "cls", "max", "gpt2", "roberta", "relu", "../x", "/etc", "\0", "os.system", "x.Pooling"),
+    *(None, False, 0, 1, -1, 3, 7, 41, 64, 32.0, 0.5, 1e400, 10**9, 10**20, [], [1], ["X"], {}, {"a": 1}, {"width": 0}),
+]
+"""Values that a field of a folder's JSON should not have, or could have."""
 
 INDICES = [
-    *("null", "{}", "[]", "{bad", '{"weight_map": 5}', '{"weight_map": {"a": 5}}', '{"metadata": {"total_size": 5}}'),
-    *('{"weight_map": {}, "metadata": {}}', '{"weight_map": {"a": "../x.safetensors"}, "metadata": {}}'),
+    "null",
+    "{}",
+    "{bad",
+    '{"weight_map": {"a": 5}}',
+    '{"weight_map": {"a": "../x.safetensors"}, "metadata": {}}',
 ]
 
 
-def targets(root: Path) -> list[Target]:
-    """Folders with a projection, as midmask writes them and without what it alone knows, and of a cross-encoder."""
+def targets(root: Path) -> dict[str, Case]:
+    """Folders with a projection, as midmask writes them and without what it alone knows, and of a bare model."""
     plain, tokenizer = root / "plain", write_tokenizer(root / "tokenizer", "bert")
     random_model("bert").save_pretrained(plain)
     shutil.copytree(tokenizer, plain, dirs_exist_ok=True)
@@ -75,11 +49,8 @@ def targets(root: Path) -> list[Target]:
     foreign = root / "foreign"
     shutil.copytree(own, foreign)
     (foreign / "midmask.json").unlink()
-    return [
-        Target("model folders, plain", partial(_model, plain)),
-        Target("model folders, midmask", partial(_model, own)),
-        Target("model folders, sentence-transformers", partial(_model, foreign)),
-    ]
+    found = {"plain": plain, "midmask": own, "sentence-transformers": foreign}
+    return {f"model folders, {name}": partial(_model, place) for name, place in found.items()}
 
 
 def _model(seed: Path, rng: random.Random, folder: Path) -> Outcome:
@@ -87,10 +58,7 @@ def _model(seed: Path, rng: random.Random, folder: Path) -> Outcome:
     shutil.copytree(seed, place)
     _change(rng, place)
     for read in (read_facts, view_widths, Vocabulary.of):
-        if rng.random() < 0.5:
-            _tolerated(read, place)
-    if rng.random() < 0.1:
-        _tolerated(read_cross_encoder, place)
+        _tolerated(read, place)
     loaded = load_bi_encoder(place, dropout=0.0)
     assert all(torch.isfinite(weight).all() for weight in loaded.model.state_dict().values()), "weights are not finite"
     return "succeeded"
@@ -107,16 +75,16 @@ def _tolerated(read: Any, place: Path) -> None:
 def _change(rng: random.Random, place: Path) -> None:
     kind = rng.random()
     names = sorted(path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file())
+    settings = [name for name in names if name.endswith(".json") and name not in ("tokenizer.json", "vocab.json")]
     if kind < 0.45:
-        settings = [one for one in SETTINGS if one[0] in names]
-        name, field, values = rng.choice(settings)
-        held = json.loads((place / name).read_text())
+        path = place / rng.choice(settings)
+        held = json.loads(path.read_text())
         chosen = rng.choice(held) if isinstance(held, list) else held
-        chosen[field] = rng.choice(values)
-        (place / name).write_text(json.dumps(held))
+        chosen[rng.choice(sorted(chosen))] = rng.choice(OTHERS)
+        path.write_text(json.dumps(held))
     elif kind < 0.7:
-        name = rng.choice([one for one in names if one.endswith((".json", ".txt"))])
-        (place / name).write_bytes(mutate_text(rng, (place / name).read_bytes()))
+        path = place / rng.choice([name for name in names if name.endswith((".json", ".txt"))])
+        path.write_bytes(mutate_text(rng, path.read_bytes()))
     elif kind < 0.95:
         _change_weights(rng, rng.choice([place / one for one in names if one.endswith(".safetensors")]))
     else:
@@ -124,27 +92,23 @@ def _change(rng: random.Random, place: Path) -> None:
 
 
 def _change_weights(rng: random.Random, path: Path) -> None:
-    kind = rng.randrange(6)
-    if kind == 0:
+    kind = rng.choice(["bytes", "index", "pickle", "value", "shape", "missing"])
+    if kind == "bytes":
         path.write_bytes(mutate_bytes(rng, path.read_bytes()))
-        return
-    if kind == 1:
-        path.unlink()
-        Path(f"{path}.index.json").write_text(rng.choice(INDICES))
-        return
-    if kind == 2:
-        path.unlink()
-        path.with_name("pytorch_model.bin").write_bytes(rng.choice([b"", b"abc", b"PK\3\4abc", b"\x80\x02}q\0."]))
         return
     weights = safetensors.torch.load_file(path)
     name = rng.choice(sorted(weights))
-    if kind == 3:
-        weights[name] = weights[name].clone()
+    if kind == "index":
+        Path(f"{path}.index.json").write_text(rng.choice(INDICES))
+    elif kind == "pickle":
+        path.with_name("pytorch_model.bin").write_bytes(rng.choice([b"", b"abc", b"PK\3\4abc", b"\x80\x02}q\0."]))
+    elif kind == "value":
         weights[name].view(-1)[0] = rng.choice([float("nan"), float("inf"), 1e38])
-    elif kind == 4:
-        weights[name] = rng.choice(
-            [torch.zeros(3), torch.zeros(()), weights[name][:-1].clone(), weights[name].to(torch.int32)]
-        )
+    elif kind == "shape":
+        others = [torch.zeros(3), torch.zeros(()), weights[name][:-1].clone(), weights[name].to(torch.int32)]
+        weights[name] = rng.choice(others)
     else:
         del weights[name]
-    safetensors.torch.save_file(weights, path, metadata=rng.choice([{"format": "pt"}, {"format": "x"}, None]))
+    path.unlink()
+    if kind not in ("index", "pickle"):
+        safetensors.torch.save_file(weights, path, metadata=rng.choice([{"format": "pt"}, {"format": "x"}, None]))

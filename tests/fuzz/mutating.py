@@ -18,22 +18,8 @@ TEXTS = [
 """Cells and words that readers stumble over."""
 
 RAW = [
-    b"\xff",
-    b"\xe9",
-    b"\xed\xa0\x80",
-    b"\0" * 9,
-    b"\xef\xbb\xbf",
-    b"\xff\xfe",
-    b"\r",
-    b"\n",
-    b"\n\n",
-    b"\t\t",
-    b"\x1f\x8b",
-    b"PAR1",
-    b"PK\x03\x04",
-    b"<html>",
-    b"[",
-    b"{\n",
+    *(b"\xff", b"\xe9", b"\xed\xa0\x80", b"\0" * 9, b"\xef\xbb\xbf", b"\xff\xfe", b"\r", b"\n", b"\n\n", b"\t\t"),
+    *(b"\x1f\x8b", b"PAR1", b"PK\x03\x04", b"<html>", b"[", b"{\n"),
 ]
 
 VALUES = [
@@ -138,17 +124,13 @@ def _value(rng: random.Random, data: bytes) -> bytes:
     """A value, or a key, in the JSON of a line, or of the whole, becomes something else."""
     lines = data.split(b"\n")
     number = rng.randrange(len(lines))
-    for text, rebuilt in ((lines[number], None), (data, data)):
+    for text in (lines[number], data):
         try:
             row = json.loads(text)
         except (ValueError, RecursionError):
             continue
-        changed = _with_mark(rng, row)
-        written = json.dumps(changed).replace(f'"{MARK}"', rng.choice(VALUES)).encode()
-        if rebuilt is not None:
-            return written
-        lines[number] = written
-        return b"\n".join(lines)
+        changed = json.dumps(_with_mark(rng, row)).replace(f'"{MARK}"', rng.choice(VALUES)).encode()
+        return changed if text is data else b"\n".join([*lines[:number], changed, *lines[number + 1 :]])
     return _cell(rng, data)
 
 
@@ -181,27 +163,8 @@ def plain(rng: random.Random, depth: int = 0) -> Any:
         return {_key(rng): plain(rng, depth + 1) for _ in range(rng.randrange(4))}
     if kind < 4 and depth < 3:
         return [plain(rng, depth + 1) for _ in range(rng.randrange(4))]
-    return rng.choice(
-        [
-            None,
-            True,
-            0,
-            1,
-            -1,
-            2**63,
-            10**400,
-            0.5,
-            float("nan"),
-            float("inf"),
-            1e39,
-            "",
-            "a",
-            "a b",
-            "\ud800",
-            b"x",
-            "é",
-        ]
-    )
+    numbers = [None, True, 0, 1, -1, 2**63, 10**400, 0.5, float("nan"), float("inf"), 1e39]
+    return rng.choice([*numbers, "", "a", "a b", "\ud800", b"x", "é"])
 
 
 def _key(rng: random.Random) -> Any:

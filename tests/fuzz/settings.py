@@ -1,15 +1,11 @@
-"""Targets: search spaces, flags of jobs, and --set of every field of every recipe."""
+"""Targets: search spaces, and --set of every field of every recipe."""
 
 import os
 import random
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from functools import partial
-from io import StringIO
 from pathlib import Path
-from typing import Any
 
-from midmask.app.flags import add_sweep_flags, add_zero_shot_flag, parse
 from midmask.artifact import Place
 from midmask.encoders.precision import SWITCH
 from midmask.estimate import as_text, estimate, refuse_impossible
@@ -20,7 +16,7 @@ from midmask.recipes import RECIPES
 from midmask.sweep.points import budget, check, grid
 from midmask.sweep.space import load_space
 from tests.fuzz.mutating import TEXTS, VALUES, mutate_text
-from tests.fuzz.running import Outcome, Target
+from tests.fuzz.running import Case, Outcome
 from tests.support.corpora.collections import write_beir
 from tests.support.tracked import is_foreign
 from tests.support.unread import Unread
@@ -30,26 +26,19 @@ YAML = ["*a", "&a [x]", "!!int abc", "2024-13-99", "2024-01-01", ".inf", ".nan",
         "!!python/object:os.system x", "!!binary abc", "!!set {a}", "{[a]: b}", "<<: 5", "~", "yes", "? a", "- - - a",
         "[[[[[[[[", "{a: {a: {a: ", "|", ">", "%", "@", "`", '"\\ud800"', "low: 1", "values: []", "values: [1, 1.0]",
         "{low: 1, high: 0}", "{low: 0, high: 1, log: true}", "{values: [1], when: {x: 1}}", "9" * 5000]  # fmt: skip
-FLAGS = [
-    *("--corpus", "--recipe", "--set", "--storage", "--tracking-uri", "--workers", "--seed", "--dry-run", "--on", "-x"),
-    *("--protocol", "--scale", "--pretrain-on", "--zero-shot", "--search", "--trials", "--nope", "--"),
-]
-GOOD = {"--workers": ["2", "0", "-1"], "--seed": ["0", "7"], "--set": ["pretrain.steps=5", "a=b", "=", "a"],
-        "--scale": ["demo", "published"], "--search": ["grid", "tpe"], "--trials": ["3"]}  # fmt: skip
 
 
-def targets(root: Path) -> list[Target]:
+def targets(root: Path) -> dict[str, Case]:
     write_beir(root / "small")
     small = {"corpus.name": f"beir:{root}/small"}
     recipes = {name: override(RECIPES[name](), small) for name in RECIPES}
     seeds = {path.name: path.read_bytes() for path in sorted(SPACES.glob("*.yaml")) if not is_foreign(path)}
     os.environ[SWITCH] = "0"  # the probe of a plan takes a second
     _price(recipes["retromae"], root)  # loads the libraries here, so that no case's time and memory hold their import
-    return [
-        Target("search spaces", partial(_space, seeds, recipes)),
-        Target("flags", _flags),
-        Target("--set", partial(_set, recipes, root)),
-    ]
+    return {
+        "search spaces": partial(_space, seeds, recipes),
+        "--set": partial(_set, recipes, root),
+    }
 
 
 def _space(seeds: dict[str, bytes], recipes: dict[str, Recipe], rng: random.Random, folder: Path) -> Outcome:
@@ -71,27 +60,10 @@ def _space(seeds: dict[str, bytes], recipes: dict[str, Recipe], rng: random.Rand
     return "succeeded"
 
 
-def _flags(rng: random.Random, folder: Path) -> Outcome:
-    def add(parser: Any) -> None:
-        add_sweep_flags(parser)
-        add_zero_shot_flag(parser)
-
-    arguments = []
-    for _ in range(rng.randrange(5)):
-        flag = rng.choice(FLAGS)
-        value = rng.choice([*GOOD.get(flag, []), *rng.sample(TEXTS, 2), "pydocs", "beir:x"])
-        arguments += [flag] if rng.random() < 0.2 else [f"{flag}={value}"] if rng.random() < 0.2 else [flag, value]
-    with redirect_stdout(StringIO()):
-        parse(arguments, "A job.", add)
-    return "succeeded"
-
-
 def _set(recipes: dict[str, Recipe], root: Path, rng: random.Random, folder: Path) -> Outcome:
     """The fields are changed, checked, planned and priced, as --dry-run does; places that are named lie nowhere."""
-    name = rng.choice(sorted(recipes))
-    recipe = recipes[name]
-    changes = dict(_changes(rng, recipe))
-    changed = override(recipe, changes)
+    recipe = recipes[rng.choice(sorted(recipes))]
+    changed = override(recipe, dict(_changes(rng, recipe)))
     changed.check()
     _price(changed, root)
     return "succeeded"

@@ -1,124 +1,257 @@
-"""Everything that only a GPU can show, in three parts of less than ten minutes each: the same numbers as on a CPU, the
-speed of every middle training, and a whole training.
+"""What only a GPU can show, in three parts of less than ten minutes each: the same numbers as on a CPU, the speed of
+every middle training and of the vocabulary heads, and a whole training.
 
-    python -m tests.gpu --part parity
-    python -m tests.gpu --part speed --out $OUT/gpu.md
-    python -m tests.gpu --part train --data FOLDER
-    python -m tests.gpu --cpu                             # all parts, reduced, without a GPU
+    python -m tests.gpu --part parity                     (or: pytest -m gpu)
+    python -m tests.gpu --part speed
+    python -m tests.gpu --part train --data FOLDER        (a collection in BEIR's layout with splits train and dev)
+    python -m tests.gpu --cpu                             (all parts, reduced, without a GPU)
 
 Needs torch, transformers, pydantic (with pydantic-core, annotated-types and typing-inspection), pyarrow and numpy, and
-platform/ and the project's root on PYTHONPATH; no ray, mlflow, faiss, optuna, bm25s, ir-measures or scipy. FOLDER is a
-collection in BEIR's layout with splits train and dev, such as shared/data/squad.
-
-A run of all parts on a GPU writes docs/results/gpu.md; one of some parts writes them to --out, where the sections of
-other parts stay. On a CPU the tables are printed only. Exit code 1: something that must be equal is not, or a
-measurement failed.
+platform/ and the project's root on PYTHONPATH; no ray, mlflow, faiss, optuna, bm25s, ir-measures or scipy. Prints
+Markdown. Exit code 1: something that must be equal is not, or a measurement failed.
 """
 
 import argparse
+import gc
+import math
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
+from typing import Any
 
+import pyarrow.parquet as pq
 import torch
+import torch.nn.functional as F
 
-from midmask.artifact import Place
-from midmask.errors import UserError
-from midmask.objectives import PRETRAINING
-from tests.gpu import speed, train
-from tests.gpu.page import write_page
-from tests.gpu.parity import parity
+from midmask.artifact import Place, load
+from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.errors import UserError, reason
+from midmask.experiment.graph import Graph
+from midmask.experiment.plan import Plan, plan
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.step import Step
+from midmask.experiment.steps import LOCAL
+from midmask.flops import flop_counter
+from midmask.heads import linear_cross_entropy
+from midmask.identity import override
+from midmask.layers import compile_layers
+from midmask.objectives import PRETRAINING, Objective, build_objective
+from midmask.objectives.sample import pretraining_batch, sample_vocabulary
+from midmask.recipes import RECIPES
+from midmask.recipes.protocols import PROTOCOLS
+from midmask.training.loop import to_device
+from tests.gpu.cases import all_cases
 from tests.support.corpora.collections import write_beir
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "gpu.md"
-SECTIONS = {"parity": "The same numbers as on a CPU", "speed": "Speed", "train": "A training"}
+NO_TIME, NO_ROOM = "not measured, for lack of time", "does not fit into memory"
 
-Part = Callable[[], tuple[str, bool]]
+SYSTEMS = {
+    f"{recipe}, {kind}": (recipe, protocol)
+    for kind, protocol in (("dense", "in_batch"), ("SPLADE", "in_batch_splade"))
+    for recipe in ("none", "retromae")
+}
+"""System of part train -> its recipe and its protocol."""
 
 
-def parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", nargs="+", default=[*SECTIONS], choices=SECTIONS, metavar="NAME")
-    parser.add_argument("--cpu", action="store_true", help="on a CPU, with reduced sizes")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help=f"Markdown page to write; default: {PAGE.name}, if all parts run on a GPU",
-    )
-    parser.add_argument(
-        "--data", type=Path, metavar="FOLDER", help="collection of part train; with --cpu made up if not given"
-    )
-    parser.add_argument(
-        "--methods",
-        nargs="+",
-        default=[*PRETRAINING],
-        choices=PRETRAINING,
-        metavar="NAME",
-        help="of part speed; default: all",
-    )
-    parser.add_argument(
-        "--storage", metavar="PLACE", help="where part train works and goes on; default: a folder that is deleted"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=480.0, help="after which speed and train begin nothing more; each"
-    )
-    return parser.parse_args(arguments)
+WHOLE = SimpleNamespace(
+    **{"backbone": "base", "words": 30522, "lengths": (128, 512), "tokens": 16_384, "side": 8192, "rounds": 10},
+    **{"compiler": "inductor", "trained": "small", "vocabulary": 8192, "steps": (1500, 800), "rows": 128},
+)
+REDUCED = SimpleNamespace(
+    **{"backbone": "tiny", "words": 500, "lengths": (16, 32), "tokens": 128, "side": 256, "rounds": 2},
+    **{"compiler": "aot_eager", "trained": "tiny", "vocabulary": 400, "steps": (12, 8), "rows": 8},
+)
+"""Of speed: an encoder, entries of its vocabulary, tokens of the passages of one step in rows of these lengths, side of
+the matrices whose product gives the peak, rounds of timing, backend of torch.compile. Of train: an encoder and entries
+of its vocabulary, steps of middle training and of fine-tuning, their rows.
+"""
+
+
+@dataclass(frozen=True)
+class Program:
+    """device: where. until: of `time.monotonic`; nothing is begun later."""
+
+    device: torch.device
+    sizes: SimpleNamespace
+    until: float
+
+    def is_late(self) -> bool:
+        return time.monotonic() >= self.until
+
+    def seconds(self, work: Callable[[], object], rounds: int, warm: int = 2) -> float:
+        """The median, the device waited for before and after each."""
+        times = []
+        for _ in range(warm + rounds):
+            self._wait()
+            start = time.perf_counter()
+            work()
+            self._wait()
+            times.append(time.perf_counter() - start)
+        return median(times[warm:])
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def parity(self) -> bool:
+        """Every case: what the device computes, against float64 on the CPU (float32 for what is drawn or searched)."""
+        good = True
+        print("| what | largest relative difference in fp32, bf16 | tolerances | passed |\n| :-- | --: | --: | :-- |")
+        for case in all_cases():
+            try:
+                found = case.differences(self.device).values()
+                passed, failure = all(apart <= most for apart, most in found), ""
+            except Exception as error:  # every row is wanted, whatever one of them meets on a device
+                found, passed, failure = [], False, reason(error)
+            apart, most = (", ".join(f"{pair[place]:.0e}" for pair in found) for place in (0, 1))
+            print(f"| {case.name} | {apart} | {most} | {'yes' if passed else f'**no** {failure}'} |", flush=True)
+            good &= passed
+        return good
+
+    def speed(self, methods: Sequence[str]) -> bool:
+        """Tokens a second of every method's steps (masks, forward and backward pass, AdamW; bf16 autocast on a GPU) as
+        they are and compiled, and the share of the rate of one large product of the same type that they reach.
+        """
+        sizes, dtype = self.sizes, torch.bfloat16 if self.device.type == "cuda" else torch.float32
+        left, right = (torch.randn(sizes.side, sizes.side, device=self.device, dtype=dtype) for _ in range(2))
+        peak = 2 * sizes.side**3 / self.seconds(lambda: left @ right, 3 * sizes.rounds)
+        self._heads()
+        print(f"Peak {peak / 1e12:.4g} TFLOP/s; `{sizes.backbone}`, {sizes.tokens:,} tokens of passages a step.\n")
+        print("| method | tokens of a row | compiled | tokens a second | share of the peak |")
+        print("| :-- | --: | :-- | --: | --: |")
+        good, flops = True, dict[tuple[str, int], float]()
+        for compiled in (False, True):
+            for name in methods:
+                for length in sizes.lengths:
+                    try:
+                        told = NO_TIME if self.is_late() else self._method(name, length, compiled, peak, flops)
+                    except torch.OutOfMemoryError:
+                        told = NO_ROOM
+                    except Exception as error:  # the others are still to be measured, whatever the compiler says
+                        told, good = reason(error), False
+                    print(f"| {name} | {length} | {'yes' if compiled else 'no'} | {told} |", flush=True)
+                    gc.collect()
+                    torch.cuda.empty_cache()
+        return good
+
+    def _heads(self) -> None:
+        """One forward and backward pass of the head's loss, fused and plain."""
+        width, entries = 768, self.sizes.words
+        hidden, weight, bias = (
+            torch.randn(*shape, device=self.device).div(30).requires_grad_()
+            for shape in ((self.sizes.tokens // 4, width), (entries, width), (entries,))
+        )
+        labels = torch.randint(entries, (len(hidden),), device=self.device)
+        plain = self.seconds(lambda: F.cross_entropy(F.linear(hidden, weight, bias), labels).backward(), 3)
+        fused = self.seconds(lambda: linear_cross_entropy(hidden, weight, bias, labels).backward(), 3)
+        print(f"Vocabulary head of {len(hidden):,} rows: {1e3 * fused:.1f} ms, plain {1e3 * plain:.1f} ms.\n")
+
+    def _method(self, name: str, length: int, compiled: bool, peak: float, flops: dict[tuple[str, int], float]) -> str:
+        sizes, words = self.sizes, sample_vocabulary(self.sizes.words)
+        encoder = build_backbone(BackboneConfig.model_validate({"name": sizes.backbone}), words, seed=0)
+        objective = build_objective(PRETRAINING[name].Config(), encoder, words).train().to(self.device)
+        if compiled:
+            torch.compiler.reset()  # else a forward of one class would be compiled for few of the objectives alone
+            compile_layers(objective.backbone, backend=sizes.compiler, dynamic=False)
+        batch = pretraining_batch(PRETRAINING[name].Config(), words, rows=sizes.tokens // length, length=length)
+        step = self._step(objective, to_device(batch, self.device))
+        if not compiled:  # those of the matrix products
+            with flop_counter() as counter:
+                step()
+            flops[name, length] = float(counter.get_total_flops())
+        took = self.seconds(step, sizes.rounds)
+        rate = sum(int(text.lengths_B.sum()) for text in batch.texts.values()) / took
+        return f"{rate:,.0f} | {flops.get((name, length), math.nan) / took / peak:.1%}"
+
+    def _step(self, objective: Objective, batch: Any) -> Callable[[], None]:
+        kind = self.device.type
+        optimiser = torch.optim.AdamW(objective.parameters(), lr=1e-4, fused=kind == "cuda")
+
+        def step() -> None:
+            optimiser.zero_grad()
+            with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
+                loss = objective(objective.draw(batch))
+            loss.total({part: value.count for part, value in loss.parts.items()}).backward()
+            optimiser.step()
+
+        return step
+
+    def train(self, corpus: str, storage: Place) -> bool:
+        """Middle training (RetroMAE) and fine-tuning with in-batch negatives, dense and SPLADE, and encoding, beside
+        fine-tuning alone: midmask's own steps in one process, without Ray. On a GPU the losses must fall.
+        """
+        print(f"`{self.sizes.trained}`, {self.sizes.steps} steps of {self.sizes.rows} rows; {corpus}\n")
+        print(f"| system | losses at first | at last | tokens a second in training | seconds |\n| :-- |{' --: |' * 4}")
+        good = True
+        for system, (name, protocol) in SYSTEMS.items():
+            began = time.monotonic()
+            planned, views = self._planned(name, protocol, corpus)
+            Runner(storage, LOCAL, Silent()).run_until(Graph.left_in(storage, views), self.until)
+            if not all(step.is_finished(storage) for step in views):
+                print(f"| {system} | {NO_TIME} |", flush=True)
+                good = False
+                continue
+            made = load(planned.stages[-1].place(storage))
+            with (made.place / "trace.parquet").reading() as stream:
+                losses = pq.read_table(stream, columns=["loss"])["loss"].to_pylist()
+            part = max(1, len(losses) // 8)
+            first, last = sum(losses[:part]) / part, sum(losses[-part:]) / part
+            rate, took = made.result["tokens"] / made.result["seconds"], time.monotonic() - began
+            print(f"| {system} | {first:.4f} | {last:.4f} | {rate:,.0f} | {took:.0f} |", flush=True)
+            good &= last < (first if self.sizes is WHOLE else math.inf)  # few steps need not learn
+        return good
+
+    def _planned(self, name: str, protocol: str, corpus: str) -> tuple[Plan, list[Step]]:
+        """A recipe at these sizes, and the encodings of its passages and queries."""
+        sizes = self.sizes
+        changes = {
+            **{"corpus.name": corpus, "backbone.name": sizes.trained, "tokens.vocabulary_size": sizes.vocabulary},
+            **{"pretrain.steps": sizes.steps[0], "stages.0.train.steps": sizes.steps[1]},
+            **{"pretrain.batch_size": sizes.rows, "stages.0.train.batch_size": sizes.rows, "pretrain.health_every": 0},
+            **{"pretrain.learning_rate": 5e-4, "stages.0.train.learning_rate": 2e-4},
+        }
+        recipe = override(PROTOCOLS[protocol]().on(RECIPES[name](), "demo"), changes)
+        planned = plan(recipe)
+        sides = planned.evaluation(recipe.evaluation).inputs["ranked"].inputs
+        return planned, [sides["passages"], sides["queries"]]
 
 
 def main(arguments: list[str]) -> int:
-    options = parsed(arguments)
-    if options.cpu:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = ("parity", "speed", "train")
+    parser.add_argument("--part", nargs="+", default=parts, choices=parts)
+    parser.add_argument("--cpu", action="store_true", help="on a CPU, with reduced sizes")
+    parser.add_argument("--data", type=Path, help="collection of part train; with --cpu made up if not given")
+    parser.add_argument("--methods", nargs="+", default=[*PRETRAINING], choices=PRETRAINING, help="of part speed")
+    parser.add_argument("--seconds", type=float, default=480.0, help="after which a part begins nothing more")
+    given = parser.parse_args(arguments)
+    if given.cpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before the first call that would look for a GPU
         torch.set_num_threads(1)  # sizes are so small that threads wait for each other
     elif not torch.cuda.is_available():
         raise UserError("no GPU is there; python -m tests.gpu --cpu tries the program without one")
-    device = torch.device("cpu" if options.cpu else "cuda")
-    if "train" in options.part and not options.cpu and options.data is None:
-        raise UserError(
-            "part train needs --data FOLDER, a collection in BEIR's layout; or choose other parts by --part"
-        )
-    print(f"{machine(device)}\n", flush=True)
-    parts: dict[str, Part] = {
-        "parity": partial(parity, device),
-        "speed": partial(_speed, options, device),
-        "train": partial(_train, options, device),
-    }
-    good, sections = True, {}
-    for name in options.part:
-        began = time.monotonic()
-        text, passed = parts[name]()
-        good &= passed
-        about = f"`python -m tests.gpu {' '.join(arguments)}`; {machine(device)}; {time.monotonic() - began:.0f} s."
-        sections[SECTIONS[name]] = f"{about}\n\n{text}"
-        print(f"## {SECTIONS[name]}\n\n{sections[SECTIONS[name]]}\n", flush=True)
-    whole = not options.cpu and set(options.part) == set(SECTIONS)
-    if out := options.out or (PAGE if whole else None):
-        write_page(out, sections, [*SECTIONS.values()])
-    return 0 if good else 1
-
-
-def machine(device: torch.device) -> str:
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    return f"{name}, torch {torch.__version__}"
-
-
-def _speed(options: argparse.Namespace, device: torch.device) -> tuple[str, bool]:
-    sizes = speed.REDUCED if options.cpu else speed.WHOLE
-    return speed.speed(options.methods, sizes, device, time.monotonic() + options.seconds)
-
-
-def _train(options: argparse.Namespace, device: torch.device) -> tuple[str, bool]:
-    sizes, until = train.REDUCED if options.cpu else train.WHOLE, time.monotonic() + options.seconds
+    elif "train" in given.part and given.data is None:
+        raise UserError("part train needs --data FOLDER, a collection in BEIR's layout; or choose others by --part")
+    device = torch.device("cpu" if given.cpu else "cuda")
+    name = "CPU" if given.cpu else torch.cuda.get_device_name(device)
+    good = True
     with tempfile.TemporaryDirectory() as folder:
-        if options.data is None:
+        if given.data is None:
             write_beir(Path(folder) / "made-up", passages=60, queries=60)
-        data = (options.data or Path(folder) / "made-up").resolve()
-        return train.train(f"beir:{data}", Place(options.storage or f"{folder}/store"), sizes, device, until)
+        corpus = f"beir:{(given.data or Path(folder) / 'made-up').resolve()}"
+        for part in given.part:
+            print(f"\n## {part}\n\n{name}, torch {torch.__version__}, `python -m tests.gpu {' '.join(arguments)}`\n")
+            program = Program(device, REDUCED if given.cpu else WHOLE, time.monotonic() + given.seconds)
+            storage = Place(f"{folder}/store")
+            own = {"speed": (given.methods,), "train": (corpus, storage)}.get(part, ())
+            good &= getattr(program, part)(*own)
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
-"""Exact search by matrix products on any device, where there is no faiss; and the measures of what it finds.
+"""Exact search by matrix products on any device, where there is no faiss.
 
-Shapes: Q queries, N passages of a block, K results of a query, D width, V vocabulary.
+Shapes: Q queries, N passages of a block, K results of a query, V vocabulary.
 """
-
-from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -11,41 +9,27 @@ from torch import Tensor
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views
 
-CUTOFF = 10
 BLOCK = 4096
 
 
-def best(queries: Tensor, blocks: Iterable[Tensor], k: int) -> tuple[Tensor, Tensor]:
-    """The k passages of highest inner product for each query, the best first; fewer if there are fewer.
-
-    Args:
-        queries: [Q, D]. blocks: passages in order, [N, D] each; all on one device and of one type.
+def search(
+    queries: Views, passages: Views, k: int, device: torch.device, dtype: torch.dtype, block: int = BLOCK
+) -> tuple[Tensor, Tensor]:
+    """The k best passages of each query by dense vectors, weights over the vocabulary, or both added.
 
     Returns:
-        Scores, and rows over all blocks, int64; [Q, K] each.
+        Scores, and rows of the passages, int64, the best first; [Q, K] each.
     """
-    scores_QK = queries.new_empty(len(queries), 0)
-    rows_QK = torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
-    first = 0
-    for block in blocks:
-        places_N = torch.arange(first, first + len(block), device=queries.device).expand(len(queries), -1)
-        scores_QK = torch.cat([scores_QK, queries @ block.t()], 1)
-        rows_QK = torch.cat([rows_QK, places_N], 1)
+    own = _matrix(queries, slice(None)).to(device, dtype)
+    count = len(passages.dense_ND if passages.dense_ND is not None else passages.lexical)  # type: ignore[arg-type]
+    scores_QK, rows_QK = own.new_empty(len(own), 0), torch.empty(len(own), 0, dtype=torch.int64, device=device)
+    for at in range(0, count, block):
+        part = _matrix(passages, slice(at, at + block)).to(device, dtype)
+        places_N = torch.arange(at, at + len(part), device=device).expand(len(own), -1)
+        scores_QK, rows_QK = torch.cat([scores_QK, own @ part.t()], 1), torch.cat([rows_QK, places_N], 1)
         scores_QK, kept_QK = scores_QK.topk(min(k, scores_QK.shape[1]), 1)
         rows_QK = rows_QK.gather(1, kept_QK)
-        first += len(block)
     return scores_QK, rows_QK
-
-
-def search(queries: Views, passages: Views, k: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """`best` of all that is scored of two sides' views: dense vectors, weights over the vocabulary, or both added."""
-    count = len(_first(passages))
-    blocks = (_matrix(passages, slice(at, at + BLOCK)).to(device, dtype) for at in range(0, count, BLOCK))
-    return best(_matrix(queries, slice(None)).to(device, dtype), blocks, k)
-
-
-def _first(views: Views) -> Sequence[object]:
-    return views.dense_ND if views.dense_ND is not None else views.lexical  # type: ignore[return-value]
 
 
 def _matrix(views: Views, rows: slice) -> Tensor:
@@ -65,22 +49,3 @@ def dense_rows(rows: SparseRows, some: slice = slice(None)) -> Tensor:
     filled = torch.zeros(len(chosen), chosen.width)
     filled[row, terms.long()] = torch.from_numpy(chosen.weights.copy())
     return filled
-
-
-def measures(found_QK: Tensor, relevant: Sequence[set[int]]) -> dict[str, float]:
-    """nDCG@10 and RR@10, means over queries; a relevant passage gains 1, all others 0.
-
-    Args:
-        found_QK: rows, the best first. relevant: the relevant rows of each query; one without any counts 0.
-    """
-    gains, firsts = 0.0, 0.0
-    for found, wanted in zip(found_QK[:, :CUTOFF].tolist(), relevant, strict=True):
-        places = [place for place, row in enumerate(found, 1) if row in wanted]
-        ideal = sum(_discount(place) for place in range(1, min(len(wanted), CUTOFF) + 1))
-        gains += sum(map(_discount, places)) / ideal if ideal else 0.0
-        firsts += 1 / places[0] if places else 0.0
-    return {"nDCG@10": gains / len(relevant), "RR@10": firsts / len(relevant)}
-
-
-def _discount(place: int) -> float:
-    return 1 / float(torch.log2(torch.tensor(1.0 + place, dtype=torch.float64)))

@@ -1,6 +1,7 @@
-"""The page of answers: every claim once, a point for each experiment, as the records give it."""
+"""The page of answers: every claim once, a point for each experiment, as the records give it; no other page says anything else."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -125,3 +126,27 @@ def test_contrasts_with_a_collapsed_condition_are_not_decided():
 def outcome(cell: str) -> str:
     """The verdict at the beginning of a cell."""
     return next((said for said in OUTCOME_NAMES.values() if cell.strip().startswith(said)), cell.strip())
+
+
+SPOKEN = {"does not hold": "does not hold", "holds": "holds", "held": "holds"}
+SPOKEN |= {"not decidable": "cannot be told", "cannot be told": "cannot be told"}
+"""Words for a verdict on any page -> the table's."""
+
+
+def quoted(text: str) -> Iterator[tuple[str, str]]:
+    """(claim, verdict) of every line of a page that has the name or the text of a claim and a word for a verdict."""
+    spoken = re.compile(rf"\b({'|'.join(SPOKEN)})\b", re.I)
+    for line in text.splitlines():
+        names = [name for name, claim in CLAIMS.items() if re.search(rf"\b{re.escape(name)}\b", line)]
+        names += [name for name, claim in CLAIMS.items() if claim.text in line]
+        yield from ((name, SPOKEN[said.lower()]) for name in names for said in spoken.findall(line))
+
+
+def test_no_page_says_of_a_claim_what_the_table_does_not():
+    rows = points((DOCS / "results" / "papers.md").read_text("utf-8"))
+    decided = {name: {outcome(cell) for cell in cells[1:]} for name, cells in rows.items()}
+    pages = [path for path in (*DOCS.rglob("*.md"), ROOT / "README.md") if path.name != "papers.md"]
+    said = [(path.name, *each) for path in pages for each in quoted(path.read_text("utf-8"))]
+    assert not [each for each in said if each[2] not in decided[each[1]]]
+    line = f"- **sigir23.collection**: {CLAIMS['sigir23.collection'].text} *Holds.* +2.14"
+    assert set(quoted(line)) == {("sigir23.collection", "holds")} and "holds" not in decided["sigir23.collection"]

@@ -27,11 +27,5 @@ def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def run_text(text: str) -> subprocess.CompletedProcess[str]:
     """Python's code, with nothing blocked but what it blocks itself."""
     places = {"PYTHONPATH": os.pathsep.join([str(ROOT / "platform"), str(ROOT)]), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", text],
-        cwd=ROOT,
-        env={**os.environ, **places},
-        capture_output=True,
-        text=True,
-        timeout=550,
-    )
+    command, variables = [sys.executable, "-c", text], {**os.environ, **places}
+    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=550)
