@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
-from transformers import AlbertConfig, AlbertModel
+from torch import Tensor
+from transformers import AlbertConfig, AlbertForMaskedLM, AlbertModel
 
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.folder import save_bi_encoder, take_projection
@@ -16,26 +16,14 @@ from midmask.errors import UserError
 from midmask.retrieve.models import open_encoder
 from midmask.retrieve.vectors import Encoding, encode_rows
 from midmask.vocabulary import Vocabulary, load_tokenizer
-from tests.support.encoders.models import TEXTS, random_model
+from tests.support.encoders.models import TEXTS
+from tests.support.encoders.public import dense_model, opened, sparse_model, vectors_of
 
 
-def saved(base: Path, tokenizer_folder: Path, folder: Path, *, sparse: bool) -> Any:
+def saved(base: Path, folder: Path, *, sparse: bool) -> Any:
     """What sentence-transformers makes of a Hugging Face folder, saved: SPLADE of 5 words, or a projected mean."""
-    from sentence_transformers import SentenceTransformer, SparseEncoder
-    from sentence_transformers.base.modules import Dense, Normalize, Transformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
-    from sentence_transformers.sparse_encoder.modules import SpladePooling
-
-    load_tokenizer(tokenizer_folder).save_pretrained(base)
-    task = "fill-mask" if sparse else "feature-extraction"
-    first = Transformer(str(base), transformer_task=task, max_seq_length=12)
-    model: Any
-    if sparse:
-        model = SparseEncoder(modules=[first, SpladePooling("max")], max_active_dims=5, device="cpu")
-    else:
-        torch.manual_seed(0)
-        projection = Dense(32, 8, bias=False, activation_function=nn.Identity())
-        model = SentenceTransformer(modules=[first, Pooling(32, "mean"), projection, Normalize()], device="cpu")
+    made = {"max_active_dims": 5} if sparse else {"pooling_mode": "mean", "width": 8, "normalise": True}
+    model = (sparse_model if sparse else dense_model)(base, **made)
     model.save(str(folder))
     return model
 
@@ -44,39 +32,31 @@ def rows_of(folder: Path) -> list[np.ndarray]:
     return [np.array(row) for row in load_tokenizer(folder)(TEXTS, max_length=12, truncation=True)["input_ids"]]
 
 
-def albert(folder: Path) -> Path:
-    """A model of a family that midmask cannot train."""
+ALBERT = {"vocab_size": 40, "hidden_size": 32, "embedding_size": 16, "num_attention_heads": 4, "intermediate_size": 48}
+"""A model of a family that midmask cannot train."""
+
+
+def albert(tokenizer_folder: Path, folder: Path, kind: Any) -> Path:
     torch.manual_seed(0)
-    shape = {"vocab_size": 40, "hidden_size": 32, "embedding_size": 16, "num_attention_heads": 4}
-    AlbertModel(AlbertConfig(**shape, intermediate_size=48, num_hidden_layers=2)).save_pretrained(folder)
+    kind(AlbertConfig(**ALBERT, num_hidden_layers=2)).save_pretrained(folder)
+    load_tokenizer(tokenizer_folder).save_pretrained(folder)
     return folder
 
 
-def bert(folder: Path) -> Path:
-    random_model("bert").save_pretrained(folder)
-    return folder
-
-
-@pytest.mark.parametrize("make", [bert, albert])
+@pytest.mark.parametrize("family", ["bert", "albert"])
 def test_dense_search_takes_any_architecture(
-    make: Any,
-    tokenizer_folder: Path,
-    vocabulary: Vocabulary,
-    tmp_path: Path,
+    family: str, base: Path, tokenizer_folder: Path, vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
-    theirs = saved(make(tmp_path / "base"), tokenizer_folder, tmp_path / "theirs", sparse=False)
+    start = base if family == "bert" else albert(tokenizer_folder, tmp_path / "base", AlbertModel)
+    theirs = saved(start, tmp_path / "theirs", sparse=False)
     encoder = open_encoder(tmp_path / "theirs", vocabulary, "query")
     views = encode_rows(encoder, rows_of(tmp_path / "theirs"), Encoding(pad_id=vocabulary.pad_id))
     assert views.lexical is None and views.dense_ND is not None
     np.testing.assert_allclose(views.dense_ND, theirs.encode(TEXTS), rtol=1e-5, atol=1e-5)
 
 
-def test_lexical_search_gives_the_weights_of_sparse_encoder(
-    tokenizer_folder: Path,
-    vocabulary: Vocabulary,
-    tmp_path: Path,
-) -> None:
-    theirs = saved(bert(tmp_path / "base"), tokenizer_folder, tmp_path / "theirs", sparse=True)
+def test_lexical_search_gives_the_weights_of_sparse_encoder(base: Path, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    theirs = saved(base, tmp_path / "theirs", sparse=True)
     encoder = open_encoder(tmp_path / "theirs", vocabulary, "passage")
     terms = read_representation(tmp_path / "theirs").terms("passage")
     encoding = Encoding(pad_id=vocabulary.pad_id, terms=terms)
@@ -93,14 +73,9 @@ def test_lexical_search_gives_the_weights_of_sparse_encoder(
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_training_goes_on_from_their_folder_and_ends_in_one_they_read(
-    sparse: bool,
-    tokenizer_folder: Path,
-    vocabulary: Vocabulary,
-    tmp_path: Path,
+    sparse: bool, base: Path, tokenizer_folder: Path, vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
-    from sentence_transformers import SentenceTransformer, SparseEncoder
-
-    before = saved(bert(tmp_path / "base"), tokenizer_folder, tmp_path / "theirs", sparse=sparse)
+    before = saved(base, tmp_path / "theirs", sparse=sparse)
     folder = tmp_path / "theirs"
     backbone = build_backbone(BackboneConfig(name=str(folder), dropout=0.0), vocabulary, seed=0)
     backbone.represent_as(read_representation(folder), seed=0)
@@ -113,34 +88,20 @@ def test_training_goes_on_from_their_folder_and_ends_in_one_they_read(
         found: Tensor = views.tensors()[0]
         return found
 
-    torch.testing.assert_close(vectors(), dense(before), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(vectors(), vectors_of(before), rtol=1e-5, atol=1e-5)
     optimiser = torch.optim.SGD(backbone.parameters(), lr=0.1)
     (vectors() @ vectors().t()).sum().backward()
     optimiser.step()
-    assert not torch.allclose(vectors(), dense(before), atol=1e-3)
+    assert not torch.allclose(vectors(), vectors_of(before), atol=1e-3)
 
     save_bi_encoder(backbone, tmp_path / "ours", tokenizer_folder, max_length=12)
-    after = (SparseEncoder if sparse else SentenceTransformer)(
-        str(tmp_path / "ours"), device="cpu", local_files_only=True
-    )
-    torch.testing.assert_close(dense(after), vectors(), rtol=1e-5, atol=1e-5)
-
-
-def dense(model: Any) -> Tensor:
-    found: Tensor = model.encode(TEXTS, convert_to_tensor=True)
-    return found.to_dense() if found.is_sparse else found.clone()
+    after = opened(tmp_path / "ours", "SparseEncoder" if sparse else "SentenceTransformer")
+    torch.testing.assert_close(vectors_of(after), vectors(), rtol=1e-5, atol=1e-5)
 
 
 def test_a_lexical_view_needs_a_family_whose_head_is_known(
-    tokenizer_folder: Path,
-    vocabulary: Vocabulary,
-    tmp_path: Path,
+    tokenizer_folder: Path, vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
-    from transformers import AlbertForMaskedLM
-
-    shape = {"vocab_size": 40, "hidden_size": 32, "embedding_size": 16, "num_attention_heads": 4}
-    model = AlbertForMaskedLM(AlbertConfig(**shape, intermediate_size=48, num_hidden_layers=2))
-    model.save_pretrained(tmp_path / "base")
-    saved(tmp_path / "base", tokenizer_folder, tmp_path / "theirs", sparse=True)
-    with pytest.raises(UserError, match="unknown backbone family 'albert'"):
+    saved(albert(tokenizer_folder, tmp_path / "base", AlbertForMaskedLM), tmp_path / "theirs", sparse=True)
+    with pytest.raises(UserError, match="backbone family 'albert'"):
         open_encoder(tmp_path / "theirs", vocabulary, "passage")

@@ -13,6 +13,7 @@ from midmask.errors import UserError
 from midmask.objectives.finetuning.contrastive import Contrastive, contrastive_part
 from midmask.objectives.finetuning.ranking import RankedRows
 from midmask.recipes.protocols import PROTOCOLS
+from tests.support.objectives.checks import reference_of
 from tests.support.objectives.ranked import (
     GROUP,
     PASSAGES,
@@ -23,8 +24,8 @@ from tests.support.objectives.ranked import (
     batch,
     build,
     cross_entropy,
-    reference_of,
     score,
+    sparse_parts,
 )
 from tests.support.objectives.texts import token_rows
 
@@ -64,26 +65,14 @@ def built(name: str, **fields: Any) -> Any:
     return objective
 
 
-def sparse_parts(objective: Any) -> dict[str, tuple[float, int, Tensor]]:
-    """What is only reported: how many words of a text have a weight."""
-    representation = objective.backbone.pooling.representation
-    if representation.lexical is None:
-        return {}
-    with torch.no_grad():
-        sides = all_views(objective.reference, representation)
-        terms = [sum(int((lexical != 0).sum()) for _, lexical in side) / len(side) for side in sides]
-    return {
-        "query_terms": (0.0, len(QUERIES), torch.tensor(terms[0])),
-        "passage_terms": (0.0, len(PASSAGES), torch.tensor(terms[1])),
-    }
-
-
 @pytest.mark.parametrize("name", ["cls", "projected", "hybrid", "both", "late"])
 def test_loss_and_every_gradient_equal_the_reference(name: str) -> None:
     representation = REPRESENTATIONS[name]
     objective = built(name, temperature=0.5 if representation.normalise or representation.tokens else 20.0)
     loss = expected(objective, QUERIES, PASSAGES, "all", set())
-    parts = {"contrastive": (1.0, len(QUERIES), loss), **sparse_parts(objective)}
+    with torch.no_grad():
+        sparse = sparse_parts(all_views(objective.reference, representation))
+    parts = {"contrastive": (1.0, len(QUERIES), loss), **sparse}
     assert_equal(objective, batch(), objective.reference, parts)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from midmask.batch import Batch
 from midmask.errors import UserError
 from midmask.objectives.finetuning.distillation import Distillation
+from tests.support.objectives.checks import reference_of
 from tests.support.objectives.ranked import (
     GROUP,
     PASSAGES,
@@ -22,8 +23,8 @@ from tests.support.objectives.ranked import (
     batch,
     build,
     cross_entropy,
-    reference_of,
     score,
+    sparse_parts,
 )
 from tests.support.objectives.texts import token_rows
 
@@ -81,13 +82,8 @@ def test_losses_and_every_gradient_equal_the_reference(case: str) -> None:
             kept = [n for n in range(len(PASSAGES)) if is_all or n % GROUP or n == i * GROUP]
             losses.append(cross_entropy([row[n] for n in kept], row[i * GROUP]))
         parts["contrastive"] = (config.ce_weight, len(QUERIES), sum(losses) / len(QUERIES))
-    if name == "hybrid":
-        vectors = objective.backbone.pooling.representation
-        with torch.no_grad():
-            sides = zip(("query_terms", "passage_terms"), all_views(reference, vectors), strict=True)
-            for part, side in sides:
-                terms = sum(int((lexical != 0).sum()) for _, lexical in side)
-                parts[part] = (0.0, len(side), torch.tensor(terms / len(side)))
+    with torch.no_grad():
+        parts |= sparse_parts(all_views(reference, objective.backbone.pooling.representation))
     assert_equal(objective, batch(), reference, parts)
 
 

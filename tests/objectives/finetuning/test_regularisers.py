@@ -11,6 +11,7 @@ from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.finetuning.regularisers import Regularisers
+from tests.support.objectives.checks import reference_of
 from tests.support.objectives.ranked import (
     GROUP,
     PASSAGES,
@@ -21,8 +22,8 @@ from tests.support.objectives.ranked import (
     batch,
     build,
     cross_entropy,
-    reference_of,
     score,
+    sparse_parts,
 )
 
 
@@ -55,9 +56,7 @@ def expected(
     if config.anti_zero:
         sums = [sum(weight.abs() for text in texts for weight in text) for texts in (queries, passages)]
         parts["anti_zero"] = (config.anti_zero, len(queries), sum(1 / total**2 for total in sums))
-    for name, texts in (("query_terms", queries), ("passage_terms", passages)):
-        parts[name] = (0.0, len(texts), torch.tensor(sum(int((t != 0).sum()) for t in texts) / len(texts)))
-    return parts
+    return parts | sparse_parts(sides)
 
 
 CASES: dict[str, tuple[str, Regularisers, float]] = {
@@ -114,12 +113,8 @@ def test_separate_groups_without_negatives_are_the_positives_alone() -> None:
 
 @pytest.mark.parametrize(("progress", "factor"), [(0.0, 0.0), (0.1, 0.0625), (0.2, 0.25), (0.4, 1.0), (0.9, 1.0)])
 def test_factors_rise_as_a_square_and_stay(progress: float, factor: float) -> None:
-    found = Regularisers(ramp=0.4).ramp_factor(torch.tensor(progress))
-    assert abs(float(found) - factor) < 1e-6
-
-
-def test_without_a_rise_factors_are_as_given() -> None:
-    assert Regularisers().ramp_factor(torch.tensor(0.0)) == 1.0
+    assert abs(float(Regularisers(ramp=0.4).ramp_factor(torch.tensor(progress))) - factor) < 1e-6
+    assert Regularisers().ramp_factor(torch.tensor(progress)) == 1.0
 
 
 def test_a_factor_needs_its_term() -> None:

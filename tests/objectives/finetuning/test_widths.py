@@ -9,6 +9,7 @@ from torch import Tensor
 from midmask.errors import UserError
 from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.finetuning.distillation import Distillation
+from tests.support.objectives.checks import reference_of
 from tests.support.objectives.ranked import (
     GROUP,
     QUERIES,
@@ -20,7 +21,6 @@ from tests.support.objectives.ranked import (
     batch,
     build,
     cross_entropy,
-    reference_of,
     score,
 )
 

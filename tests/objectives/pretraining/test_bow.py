@@ -1,6 +1,7 @@
 """Bag-of-words prediction against the slow reference; its weight over a run, and what it masks."""
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,9 +12,13 @@ from midmask.batch import Batch, TokenRows
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.objectives.pretraining.bow import BOW
-from tests.support.objectives import checks, two_sided
-from tests.support.objectives.reference import Reference, assert_same_gradients, log_sum_exp
-from tests.support.objectives.texts import PAD, UNK, random_texts, token_rows
+from tests.support.objectives.checks import assert_equal, build, ids, reference_of, surprises
+from tests.support.objectives.reference import log_sum_exp
+from tests.support.objectives.texts import (
+    UNK,
+    random_texts,
+    token_rows,
+)
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -23,9 +28,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def objective(**fields: Any) -> BOW:
-    built: BOW = checks.tiny(BOW.Config(), **fields)
-    return built
+objective = partial(build, BOW)
 
 
 def texts() -> TokenRows:
@@ -38,25 +41,22 @@ def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     model = objective(**VARIANTS[variant])
     config, text, progress = model.config, texts(), 0.25
     drawn = model.draw(Batch(10, {"passage": text}, progress=progress))
-    reference = Reference(model, heads=2, layers=2, pad_id=PAD)
+    reference = reference_of(model)
     values: dict[str, list[Tensor]] = {"mlm": [], "bag_of_words": []}
     for row in range(4):
-        true = two_sided.ids(text, row)
-        states = reference.encode(two_sided.ids(drawn.encoder, row))
-        values["mlm"] += two_sided.surprises(reference, states, drawn.encoder, row, true)
+        true = ids(text, row)
+        states = reference.encode(ids(drawn.encoder, row))
+        values["mlm"] += surprises(reference, states, drawn.encoder, row, true)
         words = {token for token in true[1:-1] if token != UNK or config.bow_unknown}
         if words:
             logits = reference.logits(states[0])
             values["bag_of_words"].append(
                 torch.stack([(log_sum_exp(logits) - logits[v]) / len(words) for v in words]).sum()
             )
-    checks.assert_equals(model, drawn, values)
-    assert_same_gradients(model, reference)
     assert len(values["bag_of_words"]) == (4 if config.bow_unknown else 3)
-    parts = model(drawn).parts
     cosine = math.cos(math.pi * progress)
     weight = config.bow_weight_end + (config.bow_weight - config.bow_weight_end) * 0.5 * (1 + cosine)
-    assert parts["mlm"].weight == 1 and math.isclose(parts["bag_of_words"].weight, weight)
+    assert_equal(model, drawn, reference, values, (1.0, weight))
 
 
 def test_the_weight_falls_from_1_to_a_tenth_along_half_a_cosine() -> None:
@@ -70,15 +70,6 @@ def test_the_quota_counts_specials_and_unk_spends_it() -> None:
     drawn = objective().draw(Batch(0, {"passage": text})).encoder
     assert drawn.selected_BL.sum(1).tolist() == [round(21 * 0.3), round(33 * 0.3), 0]
     assert UNK not in drawn.labels_R
-
-
-@pytest.mark.parametrize("variant", ["default", "[UNK] is a target"])
-def test_cutting_a_batch_changes_nothing(variant: str) -> None:
-    checks.assert_cutting_changes_nothing(objective(**VARIANTS[variant]))
-
-
-def test_the_shortest_texts_give_finite_gradients() -> None:
-    checks.assert_short_texts_are_finite(objective())
 
 
 def test_a_negative_weight_is_refused() -> None:

@@ -2,21 +2,17 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from midmask.batch import Batch, TokenRows
-from midmask.encoders.backbone import BackboneConfig, Side, build_backbone
+from midmask.encoders.backbone import Side
 from midmask.errors import UserError
 from midmask.identity import override
-from midmask.objectives import build_objective
 from midmask.objectives.pretraining.cotmote import CoTMoTE
-from midmask.randomness.masks import row_keys
-from tests.support.objectives.checks import assert_equals, places
-from tests.support.objectives.reference import Reference, Vectors, assert_same_gradients
-from tests.support.objectives.texts import UNK, random_texts, small_vocabulary, token_rows
+from tests.support.objectives.checks import assert_equal, build, ids, surprises
+from tests.support.objectives.reference import Reference, Vectors
+from tests.support.objectives.texts import UNK, batch, random_texts
 
 PASSAGES = [*random_texts([8, 4, 6], seed=4), [UNK, 9, UNK, 12]]
 QUERIES = random_texts([3, 5, 2, 4], seed=5)
@@ -33,27 +29,12 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def objective(backbone: dict[str, Any] | None = None, *, drift: bool = True, **fields: object) -> CoTMoTE:
-    """In float64, with experts that have already drifted apart."""
-    vocabulary = small_vocabulary()
-    config = BackboneConfig(name="tiny", dropout=0.0, **(backbone or {}))
-    made = build_backbone(config, vocabulary, seed=3)
-    built = build_objective(override(CoTMoTE.Config(), fields), made, vocabulary, seed=5).double()
-    assert isinstance(built, CoTMoTE)
-    if made.experts is not None and drift:
-        generator = torch.Generator().manual_seed(1)
-        with torch.no_grad():
-            for weight in made.experts.parameters():
-                weight += 0.05 * torch.randn(weight.shape, generator=generator)
-    return built
+READ = batch(PASSAGES, QUERIES)
 
 
-def batch(passages: TokenRows | None = None, queries: TokenRows | None = None) -> Batch:
-    return Batch(0, {"passage": passages or token_rows(PASSAGES), "context": queries or query_rows(QUERIES)})
-
-
-def query_rows(texts: list[list[int]]) -> TokenRows:
-    return token_rows(texts, keys=row_keys(7, 0, np.arange(100, 100 + len(texts))))
+def objective(backbone: dict[str, Any] | None = None, **fields: Any) -> Any:
+    """With experts that have already drifted apart."""
+    return build(CoTMoTE, backbone=backbone, **{"drift": 0.05, **fields})
 
 
 class Routed(Reference):
@@ -85,39 +66,21 @@ def views_of(config: CoTMoTE.Config, reference: Reference, states: Vectors, true
     return [[dense, sparse]] if config.decoding == "together" else [[dense], [sparse]]
 
 
-def decoded(config: CoTMoTE.Config, reference: Reference, vectors: Vectors, span: list[int]) -> list[Tensor]:
-    """The surprise of each token after the first; the last of the vectors foretells the second token."""
-    states = reference.causal_decoder(
-        "causal_decoder",
-        [*vectors, *reference.embed(span)[1:]],
-        layers=config.decoder_layers,
-        window=config.window,
-        vectors=len(vectors),
-    )
-    return [
-        reference.surprise(state, token) for state, token in zip(states[len(vectors) - 1 :], span[1:], strict=False)
-    ]
-
-
 def reference_terms(cotmote: CoTMoTE, reference: Routed, drawn: Any) -> dict[str, list[Tensor]]:
     config, terms = cotmote.config, {name: [] for name in cotmote.parts}
-    texts = {"passage": token_rows(PASSAGES), "query": query_rows(QUERIES)}
-    spans = {"passage": QUERIES, "query": {"query": QUERIES, "passage": PASSAGES}.get(config.query_decodes)}
+    texts = {"passage": READ.texts["passage"], "query": READ.texts["context"]}
+    spans = {"passage": texts["query"], "query": texts.get(config.query_decodes)}
     for side in ("passage", "query"):
-        text, rows = texts[side], getattr(drawn, side)
+        rows = getattr(drawn, side)
         expert = {"passage": "query", "query": "passage"}[side] if config.switched else side
-        width = text.ids_BL.shape[1]
-        for row, length in enumerate(text.lengths_B.tolist()):
-            true = text.ids_BL[row, :length].tolist()
-            states = reference.encode_side(rows.encoder.ids_BL[row, :length].tolist(), expert)
-            terms[f"{side}_mlm"] += [
-                reference.surprise(states[i], true[i]) for i in places(rows.encoder.rows_R, row, width)
-            ]
+        for row in range(4):
+            true = ids(texts[side], row)
+            states = reference.encode_side(ids(rows.encoder, row), expert)
+            terms[f"{side}_mlm"] += surprises(reference, states, rows.encoder, row, true)
             if spans[side] is not None:
-                passes = [
-                    decoded(config, reference, vectors, [2, *spans[side][row], 3])
-                    for vectors in views_of(config, reference, states, true)
-                ]
+                span, layers = ids(spans[side], row), config.decoder_layers
+                views = views_of(config, reference, states, true)
+                passes = [reference.written(vectors, span, layers, config.window) for vectors in views]
                 terms[f"{side}_clm"] += [sum(values) for values in zip(*passes, strict=True)]
     return terms
 
@@ -126,17 +89,15 @@ def reference_terms(cotmote: CoTMoTE, reference: Routed, drawn: Any) -> dict[str
 def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     backbone, fields = VARIANTS[variant]
     cotmote = objective(backbone, **fields)
-    drawn = cotmote.draw(batch())
+    drawn, config = cotmote.draw(READ), cotmote.config
     reference = Routed(cotmote, heads=2, layers=2, pad_id=0)
-    assert_equals(cotmote, drawn, reference_terms(cotmote, reference, drawn))
-    weights = {"mlm": cotmote.config.encoder_weight, "clm": cotmote.config.decoder_weight}
-    assert all(part.weight == weights[name[-3:]] for name, part in cotmote(drawn).parts.items())
-    assert_same_gradients(cotmote, reference)
+    weights = [config.encoder_weight if name.endswith("mlm") else config.decoder_weight for name in cotmote.parts]
+    assert_equal(cotmote, drawn, reference, reference_terms(cotmote, reference, drawn), weights)
 
 
 def test_at_the_start_experts_change_nothing() -> None:
-    plain, *split = (objective({"experts": kind}, drift=False) for kind in ("none", "ffn", "all"))
-    drawn = plain.draw(batch())
+    plain, *split = (objective({"experts": kind}, drift=0.0) for kind in ("none", "ffn", "all"))
+    drawn = plain.draw(READ)
     losses = [cotmote(drawn).parts for cotmote in (plain, *split)]
     for name, part in losses[0].items():
         assert all(torch.equal(part.total, other[name].total) for other in losses[1:]), name
@@ -146,7 +107,7 @@ def test_at_the_start_experts_change_nothing() -> None:
 def test_switching_exchanges_the_experts(switched: bool, side: str) -> None:
     """Only the texts of one side, and what is decoded from them, notice the query expert."""
     cotmote = objective({"experts": "ffn"}, switched=switched)
-    drawn = cotmote.draw(batch())
+    drawn = cotmote.draw(READ)
     before = cotmote(drawn).parts
     assert cotmote.backbone.experts is not None
     with torch.no_grad():
@@ -156,40 +117,10 @@ def test_switching_exchanges_the_experts(switched: bool, side: str) -> None:
     assert changed == {f"{side}_mlm", f"{side}_clm"}
 
 
-@pytest.mark.parametrize("fields", [{}, {"decoding": "together", "query_decodes": "passage"}], ids=str)
-def test_sums_do_not_depend_on_how_a_batch_is_cut(fields: dict[str, Any]) -> None:
-    cotmote = objective({"experts": "ffn"}, **fields)
-    whole = cotmote(cotmote.draw(batch()))
-    pieces = []
-    for row in range(len(PASSAGES)):
-        together = (token_rows(PASSAGES), query_rows(QUERIES))
-        alone = (one_row(rows, row, int(rows.lengths_B[row])) for rows in together)
-        pieces.append(cotmote(cotmote.draw(batch(*alone))).parts)
-    for name, part in whole.parts.items():
-        assert sum(piece[name].count for piece in pieces) == part.count
-        torch.testing.assert_close(sum(piece[name].total for piece in pieces), part.total, rtol=1e-9, atol=1e-9)
-
-
-def one_row(rows: TokenRows, row: int, length: int) -> TokenRows:
-    part = slice(row, row + 1)
-    return TokenRows(rows.ids_BL[part, :length], rows.lengths_B[part], rows.keys_B[part])
-
-
-@pytest.mark.parametrize("fields", [{}, {"pooling": "text", "projection": "mean", "query_decodes": "passage"}], ids=str)
-@pytest.mark.parametrize("length", [0, 1, 2])
-def test_the_shortest_texts_give_finite_gradients(length: int, fields: dict[str, Any]) -> None:
-    cotmote = objective({"experts": "ffn"}, **fields)
-    short = token_rows(random_texts([length, 6]))
-    drawn = cotmote.draw(batch(short, short))
-    assert all(bool(value.isfinite()) for value in cotmote.health(drawn).values())
-    cotmote(drawn).total(cotmote.counts(drawn)).backward()
-    assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in cotmote.parameters())
-
-
 def test_health_tells_experts_and_vectors_apart() -> None:
     cotmote = objective({"experts": "ffn"}).eval()
     with torch.no_grad():
-        drawn = cotmote.draw(batch())
+        drawn = cotmote.draw(READ)
         health = {name: float(value) for name, value in cotmote.health(drawn).items()}
         parts = cotmote(drawn).parts
         assert health["query_expert_share"] == pytest.approx(22 / (22 + 30))
@@ -204,18 +135,13 @@ def test_health_tells_experts_and_vectors_apart() -> None:
     assert health["expert_distance"] > 0 and 0 <= health["winning_vocabulary"] <= 1
     siamese = objective(views="dense", query_decodes="nothing").eval()
     with torch.no_grad():
-        names = set(siamese.health(siamese.draw(batch())))
+        names = set(siamese.health(siamese.draw(READ)))
     assert names == {"passage_dense_decoder_loss", "passage_dense_decoder_loss_without_vector"}
 
 
 def test_three_tenths_of_either_text_without_its_specials_are_hidden() -> None:
-    drawn = objective().draw(batch(token_rows(random_texts([40, 20])), query_rows(random_texts([10, 10], seed=1))))
+    drawn = objective().draw(batch(random_texts([40, 20]), random_texts([10, 10], seed=1)))
     assert [int(rows.encoder.count) for _, rows in drawn.sides] == [12 + 6, 3 + 3]
-
-
-def test_only_the_decoder_is_thrown_away() -> None:
-    cotmote = objective({"experts": "ffn"})
-    assert set(cotmote.heads_state()) == {f"causal_decoder.{name}" for name in cotmote.causal_decoder.state_dict()}
 
 
 def test_impossible_values_are_refused_by_name() -> None:

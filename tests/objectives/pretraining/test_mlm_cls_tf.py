@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,9 +13,12 @@ from midmask.batch import Batch, TokenRows
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.objectives.pretraining.mlm_cls_tf import MLMTermFrequency
-from tests.support.objectives import checks, two_sided
-from tests.support.objectives.reference import Reference, assert_same_gradients
-from tests.support.objectives.texts import PAD, UNK, random_texts, token_rows
+from tests.support.objectives.checks import assert_equal, build, ids, reference_of, surprises
+from tests.support.objectives.texts import (
+    UNK,
+    random_texts,
+    token_rows,
+)
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -25,9 +29,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def objective(**fields: Any) -> MLMTermFrequency:
-    built: MLMTermFrequency = two_sided.build(MLMTermFrequency.Config(encoder_mask_ratio=0.4), fields)
-    return built
+objective = partial(build, MLMTermFrequency, encoder_mask_ratio=0.4)
 
 
 def texts() -> TokenRows:
@@ -52,47 +54,26 @@ def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     model = objective(**VARIANTS[variant])
     config, text = model.config, texts()
     drawn = model.draw(Batch(0, {"passage": text}))
-    reference = Reference(model, heads=2, layers=2, pad_id=PAD)
+    reference = reference_of(model)
     values: dict[str, list[Tensor]] = {"mlm": [], "term_frequencies": []}
     for row in range(4):
-        true = two_sided.ids(text, row)
-        states = reference.encode(two_sided.ids(drawn.encoder, row))
-        values["mlm"] += two_sided.surprises(reference, states, drawn.encoder, row, true)
+        true = ids(text, row)
+        states = reference.encode(ids(drawn.encoder, row))
+        values["mlm"] += surprises(reference, states, drawn.encoder, row, true)
         if words := Counter(true[1:-1]):
             y = reference.logits(states[0]) if config.tf_head == "tied" else reference.linear("frequencies", states[0])
             values["term_frequencies"].append(distance(config, y, words))
-    checks.assert_equals(model, drawn, values)
-    assert_same_gradients(model, reference)
     assert len(values["term_frequencies"]) == 3
-    weights = {name: part.weight for name, part in model(drawn).parts.items()}
-    assert weights == {"mlm": 1.0, "term_frequencies": config.tf_weight}
+    assert_equal(model, drawn, reference, values, (1.0, config.tf_weight))
 
 
 def test_counts_are_those_of_the_true_text() -> None:
     text = token_rows([[9, 9, 30, 12] * 5])
     drawn = objective(encoder_mask_ratio=0.9).draw(Batch(0, {"passage": text}))
     there = drawn.bag.present_BL
-    assert dict(zip(drawn.bag.ids_BL[there].tolist(), drawn.bag.counts_BL[there].tolist(), strict=True)) == {
-        9: 10,
-        12: 5,
-        30: 5,
-    }
+    counts = zip(drawn.bag.ids_BL[there].tolist(), drawn.bag.counts_BL[there].tolist(), strict=True)
+    assert dict(counts) == {9: 10, 12: 5, 30: 5}
     assert drawn.encoder.count > 10
-
-
-def test_heads_are_thrown_away_where_there_are_any() -> None:
-    assert set(objective(tf_head="linear").heads_state()) == {"frequencies.weight", "frequencies.bias"}
-    assert objective().heads_state() == {}
-
-
-@pytest.mark.parametrize("variant", ["default", "linear, cosine, whole words"])
-def test_cutting_a_batch_changes_nothing(variant: str) -> None:
-    checks.assert_cutting_changes_nothing(objective(**VARIANTS[variant]))
-
-
-@pytest.mark.parametrize("variant", ["default", "cosine"])
-def test_the_shortest_texts_give_finite_gradients(variant: str) -> None:
-    checks.assert_short_texts_are_finite(objective(**VARIANTS[variant]))
 
 
 def test_a_cosine_takes_no_reduction() -> None:

@@ -1,18 +1,16 @@
 """SimCSE against the slow reference, its two dropout passes, and its refusal of a backbone without dropout."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
-from midmask.batch import Batch
-from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
-from midmask.identity import override
-from midmask.objectives import build_objective
 from midmask.objectives.pretraining.simcse import SimCSE
-from tests.support.objectives.reference import Reference, assert_same_gradients, log_sum_exp
-from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
+from tests.support.objectives.checks import assert_equal, build, ids, reference_of, surprises
+from tests.support.objectives.reference import Reference, log_sum_exp
+from tests.support.objectives.texts import batch, random_texts
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "published": {},
@@ -20,15 +18,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "with MLM": {"mlm_weight": 0.1, "encoder_mask_ratio": 0.4},
 }
 TEXTS = random_texts([8, 4, 6])
-BATCH = Batch(0, {"passage": token_rows(TEXTS)})
-
-
-def objective(*, dropout: float = 0.1, **fields: object) -> SimCSE:
-    vocabulary = small_vocabulary()
-    backbone = build_backbone(BackboneConfig(name="tiny", dropout=dropout), vocabulary, seed=3)
-    built = build_objective(override(SimCSE.Config(), fields), backbone, vocabulary, seed=5).double()
-    assert isinstance(built, SimCSE)
-    return built
+BATCH = batch(TEXTS)
+objective = partial(build, SimCSE, dropout=0.1)
 
 
 def unit(reference: Reference, simcse: SimCSE, tokens: list[int]) -> torch.Tensor:
@@ -43,31 +34,15 @@ def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     """With dropout switched off, which the reference lacks, both passes are equal and the loss is not zero: a text is
     told from the others."""
     simcse = objective(**VARIANTS[variant]).eval()
-    config = simcse.config
-    drawn = simcse.draw(BATCH)
-    loss = simcse(drawn)
-    total = loss.total(simcse.counts(drawn))
-    total.backward()
-
-    reference = Reference(simcse, heads=2, layers=2, pad_id=0)
+    config, drawn, reference = simcse.config, simcse.draw(BATCH), reference_of(simcse)
     views = [[unit(reference, simcse, [2, *text, 3]) for text in TEXTS] for _ in range(2)]
     scores = [[(one * other).sum() / config.temperature for other in views[1]] for one in views[0]]
-    contrastive = [log_sum_exp(torch.stack(row)) - row[place] for place, row in enumerate(scores)]
-    expected = sum(contrastive) / 3
-    assert loss.parts["contrastive"].count == simcse.counts(drawn)["contrastive"] == 3
-    if config.mlm_weight:
-        rows, width = drawn.masked, BATCH.texts["passage"].ids_BL.shape[1]
-        assert rows is not None
-        surprises = []
-        for place, label in zip(rows.rows_R.tolist(), rows.labels_R.tolist(), strict=True):
-            row, column = divmod(place, width)
-            tokens = rows.ids_BL[row, : int(rows.lengths_B[row])].tolist()
-            surprises.append(reference.surprise(reference.encode(tokens)[column], label))
-        assert loss.parts["mlm"].count == simcse.counts(drawn)["mlm"] == len(surprises) > 2
-        expected = expected + config.mlm_weight * sum(surprises) / len(surprises)
-    expected.backward()
-    torch.testing.assert_close(total, expected, rtol=1e-6, atol=1e-6)
-    assert_same_gradients(simcse, reference)
+    terms = {"contrastive": [log_sum_exp(torch.stack(row)) - row[place] for place, row in enumerate(scores)], "mlm": []}
+    for row, text in enumerate(TEXTS if config.mlm_weight else ()):
+        states = reference.encode(ids(drawn.masked, row))
+        terms["mlm"] += surprises(reference, states, drawn.masked, row, [2, *text, 3])
+    assert bool(config.mlm_weight) == (len(terms["mlm"]) > 2)
+    assert_equal(simcse, drawn, reference, terms, (1.0, config.mlm_weight))
 
 
 def test_first_passes_look_for_second_passes() -> None:
@@ -91,8 +66,7 @@ def test_the_views_differ_by_dropout_alone() -> None:
 def test_every_text_of_the_batch_has_dropout_of_its_own() -> None:
     """The same text four times gives eight different vectors."""
     simcse = objective()
-    same = Batch(0, {"passage": token_rows([TEXTS[0]] * 4)})
-    vectors = torch.cat(simcse.represent(simcse.draw(same)).vectors)
+    vectors = torch.cat(simcse.represent(simcse.draw(batch([TEXTS[0]] * 4))).vectors)
     assert torch.pdist(vectors).min() > 1e-3
 
 
@@ -112,19 +86,6 @@ def test_without_a_weight_there_is_no_masked_pass() -> None:
     assert SimCSE.Config(encoder_mask="weighted", mlm_weight=0.1).reads().term_weights
 
 
-@pytest.mark.parametrize("length", [0, 1, 2])
-def test_the_shortest_texts_give_finite_gradients(length: int) -> None:
-    simcse = objective(mlm_weight=0.1)
-    drawn = simcse.draw(Batch(0, {"passage": token_rows(random_texts([length, 6]))}))
-    simcse(drawn).total(simcse.counts(drawn)).backward()
-    assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in simcse.parameters())
-
-
-def test_the_projection_is_what_is_thrown_away() -> None:
-    assert set(objective().heads_state()) == {"projection.weight", "projection.bias"}
-    assert not objective(projection=False).heads_state()
-
-
 def test_health_is_the_uniformity_of_the_texts() -> None:
     """Of three unit vectors, log of the mean over the three pairs of exp(-2 |x - y|²)."""
     simcse = objective().eval()
@@ -134,5 +95,5 @@ def test_health_is_the_uniformity_of_the_texts() -> None:
         x, y, z = simcse.represent(drawn).vectors[0]
     expected = torch.stack([((a - b) ** 2).sum() for a, b in ((x, y), (x, z), (y, z))]).mul(-2).exp().mean().log()
     torch.testing.assert_close(health["uniformity"].double(), expected, rtol=1e-5, atol=1e-5)
-    alone = simcse.draw(Batch(0, {"passage": token_rows(TEXTS[:1])}))
+    alone = simcse.draw(batch(TEXTS[:1]))
     assert simcse.health(alone)["uniformity"] == 0

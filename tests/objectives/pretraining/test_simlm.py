@@ -1,5 +1,6 @@
 """SimLM against the slow reference; its masks, its guesses, its generator, and where its decoder comes from."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,19 @@ from midmask.objectives.pretraining.simlm import SimLM
 from midmask.randomness.masks import Purpose, row_keys, uniform
 from tests.support.encoders.models import VARIANTS as FAMILIES
 from tests.support.encoders.models import random_model
-from tests.support.objectives import two_sided
-from tests.support.objectives.reference import Reference, Vectors
-from tests.support.objectives.texts import CLS, FIRST, SEP, UNK, random_texts, small_vocabulary, token_rows
+from tests.support.objectives.checks import assert_equal, build, ids, places, reference_of, surprises
+from tests.support.objectives.reference import Vectors
+from tests.support.objectives.texts import (
+    CLS,
+    FIRST,
+    SEP,
+    TEXTS,
+    UNK,
+    batch,
+    random_texts,
+    small_vocabulary,
+    token_rows,
+)
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "published": {},
@@ -30,10 +41,8 @@ GUESS = 30
 """A token that `certain` generators always draw."""
 
 
-def objective(**fields: Any) -> SimLM:
-    built = two_sided.build(SimLM.Config(), fields)
-    assert isinstance(built, SimLM)
-    return built
+objective = partial(build, SimLM)
+READ = batch(TEXTS)
 
 
 def certain(**fields: Any) -> SimLM:
@@ -51,34 +60,28 @@ def folder_of_generator(folder: Path) -> str:
     return str(folder)
 
 
-def batch(lengths: tuple[int, ...] = (8, 4, 6)) -> Batch:
-    return Batch(0, {"passage": token_rows([*random_texts(list(lengths)), [UNK, 9, UNK, 12]])})
-
-
 def one_token_words(rows: int, length: int) -> Batch:
-    return Batch(0, {"passage": token_rows([[FIRST + (i + j) % 20 for j in range(length)] for i in range(rows)])})
+    return batch([[FIRST + (i + j) % 20 for j in range(length)] for i in range(rows)])
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
-    simlm, read = objective(**VARIANTS[variant]), batch()
-    config, drawn = simlm.config, simlm.draw(batch())
-    reference = Reference(simlm, heads=2, layers=2, pad_id=0)
+    simlm = objective(**VARIANTS[variant])
+    config, drawn, reference = simlm.config, simlm.draw(READ), reference_of(simlm)
     guesser = reference.read_as("generator.", "backbone.")
     terms: dict[str, Vectors] = {name: [] for name in simlm.parts}
     for row in range(4):
-        text = two_sided.ids(read.texts["passage"], row)
+        text = ids(READ.texts["passage"], row)
         ordinary = [j for j, token in enumerate(text) if token not in (CLS, SEP, UNK)]
-        states = reference.encode(two_sided.ids(drawn.sides.encoder, row))
-        guessed = reference.embed(two_sided.ids(drawn.sides.decoder, row))
+        states = reference.encode(ids(drawn.sides.encoder, row))
+        guessed = reference.embed(ids(drawn.sides.decoder, row))
         decoded = reference.decoder([states[0], *guessed[1:]], config.decoder_layers)
         terms["encoder_rlm"] += [reference.surprise(states[j], text[j]) for j in ordinary]
         terms["decoder_rlm"] += [reference.surprise(decoded[j], text[j]) for j in ordinary]
-        masked = guesser.encode(two_sided.ids(drawn.generator, row))
-        terms["generator_mlm"] += two_sided.surprises(guesser, masked, drawn.generator, row, text)
+        masked = guesser.encode(ids(drawn.generator, row))
+        terms["generator_mlm"] += surprises(guesser, masked, drawn.generator, row, text)
     weights = (config.encoder_weight, config.decoder_weight, config.generator_weight)
-    expected = {name: (weight, terms[name]) for name, weight in zip(terms, weights, strict=True)}
-    two_sided.assert_equal(simlm, drawn, reference, expected)
+    assert_equal(simlm, drawn, reference, terms, weights)
 
 
 def test_a_second_draw_joins_the_encoders_for_the_decoder() -> None:
@@ -102,11 +105,11 @@ def test_equal_ratios_replace_the_same_places_on_both_sides() -> None:
 
 def test_unknown_and_special_tokens_are_neither_replaced_nor_targets() -> None:
     texts = [[UNK, 9, UNK, 12], [UNK] * 6, [7] * 9]
-    drawn = certain().draw(Batch(0, {"passage": token_rows(texts)}))
+    drawn = certain().draw(batch(texts))
     for rows in (drawn.sides.encoder, drawn.sides.decoder):
-        assert [two_sided.places(rows, row) for row in range(3)] == [[2, 4], [], list(range(1, 10))]
+        assert [places(rows, row) for row in range(3)] == [[2, 4], [], list(range(1, 10))]
         for row, text in enumerate(texts):
-            read = two_sided.ids(rows, row)
+            read = ids(rows, row)
             assert all(token in (true, GUESS) for token, true in zip(read[1:-1], text, strict=True))
             assert read[0] == CLS and read[-1] == SEP and read.count(UNK) == text.count(UNK)
 
@@ -130,16 +133,10 @@ def test_guesses_follow_the_generators_softmax() -> None:
     assert set(few.tolist()) == set(range(7)), "entries beyond the vocabulary are never drawn"
 
 
-def test_guesses_depend_on_the_row_alone_and_differ_between_the_sides() -> None:
-    simlm, read = objective(), one_token_words(40, 60)
-    one = simlm.draw(read)
-    torch.manual_seed(99)
-    two = simlm.draw(read)
-    assert torch.equal(one.sides.encoder.ids_BL, two.sides.encoder.ids_BL)
-    assert torch.equal(one.sides.decoder.ids_BL, two.sides.decoder.ids_BL)
-    hidden = one.generator.selected_BL
-    same = (one.sides.encoder.ids_BL == one.sides.decoder.ids_BL)[hidden].float().mean()
-    assert same < 0.2, "of 60 tokens, independent draws agree on few"
+def test_guesses_differ_between_the_sides() -> None:
+    drawn = objective().draw(one_token_words(40, 60))
+    same = drawn.sides.encoder.ids_BL == drawn.sides.decoder.ids_BL
+    assert same[drawn.generator.selected_BL].float().mean() < 0.2, "of 60 tokens, independent draws agree on few"
 
 
 @pytest.mark.parametrize("variant", [name for name in FAMILIES if name.startswith(("bert", "rob", "dist", "elec"))])
@@ -160,7 +157,7 @@ def test_the_decoder_begins_as_the_encoders_top_layers(variant: str) -> None:
 
 def test_a_generator_from_a_folder_is_frozen_and_no_part_of_the_state(tmp_path: Path) -> None:
     simlm = objective(generator=folder_of_generator(tmp_path))
-    drawn = simlm.draw(batch())
+    drawn = simlm.draw(READ)
     loss = simlm(drawn)
     loss.total(simlm.counts(drawn)).backward()
     assert loss.parts["generator_mlm"].count == simlm.counts(drawn)["generator_mlm"] == 0
@@ -168,24 +165,12 @@ def test_a_generator_from_a_folder_is_frozen_and_no_part_of_the_state(tmp_path: 
     assert all(name.startswith("decoder.") for name in simlm.heads_state())
     assert any(name.startswith("generator.") for name in objective().heads_state())
     simlm.train()
-    assert torch.equal(drawn.sides.encoder.ids_BL, simlm.draw(batch()).sides.encoder.ids_BL), "no dropout in guesses"
+    assert torch.equal(drawn.sides.encoder.ids_BL, simlm.draw(READ).sides.encoder.ids_BL), "no dropout in guesses"
 
 
-def test_sums_do_not_depend_on_how_a_batch_is_cut() -> None:
-    two_sided.assert_sums_survive_cutting(objective(), batch())
-
-
-@pytest.mark.parametrize("length", [0, 1, 2])
-def test_the_shortest_texts_give_finite_gradients(length: int) -> None:
-    two_sided.assert_finite(objective(), batch((length, 6)))
-    two_sided.assert_finite(objective(), Batch(0, {"passage": token_rows([[]])}))
-
-
-def test_health_compares_with_and_without_the_vector() -> None:
+def test_health_tells_the_share_that_is_replaced() -> None:
     simlm, read = certain().eval(), one_token_words(20, 40)
-    health = simlm.health(simlm.draw(read))
-    assert health["decoder_loss"] != health["decoder_loss_without_vector"]
-    drawn = simlm.draw(read).sides.decoder
+    health, drawn = simlm.health(simlm.draw(read)), simlm.draw(read).sides.decoder
     assert float(health["replaced"]) == pytest.approx(float((drawn.ids_BL == GUESS).sum()) / 800)
 
 

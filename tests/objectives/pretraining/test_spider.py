@@ -4,10 +4,9 @@ words, and how evenly they are drawn.
 
 import random
 from collections import Counter
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -15,10 +14,9 @@ from midmask.batch import Batch
 from midmask.masking.phrases import recurring
 from midmask.objectives.objective import Reads
 from midmask.objectives.pretraining.spider import Spider
-from midmask.randomness.masks import row_keys
-from tests.support.objectives import checks, two_sided
-from tests.support.objectives.reference import Reference, assert_same_gradients, log_sum_exp
-from tests.support.objectives.texts import UNK, random_texts, small_vocabulary, token_rows
+from tests.support.objectives.checks import assert_equal, build, ids, reference_of, z_score
+from tests.support.objectives.reference import log_sum_exp
+from tests.support.objectives.texts import UNK, small_vocabulary, token_rows
 
 STOP, OTHER_STOP = 7, 8
 PIECE = 45
@@ -27,19 +25,15 @@ SHARED = [20, 21, STOP, 22]
 """Three whole words and a stop-word among them."""
 
 
-def objective(**fields: Any) -> Spider:
-    built = checks.tiny(Spider.Config(), **fields)
-    assert isinstance(built, Spider)
-    return built
+objective = partial(build, Spider)
 
 
-def batch(queries: list[list[int]], passages: list[list[int]], *, seed: int = 7, **padding: int) -> Batch:
-    keys = row_keys(seed, 0, np.arange(len(queries)))
-    texts = {"context": queries, "passage": passages}
-    return Batch(0, {name: token_rows(rows, keys=keys, **padding) for name, rows in texts.items()})
+def spans(queries: list[list[int]], passages: list[list[int]]) -> Batch:
+    """Both spans of a pair have one key."""
+    return Batch(0, {"context": token_rows(queries), "passage": token_rows(passages)})
 
 
-READ = batch(
+READ = spans(
     [[30, *SHARED, 31, 32, 33, 34], [23, 24, 25], [35, 36, *SHARED], [26, PIECE, 27, 37]],
     [[38, *SHARED, 39], [16, 17, 18, 19, 28], [20, 21, 29, 21, STOP, 22], [16, 26, PIECE, 27]],
 )
@@ -94,25 +88,24 @@ def queries_of(text: list[int], other: list[int], least: int, most: int) -> set[
 
 
 def drawn_queries(spider: Spider, text: list[int], other: list[int], times: int) -> list[tuple[int, ...]]:
-    drawn = spider.draw(batch([text] * times, [other] * times))
+    drawn = spider.draw(spans([text] * times, [other] * times))
     assert bool(drawn.examples_B.all())
-    return [tuple(two_sided.ids(drawn.query, row)[1:-1]) for row in range(times)]
+    return [tuple(ids(drawn.query, row)[1:-1]) for row in range(times)]
 
 
 @pytest.mark.parametrize("temperature", [1.0, 7.0])
 def test_loss_and_every_gradient_equal_the_reference(temperature: float) -> None:
     spider = objective(temperature=temperature, shortest_window=2, longest_window=5)
-    drawn = spider.draw(READ)
+    drawn, reference = spider.draw(READ), reference_of(spider)
     assert drawn.examples_B.tolist() == [True, False, True, True]
-    reference = Reference(spider, heads=2, layers=2, pad_id=0)
-    passages = [reference.encode(two_sided.ids(READ.texts["passage"], row))[0] for row in range(4)]
+    assert all(ids(drawn.passage, row) == ids(READ.texts["passage"], row) for row in range(4))
+    passages = [reference.encode(ids(READ.texts["passage"], row))[0] for row in range(4)]
     losses = []
     for row in (0, 2, 3):
-        query = reference.encode(two_sided.ids(drawn.query, row))[0]
+        query = reference.encode(ids(drawn.query, row))[0]
         scores = torch.stack([query @ passage / temperature for passage in passages])
         losses.append(log_sum_exp(scores) - scores[row])
-    checks.assert_equals(spider, drawn, {"contrastive": losses})
-    assert_same_gradients(spider, reference)
+    assert_equal(spider, drawn, reference, {"contrastive": losses})
 
 
 @pytest.mark.parametrize(("least", "most"), [(2, 10), (1, 3), (3, 4)])
@@ -151,7 +144,7 @@ def test_shared_phrases_equal_the_reference(least: int, most: int) -> None:
     ],
 )
 def test_what_is_no_phrase(text: list[int], other: list[int]) -> None:
-    drawn = objective().draw(batch([text, [20, 21]], [other, [20, 21]]))
+    drawn = objective().draw(spans([text, [20, 21]], [other, [20, 21]]))
     assert drawn.examples_B.tolist() == [False, True]
 
 
@@ -177,11 +170,11 @@ def test_a_query_lacks_its_phrase_in_half_of_the_cases_and_has_any_length() -> N
     text = [*range(16, 20), 20, 21, *range(22, 40), *range(22, 40)]
     found = drawn_queries(objective(), text, [20, 21], 5000)
     kept = [query for query in found if 20 in query or 21 in query]
-    assert checks.z_score(len(kept), 5000, 0.5) < 4.9
+    assert z_score(len(kept), 5000, 0.5) < 4.9
     assert all(any(query[at : at + 2] == (20, 21) for at in range(len(query))) for query in kept)
     lengths = Counter(map(len, found))
     assert set(lengths) == set(range(5, 31))
-    assert all(checks.z_score(number, 5000, 1 / 26) < 5.5 for number in lengths.values())
+    assert all(z_score(number, 5000, 1 / 26) < 5.5 for number in lengths.values())
 
 
 @pytest.mark.parametrize("remove", [0.0, 1.0])
@@ -198,48 +191,22 @@ def test_every_phrase_is_as_likely() -> None:
     found = drawn_queries(objective(remove=0.0, shortest_window=2, longest_window=2), text, other, 3000)
     shares = Counter(found)
     assert set(shares) == {(20, 21), (22, 23), (24, 25)}
-    assert all(checks.z_score(number, 3000, 1 / 3) < 5 for number in shares.values())
-
-
-def test_passages_are_whole_and_a_row_depends_on_no_other_row_and_no_padding() -> None:
-    spider = objective(shortest_window=2, longest_window=5)
-    texts = [two_sided.ids(READ.texts["context"], row)[1:-1] for row in range(4)]
-    passages = [two_sided.ids(READ.texts["passage"], row)[1:-1] for row in range(4)]
-    drawn, padded = spider.draw(READ), spider.draw(batch(texts, passages, length=40))
-    for row in range(4):
-        rows = slice(row, row + 1)
-        alone = {
-            name: token_rows([side[row]], keys=READ.texts[name].keys_B[rows])
-            for name, side in (("context", texts), ("passage", passages))
-        }
-        for other, at in ((spider.draw(Batch(0, alone)), 0), (padded, row)):
-            assert two_sided.ids(other.query, at) == two_sided.ids(drawn.query, row)
-            assert two_sided.ids(other.passage, at) == [2, *passages[row], 3]
-            assert other.examples_B[at] == drawn.examples_B[row]
-    again = [spider.draw(batch(texts, passages, seed=seed)).query.ids_BL.tolist() for seed in range(7, 12)]
-    assert again[0] == drawn.query.ids_BL.tolist() and any(other != again[0] for other in again[1:])
+    assert all(z_score(number, 3000, 1 / 3) < 5 for number in shares.values())
 
 
 def test_spans_without_a_phrase_make_no_query_but_are_candidates() -> None:
     spider = objective()
-    part = spider(spider.draw(batch([[30, 31], [32]], [[33], [34, 35]]))).parts["contrastive"]
+    part = spider(spider.draw(spans([[30, 31], [32]], [[33], [34, 35]]))).parts["contrastive"]
     assert part.count == 0 and part.total == 0
-    two = spider(spider.draw(batch([SHARED, [32]], [SHARED, [34, 35]]))).parts["contrastive"]
-    one = spider(spider.draw(batch([SHARED], [SHARED]))).parts["contrastive"]
+    two = spider(spider.draw(spans([SHARED, [32]], [SHARED, [34, 35]]))).parts["contrastive"]
+    one = spider(spider.draw(spans([SHARED], [SHARED]))).parts["contrastive"]
     assert two.count == one.count == 1 and two.total > one.total and abs(one.total) < 1e-12
-
-
-@pytest.mark.parametrize("length", [0, 1, 2])
-def test_the_shortest_texts_give_finite_gradients(length: int) -> None:
-    (text,) = random_texts([length])
-    two_sided.assert_finite(objective(), batch([text, SHARED], [text, SHARED]))
-    two_sided.assert_finite(objective(), batch([text, [30]], [[31], text]))
 
 
 def test_health_is_the_share_of_examples_and_the_agreement_of_these() -> None:
     """Whole texts as queries, for want of any other token: the vectors of an example are equal."""
     spider = objective().eval()
-    read = batch([SHARED, [30, 31], [23, 24, 25], [16, 17]], [SHARED, [32], [23, 24, 25], [18]])
+    read = spans([SHARED, [30, 31], [23, 24, 25], [16, 17]], [SHARED, [32], [23, 24, 25], [18]])
     with torch.no_grad():
         health = spider.health(spider.draw(read))
     assert health["recurring"] == 0.5 and health["alignment"] < 1e-9 and health["in_batch_accuracy"] == 1

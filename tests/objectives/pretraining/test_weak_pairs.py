@@ -1,15 +1,15 @@
 """Contrastive pre-training on weak pairs: its loss and gradients against loops in float64, and what is no negative."""
 
-from typing import Any
+from functools import partial
 
 import pytest
 import torch
 
 from midmask.batch import Batch
 from midmask.objectives.pretraining.weak_pairs import WeakPairs
-from tests.support.objectives import checks, two_sided
-from tests.support.objectives.reference import Reference, assert_same_gradients, log_sum_exp
-from tests.support.objectives.texts import random_texts, token_rows
+from tests.support.objectives.checks import assert_equal, build, ids, reference_of
+from tests.support.objectives.reference import Reference, log_sum_exp
+from tests.support.objectives.texts import batch, random_texts
 
 QUERIES, PASSAGES = random_texts([4, 3, 5, 2], seed=1), random_texts([14, 9, 11, 8], seed=2)
 SHARED_TITLE = [*QUERIES[:3], QUERIES[0]]
@@ -18,14 +18,8 @@ COPIED = [*PASSAGES[:2], PASSAGES[1], PASSAGES[3]]
 """Pairs 1 and 2 have one passage."""
 
 
-def objective(**fields: Any) -> WeakPairs:
-    built = checks.tiny(WeakPairs.Config(), **fields)
-    assert isinstance(built, WeakPairs)
-    return built
-
-
-def batch(queries: list[list[int]] = QUERIES, passages: list[list[int]] = PASSAGES) -> Batch:
-    return Batch(0, {"context": token_rows(queries), "passage": token_rows(passages)})
+objective = partial(build, WeakPairs)
+READ = batch(PASSAGES, QUERIES)
 
 
 def losses(pairs: WeakPairs, reference: Reference, read: Batch, same: set[tuple[int, int]]) -> list[torch.Tensor]:
@@ -36,7 +30,7 @@ def losses(pairs: WeakPairs, reference: Reference, read: Batch, same: set[tuple[
         return first / torch.sqrt((first**2).sum())
 
     numbers = range(len(read.texts["passage"].lengths_B))
-    q, p = ([unit(two_sided.ids(read.texts[name], row)) for row in numbers] for name in ("context", "passage"))
+    q, p = ([unit(ids(read.texts[name], row)) for row in numbers] for name in ("context", "passage"))
     found = []
     for i in range(len(q)):
         others = [j for j in range(len(q)) if j != i and (i, j) not in same and (j, i) not in same]
@@ -52,21 +46,15 @@ def losses(pairs: WeakPairs, reference: Reference, read: Batch, same: set[tuple[
 @pytest.mark.parametrize("candidates", ["passages", "all"])
 def test_loss_and_every_gradient_equal_the_reference(candidates: str, temperature: float) -> None:
     pairs = objective(candidates=candidates, temperature=temperature)
-    drawn = pairs.draw(batch())
-    part = pairs(drawn).parts["contrastive"]
-    (part.total / part.count).backward()
-    reference = Reference(pairs, heads=2, layers=2, pad_id=0)
-    expected = sum(losses(pairs, reference, batch(), set())) / 4
-    expected.backward()
-    assert pairs.counts(drawn)["contrastive"] == part.count == 4
-    torch.testing.assert_close(part.total / part.count, expected, rtol=1e-6, atol=1e-6)
-    assert_same_gradients(pairs, reference, 1e-5)
+    reference = reference_of(pairs)
+    terms = {"contrastive": losses(pairs, reference, READ, set())}
+    assert_equal(pairs, pairs.draw(READ), reference, terms, tolerance=1e-5)
 
 
 @pytest.mark.parametrize("candidates", ["passages", "all"])
 def test_a_pair_with_the_same_query_or_passage_is_no_negative(candidates: str) -> None:
-    pairs, read = objective(candidates=candidates, temperature=0.5), batch(SHARED_TITLE, COPIED)
-    reference = Reference(pairs, heads=2, layers=2, pad_id=0)
+    pairs, read = objective(candidates=candidates, temperature=0.5), batch(COPIED, SHARED_TITLE)
+    reference = reference_of(pairs)
     expected = sum(losses(pairs, reference, read, {(0, 3), (1, 2)}))
     total = pairs(pairs.draw(read)).parts["contrastive"].total
     torch.testing.assert_close(total, expected, rtol=1e-9, atol=1e-9)
