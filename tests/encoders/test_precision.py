@@ -1,9 +1,6 @@
 """What `precision = auto` means: bf16 where the processor has it and gains by it, settled once for all fingerprints."""
 
 import logging
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,18 +10,11 @@ from midmask.encoders.precision import SWITCH, autocast_type, processor_precisio
 from midmask.experiment.plan import Plan, plan
 from midmask.identity import override
 from midmask.recipes import RECIPES
+from tests.support.encoders.bf16 import needs_bf16
 from tests.support.unread import Unread
 
 WIDE = 512
 CPU = torch.device("cpu")
-
-
-def has_bf16() -> bool:
-    flags = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
-    return bool({"avx512_bf16", "amx_bf16"} & set(flags)) and not torch.cuda.is_available()
-
-
-needs_bf16 = pytest.mark.skipif(not has_bf16(), reason="this processor has no bf16 products")
 
 
 @pytest.fixture(autouse=True)
@@ -91,38 +81,3 @@ def test_what_is_set_by_hand_stays() -> None:
     steps = plan(changed, Unread())
     assert steps.pretrained is not None and steps.pretrained.config.train.precision == "fp32"  # type: ignore[attr-defined]
     assert autocast_type("bf16", CPU) is torch.bfloat16 and autocast_type("fp32", CPU) is None
-
-
-PRODUCTS = """
-import midmask, torch
-from pathlib import Path
-from torch.nn.functional import linear
-
-torch.set_num_threads(1)
-weight_OI = torch.rand(512, 256).bfloat16().requires_grad_()
-
-def multiply(rows):
-    linear(torch.rand(rows, 256).bfloat16().requires_grad_(), weight_OI).sum().backward()
-
-def resident():
-    return int(Path("/proc/self/statm").read_text().split()[1])
-
-multiply(1000)
-before = resident()
-for rows in range(700, 1000):
-    multiply(rows)
-print(resident() - before)
-"""
-
-
-@needs_bf16
-def test_products_of_many_shapes_are_not_all_kept() -> None:
-    """Pages that a process grows by with 300 shapes of bf16 products, and with torch's own sizes of its caches."""
-
-    def growth(**variables: str) -> int:
-        own = {name: value for name, value in os.environ.items() if "CACHE_CAPACITY" not in name}
-        done = subprocess.run([sys.executable, "-c", PRODUCTS], env=own | variables, capture_output=True, check=True)
-        return int(done.stdout)
-
-    large = growth(LRU_CACHE_CAPACITY="1024", ONEDNN_PRIMITIVE_CACHE_CAPACITY="1024")
-    assert growth() < large / 3

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.flops import flop_counter
-from midmask.objectives import PRETRAINING
+from midmask.objectives import PRETRAINING, build_objective
 from midmask.objectives.sample import pretraining_batch, sample_vocabulary
-from tests.speed.steps import objective_named, training_step
 from tests.support.estimate.counted import count_flops
 
 ROWS, LENGTH, V = 3, 16, 300
@@ -37,10 +37,14 @@ def expected(name: str, drawn: Any) -> int:
 
 @pytest.mark.parametrize("name", ["mlm", "retromae", "dupmae"])
 def test_counted_flops_are_those_of_the_formulas(name: str) -> None:
-    words = sample_vocabulary(V)
-    objective = objective_named(name, "tiny", words)
-    batch = pretraining_batch(PRETRAINING[name].Config(), words, rows=ROWS, length=LENGTH)
-    assert count_flops(training_step(objective, batch)) == expected(name, objective.draw(batch))
+    words, config = sample_vocabulary(V), PRETRAINING[name].Config()
+    objective = build_objective(config, build_backbone(BackboneConfig(name="tiny"), words, seed=0), words)
+    drawn = objective.draw(pretraining_batch(config, words, rows=ROWS, length=LENGTH))
+
+    def step() -> None:
+        objective(drawn).total(objective.counts(drawn)).backward()
+
+    assert count_flops(step) == expected(name, drawn)
 
 
 def test_a_fused_backward_pass_counts_twice_the_forward_pass() -> None:

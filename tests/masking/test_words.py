@@ -181,7 +181,9 @@ def test_selection_token_by_token_is_bernoulli_and_spares_specials() -> None:
     """Two-sided binomial tests of the number selected, and of neighbours selected together; false alarm 2e-6."""
     text = token_rows(random_texts([126] * 400))
     selected = masking.select_tokens(text, small_vocabulary(), ratio=0.15, purpose=Purpose.SELECT)
-    assert not bool(selected[:, 0].any() or selected[:, -1].any())
+    others = masking.select_words(text, small_vocabulary(), ratio=0.9, purpose=Purpose.SELECT)
+    for chosen in (selected, others):
+        assert not bool(chosen[torch.isin(text.ids_BL, torch.tensor([CLS, SEP, PAD]))].any())
     assert stats.binomtest(int(selected.sum()), 400 * 126, 0.15).pvalue > FALSE_ALARM
     pairs = selected[:, 1:-1:2] & selected[:, 2:-1:2]
     assert stats.binomtest(int(pairs.sum()), pairs.numel(), 0.15**2).pvalue > FALSE_ALARM
@@ -190,11 +192,11 @@ def test_selection_token_by_token_is_bernoulli_and_spares_specials() -> None:
 def test_corruption_is_80_10_10_and_draws_from_the_whole_vocabulary() -> None:
     """Chi-square of the three kinds and of the replacements; false alarm 2e-6."""
     vocabulary = small_vocabulary()
-    text = token_rows([[WORD] * 126] * 600)
+    text = token_rows([[WORD] * 200] * 400)
     selected = torch.zeros_like(text.ids_BL, dtype=torch.bool)
-    selected[:, 1:-1] = True
+    selected[:, 1:-20] = True
     corrupted = masking.corrupt(text, selected, vocabulary)
-    assert torch.equal(corrupted[:, [0, -1]], text.ids_BL[:, [0, -1]])
+    assert torch.equal(corrupted[~selected], text.ids_BL[~selected])
     counts = torch.bincount(corrupted[selected], minlength=60).double()
     total = int(selected.sum())
     expected = torch.full((60,), 0.1 * total / 60, dtype=torch.float64)
@@ -203,13 +205,6 @@ def test_corruption_is_80_10_10_and_draws_from_the_whole_vocabulary() -> None:
     assert stats.chisquare(counts.numpy(), expected.numpy()).pvalue > FALSE_ALARM
     others = counts[[token for token in range(60) if token not in (MASK, WORD)]]
     assert int(counts[PAD]) > 0 and stats.chisquare(others.numpy()).pvalue > FALSE_ALARM
-
-
-def test_corruption_leaves_unselected_tokens() -> None:
-    text = token_rows(random_texts([30, 12]))
-    selected = masking.select_words(text, small_vocabulary(), ratio=0.3, purpose=Purpose.SELECT)
-    corrupted = masking.corrupt(text, selected, small_vocabulary())
-    assert torch.equal(corrupted[~selected], text.ids_BL[~selected])
 
 
 def test_epochs_seeds_and_purposes_draw_different_masks() -> None:
@@ -229,10 +224,3 @@ def test_fingerprints_tell_texts_apart() -> None:
     text = token_rows(texts)
     hashed = masks.fingerprints(text).tolist()
     assert hashed[0] == hashed[4] and len(set(hashed)) == 4
-
-
-def test_specials_are_never_selected() -> None:
-    text = token_rows(random_texts([50] * 40))
-    for select in (masking.select_words, masking.select_tokens):
-        selected = select(text, small_vocabulary(), ratio=0.9, purpose=Purpose.SELECT)
-        assert not bool(selected[(text.ids_BL == CLS) | (text.ids_BL == SEP) | (text.ids_BL == PAD)].any())

@@ -48,15 +48,8 @@ def test_padding_is_seen_by_no_row_and_no_row_is_blind(window: int | None) -> No
 
 def test_a_block_equals_gpt2s() -> None:
     block = double(CausalBlock(WIDTH, HEADS, dropout=0.0, norm_eps=1e-12))
-    settings = GPT2Config(
-        n_embd=WIDTH,
-        n_head=HEADS,
-        activation_function="gelu",
-        resid_pdrop=0.0,
-        attn_pdrop=0.0,
-        layer_norm_epsilon=1e-12,
-        attn_implementation="eager",
-    )
+    off = {"resid_pdrop": 0.0, "attn_pdrop": 0.0, "layer_norm_epsilon": 1e-12}
+    settings = GPT2Config(n_embd=WIDTH, n_head=HEADS, activation_function="gelu", attn_implementation="eager", **off)
     theirs = GPT2Block(settings, layer_idx=0).double()
     linear = {
         "attn.c_attn": block.query_key_value,

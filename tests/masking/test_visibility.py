@@ -116,14 +116,3 @@ def test_masks_do_not_depend_on_how_many_keys_are_worked_on_at_a_time(
     whole = masking.visibility(text, small_vocabulary(), ratio=0.4, independent=False)
     monkeypatch.setattr(masking.words, "CACHED", cached)
     assert torch.equal(whole, masking.visibility(text, small_vocabulary(), ratio=0.4, independent=False))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-def test_masks_on_a_gpu_equal_those_on_a_cpu() -> None:
-    text = token_rows(random_texts([30, 7, 300, 25, 2]))
-    vocabulary = small_vocabulary()
-    there = {name: getattr(vocabulary, name).cuda() for name in ("continues_V", "special_V")}
-    moved = type(vocabulary)(**{**vars(vocabulary), **there})
-    here = masking.visibility(text, vocabulary, ratio=0.5, independent=False)
-    device = TokenRows(text.ids_BL.cuda(), text.lengths_B.cuda(), text.keys_B.cuda())
-    assert torch.equal(here, masking.visibility(device, moved, ratio=0.5, independent=False).cpu())

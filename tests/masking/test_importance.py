@@ -117,15 +117,6 @@ def test_without_differences_it_is_a_uniform_subset(weights: list[float] | None)
     assert stats.chisquare([found[subset] for subset in subsets]).pvalue > FALSE_ALARM
 
 
-def test_a_high_temperature_drowns_the_weights() -> None:
-    """Chi-square of which of two tokens is taken; a weight of 1 against 1000 shifts the share by 0.001, unseen here."""
-    draws = 4000
-    keys = masks.row_keys(12, 0, np.arange(draws))
-    text = weighted([[WORD] * 2] * draws, [[0.0, 1.0]] * draws, keys=keys)
-    first = int(select(text, 0.5, temperature=1000.0)[:, 1].sum())
-    assert stats.binomtest(first, draws, 0.5).pvalue > FALSE_ALARM
-
-
 def test_temperature_zero_takes_the_heaviest_whatever_the_key_and_the_earlier_of_equals() -> None:
     weights = [0.2, 0.9, 0.5, 0.9, 0.5, 0.5, 0.1, 0.0]
     for epoch in range(5):
@@ -146,7 +137,7 @@ def test_a_constant_changes_nothing_a_factor_acts_as_a_temperature() -> None:
     assert not torch.equal(select(halved, 0.15), select(plain, 0.15))
 
 
-@pytest.mark.parametrize(("difference", "temperature"), [(0.3, 1.0), (0.3, 2.0), (0.8, 1.0), (0.25, 0.5)])
+@pytest.mark.parametrize(("difference", "temperature"), [(0.3, 1.0), (0.3, 2.0), (0.25, 0.5), (1.0, 1000.0)])
 def test_of_two_tokens_the_heavier_wins_as_often_as_the_formula_says(difference: float, temperature: float) -> None:
     """P(T u + d > T v) = 1 - (1 - d / T)^2 / 2 for d <= T. Two-sided binomial test; false alarm 1e-6 per case."""
     draws = 6000
@@ -174,22 +165,3 @@ def test_inclusion_probabilities_equal_those_of_the_published_rule() -> None:
     assert found[8] > 4 * found[0] > 0  # the lightest is taken now and then
     bimodal = weighted([[WORD] * 20] * 500, [[1.0] * 10 + [0.0] * 10] * 500)
     assert not bool(select(bimodal, 0.15)[:, 11:].any())
-
-
-def test_pieces_of_one_word_are_drawn_apart() -> None:
-    """The rule is by token: a word of two pieces with one weight is often cut. Binomial test; false alarm 1e-6."""
-    draws = 3000
-    keys = masks.row_keys(15, 0, np.arange(draws))
-    text = weighted([[WORD, PIECE, WORD, PIECE]] * draws, [[0.5] * 4] * draws, keys=keys)
-    both = [chosen in ({1, 2}, {3, 4}) for chosen in positions(select(text, 0.5))]
-    assert stats.binomtest(sum(both), draws, 1 / 3).pvalue > FALSE_ALARM
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-def test_masks_on_a_gpu_equal_those_on_a_cpu() -> None:
-    vocabulary = small_vocabulary()
-    there = {name: getattr(vocabulary, name).cuda() for name in ("continues_V", "special_V")}
-    text = weighted(random_texts([30, 7, 300, 25]), [[0.25] * length for length in (30, 7, 300, 25)])
-    device = TokenRows(text.ids_BL.cuda(), text.lengths_B.cuda(), text.keys_B.cuda(), text.weights_BL.cuda())  # type: ignore[union-attr]
-    moved = masking.select_highest(device, replace(vocabulary, **there), ratio=0.15, purpose=Purpose.SELECT)
-    assert torch.equal(select(text, 0.15), moved.cpu())
