@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
-from transformers import AlbertConfig, AutoModel, AutoModelForMaskedLM
+from transformers import AlbertConfig
 
 from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, build_backbone, load_backbone, shape_of
 from midmask.errors import UserError
@@ -13,29 +13,10 @@ from midmask.vocabulary import Vocabulary
 
 IDS = torch.tensor([[2, 6, 7, 20, 8, 3, 0, 0], [2, 9, 10, 11, 12, 13, 14, 3], [2, 6, 3, 0, 0, 0, 0, 0]])
 LENGTHS = torch.tensor([6, 8, 3])
-SEEN = torch.arange(8) < LENGTHS[:, None]
 
 
 def loaded(folder: Path) -> Backbone:
     return load_backbone(folder, dropout=0.0).eval()
-
-
-@torch.no_grad()
-def test_a_saved_folder_loads_in_hugging_face_and_here(
-    model_folder: Path, tokenizer_folder: Path, tmp_path: Path
-) -> None:
-    backbone = loaded(model_folder)
-    backbone.save(tmp_path / "saved", tokenizer_folder)
-    hidden = backbone.hidden(IDS, LENGTHS)[SEEN]
-    arguments = {"input_ids": IDS, "attention_mask": SEEN.long()}
-    base = AutoModel.from_pretrained(tmp_path / "saved").eval()(**arguments).last_hidden_state
-    masked = AutoModelForMaskedLM.from_pretrained(tmp_path / "saved").eval()
-    whole = masked(**arguments, output_hidden_states=True).hidden_states[-1]
-    again = loaded(tmp_path / "saved").hidden(IDS, LENGTHS)
-    for other in (base, whole, again):
-        torch.testing.assert_close(other[SEEN], hidden, rtol=1e-5, atol=1e-5)
-    assert Vocabulary.of(tmp_path / "saved").size == 40
-    assert {path.suffix for path in (tmp_path / "saved").iterdir()} <= {".json", ".txt", ".safetensors"}
 
 
 def test_dropout_is_that_of_the_config_not_of_the_folder(model_folder: Path) -> None:
@@ -66,11 +47,6 @@ def test_fresh_weights_depend_on_the_seed_alone(vocabulary: Vocabulary) -> None:
     torch.manual_seed(1)
     assert torch.equal(torch.rand(3), drawn), "building drew from the global generator"
     assert torch.equal(weights(4), first) and not torch.equal(weights(5), first)
-
-
-def test_an_unknown_name_lists_the_sizes(vocabulary: Vocabulary) -> None:
-    with pytest.raises(UserError, match=r"'tinny'.* 'tiny'.* base, mini, minilm, small, tiny"):
-        build_backbone(BackboneConfig(name="tinny"), vocabulary, seed=0)
 
 
 def test_an_unsupported_family_lists_the_supported(vocabulary: Vocabulary, tmp_path: Path) -> None:

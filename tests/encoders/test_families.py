@@ -12,7 +12,6 @@ from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, 
 from midmask.encoders.cross_encoder import CrossEncoder, Pairs, Template
 from midmask.encoders.families import FAMILIES
 from midmask.encoders.seq2seq import build_seq2seq
-from midmask.recipes import RECIPES
 from midmask.retrieve.models import load_base_model
 from midmask.vocabulary import Vocabulary
 from tests.support.encoders.models import VARIANTS, random_model
@@ -90,6 +89,7 @@ def test_a_saved_folder_loads_in_hugging_face_and_here(variant: str, tokenizer_f
         again.hidden(IDS, LENGTHS),
     ):
         torch.testing.assert_close(other[SEEN], hidden[SEEN], rtol=1e-5, atol=1e-5)
+    assert {path.suffix for path in tmp_path.iterdir()} <= {".json", ".txt", ".safetensors"}
     assert again.shape == shape_of(BackboneConfig(name=str(tmp_path), dropout=0.0))
     torch.testing.assert_close(again.output_bias_V, wrapped(variant).output_bias_V)
 
@@ -169,12 +169,3 @@ def test_fresh_weights_have_the_named_models_shape_and_depend_on_the_seed_alone(
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first[words], other[words]) and not torch.equal(first[words], trained.state_dict()[words])
     assert abs(float(first[words].std()) - 0.02) < 0.004
-
-
-@torch.no_grad()
-def test_of_a_named_size_none_and_scratch_coincide(vocabulary: Vocabulary) -> None:
-    none, scratch = (RECIPES[name]() for name in ("none", "scratch"))
-    assert (none.backbone.fresh, scratch.backbone.fresh) == (False, True)
-    assert scratch.objective is None and scratch.stages == none.stages
-    one, other = (build_backbone(recipe.backbone, vocabulary, seed=2) for recipe in (none, scratch))
-    assert torch.equal(one.hidden(IDS, LENGTHS), other.hidden(IDS, LENGTHS))

@@ -97,15 +97,6 @@ def test_a_sparse_folder_gives_its_own_weights(base: Path, tmp_path: Path, terms
     torch.testing.assert_close(found.lexical_BV, vectors_of(opened(tmp_path, "SparseEncoder")), rtol=1e-5, atol=1e-5)
 
 
-def test_vectors_whose_similarity_is_the_cosine_are_given_length_1(base: Path, tmp_path: Path) -> None:
-    model = dense_model(base, similarity_fn_name="cosine")
-    model.save(str(tmp_path / "theirs"))
-    vectors_BD = views(tmp_path / "theirs").dense_BD
-    assert vectors_BD is not None
-    expected_BB = model.similarity(*[model.encode(TEXTS, convert_to_tensor=True)] * 2)
-    torch.testing.assert_close(vectors_BD @ vectors_BD.t(), expected_BB, rtol=1e-5, atol=1e-5)
-
-
 def test_a_plain_folder_is_the_vector_of_cls(base: Path) -> None:
     assert read_representation(base) == Representation()
     assert read_projection(base) is None and read_facts(base).form == TextForm()

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from midmask.batch import Batch, Part, TokenRows
 from midmask.errors import UserError
+from midmask.identity import override
 from midmask.objectives import PRETRAINING, CoupledObjective
+from midmask.objectives.objective import Reads
 from midmask.objectives.sample import pretraining_batch
 from midmask.randomness.masks import row_keys
 from tests.support.objectives import checks
@@ -194,6 +196,56 @@ def test_health_compares_a_decoder_with_and_without_its_vector(name: str) -> Non
     for found, part in HEALTH[name].items():
         torch.testing.assert_close(health[found], parts[part].total / parts[part].count)
         assert abs(health[f"{found}_without_vector"] - health[found]) > 1e-9
+
+
+WEIGHTED = {"encoder_mask": "weighted"}
+READS: list[tuple[str, dict[str, Any], Reads]] = [
+    ("mlm", {}, Reads()),
+    ("retromae", WEIGHTED, Reads(term_weights=True)),
+    ("rom", {}, Reads(term_weights=True)),
+    ("simcse", WEIGHTED, Reads()),
+    ("simcse", {**WEIGHTED, "mlm_weight": 0.1}, Reads(term_weights=True)),
+    ("cocondenser", WEIGHTED, Reads(rows="spans", context="random", term_weights=True)),
+    ("cotmae", {**WEIGHTED, "context": "nearby"}, Reads(rows="spans", context="nearby", term_weights=True)),
+    ("cotmae", {}, Reads(rows="spans", context="mixed")),
+    ("cotmae_v2", {}, Reads(rows="spans", context="mixed")),
+    ("cotmae_v2", {**WEIGHTED, "context": "pseudo_query"}, Reads(rows="pseudo_queries", term_weights=True)),
+    ("cotmae_qc", WEIGHTED, Reads(rows="pseudo_queries", term_weights=True)),
+    ("cotmote", {}, Reads(rows="pseudo_queries")),
+    ("master", {}, Reads(rows="pseudo_queries", term_weights=True)),
+    ("master", {"keywords": "word"}, Reads(rows="pseudo_queries")),
+    ("master", {**WEIGHTED, "keywords": "word"}, Reads(rows="pseudo_queries", term_weights=True)),
+    ("spider", {}, Reads(rows="spans", context="recurring")),
+    ("weak_pairs", {}, Reads(rows="pseudo_queries")),
+]
+
+
+@pytest.mark.parametrize(("name", "changed", "reads"), READS)
+def test_what_it_reads_follows_from_its_fields(name: str, changed: dict[str, Any], reads: Reads) -> None:
+    assert override(PRETRAINING[name].Config(), changed).reads() == reads
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("cotmae", "context", "any"),
+        ("cotmae_v2", "context", "neighbour"),
+        ("cotmae_qc", "window", 0),
+        ("seed", "window", 0),
+        ("cotmote", "views", "neither"),
+        ("cotmote", "decoder_layers", 0),
+        ("cotmote", "encoder_mask", "weighted"),
+        ("condenser", "skip_from", 0),
+        ("spider", "shortest_phrase", 60),
+        ("spider", "shortest_window", 60),
+        ("bow", "bow_weight_end", -0.1),
+        ("retromae", "encoder_mask_ratio", 1.7),
+        ("retromae", "decoder_mask_ratio", 0.0),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_by_name(name: str, field: str, value: Any) -> None:
+    with pytest.raises(UserError, match=f"{field} = '?{value}"):
+        override(PRETRAINING[name].Config(), {field: value})
 
 
 def terms(config: Any, rows: int) -> dict[str, float]:

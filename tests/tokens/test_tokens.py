@@ -56,13 +56,6 @@ def test_rows_lie_parallel_to_the_corpus_and_decode_to_its_words(corpus, tmp_pat
     assert len(rows(tmp_path / "t", "queries.parquet")[1]) == 8
 
 
-def test_the_same_corpus_gives_the_same_bytes(corpus, tmp_path):
-    run(corpus, tmp_path / "a")
-    run(corpus, tmp_path / "b")
-    for name in ("tokenizer/tokenizer.json", "passages/00000.parquet", "queries.parquet", "lengths.npy"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-
-
 def test_a_killed_run_goes_on_with_the_shards_it_has(corpus, tmp_path):
     run(corpus, tmp_path / "a")
     written = (tmp_path / "a" / "passages" / "00000.parquet").stat().st_mtime_ns
@@ -94,12 +87,6 @@ def test_a_run_killed_after_any_file_goes_on_to_the_same_bytes(corpus, tmp_path,
     }
 
 
-def test_titles_enter_only_when_asked(corpus, tmp_path):
-    run(corpus, tmp_path / "with", titles=True)
-    tokenizer = load_tokenizer(tmp_path / "with" / "tokenizer")
-    assert tokenizer.decode(rows(tmp_path / "with", "passages/00000.parquet")[0][1:-1]).startswith("a title un")
-
-
 def test_the_vocabulary_knows_continuations_and_specials(corpus, tmp_path):
     run(corpus, tmp_path / "t")
     folder = tmp_path / "t" / "tokenizer"
@@ -110,13 +97,6 @@ def test_the_vocabulary_knows_continuations_and_specials(corpus, tmp_path):
         assert bool(vocabulary.continues_V[index]) == token.startswith("##"), token
         assert bool(vocabulary.special_V[index]) == (token in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")), token
     assert entries["[UNK]"] == vocabulary.unk_id
-
-
-def test_a_named_tokenizer_is_used_as_it_is(corpus, tmp_path):
-    run(corpus, tmp_path / "t")
-    named = str(tmp_path / "t" / "tokenizer")
-    run(corpus, tmp_path / "u", tokenizer=named)
-    assert rows(tmp_path / "u", "passages/00000.parquet") == rows(tmp_path / "t", "passages/00000.parquet")
 
 
 def test_a_saved_tokenizer_does_not_depend_on_what_the_process_did_before(corpus, tmp_path):

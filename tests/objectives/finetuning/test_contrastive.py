@@ -1,6 +1,5 @@
 """The contrastive loss against the slow reference: representations, choices of candidates, known positives."""
 
-import math
 from typing import Any
 
 import pytest
@@ -8,11 +7,8 @@ import torch
 from torch import Tensor
 
 from midmask.batch import Batch
-from midmask.encoders.representation import TextVectors
 from midmask.errors import UserError
-from midmask.objectives.finetuning.contrastive import Contrastive, contrastive_part
-from midmask.objectives.finetuning.ranking import RankedRows
-from midmask.recipes.protocols import PROTOCOLS
+from midmask.objectives.finetuning.contrastive import Contrastive
 from tests.support.objectives.checks import reference_of
 from tests.support.objectives.ranked import (
     GROUP,
@@ -93,23 +89,6 @@ def test_known_positives_are_no_negatives(kind: str, drop: bool) -> None:
     torch.testing.assert_close(found.total.detach() / len(SAME), loss.detach(), rtol=1e-9, atol=1e-9)
 
 
-def test_candidates_matter() -> None:
-    """Each choice, and dropping or not, gives another loss here: the tests above could not pass for another reason."""
-    losses = []
-    for kind in ("all", "positives", "own", "local_negatives"):
-        for drop in (True, False):
-            objective = built("cls", candidates=kind, drop_duplicates=drop)
-            losses.append(float(objective(objective.draw(batch(SAME, REPEATED))).parts["contrastive"].total.detach()))
-    assert len({round(loss, 6) for loss in losses}) == 8
-
-
-def test_loss_does_not_depend_on_padding() -> None:
-    objective = built("hybrid")
-    longer = Batch(0, {"query": token_rows(QUERIES, length=20), "passage": token_rows(PASSAGES, length=30)}, GROUP)
-    totals = [objective(objective.draw(b)).parts["contrastive"].total for b in (batch(), longer)]
-    torch.testing.assert_close(*totals, rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.parametrize("kind", ["own", "local_negatives"])
 def test_a_query_without_negatives_is_refused_where_they_are_the_candidates(kind: str) -> None:
     alone = Batch(0, {"query": token_rows(QUERIES), "passage": token_rows(PASSAGES[: len(QUERIES)])})
@@ -117,25 +96,3 @@ def test_a_query_without_negatives_is_refused_where_they_are_the_candidates(kind
         built("cls", candidates=kind).draw(alone)
     for other in ("all", "positives"):
         assert built("cls", candidates=other).draw(alone).passage_hash_QG.shape == (len(QUERIES), 1)
-
-
-def test_splades_in_batch_loss_has_129_candidates_of_128_queries() -> None:
-    """The loss of sigir23_1neg_splade on random words, against its formula by loops: -log softmax of a query's positive
-    among the 128 positives and its own negative."""
-    config = PROTOCOLS["sigir23_1neg_splade"]().stages[0].loss
-    generator = torch.Generator().manual_seed(5)
-    query_QV = torch.rand((128, 9), generator=generator, dtype=torch.float64)
-    passage_NV = torch.rand((256, 9), generator=generator, dtype=torch.float64).requires_grad_()
-    hashes_N = torch.arange(384)
-    facts = (hashes_N[:128], hashes_N[128:].view(128, 2), torch.zeros(128))
-    part = contrastive_part(RankedRows(TextVectors(None, query_QV), TextVectors(None, passage_NV), *facts), config)
-    passages = passage_NV.detach().tolist()
-    losses = []
-    for number, words in enumerate(query_QV.tolist()):
-        candidates = [*passages[::2], passages[2 * number + 1]]
-        found = [sum(q * p for q, p in zip(words, candidate, strict=True)) for candidate in candidates]
-        assert len(found) == 129
-        losses.append(math.log(sum(math.exp(score) for score in found)) - found[number])
-    assert float(part.total.detach()) / int(part.count) == pytest.approx(sum(losses) / 128, rel=1e-12)
-    part.total.backward()
-    assert (passage_NV.grad != 0).any(1).all()

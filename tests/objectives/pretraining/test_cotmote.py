@@ -7,8 +7,6 @@ import torch
 from torch import Tensor
 
 from midmask.encoders.backbone import Side
-from midmask.errors import UserError
-from midmask.identity import override
 from midmask.objectives.pretraining.cotmote import CoTMoTE
 from tests.support.objectives.checks import assert_equal, build, ids, surprises
 from tests.support.objectives.reference import Reference, Vectors
@@ -95,14 +93,6 @@ def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     assert_equal(cotmote, drawn, reference, reference_terms(cotmote, reference, drawn), weights)
 
 
-def test_at_the_start_experts_change_nothing() -> None:
-    plain, *split = (objective({"experts": kind}, drift=0.0) for kind in ("none", "ffn", "all"))
-    drawn = plain.draw(READ)
-    losses = [cotmote(drawn).parts for cotmote in (plain, *split)]
-    for name, part in losses[0].items():
-        assert all(torch.equal(part.total, other[name].total) for other in losses[1:]), name
-
-
 @pytest.mark.parametrize(("switched", "side"), [(False, "query"), (True, "passage")])
 def test_switching_exchanges_the_experts(switched: bool, side: str) -> None:
     """Only the texts of one side, and what is decoded from them, notice the query expert."""
@@ -142,11 +132,3 @@ def test_health_tells_experts_and_vectors_apart() -> None:
 def test_three_tenths_of_either_text_without_its_specials_are_hidden() -> None:
     drawn = objective().draw(batch(random_texts([40, 20]), random_texts([10, 10], seed=1)))
     assert [int(rows.encoder.count) for _, rows in drawn.sides] == [12 + 6, 3 + 3]
-
-
-def test_impossible_values_are_refused_by_name() -> None:
-    for field, value in (("views", "neither"), ("query_decodes", "both"), ("decoder_layers", 0), ("window", 0)):
-        with pytest.raises(UserError, match=rf"{field} = {value!r}"):
-            override(CoTMoTE.Config(), {field: value})
-    with pytest.raises(UserError, match="encoder_mask = weighted: pseudo-queries have no term weights"):
-        override(CoTMoTE.Config(), {"encoder_mask": "weighted"})

@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from midmask.batch import Batch, TokenRows
+from midmask.batch import Batch
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.objectives.pretraining.bag_of_words import winning_vocabulary
-from midmask.objectives.pretraining.dupmae import DupMAE, DupMAERows
+from midmask.objectives.pretraining.dupmae import DupMAE
 from midmask.objectives.pretraining.retromae import RetroMAE, RetroMAERows
 from tests.support.objectives.checks import assert_equal, build, ids, places, reference_of, surprises, total_of
 from tests.support.objectives.enhanced import decode
 from tests.support.objectives.reference import Reference, Vectors, log_sum_exp
-from tests.support.objectives.texts import CLS, SEP, UNK, batch, random_texts, token_rows
+from tests.support.objectives.texts import UNK, batch, random_texts, token_rows
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -75,46 +75,6 @@ def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     assert len(values["bag_of_words"]) == (0 if config.decode == "cls" else bags)
     weights = (config.encoder_weight, config.decoder_weight, config.bow_weight)
     assert_equal(dupmae, drawn, reference, values, weights)
-
-
-def one_text(**fields: Any) -> tuple[DupMAE, TokenRows, DupMAERows]:
-    dupmae = objective(bow_head="projection", **fields)
-    text = token_rows([[9, 30, 9, 12, 50, 51, 23, 9, 17, 33]])
-    return dupmae, text, dupmae.draw(Batch(0, {"passage": text}))
-
-
-def test_the_bag_moves_one_position_of_each_vocabulary_entry() -> None:
-    """Where a position's state is the unit vector of its number, row v of the projection gets a gradient in one column,
-    that of its largest pooled entry: sum(w) softmax(mu)_v - w_v.
-    """
-    dupmae, text, drawn = one_text()
-    states = torch.eye(12, 128, dtype=torch.float64)[None]
-    dupmae.bag_part(states, drawn).total.backward()
-    assert dupmae.projection is not None and dupmae.projection.weight.grad is not None
-    found, matrix = dupmae.projection.weight.grad, dupmae.projection.weight.detach()
-    pooled = [i for i in range(1, 11) if i not in places(drawn.encoder, 0)]
-    owner = [max(pooled, key=lambda i, v=v: float(matrix[v, i])) for v in range(60)]
-    mu = torch.stack([matrix[v, owner[v]] for v in range(60)])
-    words = Counter(text.ids_BL[0, 1:11].tolist())
-    expected = torch.zeros_like(found)
-    for v in range(60):
-        share = 1 / 10 if v in words else 0.0
-        expected[v, owner[v]] = len(words) / 10 * mu.softmax(0)[v] - share
-    torch.testing.assert_close(found, expected)
-    assert (found != 0).sum() == 60 and len(set(owner)) > 3
-
-
-def test_the_bag_reaches_cls_through_attention_alone() -> None:
-    dupmae, _, drawn = one_text(pool_masked=True, pool_sep=True)
-    draw = torch.Generator().manual_seed(0)  # in some draws a token has no word's maximum, and no gradient
-    states = torch.randn(1, 12, 128, dtype=torch.float64, generator=draw, requires_grad=True)
-    dupmae.bag_part(states, drawn).total.backward()
-    assert states.grad is not None
-    assert states.grad[0].any(1).tolist() == [False] + [True] * 11
-    dupmae.zero_grad()
-    dupmae(drawn).parts["bag_of_words"].total.backward()
-    gradient = dupmae.backbone.word_embeddings_VD.grad
-    assert gradient is not None and bool(gradient[CLS].any()) and bool(gradient[SEP].any())
 
 
 def test_it_goes_on_from_retromae_s_decoder() -> None:

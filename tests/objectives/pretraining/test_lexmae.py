@@ -101,12 +101,6 @@ def test_the_encoder_s_mask_is_exact_and_rounded_up() -> None:
     assert not drawn.encoder.selected_BL[:, 0].any() and UNK in drawn.encoder.labels_R
 
 
-def test_every_token_is_as_likely_in_the_encoder_s_mask() -> None:
-    """Chance of a false alarm: 50 positions at 4 standard deviations, 0.3%."""
-    selected = drawn_for(objective(), many()).encoder.selected_BL[:, 1:51].sum(0)
-    assert all(z_score(count, 240, 0.3) < 4 for count in selected.tolist())
-
-
 @pytest.mark.parametrize(
     ("overlap", "chance", "shared"), [("inclusive", 2 / 7, 1.0), ("random", 0.5, 0.5), ("exclusive", 5 / 7, 0.0)]
 )

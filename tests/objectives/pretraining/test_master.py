@@ -114,9 +114,3 @@ def test_masks_of_the_passes_are_independent() -> None:
     assert z_score(int((half & drawn.encoded["first"].selected_BL[:, :51]).sum()), int(half.sum()), 0.3) < 4.9
     equal = (whole.ids_BL == keyword.ids_BL)[first & keyword.selected_BL]
     assert z_score(int(equal.sum()), len(equal), 0.653) < 4.9
-
-
-def test_term_weights_are_read_only_where_they_count() -> None:
-    assert MASTER.Config().reads().rows == "pseudo_queries" and MASTER.Config().reads().term_weights
-    assert not MASTER.Config(keywords="word").reads().term_weights
-    assert MASTER.Config(keywords="word", encoder_mask="weighted").reads().term_weights

@@ -1,19 +1,33 @@
-"""MLM against the slow reference, and what its masks are made of."""
+"""MLM and ROM against the slow reference, and what their masks are made of."""
 
-import inspect
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models
-from transformers import BertForMaskedLM, DataCollatorForLanguageModeling, PreTrainedTokenizerFast
+from torch import Tensor
 
 from midmask import masking
-from midmask.batch import Batch
+from midmask.batch import Batch, TokenRows
+from midmask.errors import UserError
+from midmask.identity import override
 from midmask.objectives.pretraining.mlm import MLM
+from midmask.objectives.pretraining.retromae import RetroMAE, RetroMAERows
+from midmask.objectives.pretraining.rom import ROM, ROMRows
 from midmask.randomness.masks import Purpose
 from tests.support.objectives.checks import assert_equal, build, ids, reference_of, surprises
-from tests.support.objectives.texts import UNK, batch, random_texts, small_vocabulary, token_rows
+from tests.support.objectives.texts import (
+    CLS,
+    FIRST,
+    PAD,
+    SEP,
+    UNK,
+    batch,
+    random_texts,
+    small_vocabulary,
+    token_rows,
+    weighted,
+)
 
 objective = partial(build, MLM)
 
@@ -42,30 +56,6 @@ def test_targets_are_the_true_ids_at_the_selected_places(mask: str) -> None:
     assert torch.equal(drawn.ids_BL[~selected], text.ids_BL[~selected])
 
 
-def test_unknown_tokens_are_targets_as_in_bert_and_unlike_run_mlm() -> None:
-    """run_mlm's collator sees no mask of specials, since the trainer drops what a model does not take; so it asks the
-    tokenizer, for which [UNK] is a special token. The other tokens have the same chance in both."""
-    core = Tokenizer(models.WordLevel({"[UNK]": 0, "[MASK]": 1, "[PAD]": 2, "a": 3}, unk_token="[UNK]"))
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, unk_token="[UNK]", mask_token="[MASK]", pad_token="[PAD]"
-    )
-    assert "special_tokens_mask" not in inspect.signature(BertForMaskedLM.forward).parameters
-    collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.5)
-    torch.manual_seed(0)
-    labels = collator([{"input_ids": [0, 3] * 200}])["labels"][0]
-    assert (labels[::2] == -100).all() and 70 < int((labels[1::2] != -100).sum()) < 130
-    mlm = objective(encoder_mask_ratio=0.5)
-    drawn = mlm.draw(Batch(0, {"passage": token_rows([[UNK, 9] * 200])}))
-    assert 70 < int((drawn.labels_R == UNK).sum()) < 130 and 70 < int((drawn.labels_R == 9).sum()) < 130
-
-
-def test_bert_hides_15_percent_of_the_tokens() -> None:
-    """4,000 tokens: 5 standard deviations of a binomial, false-alarm rate 6e-7."""
-    text = token_rows(random_texts([100] * 40))
-    share = len(objective().draw(Batch(0, {"passage": text})).rows_R) / 4000
-    assert abs(share - 0.15) < 5 * (0.15 * 0.85 / 4000) ** 0.5
-
-
 def test_a_batch_without_a_target_has_no_loss_and_no_gradient() -> None:
     mlm = objective(encoder_mask_ratio=1e-6)
     part = mlm(mlm.draw(Batch(0, {"passage": token_rows(random_texts([5, 5]))}))).parts["mlm"]
@@ -82,3 +72,87 @@ def test_a_ratio_that_falls_hides_what_a_run_of_that_ratio_would(progress: float
     found = falling.draw(Batch(9, text, progress=progress))
     expected = objective(encoder_mask=mask, encoder_mask_ratio=share).draw(Batch(0, text))
     assert torch.equal(found.rows_R, expected.rows_R) and torch.equal(found.ids_BL, expected.ids_BL)
+
+
+def test_unknown_tokens_are_targets_as_in_bert() -> None:
+    """And as likely as others: 5 standard deviations of 200 draws each."""
+    labels = objective(encoder_mask_ratio=0.5).draw(batch([[UNK, 9] * 200])).labels_R.tolist()
+    assert 65 < labels.count(UNK) < 135 and 65 < labels.count(9) < 135
+
+
+STOP, CONTENT = FIRST + 1, 30
+"""A stop-word and another word of the small vocabulary."""
+
+
+rom = partial(build, ROM)
+
+
+def read(text: TokenRows, weights: Tensor | None = None) -> Batch:
+    """The rows; with weights by vocabulary entry, if there are any."""
+    return Batch(0, {"passage": text if weights is None else replace(text, weights_BL=weights[text.ids_BL])})
+
+
+def hidden(drawn: ROMRows, text: TokenRows) -> Tensor:
+    flat = torch.zeros(text.ids_BL.numel(), dtype=torch.bool)
+    flat[drawn.encoder.rows_R] = True
+    return flat.view_as(text.ids_BL)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0, 50.0])
+def test_rom_loss_and_every_gradient_equal_the_reference(temperature: float) -> None:
+    objective = rom(encoder_mask_ratio=0.4, mask_temperature=temperature)
+    text = weighted(token_rows([*random_texts([9, 4, 7]), [UNK, 9, UNK]]))
+    drawn, reference, terms = objective.draw(read(text)), reference_of(objective), []
+    for row in range(4):
+        states = reference.encode(ids(drawn.encoder, row))
+        terms += surprises(reference, states, drawn.encoder, row, ids(text, row))
+    assert len(terms) == 4 + 2 + 3 + 1
+    assert_equal(objective, drawn, reference, {"mlm": terms})
+
+
+def test_a_fixed_share_of_every_text_is_hidden_and_shown_as_it_was_elsewhere() -> None:
+    lengths = [1, 3, 10, 20, 43, 120]
+    text = weighted(token_rows(random_texts(lengths)))
+    drawn = rom().draw(read(text))
+    mask = hidden(drawn, text)
+    assert mask.sum(1).tolist() == [1, 1, 2, 3, 6, 18]  # max(1, round(0.15 n)), half to even
+    assert torch.equal(drawn.encoder.ids_BL[~mask], text.ids_BL[~mask])
+    assert not bool(mask[(text.ids_BL == CLS) | (text.ids_BL == SEP) | (text.ids_BL == PAD)].any())
+    assert torch.equal(drawn.encoder.labels_R, text.ids_BL[mask])
+
+
+def test_health_counts_stop_words_of_true_ids_among_hidden_tokens_and_among_candidates() -> None:
+    objective = rom(mask_temperature=0.0, encoder_mask_ratio=0.5)
+    weights = torch.zeros(60)
+    weights[CONTENT], weights[STOP] = 1.0, 0.5
+    text = read(token_rows([[STOP, CONTENT, CONTENT, 40], [STOP, STOP, STOP, STOP, 40, 41]]), weights).texts["passage"]
+    values = objective.health(objective.draw(read(text)))
+    # Hidden: two CONTENT of the first text, three STOP of the second. Candidates: five STOP of ten.
+    assert values["stop_words_masked"] == pytest.approx(3 / 5)
+    assert values["stop_words_in_text"] == pytest.approx(5 / 10)
+    nothing = objective.health(objective.draw(read(weighted(token_rows([[]])))))
+    assert [float(value) for value in nothing.values()] == [0.0, 0.0]
+
+
+def test_every_masked_method_can_take_its_mask() -> None:
+    """RetroMAE and MLM with encoder_mask = weighted hide the same tokens as ROM at the same share."""
+    fields = {"encoder_mask": "weighted", "encoder_mask_ratio": 0.15, "mask_temperature": 0.7}
+    text = weighted(token_rows(random_texts([40, 22, 7])))
+    expected = rom(mask_temperature=0.7).draw(read(text)).encoder
+    retromae, mlm = build(RetroMAE, **fields), build(MLM, **fields)
+    drawn = retromae.draw(read(text))
+    assert isinstance(drawn, RetroMAERows)
+    for rows in (drawn.encoder, mlm.draw(read(text))):
+        assert torch.equal(rows.rows_R, expected.rows_R) and torch.equal(rows.ids_BL, expected.ids_BL)
+    assert retromae(drawn).parts["encoder_mlm"].count == len(expected.rows_R)
+
+
+def test_rows_without_weights_are_refused_rather_than_masked_uniformly() -> None:
+    with pytest.raises(ValueError, match="came without term weights"):
+        rom().draw(read(token_rows(random_texts([5]))))
+
+
+@pytest.mark.parametrize(("field", "value"), [("encoder_mask", "word"), ("mask_temperature", -1.0)])
+def test_a_contradicting_field_is_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(UserError, match=field):
+        override(ROM.Config(), {field: value})

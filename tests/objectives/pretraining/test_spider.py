@@ -1,6 +1,4 @@
-"""Recurring span retrieval: its loss and gradients against loops in float64, its phrases and windows against loops over
-words, and how evenly they are drawn.
-"""
+"""Spider and weak pairs against loops in float64: losses, phrases and windows, how evenly they are drawn."""
 
 import random
 from collections import Counter
@@ -12,11 +10,11 @@ import torch
 
 from midmask.batch import Batch
 from midmask.masking.phrases import recurring
-from midmask.objectives.objective import Reads
 from midmask.objectives.pretraining.spider import Spider
+from midmask.objectives.pretraining.weak_pairs import WeakPairs
 from tests.support.objectives.checks import assert_equal, build, ids, reference_of, z_score
-from tests.support.objectives.reference import log_sum_exp
-from tests.support.objectives.texts import UNK, small_vocabulary, token_rows
+from tests.support.objectives.reference import Reference, log_sum_exp
+from tests.support.objectives.texts import UNK, batch, random_texts, small_vocabulary, token_rows
 
 STOP, OTHER_STOP = 7, 8
 PIECE = 45
@@ -132,25 +130,6 @@ def test_shared_phrases_equal_the_reference(least: int, most: int) -> None:
 @pytest.mark.parametrize(
     ("text", "other"),
     [
-        ([STOP, OTHER_STOP, STOP], [STOP, OTHER_STOP, STOP]),
-        ([30, STOP, OTHER_STOP, 31], [32, STOP, OTHER_STOP, 33]),
-        ([20, STOP], [20, STOP]),
-        ([20], [20]),
-        ([], []),
-        ([20, UNK, 21], [20, UNK, 21]),
-        ([20, 21, PIECE], [20, 21]),
-        ([20, 21], [20, 21, PIECE]),
-        ([20, 21], [21, 20]),
-    ],
-)
-def test_what_is_no_phrase(text: list[int], other: list[int]) -> None:
-    drawn = objective().draw(spans([text, [20, 21]], [other, [20, 21]]))
-    assert drawn.examples_B.tolist() == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("text", "other"),
-    [
         ([30, *SHARED, 31, 32, 33], [38, *SHARED]),
         ([20, 21, 30, 31, 32, 23, 24, 33], [23, 24, 16, 20, 21]),
         ([20, 21, 30], [20, 21]),
@@ -212,8 +191,50 @@ def test_health_is_the_share_of_examples_and_the_agreement_of_these() -> None:
     assert health["recurring"] == 0.5 and health["alignment"] < 1e-9 and health["in_batch_accuracy"] == 1
 
 
-def test_it_reads_spans_and_refuses_sizes_out_of_order() -> None:
-    assert Spider.Config().reads() == Reads(rows="spans", context="recurring")
-    for kind in ("phrase", "window"):
-        with pytest.raises(ValueError, match=f"shortest_{kind} = 60 is more than longest_{kind} = .*swap them"):
-            Spider.Config(**{f"shortest_{kind}": 60})
+QUERIES, PASSAGES = random_texts([4, 3, 5, 2], seed=1), random_texts([14, 9, 11, 8], seed=2)
+SHARED_TITLE = [*QUERIES[:3], QUERIES[0]]
+"""Pairs 0 and 3 have one title."""
+COPIED = [*PASSAGES[:2], PASSAGES[1], PASSAGES[3]]
+"""Pairs 1 and 2 have one passage."""
+
+
+weak_pairs = partial(build, WeakPairs)
+WEAK_PAIRS_READ = batch(PASSAGES, QUERIES)
+
+
+def losses(pairs: WeakPairs, reference: Reference, read: Batch, same: set[tuple[int, int]]) -> list[torch.Tensor]:
+    """-log of a pair's share among its candidates; `same`: pairs that are no negatives of each other."""
+
+    def unit(tokens: list[int]) -> torch.Tensor:
+        first = reference.encode(tokens)[0]
+        return first / torch.sqrt((first**2).sum())
+
+    numbers = range(len(read.texts["passage"].lengths_B))
+    q, p = ([unit(ids(read.texts[name], row)) for row in numbers] for name in ("context", "passage"))
+    found = []
+    for i in range(len(q)):
+        others = [j for j in range(len(q)) if j != i and (i, j) not in same and (j, i) not in same]
+        scores = [q[i] @ p[i], *(q[i] @ p[j] for j in others)]
+        if pairs.config.candidates == "all":
+            scores += [q[i] @ q[j] for j in others] + [p[i] @ q[j] for j in others] + [p[i] @ p[j] for j in others]
+        scaled = [score / pairs.config.temperature for score in scores]
+        found.append(log_sum_exp(torch.stack(scaled)) - scaled[0])
+    return found
+
+
+@pytest.mark.parametrize("temperature", [0.01, 0.5])
+@pytest.mark.parametrize("candidates", ["passages", "all"])
+def test_weak_pairs_loss_and_every_gradient_equal_the_reference(candidates: str, temperature: float) -> None:
+    pairs = weak_pairs(candidates=candidates, temperature=temperature)
+    reference = reference_of(pairs)
+    terms = {"contrastive": losses(pairs, reference, WEAK_PAIRS_READ, set())}
+    assert_equal(pairs, pairs.draw(WEAK_PAIRS_READ), reference, terms, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("candidates", ["passages", "all"])
+def test_a_pair_with_the_same_query_or_passage_is_no_negative(candidates: str) -> None:
+    pairs, read = weak_pairs(candidates=candidates, temperature=0.5), batch(COPIED, SHARED_TITLE)
+    reference = reference_of(pairs)
+    expected = sum(losses(pairs, reference, read, {(0, 3), (1, 2)}))
+    total = pairs(pairs.draw(read)).parts["contrastive"].total
+    torch.testing.assert_close(total, expected, rtol=1e-9, atol=1e-9)

@@ -1,6 +1,7 @@
-"""TSDAE against the slow reference, and against the attention that the published code has."""
+"""TSDAE and SEED-Encoder against the slow reference; TSDAE attends as the published code does."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +10,9 @@ from transformers import AutoModelForMaskedLM, BertConfig
 from midmask.batch import Batch
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
+from midmask.objectives.pretraining.seed import SEED
 from midmask.objectives.pretraining.tsdae import TSDAE
-from tests.support.objectives.checks import assert_equal, build, ids, reference_of
+from tests.support.objectives.checks import assert_equal, build, ids, reference_of, surprises
 from tests.support.objectives.reference import Reference, Vectors, gelu
 from tests.support.objectives.texts import UNK, batch, random_texts, token_rows
 
@@ -101,3 +103,32 @@ def test_layers_that_are_not_berts_are_refused() -> None:
     shape = build_backbone(BackboneConfig(name="tiny"), words, seed=0).shape
     with pytest.raises(UserError, match="layers of modernbert are not BERT's"):
         TSDAE.Config().check(shape.__class__(**{**vars(shape), "family": "modernbert"}))
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "three layers, span 2": {},
+    "one layer, span 8": {"decoder_layers": 1, "window": 8, "decoder_weight": 0.9},
+    "whole words": {"encoder_mask": "word", "encoder_mask_ratio": 0.5, "decoder_layers": 1, "window": None},
+}
+
+
+build_seed = partial(build, SEED)
+SEED_READ = batch([*random_texts([20, 4, 15]), [UNK, 9, UNK, 12]])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_seed_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
+    seed = build_seed(**VARIANTS[variant])
+    config, drawn, reference = seed.config, seed.draw(SEED_READ), reference_of(seed)
+    terms: dict[str, Vectors] = {"encoder_mlm": [], "decoder_clm": []}
+    for row in range(4):
+        text = ids(SEED_READ.texts["passage"], row)
+        states = reference.encode(ids(drawn.encoder, row))
+        terms["encoder_mlm"] += surprises(reference, states, drawn.encoder, row, text)
+        terms["decoder_clm"] += reference.written(states[:1], text, config.decoder_layers, config.window)
+    assert_equal(seed, drawn, reference, terms, (config.encoder_weight, config.decoder_weight))
+
+
+def test_both_losses_have_half_weight() -> None:
+    loss = build_seed()(build_seed().draw(SEED_READ))
+    assert [part.weight for part in loss.parts.values()] == [0.5, 0.5]
