@@ -131,30 +131,6 @@ def test_dropout_of_the_last_layer_has_the_models_probabilities(variant: str) ->
         torch.testing.assert_close(found_BD.std(0), deviation_D, rtol=0.1, atol=0)
 
 
-@pytest.mark.parametrize("variant", ["bert", "distilbert"])
-def test_bf16_is_as_near_to_the_truth_as_with_the_whole_model(variant: str) -> None:
-    model = base_model(variant)
-    ids_BL = some_ids()
-    truth_BD = both(model, ids_BL, LENGTHS)[1]
-    weights_BD = torch.randn(5, 32, generator=torch.Generator().manual_seed(1))
-    names = [name for name, _ in model.named_parameters() if "pooler" not in name and name != key_bias(model)]
-    wanted = gradients_of((truth_BD * weights_BD).sum(), model, names)
-    model.float()
-    errors = []
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        vectors = both(model, ids_BL, LENGTHS)
-    for vectors_BD in vectors:
-        found = gradients_of((vectors_BD.float() * weights_BD).sum(), model, names)
-        errors.append((float((vectors_BD - truth_BD).detach().norm()), float((found - wanted).norm() / wanted.norm())))
-    assert errors[0][0] < 2 * errors[1][0] and errors[0][1] < 2 * errors[1][1]
-
-
-def gradients_of(total: Tensor, model: nn.Module, names: list[str]) -> Tensor:
-    own = dict(model.named_parameters())
-    gradients = torch.autograd.grad(total, [own[name] for name in names], retain_graph=True)
-    return torch.cat([gradient.double().flatten() for gradient in gradients])
-
-
 @pytest.mark.parametrize("variant", ["bert", "deberta", "modernbert", "electra, narrow words"])
 @pytest.mark.parametrize("split", [None, ExpertSplit("ffn")], ids=["plain", "experts"])
 def test_a_backbone_of_any_kind_gives_the_first_of_its_hidden_states(variant: str, split: ExpertSplit | None) -> None:

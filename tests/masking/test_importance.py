@@ -56,7 +56,7 @@ rows_of_weights = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     weights=rows_of_weights,
     ratio=st.floats(0.01, 0.99),

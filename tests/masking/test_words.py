@@ -139,7 +139,7 @@ def test_masks_follow_the_published_law(sizes: list[int], ratio: float) -> None:
     assert len(law) > 1 and stats.chisquare([found[mask] for mask in law], expected).pvalue > FALSE_ALARM
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     texts=st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=14), min_size=1, max_size=4),
     ratio=st.floats(0.01, 0.99),

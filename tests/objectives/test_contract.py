@@ -117,7 +117,7 @@ def tensors(value: Any) -> Iterator[Tensor]:
             yield from tensors(part)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*PRETRAINING, "ict, crops", "simcse, MLM", "retromae, basic"])
 def test_draws_depend_on_keys_alone(case: str) -> None:
     """Also while a generator's dropout is on; two methods draw nothing."""
     objective = built(case).train()
@@ -128,7 +128,7 @@ def test_draws_depend_on_keys_alone(case: str) -> None:
     epoch = {name: replace(text, keys_B=row_keys(7, 1, np.arange(4))) for name, text in read.texts.items()}
     other = tensors(objective.draw(replace(read, texts=epoch)))
     same = all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(first, other, strict=True))
-    assert same == (case in ("simcse", "simcse, plain", "weak_pairs"))
+    assert same == (case in ("simcse", "weak_pairs"))
 
 
 HEADS: dict[str, set[str]] = {
@@ -151,7 +151,7 @@ HEADS: dict[str, set[str]] = {
 """What is dropped after training, by the first part of its name; of others nothing."""
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if case in PRETRAINING or case in HEADS])
 def test_heads_are_dropped_and_come_back(case: str) -> None:
     objective, other = built(case), built(case)
     state = {name: tensor.clone() for name, tensor in objective.heads_state().items()}
@@ -205,7 +205,7 @@ READS: list[tuple[str, dict[str, Any], Reads]] = [
     ("rom", {}, Reads(term_weights=True)),
     ("simcse", WEIGHTED, Reads()),
     ("simcse", {**WEIGHTED, "mlm_weight": 0.1}, Reads(term_weights=True)),
-    ("cocondenser", WEIGHTED, Reads(rows="spans", context="random", term_weights=True)),
+    ("cocondenser", WEIGHTED, Reads(rows="spans", term_weights=True)),
     ("cotmae", {**WEIGHTED, "context": "nearby"}, Reads(rows="spans", context="nearby", term_weights=True)),
     ("cotmae", {}, Reads(rows="spans", context="mixed")),
     ("cotmae_v2", {}, Reads(rows="spans", context="mixed")),

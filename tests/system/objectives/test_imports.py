@@ -29,5 +29,5 @@ def test_every_method_takes_a_step_without_ray_mlflow_or_pyarrow() -> None:
     """In a fresh process in which importing any of them fails."""
     command = [sys.executable, "-c", PROGRAM.format(blocked=BLOCKED)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "platform")}
-    outcome = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    outcome = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert outcome.returncode == 0, outcome.stderr[-2000:]
