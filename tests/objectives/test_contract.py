@@ -19,7 +19,7 @@ from midmask.objectives.objective import Reads
 from midmask.objectives.sample import pretraining_batch
 from midmask.randomness.masks import row_keys
 from tests.support.objectives import checks
-from tests.support.objectives.texts import batch_for, small_vocabulary
+from tests.support.objectives.texts import batch, batch_for, random_texts, small_vocabulary
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "cotmote": {"backbone": {"experts": "ffn"}},
@@ -246,6 +246,14 @@ def test_what_it_reads_follows_from_its_fields(name: str, changed: dict[str, Any
 def test_a_value_that_makes_no_sense_is_refused_by_name(name: str, field: str, value: Any) -> None:
     with pytest.raises(UserError, match=f"{field} = '?{value}"):
         override(PRETRAINING[name].Config(), {field: value})
+
+
+@pytest.mark.parametrize(("name", "share"), [("mlm", 0.15), ("seed", 0.15), ("diffcse", 0.3)])
+def test_the_published_share_of_tokens_is_hidden(name: str, share: float) -> None:
+    """4,000 tokens: 5 standard deviations of a binomial."""
+    drawn = built(name).draw(batch(random_texts([100] * 40)))
+    labels = (drawn if name == "mlm" else drawn.encoder if name == "seed" else drawn.masked).labels_R
+    assert checks.z_score(len(labels), 8000 if name == "diffcse" else 4000, share) < 5
 
 
 def terms(config: Any, rows: int) -> dict[str, float]:
