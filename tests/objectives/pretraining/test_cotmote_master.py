@@ -12,10 +12,10 @@ from midmask.batch import Batch
 from midmask.encoders.backbone import Side
 from midmask.objectives.pretraining.cotmote import CoTMoTE
 from midmask.objectives.pretraining.encoder_mask import MaskedRows
-from midmask.objectives.pretraining.master import MASTER, halves
+from midmask.objectives.pretraining.master import MASTER
 from tests.support.objectives.checks import assert_equal, build, ids, places, reference_of, surprises, z_score
 from tests.support.objectives.reference import Reference, Vectors
-from tests.support.objectives.texts import CLS, FIRST, SEP, UNK, batch, random_texts, small_vocabulary, token_rows
+from tests.support.objectives.texts import CLS, FIRST, SEP, UNK, batch, random_texts
 
 PASSAGES = [*random_texts([8, 4, 6], seed=4), [UNK, 9, UNK, 12]]
 QUERIES = random_texts([3, 5, 2, 4], seed=5)
@@ -98,20 +98,6 @@ def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     assert_equal(cotmote, drawn, reference, reference_terms(cotmote, reference, drawn), weights)
 
 
-@pytest.mark.parametrize(("switched", "side"), [(False, "query"), (True, "passage")])
-def test_switching_exchanges_the_experts(switched: bool, side: str) -> None:
-    """Only the texts of one side, and what is decoded from them, notice the query expert."""
-    cotmote = objective({"experts": "ffn"}, switched=switched)
-    drawn = cotmote.draw(READ)
-    before = cotmote(drawn).parts
-    assert cotmote.backbone.experts is not None
-    with torch.no_grad():
-        for weight in cotmote.backbone.experts.parameters():
-            weight *= 1.1
-    changed = {name for name, part in cotmote(drawn).parts.items() if not torch.equal(part.total, before[name].total)}
-    assert changed == {f"{side}_mlm", f"{side}_clm"}
-
-
 def test_health_tells_experts_and_vectors_apart() -> None:
     cotmote = objective({"experts": "ffn"}).eval()
     with torch.no_grad():
@@ -187,13 +173,6 @@ def test_master_loss_and_every_gradient_equal_the_reference(variant: str) -> Non
             decoded = reference.read_as(f"decoders.{name}.", "decoder.").decoder(read, config.decoder_layers)
             terms[f"decoder_{name}_mlm"] += surprises(reference, decoded, rows, row, behind[name])
     assert_equal(master, drawn, reference, terms, [config.encoder_weight] * 3 + [config.decoder_weight] * 4)
-
-
-def test_halves_are_every_token_once() -> None:
-    texts = [[], [7], [7, 8], list(range(10, 19))]
-    first, second = halves(token_rows(texts), small_vocabulary())
-    pairs = [(ids(first, row)[1:-1], ids(second, row)[1:-1]) for row in range(4)]
-    assert pairs == [([], []), ([], [7]), ([7], [8]), ([10, 11, 12, 13], [14, 15, 16, 17, 18])]
 
 
 def words_of_one_token(rows: int, length: int) -> Batch:
