@@ -1,43 +1,29 @@
-"""Backbones' folders there and back, sizes, seeds, and what a user may get wrong."""
+"""Sizes, seeds and refusals of backbones; what `precision = auto` means."""
 
+import logging
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import AlbertConfig, AutoModel, AutoModelForMaskedLM
+from transformers import AlbertConfig
 
 from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, build_backbone, load_backbone, shape_of
+from midmask.encoders.precision import SWITCH, autocast_type, processor_precision
 from midmask.errors import UserError
+from midmask.experiment.plan import Plan, plan
+from midmask.identity import override
+from midmask.recipes import RECIPES
 from midmask.vocabulary import Vocabulary
+from tests.support.encoders.bf16 import needs_bf16
+from tests.support.unread import Unread
 
 IDS = torch.tensor([[2, 6, 7, 20, 8, 3, 0, 0], [2, 9, 10, 11, 12, 13, 14, 3], [2, 6, 3, 0, 0, 0, 0, 0]])
 LENGTHS = torch.tensor([6, 8, 3])
-SEEN = torch.arange(8) < LENGTHS[:, None]
 
 
 def loaded(folder: Path) -> Backbone:
     return load_backbone(folder, dropout=0.0).eval()
-
-
-@torch.no_grad()
-def test_a_saved_folder_loads_in_hugging_face_and_here(
-    model_folder: Path, tokenizer_folder: Path, tmp_path: Path
-) -> None:
-    backbone = loaded(model_folder)
-    backbone.save(tmp_path / "saved", tokenizer_folder)
-    hidden = backbone.hidden(IDS, LENGTHS)[SEEN]
-    arguments = {"input_ids": IDS, "attention_mask": SEEN.long()}
-    base = AutoModel.from_pretrained(tmp_path / "saved").eval()(**arguments).last_hidden_state
-    masked = AutoModelForMaskedLM.from_pretrained(tmp_path / "saved").eval()
-    whole = masked(**arguments, output_hidden_states=True).hidden_states[-1]
-    again = loaded(tmp_path / "saved").hidden(IDS, LENGTHS)
-    for other in (base, whole, again):
-        torch.testing.assert_close(other[SEEN], hidden, rtol=1e-5, atol=1e-5)
-    assert Vocabulary.of(tmp_path / "saved").size == 40
-    assert sorted(p.suffix for p in (tmp_path / "saved").iterdir() if p.suffix not in (".json", ".txt")) == [
-        ".safetensors"
-    ]
 
 
 def test_dropout_is_that_of_the_config_not_of_the_folder(model_folder: Path) -> None:
@@ -70,26 +56,12 @@ def test_fresh_weights_depend_on_the_seed_alone(vocabulary: Vocabulary) -> None:
     assert torch.equal(weights(4), first) and not torch.equal(weights(5), first)
 
 
-def test_an_unknown_name_lists_the_sizes(vocabulary: Vocabulary) -> None:
-    with pytest.raises(
-        UserError, match=r"backbone.name 'tinny'; did you mean 'tiny'\? Known: base, mini, minilm, small, tiny"
-    ) as e:
-        build_backbone(BackboneConfig(name="tinny"), vocabulary, seed=0)
-    assert "\n" not in str(e.value)
-
-
-def test_a_folder_without_a_model_is_one_line(vocabulary: Vocabulary, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no model can be read there") as e:
-        build_backbone(BackboneConfig(name=str(tmp_path)), vocabulary, seed=0)
-    assert "\n" not in str(e.value)
-
-
 def test_an_unsupported_family_lists_the_supported(vocabulary: Vocabulary, tmp_path: Path) -> None:
     AlbertConfig().save_pretrained(tmp_path)
     config = BackboneConfig(name=str(tmp_path))
     known = "bert, deberta, deberta-v2, distilbert, electra, modernbert, roberta"
     for build in (lambda: build_backbone(config, vocabulary, seed=0), lambda: shape_of(config)):
-        with pytest.raises(UserError, match=rf"unknown backbone family 'albert'; .* Known: {known}\."):
+        with pytest.raises(UserError, match=rf"'albert'.* {known}\."):
             build()
 
 
@@ -115,6 +87,7 @@ def test_a_foreign_tokenizer_is_refused(model_folder: Path, vocabulary: Vocabula
             build_backbone(config, other, seed=0)
 
 
+@pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_a_row_beyond_the_position_table_is_refused(model_folder: Path) -> None:
     backbone = loaded(model_folder)
     longest = 33 if "roberta" in model_folder.name else 34
@@ -123,3 +96,65 @@ def test_a_row_beyond_the_position_table_is_refused(model_folder: Path) -> None:
     assert backbone.hidden(ids, torch.tensor([longest])).isfinite().all()
     with pytest.raises(UserError, match=f"tokens.max_length: a row of {longest + 1} tokens"):
         backbone.hidden(torch.full((1, longest + 1), 7), torch.tensor([longest + 1]))
+
+
+WIDE = 512
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MIDMASK_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def planned(name: str = "small") -> Plan:
+    return plan(override(RECIPES["retromae"](), {"backbone.name": name}), Unread())
+
+
+def precisions(steps: Plan) -> dict[str, str]:
+    evaluation = steps.evaluation(RECIPES["retromae"]().evaluation)
+    found = {step.name: step for step in evaluation.upstream()}
+    trained = {name: found[name].config.train.precision for name in ("pretrain", "finetune")}
+    return {**trained, "encode": found["encode"].config.precision}
+
+
+def test_a_processor_without_it_takes_fp32_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(SWITCH, "0")
+    with caplog.at_level(logging.INFO):
+        assert precisions(planned()) == {"pretrain": "auto", "finetune": "auto", "encode": "fp32"}
+    assert autocast_type("auto", CPU) is None
+    assert any("fp32" in line and SWITCH in line for line in caplog.messages)
+
+
+@needs_bf16
+def test_the_probe_is_made_once_and_its_result_is_in_plans_and_fingerprints(empty_cache: Path) -> None:
+    torch.set_num_threads(3)
+    first = processor_precision(WIDE)
+    assert torch.get_num_threads() == 3
+    (kept,) = (empty_cache / "bf16").iterdir()
+    assert (float(kept.read_text()) >= 1.2) == (first["precision"] == "bf16")
+    kept.write_text("9.0")
+    assert processor_precision(WIDE) == {"precision": "bf16"}
+    fast = planned()
+    assert precisions(fast) == {"pretrain": "bf16", "finetune": "bf16", "encode": "bf16"}
+    kept.write_text("0.5")
+    assert processor_precision(WIDE) == {"precision": "auto"}
+    slow = planned()
+    assert precisions(slow) == {"pretrain": "auto", "finetune": "auto", "encode": "fp32"}
+    assert fast.pretrained and slow.pretrained and fast.pretrained.fingerprint != slow.pretrained.fingerprint
+    assert fast.tokens.fingerprint == slow.tokens.fingerprint
+
+
+def test_a_tiny_encoder_is_not_probed(empty_cache: Path) -> None:
+    assert precisions(planned("tiny"))["pretrain"] == "auto" and not empty_cache.exists()
+
+
+def test_what_is_set_by_hand_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "0")
+    changed = override(RECIPES["mlm"](), {"backbone.name": "small", "pretrain.precision": "fp32"})
+    steps = plan(changed, Unread())
+    assert steps.pretrained is not None and steps.pretrained.config.train.precision == "fp32"
+    assert autocast_type("bf16", CPU) is torch.bfloat16 and autocast_type("fp32", CPU) is None

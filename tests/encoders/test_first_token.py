@@ -60,9 +60,10 @@ def test_it_is_for_models_whose_layers_are_berts(variant: str) -> None:
     assert not suits(model)
 
 
-@pytest.mark.parametrize("activation", ["gelu", "relu"])
-@pytest.mark.parametrize("variant", PLAIN)
-@pytest.mark.parametrize("lengths_B", [LENGTHS, torch.full_like(LENGTHS, 13)], ids=["padded", "full"])
+@pytest.mark.parametrize(
+    ("variant", "activation", "lengths_B"),
+    [*((variant, "gelu", LENGTHS) for variant in PLAIN), ("bert", "relu", torch.full_like(LENGTHS, 13))],
+)
 def test_vectors_and_all_gradients_are_those_of_the_whole_model(
     variant: str, activation: str, lengths_B: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,10 +116,10 @@ def test_each_dropout_of_the_last_layer_acts_where_it_does_there(variant: str) -
 
 @pytest.mark.parametrize("variant", ["bert", "distilbert"])
 def test_dropout_of_the_last_layer_has_the_models_probabilities(variant: str) -> None:
-    """Mean and spread over 20,000 copies of a row, each probability by itself and all of them together."""
+    """Mean and spread over 4,000 copies of a row, each probability by itself and all of them together."""
     model = base_model(variant).float()
-    ids_BL = some_ids()[:1].expand(20_000, -1)
-    lengths_B = torch.full((20_000,), 13)
+    ids_BL = some_ids()[:1].expand(4_000, -1)
+    lengths_B = torch.full((4_000,), 13)
     own = dropouts(last_layer(model))
     for chosen in [*([module] for module in own), own]:
         for module in own:
@@ -126,32 +127,8 @@ def test_dropout_of_the_last_layer_has_the_models_probabilities(variant: str) ->
         with torch.no_grad():
             found_BD, expected_BD = both(model, ids_BL, lengths_B)
         deviation_D = expected_BD.std(0)
-        assert float(((found_BD.mean(0) - expected_BD.mean(0)).abs() / deviation_D).max()) < 5 * (2 / 20_000) ** 0.5
-        torch.testing.assert_close(found_BD.std(0), deviation_D, rtol=0.05, atol=0)
-
-
-@pytest.mark.parametrize("variant", ["bert", "distilbert"])
-def test_bf16_is_as_near_to_the_truth_as_with_the_whole_model(variant: str) -> None:
-    model = base_model(variant)
-    ids_BL = some_ids()
-    truth_BD = both(model, ids_BL, LENGTHS)[1]
-    weights_BD = torch.randn(5, 32, generator=torch.Generator().manual_seed(1))
-    names = [name for name, _ in model.named_parameters() if "pooler" not in name and name != key_bias(model)]
-    wanted = gradients_of((truth_BD * weights_BD).sum(), model, names)
-    model.float()
-    errors = []
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        vectors = both(model, ids_BL, LENGTHS)
-    for vectors_BD in vectors:
-        found = gradients_of((vectors_BD.float() * weights_BD).sum(), model, names)
-        errors.append((float((vectors_BD - truth_BD).detach().norm()), float((found - wanted).norm() / wanted.norm())))
-    assert errors[0][0] < 2 * errors[1][0] and errors[0][1] < 2 * errors[1][1]
-
-
-def gradients_of(total: Tensor, model: nn.Module, names: list[str]) -> Tensor:
-    own = dict(model.named_parameters())
-    gradients = torch.autograd.grad(total, [own[name] for name in names], retain_graph=True)
-    return torch.cat([gradient.double().flatten() for gradient in gradients])
+        assert float(((found_BD.mean(0) - expected_BD.mean(0)).abs() / deviation_D).max()) < 5 * (2 / 4_000) ** 0.5
+        torch.testing.assert_close(found_BD.std(0), deviation_D, rtol=0.1, atol=0)
 
 
 @pytest.mark.parametrize("variant", ["bert", "deberta", "modernbert", "electra, narrow words"])

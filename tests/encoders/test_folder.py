@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -28,6 +28,7 @@ from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError
 from midmask.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import TEXTS, random_model
+from tests.support.encoders.public import opened, vectors_of
 
 DENSE = {
     "[CLS]": Representation(),
@@ -43,7 +44,7 @@ BEYOND = {
     "without special tokens": Representation(dense=None, lexical="splade", specials=False),
     "logits": Representation(dense=None, lexical="logits", passage_terms=9),
 }
-FAMILIES = [
+FAMILIES = (
     "bert",
     "roberta",
     "distilbert",
@@ -51,12 +52,12 @@ FAMILIES = [
     "deberta, published head",
     "modernbert",
     "electra, narrow words",
-]
+)
 
 
-@pytest.fixture(params=FAMILIES)
-def family(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+def cases(kinds: list[str]) -> list[tuple[str, str]]:
+    """Every kind on BERT, the last one on every family."""
+    return [*(("bert", kind) for kind in kinds), *((family, kinds[-1]) for family in FAMILIES[1:])]
 
 
 @torch.no_grad()
@@ -96,49 +97,39 @@ def same_views(found: TextVectors, expected: TextVectors) -> None:
         torch.testing.assert_close(left, right, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("kind", DENSE)
-def test_sentence_transformer_gives_the_dense_view(
-    family: str, kind: str, tokenizer_folder: Path, tmp_path: Path
-) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    backbone = backbone_of(family, DENSE[kind])
+@pytest.mark.parametrize(("family", "kind"), [*cases(list(DENSE)), *cases(list(LEXICAL))])
+@torch.no_grad()
+def test_other_libraries_give_the_view(family: str, kind: str, tokenizer_folder: Path, tmp_path: Path) -> None:
+    """Dense and lexical vectors by sentence-transformers, hidden states by transformers."""
+    representation = {**DENSE, **LEXICAL}[kind]
+    backbone = backbone_of(family, representation)
     expected = views(backbone, tokenizer_folder)
     folder = moved(backbone, tokenizer_folder, tmp_path)
-    sentences = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    close(sentences.encode(TEXTS, convert_to_tensor=True), expected.dense_BD)
-    assert sentences.similarity_fn_name == "dot" and sentences.max_seq_length == 12
+    theirs = opened(folder, "SentenceTransformer" if kind in DENSE else "SparseEncoder")
+    close(vectors_of(theirs), expected.tensors()[0])
+    assert theirs.similarity_fn_name == "dot" and theirs.max_seq_length == 12
     same_views(views(load_bi_encoder(folder, dropout=0.3).eval(), tokenizer_folder), expected)
-    assert read_facts(folder) == ModelSettings(representation=DENSE[kind], query_length=12, passage_length=12)
-    assert expected.dense_BD is not None and view_widths(folder) == {"dense": expected.dense_BD.shape[1]}
+    assert read_facts(folder) == ModelSettings(representation=representation, query_length=12, passage_length=12)
+    assert view_widths(folder) == {"dense" if kind in DENSE else "lexical": expected.tensors()[0].shape[1]}
+    ids_BL = torch.tensor([[2, 9, 10, 3]])
+    states_BLD = AutoModel.from_pretrained(folder).eval()(input_ids=ids_BL).last_hidden_state
+    close(states_BLD, backbone.hidden(ids_BL, torch.tensor([4])))
 
 
-@pytest.mark.parametrize("kind", LEXICAL)
-def test_sparse_encoder_gives_the_lexical_view(family: str, kind: str, tokenizer_folder: Path, tmp_path: Path) -> None:
-    from sentence_transformers import SparseEncoder
-
-    backbone = backbone_of(family, LEXICAL[kind])
-    expected = views(backbone, tokenizer_folder)
-    folder = moved(backbone, tokenizer_folder, tmp_path)
-    sparse = SparseEncoder(str(folder), device="cpu", local_files_only=True)
-    close(sparse.encode(TEXTS), expected.lexical_BV)
-    assert sparse.similarity_fn_name == "dot" and sparse.max_seq_length == 12
-    same_views(views(load_bi_encoder(folder, dropout=0.3).eval(), tokenizer_folder), expected)
-    assert read_representation(folder) == LEXICAL[kind]
+ROUTED = [
+    *((family, "ffn", "mean, projected, length 1") for family in FAMILIES),
+    *(("bert", "all", kind) for kind in ("mean, projected, length 1", "splade, 3 words")),
+    *((family, "ffn", "splade, 3 words") for family in ("bert", "deberta, published head")),
+]
 
 
-@pytest.mark.parametrize("split", [ExpertSplit("ffn"), ExpertSplit("all")], ids=str)
-@pytest.mark.parametrize("kind", ["mean, projected, length 1", "splade, 3 words"])
+@pytest.mark.parametrize(("family", "split", "kind"), ROUTED)
 def test_queries_take_the_route_of_their_experts(
-    family: str, split: ExpertSplit, kind: str, tokenizer_folder: Path, tmp_path: Path
+    family: str, split: Literal["ffn", "all"], kind: str, tokenizer_folder: Path, tmp_path: Path
 ) -> None:
-    if kind in LEXICAL and split.kind == "all" and family == "deberta, published head":
-        pytest.skip("its head multiplies by the words of whoever asks; see below")
-    from sentence_transformers import SentenceTransformer, SparseEncoder
-
-    backbone = backbone_of(family, {**DENSE, **LEXICAL}[kind], split)
+    backbone = backbone_of(family, {**DENSE, **LEXICAL}[kind], ExpertSplit(split))
     folder = moved(backbone, tokenizer_folder, tmp_path)
-    theirs = (SentenceTransformer if kind in DENSE else SparseEncoder)(str(folder), device="cpu", local_files_only=True)
+    theirs = opened(folder, "SentenceTransformer" if kind in DENSE else "SparseEncoder")
     again = load_bi_encoder(folder, dropout=0.0).eval()
     encoders: dict[Side, Callable[..., Tensor]] = {"query": theirs.encode_query, "passage": theirs.encode_document}
     for side, encode in encoders.items():
@@ -149,21 +140,17 @@ def test_queries_take_the_route_of_their_experts(
     assert not torch.allclose(query, passage, atol=0.01)
 
 
+@pytest.mark.parametrize("family", ["bert", "electra, narrow words"])
 def test_of_a_hybrid_sentence_transformer_gives_the_dense_view(
     family: str, tokenizer_folder: Path, tmp_path: Path
 ) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    representation = Representation(width=8, lexical="logits", passage_terms=9)
-    backbone = backbone_of(family, representation)
+    backbone = backbone_of(family, Representation(width=8, lexical="logits", passage_terms=9))
     folder = moved(backbone, tokenizer_folder, tmp_path)
-    sentences = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    close(sentences.encode(TEXTS, convert_to_tensor=True), views(backbone, tokenizer_folder).dense_BD)
+    close(vectors_of(opened(folder)), views(backbone, tokenizer_folder).dense_BD)
     again = load_bi_encoder(folder, dropout=0.0).eval()
     for side in ("query", "passage"):
         same_views(views(again, tokenizer_folder, side), views(backbone, tokenizer_folder, side))
     assert view_widths(folder) == {"dense": 8, "lexical": 40}
-    assert "the dense view alone" in (folder / "README.md").read_text()
 
 
 @pytest.mark.parametrize("kind", BEYOND)
@@ -174,7 +161,6 @@ def test_a_view_that_stock_modules_cannot_give_is_not_promised_by_any(
     backbone = backbone_of("bert", BEYOND[kind])
     folder = moved(backbone, tokenizer_folder, tmp_path)
     assert not (folder / "modules.json").exists()
-    assert "not as it was trained" in (folder / "README.md").read_text()
     same_views(views(load_bi_encoder(folder, dropout=0.0).eval(), tokenizer_folder), views(backbone, tokenizer_folder))
     ids_BL = torch.tensor([[2, 9, 10, 3]])
     logits_BLV = AutoModelForMaskedLM.from_pretrained(folder).eval()(input_ids=ids_BL).logits
@@ -191,26 +177,14 @@ def test_an_output_matrix_borrowed_from_the_query_experts_words_is_not_promised(
     same_views(views(again, tokenizer_folder, "query"), views(backbone, tokenizer_folder, "query"))
 
 
-@torch.no_grad()
-def test_transformers_gives_hidden_states(family: str, tokenizer_folder: Path, tmp_path: Path) -> None:
-    backbone = backbone_of(family, Representation(width=8, lexical="splade"))
-    folder = moved(backbone, tokenizer_folder, tmp_path)
-    ids_BL = torch.tensor([[2, 9, 10, 3]])
-    states_BLD = AutoModel.from_pretrained(folder).eval()(input_ids=ids_BL).last_hidden_state
-    expected = backbone.hidden(ids_BL, torch.tensor([4]))
-    torch.testing.assert_close(states_BLD, expected, rtol=1e-5, atol=1e-5)
-
-
 def test_the_readme_says_what_is_known_and_no_more(tokenizer_folder: Path, tmp_path: Path) -> None:
     representation = Representation(dense=None, lexical="splade", query_terms=2, passage_terms=5)
     card = Card(fingerprint="0123456789abcdef", lineage={"recipe": "lexmae", "corpus": "squad"})
     backbone = backbone_of("bert", representation)
     text = (moved(backbone, tokenizer_folder, tmp_path, query_length=7, card=card) / "README.md").read_text()
-    said = ("`0123456789abcdef`", "recipe: `lexmae`", "corpus: `squad`", "up to 7 tokens, passages up to 12")
-    for words in (*said, "`max_active_dims` = 2", "5 to `encode_document`", "`SparseEncoder`, the same vectors"):
+    for words in ("`0123456789abcdef`", "recipe: `lexmae`", "corpus: `squad`", "7 tokens, passages up to 12"):
         assert words in text, words
-    save_bi_encoder(backbone, tmp_path / "bare", tokenizer_folder, max_length=12)
-    assert "Made by" not in (tmp_path / "bare" / "README.md").read_text()
+    assert "`max_active_dims` = 2" in text and "5 to `encode_document`" in text
 
 
 def test_a_projection_is_taken_over_if_it_fits(tokenizer_folder: Path, tmp_path: Path) -> None:
@@ -223,21 +197,18 @@ def test_a_projection_is_taken_over_if_it_fits(tokenizer_folder: Path, tmp_path:
     assert take_projection(fresh, folder)
     torch.testing.assert_close(fresh.pooling.projection.weight, backbone.pooling.projection.weight, rtol=0, atol=0)
     assert not take_projection(backbone_of("bert", Representation()), folder)
-    with pytest.raises(UserError, match=r"of \(8, 32\), not of \(6, 32\)\. Set representation.width = 8"):
+    with pytest.raises(UserError, match=r"\(8, 32\), .*\(6, 32\)\. .*representation.width = 8"):
         take_projection(backbone_of("bert", Representation(width=6)), folder)
     (folder / "2_Dense" / "model.safetensors").write_bytes(b"torn")
-    with pytest.raises(UserError, match="no projection can be read there"):
+    with pytest.raises(UserError, match="no projection"):
         read_projection(folder)
 
 
 def test_a_folder_keeps_how_texts_were_written(tokenizer_folder: Path, tmp_path: Path) -> None:
-    from sentence_transformers import SentenceTransformer
-
     form = TextForm(titles=False, query_prompt="red ", passage_prompt="blue ")
     folder = moved(backbone_of("bert", Representation()), tokenizer_folder, tmp_path, form=form)
     assert read_facts(folder).form == form
-    theirs = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    assert theirs.prompts == {"query": "red ", "document": "blue "}
+    assert opened(folder).prompts == {"query": "red ", "document": "blue "}
     (folder / FILE).write_text('{"format": 1, "representation": {}, "query_length": 8, "passage_length": 9}')
     assert read_facts(folder) == ModelSettings(
         format=1, representation=Representation(), query_length=8, passage_length=9
@@ -245,10 +216,10 @@ def test_a_folder_keeps_how_texts_were_written(tokenizer_folder: Path, tmp_path:
 
 
 FAULTS: dict[str, tuple[dict[str, Any] | list[Any] | str, str]] = {
-    "newer": ({"format": 4, "representation": {}, "views": 3}, r"format = 4, but this midmask knows 3.*newer midmask"),
-    "unknown key": ({"format": 1, "representation": {}, "depth": 3}, r"midmask\.json\.depth: no such field"),
+    "newer": ({"format": 4, "representation": {}, "views": 3}, r"format = 4, .* 3"),
+    "unknown key": ({"format": 1, "representation": {}, "depth": 3}, r"midmask\.json\.depth"),
     "unknown view": ({"format": 1, "representation": {"dense": "max"}}, r"representation\.dense = 'max'"),
-    "a list": ([], "a list instead of an object"),
+    "a list": ([], "a list"),
     "torn": ('{"format": 1, ', "not JSON"),
 }
 

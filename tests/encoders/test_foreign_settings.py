@@ -1,8 +1,5 @@
-"""The settings of a sentence-transformers folder: prompts, lengths, dimensions, similarity, a subfolder. Each
-gives the scores that sentence-transformers itself gives.
-"""
+"""Folders of sentence-transformers with their settings: searched with, scored as there, and trained further."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,26 +7,35 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor
+from transformers import AlbertConfig, AlbertForMaskedLM, AlbertModel
 
 from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.folder import save_bi_encoder, take_projection
 from midmask.encoders.model_settings import read_facts, read_representation
 from midmask.encoders.text_form import TextForm
+from midmask.errors import UserError
 from midmask.experiment.model_folder import as_folder_reads
 from midmask.experiment.steps import AdoptConfig, adopt
 from midmask.recipes import RECIPES
 from midmask.retrieve.encode import EncodeConfig, encode
+from midmask.retrieve.models import open_encoder
+from midmask.retrieve.vectors import Encoding, encode_rows
 from midmask.tokens import tokenise
 from midmask.vocabulary import Vocabulary, load_tokenizer
-from tests.support.encoders.models import TEXTS, random_model
+from tests.support.encoders.models import TEXTS
+from tests.support.encoders.public import (
+    change_modules,
+    dense_model,
+    opened,
+    settings,
+    sparse_model,
+    tokenizer,
+    transformer,
+    vectors_of,
+)
 from tests.support.retrieve.collection import write_parts
-
-
-def bert(folder: Path) -> Path:
-    random_model("bert").save_pretrained(folder)
-    return folder
 
 
 def vectors(folder: Path, place: Path) -> dict[str, np.ndarray]:
@@ -53,48 +59,25 @@ def vectors(folder: Path, place: Path) -> dict[str, np.ndarray]:
     return found
 
 
-def changed(file: Path, **values: Any) -> None:
-    file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
-
-
-def foreign(base: Path, tokenizer_folder: Path, folder: Path, *more: Any, **pooling: Any) -> Path:
-    """A folder of sentence-transformers with a Pooling and further modules, scored by the dot product."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules import Transformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    load_tokenizer(tokenizer_folder).save_pretrained(base)
-    modules = [Transformer(str(base), max_seq_length=12), Pooling(32, **pooling), *more]
-    SentenceTransformer(modules=modules, device="cpu", similarity_fn_name="dot").save(str(folder))
-    return folder
-
-
 WRITTEN = [f"{'mat' if row else ''} {text}".strip() for row, text in enumerate(TEXTS)]
 """The passages of `vectors` as texts."""
 
-PROMPTED = {
-    "names": ({"query": "red dog .", "document": "the"}, None),
-    "passage is no name that version 6 comes to": ({"query": "red dog .", "passage": "the"}, None),
-    "an empty name is a prompt": ({"query": "", "document": "a cat", "web": "blue"}, "web"),
-    "a default prompt is for neither side": ({"web": "blue"}, "web"),
-}
+PROMPTED: list[tuple[dict[str, str], str | None, str, bool]] = [
+    ({"query": "red dog .", "document": "the"}, None, "cls", True),
+    ({"query": "red dog .", "passage": "the"}, None, "mean", True),  # which is no name that version 6 comes to
+    ({"query": "", "document": "a cat", "web": "blue"}, "web", "mean", False),  # an empty name is a prompt
+    ({"web": "blue"}, "web", "mean", True),  # for neither side
+]
 
 
-@pytest.mark.parametrize("case", PROMPTED)
-@pytest.mark.parametrize("pooled", [True, False], ids=["prompt pooled", "prompt left out"])
-@pytest.mark.parametrize("mode", ["cls", "mean"])
+@pytest.mark.parametrize(("prompts", "default", "mode", "pooled"), PROMPTED, ids=str)
 def test_prompts_are_put_before_texts_as_sentence_transformers_does(
-    mode: str, pooled: bool, case: str, tokenizer_folder: Path, tmp_path: Path
+    prompts: dict[str, str], default: str | None, mode: str, pooled: bool, base: Path, tmp_path: Path
 ) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    prompts, default = PROMPTED[case]
-    folder = foreign(
-        bert(tmp_path / "base"), tokenizer_folder, tmp_path / "theirs", pooling_mode=mode, include_prompt=pooled
-    )
-    changed(folder / "config_sentence_transformers.json", prompts=prompts, default_prompt_name=default)
-    theirs = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    found = vectors(folder, tmp_path)
+    folder = tmp_path / "theirs"
+    dense_model(base, pooling_mode=mode, include_prompt=pooled).save(str(folder))
+    settings(prompts=prompts, default_prompt_name=default)(folder)
+    theirs, found = opened(folder), vectors(folder, tmp_path)
     np.testing.assert_allclose(found["passages"], theirs.encode_document(WRITTEN), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(found["queries"], theirs.encode_query(TEXTS), rtol=1e-4, atol=1e-4)
 
@@ -107,21 +90,8 @@ def in_subfolder(folder: Path) -> None:
         if file.name not in ("modules.json", "config_sentence_transformers.json", "README.md"):
             file.rename(inner / file.name)
     (folder / "config.json").write_text('{"__version__": "0.4.1"}')
-    modules = json.loads((folder / "modules.json").read_text())
-    modules[0] |= {"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"}
-    (folder / "modules.json").write_text(json.dumps(modules))
-
-
-def settings(**values: Any) -> Callable[[Path], None]:
-    return lambda folder: changed(folder / "config_sentence_transformers.json", **values)
-
-
-def transformer(**values: Any) -> Callable[[Path], None]:
-    return lambda folder: changed(folder / "sentence_bert_config.json", **values)
-
-
-def tokenizer(**values: Any) -> Callable[[Path], None]:
-    return lambda folder: changed(folder / "tokenizer_config.json", **values)
+    old = {"path": inner.name, "type": "sentence_transformers.models.Transformer"}
+    change_modules(lambda modules: [modules[0] | old, *modules[1:]])(folder)
 
 
 READINGS: dict[str, Callable[[Path], None]] = {
@@ -135,38 +105,35 @@ READINGS: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("projected", [False, True], ids=["plain", "Dense, Normalize"])
-@pytest.mark.parametrize("case", READINGS)
-def test_scores_are_those_of_sentence_transformers(
-    case: str, projected: bool, tokenizer_folder: Path, tmp_path: Path
-) -> None:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules import Dense, Normalize
-
-    torch.manual_seed(0)
-    more = [Dense(32, 8, bias=False, activation_function=nn.Identity()), Normalize()] if projected else []
-    folder = foreign(bert(tmp_path / "base"), tokenizer_folder, tmp_path / "theirs", *more, pooling_mode="mean")
+@pytest.mark.parametrize(
+    ("case", "projected"), [*((case, False) for case in READINGS), ("0_Transformer", True), ("lengths of sides", True)]
+)
+def test_scores_are_those_of_sentence_transformers(case: str, projected: bool, base: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    dense_model(base, pooling_mode="mean", width=8 if projected else None, normalise=projected).save(str(folder))
     READINGS[case](folder)
-    found = vectors(folder, tmp_path)
-    theirs = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    found, theirs = vectors(folder, tmp_path), opened(folder)
     expected = theirs.similarity(theirs.encode_query(TEXTS), theirs.encode_document(WRITTEN))
     np.testing.assert_allclose(found["queries"] @ found["passages"].T, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_dimensions_that_are_cut_off_are_so_in_training_too(
-    tokenizer_folder: Path, vocabulary: Vocabulary, tmp_path: Path
-) -> None:
-    from sentence_transformers import SentenceTransformer
+@pytest.fixture
+def folder(base: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Path:
+    dense_model(base).save(str(tmp_path / "theirs"))
+    caplog.clear()
+    return tmp_path / "theirs"
 
-    folder = foreign(bert(tmp_path / "base"), tokenizer_folder, tmp_path / "theirs", pooling_mode="cls")
+
+def test_dimensions_that_are_cut_off_are_so_in_training_too(
+    folder: Path, tokenizer_folder: Path, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
     settings(truncate_dim=5)(folder)
     backbone = build_backbone(BackboneConfig(name=str(folder), dropout=0.0), vocabulary, seed=0)
     backbone.represent_as(read_representation(folder), seed=0)
     assert take_projection(backbone, folder) and backbone.pooling.representation.width == 5
     save_bi_encoder(backbone, tmp_path / "ours", tokenizer_folder, max_length=12)
-    load = {"device": "cpu", "local_files_only": True}
-    before, after = (SentenceTransformer(str(place), **load) for place in (folder, tmp_path / "ours"))
-    np.testing.assert_allclose(after.encode(TEXTS), before.encode(TEXTS), rtol=1e-5, atol=1e-5)
+    before, after = (vectors_of(opened(place)) for place in (folder, tmp_path / "ours"))
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -182,8 +149,7 @@ def test_dimensions_that_are_cut_off_are_so_in_training_too(
     ],
 )
 def test_prompts_of_queries_and_passages(
-    tokenizer_folder: Path,
-    tmp_path: Path,
+    folder: Path,
     caplog: pytest.LogCaptureFixture,
     prompts: dict[str, str] | None,
     default: str | None,
@@ -192,25 +158,104 @@ def test_prompts_of_queries_and_passages(
     unread: list[str],
 ) -> None:
     """Those that no side reads are said, with the setting that uses them."""
-    folder = foreign(bert(tmp_path / "base"), tokenizer_folder, tmp_path / "theirs", pooling_mode="cls")
-    caplog.clear()
     settings(prompts=prompts, default_prompt_name=default)(folder)
     assert read_facts(folder).form == TextForm(query_prompt=query, passage_prompt=passage)
-    fields = [f"tokens.{side}_prompt" for side in unread]
     as_folder_reads(RECIPES["none"](), folder, ["tokens.passage_prompt", "tokens.query_prompt"])
     assert not caplog.records, "the user has set both"
     as_folder_reads(RECIPES["none"](), folder, ())
-    assert [field in record.getMessage() for field, record in zip(fields, caplog.records, strict=True)] == [True] * len(
-        fields
-    )
+    said = zip(unread, caplog.records, strict=True)
+    assert all(f"tokens.{side}_prompt" in record.getMessage() for side, record in said)
 
 
-def test_lengths_beyond_the_positions_are_cut_there_and_said(
-    tokenizer_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = foreign(bert(tmp_path / "base"), tokenizer_folder, tmp_path / "theirs", pooling_mode="cls")
-    caplog.clear()
+def test_lengths_beyond_the_positions_are_cut_there_and_said(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     transformer(max_seq_length=1024)(folder)
     assert read_facts(folder).passage_length == 34
     as_folder_reads(RECIPES["none"](), folder, ())
     assert "max_seq_length = 1,024" in caplog.text
+
+
+def saved(base: Path, folder: Path, *, sparse: bool) -> Any:
+    """What sentence-transformers makes of a Hugging Face folder, saved: SPLADE of 5 words, or a projected mean."""
+    made = {"max_active_dims": 5} if sparse else {"pooling_mode": "mean", "width": 8, "normalise": True}
+    model = (sparse_model if sparse else dense_model)(base, **made)
+    model.save(str(folder))
+    return model
+
+
+def rows_of(folder: Path) -> list[np.ndarray]:
+    return [np.array(row) for row in load_tokenizer(folder)(TEXTS, max_length=12, truncation=True)["input_ids"]]
+
+
+ALBERT = {"vocab_size": 40, "hidden_size": 32, "embedding_size": 16, "num_attention_heads": 4, "intermediate_size": 48}
+"""A model of a family that midmask cannot train."""
+
+
+def albert(tokenizer_folder: Path, folder: Path, kind: Any) -> Path:
+    torch.manual_seed(0)
+    kind(AlbertConfig(**ALBERT, num_hidden_layers=2)).save_pretrained(folder)
+    load_tokenizer(tokenizer_folder).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("family", ["bert", "albert"])
+def test_dense_search_takes_any_architecture(
+    family: str, base: Path, tokenizer_folder: Path, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    start = base if family == "bert" else albert(tokenizer_folder, tmp_path / "base", AlbertModel)
+    theirs = saved(start, tmp_path / "theirs", sparse=False)
+    encoder = open_encoder(tmp_path / "theirs", vocabulary, "query")
+    views = encode_rows(encoder, rows_of(tmp_path / "theirs"), Encoding(pad_id=vocabulary.pad_id))
+    assert views.lexical is None and views.dense_ND is not None
+    np.testing.assert_allclose(views.dense_ND, theirs.encode(TEXTS), rtol=1e-5, atol=1e-5)
+
+
+def test_lexical_search_gives_the_weights_of_sparse_encoder(base: Path, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    theirs = saved(base, tmp_path / "theirs", sparse=True)
+    encoder = open_encoder(tmp_path / "theirs", vocabulary, "passage")
+    terms = read_representation(tmp_path / "theirs").terms("passage")
+    encoding = Encoding(pad_id=vocabulary.pad_id, terms=terms)
+    views = encode_rows(encoder, rows_of(tmp_path / "theirs"), encoding)
+    assert views.dense_ND is None and views.lexical is not None
+    expected_NV = theirs.encode(TEXTS).to_dense().numpy()
+    assert (np.count_nonzero(expected_NV, axis=1) == 5).any()
+    for number, expected_V in enumerate(expected_NV):
+        columns, weights = views.lexical.row(number)
+        found_V = np.zeros_like(expected_V)
+        found_V[columns] = weights
+        np.testing.assert_allclose(found_V, expected_V, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_training_goes_on_from_their_folder_and_ends_in_one_they_read(
+    sparse: bool, base: Path, tokenizer_folder: Path, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    before = saved(base, tmp_path / "theirs", sparse=sparse)
+    folder = tmp_path / "theirs"
+    backbone = build_backbone(BackboneConfig(name=str(folder), dropout=0.0), vocabulary, seed=0)
+    backbone.represent_as(read_representation(folder), seed=0)
+    assert take_projection(backbone, folder) is not sparse
+    tokens = load_tokenizer(folder)(TEXTS, padding=True, return_tensors="pt", max_length=12, truncation=True)
+
+    def vectors() -> Tensor:
+        lengths_B = tokens["attention_mask"].sum(1)
+        views = backbone.pooling(backbone, tokens["input_ids"], lengths_B, vocabulary.special_V, "passage")
+        found: Tensor = views.tensors()[0]
+        return found
+
+    torch.testing.assert_close(vectors(), vectors_of(before), rtol=1e-5, atol=1e-5)
+    optimiser = torch.optim.SGD(backbone.parameters(), lr=0.1)
+    (vectors() @ vectors().t()).sum().backward()
+    optimiser.step()
+    assert not torch.allclose(vectors(), vectors_of(before), atol=1e-3)
+
+    save_bi_encoder(backbone, tmp_path / "ours", tokenizer_folder, max_length=12)
+    after = opened(tmp_path / "ours", "SparseEncoder" if sparse else "SentenceTransformer")
+    torch.testing.assert_close(vectors_of(after), vectors(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_lexical_view_needs_a_family_whose_head_is_known(
+    tokenizer_folder: Path, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    saved(albert(tokenizer_folder, tmp_path / "base", AlbertForMaskedLM), tmp_path / "theirs", sparse=True)
+    with pytest.raises(UserError, match="backbone family 'albert'"):
+        open_encoder(tmp_path / "theirs", vocabulary, "passage")

@@ -129,18 +129,3 @@ def test_two_passes_differ_only_by_dropout(folder: Path) -> None:
         loss = objective(folder, dropout=dropout, r_drop=1.0).train()(drawn)
         assert (float(loss.parts["r_drop"].total) < 1e-6) == alike
     assert list(objective(folder).eval()(drawn).parts) == ["listwise"]
-
-
-def test_the_order_of_negatives_changes_nothing_and_the_positive_s_place_does(folder: Path) -> None:
-    ranking = objective(folder).eval()
-    whole = batch(1, GROUP)
-
-    def loss_of(order: list[int]) -> float:
-        text = whole.texts["passage"]
-        rows = TokenRows(text.ids_BL[order], text.lengths_B[order], text.keys_B[order])
-        drawn = ranking.draw(Batch(0, {"query": whole.texts["query"], "passage": rows}, GROUP))
-        with torch.no_grad():
-            return float(ranking(drawn).total(ranking.counts(drawn)))
-
-    assert loss_of([0, 3, 1, 2]) == pytest.approx(loss_of([0, 1, 2, 3]), abs=1e-5)
-    assert abs(loss_of([1, 0, 2, 3]) - loss_of([0, 1, 2, 3])) > 1e-3

@@ -115,7 +115,8 @@ def one_of_two_workers(rank: int, meeting: str, out: str) -> None:
 
 def test_two_workers_give_the_loss_and_gradient_of_one(tmp_path: Path) -> None:
     """FLOPS is not linear in a worker's texts, and the two have three queries and one."""
-    mp.spawn(one_of_two_workers, args=(str(tmp_path / "meeting"), str(tmp_path / "saved")), nprocs=2)
+    names = (str(tmp_path / "meeting"), str(tmp_path / "saved"))
+    mp.start_processes(one_of_two_workers, args=names, nprocs=2, start_method="fork")
     for case, (config, name) in CASES.items():
         sums, counts, expected = step(objective(config, name), cut(len(QUERIES)), None)
         workers = [torch.load(tmp_path / f"saved.{case}.{rank}", weights_only=True) for rank in range(2)]

@@ -1,4 +1,4 @@
-"""FLOPS, L1, the anti-zero term and the rise of λ against loops in float64; what they report; what is refused."""
+"""Regularisers of lexical views, and losses at several widths of the dense view, against loops in float64."""
 
 from typing import Any
 
@@ -10,19 +10,23 @@ from torch import Tensor
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.distillation import Distillation
 from midmask.objectives.finetuning.regularisers import Regularisers
+from tests.support.objectives.checks import reference_of
 from tests.support.objectives.ranked import (
     GROUP,
     PASSAGES,
     QUERIES,
     REPRESENTATIONS,
+    TEACHER,
+    Views,
     all_views,
     assert_equal,
     batch,
     build,
     cross_entropy,
-    reference_of,
     score,
+    sparse_parts,
 )
 
 
@@ -55,9 +59,7 @@ def expected(
     if config.anti_zero:
         sums = [sum(weight.abs() for text in texts for weight in text) for texts in (queries, passages)]
         parts["anti_zero"] = (config.anti_zero, len(queries), sum(1 / total**2 for total in sums))
-    for name, texts in (("query_terms", queries), ("passage_terms", passages)):
-        parts[name] = (0.0, len(texts), torch.tensor(sum(int((t != 0).sum()) for t in texts) / len(texts)))
-    return parts
+    return parts | sparse_parts(sides)
 
 
 CASES: dict[str, tuple[str, Regularisers, float]] = {
@@ -114,12 +116,8 @@ def test_separate_groups_without_negatives_are_the_positives_alone() -> None:
 
 @pytest.mark.parametrize(("progress", "factor"), [(0.0, 0.0), (0.1, 0.0625), (0.2, 0.25), (0.4, 1.0), (0.9, 1.0)])
 def test_factors_rise_as_a_square_and_stay(progress: float, factor: float) -> None:
-    found = Regularisers(ramp=0.4).ramp_factor(torch.tensor(progress))
-    assert abs(float(found) - factor) < 1e-6
-
-
-def test_without_a_rise_factors_are_as_given() -> None:
-    assert Regularisers().ramp_factor(torch.tensor(0.0)) == 1.0
+    assert abs(float(Regularisers(ramp=0.4).ramp_factor(torch.tensor(progress))) - factor) < 1e-6
+    assert Regularisers().ramp_factor(torch.tensor(progress)) == 1.0
 
 
 def test_a_factor_needs_its_term() -> None:
@@ -131,3 +129,69 @@ def test_a_dense_view_has_nothing_to_make_sparse() -> None:
     for config in (Regularisers(query="l1"), Regularisers(anti_zero=1.0)):
         with pytest.raises(UserError, match=r"representation\.lexical"):
             build(Contrastive.Config(regularisers=config), Representation())
+
+
+def cut(views: Views, width: int | None, *, unit: bool) -> Views:
+    dense, lexical = views
+    if width is None or dense is None:
+        return views
+    first = dense[:width]
+    return (first / torch.sqrt((first**2).sum()) if unit else first), lexical
+
+
+def slow_scores(objective: Any, reference: Any, width: int | None) -> list[list[Tensor]]:
+    """Of each query with each passage, by the first `width` dimensions."""
+    representation = objective.backbone.pooling.representation
+    sides = all_views(reference, representation)
+    queries, passages = ([cut(text, width, unit=representation.normalise) for text in side] for side in sides)
+    return [[score(query, passage) / objective.config.temperature for passage in passages] for query in queries]
+
+
+@pytest.mark.parametrize("name", ["cls", "unit mean"])
+def test_contrastive_losses_of_all_widths_are_added(name: str) -> None:
+    widths = (8, 50)
+    temperature = 0.5 if REPRESENTATIONS[name].normalise else 20.0
+    objective = build(Contrastive.Config(), REPRESENTATIONS[name], widths=widths, temperature=temperature)
+    reference = reference_of(objective)
+    losses = []
+    for width in (None, *widths):
+        for row, scores in enumerate(slow_scores(objective, reference, width)):
+            losses.append(cross_entropy(scores, scores[row * GROUP]))
+    assert_equal(objective, batch(), reference, {"contrastive": (1.0, len(QUERIES), sum(losses) / len(QUERIES))})
+
+
+def test_a_lexical_view_is_whole_at_each_width() -> None:
+    narrow, whole = (
+        build(Contrastive.Config(), REPRESENTATIONS["hybrid"], widths=widths, temperature=20.0) for widths in ((2,), ())
+    )
+    reference = reference_of(narrow)
+    found, alone = (one(one.draw(batch())).parts["contrastive"].total for one in (narrow, whole))
+    expected = []
+    for row, scores in enumerate(slow_scores(narrow, reference, 2)):
+        expected.append(cross_entropy(scores, scores[row * GROUP]))
+    torch.testing.assert_close((found - alone).detach(), sum(expected).detach(), rtol=1e-6, atol=1e-6)
+
+
+def test_a_teacher_is_learnt_at_each_width() -> None:
+    objective = build(Distillation.Config(), REPRESENTATIONS["cls"], widths=(16,), temperature=20.0)
+    reference = reference_of(objective)
+    total = torch.zeros((), dtype=torch.float64)
+    for width in (None, 16):
+        for row, scores in enumerate(slow_scores(objective, reference, width)):
+            own = torch.stack(scores[row * GROUP : (row + 1) * GROUP])
+            log_r, p = own - torch.log(torch.exp(own).sum()), torch.softmax(TEACHER[row].double(), 0)
+            total = total + (p * (torch.log(p) - log_r)).sum()
+    assert_equal(objective, batch(), reference, {"distillation": (1.0, len(QUERIES), total / len(QUERIES))})
+
+
+def test_widths_that_a_view_does_not_have_are_refused() -> None:
+    for widths in ((128,), (16, 300)):
+        with pytest.raises(UserError, match=r"loss\.widths = .*: the dense view has 128 dimensions"):
+            build(Contrastive.Config(), REPRESENTATIONS["cls"], widths=widths)
+    with pytest.raises(UserError, match="the dense view has 5 dimensions"):
+        build(Contrastive.Config(), REPRESENTATIONS["projected"], widths=(5,))
+    with pytest.raises(UserError, match=r"representation\.dense = none"):
+        build(Contrastive.Config(), REPRESENTATIONS["splade"], widths=(8,))
+    for wrong in ((8, 8), (0, 4)):
+        with pytest.raises(UserError, match="widths are different numbers of dimensions"):
+            build(Contrastive.Config(), REPRESENTATIONS["cls"], widths=wrong)

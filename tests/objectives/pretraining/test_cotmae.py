@@ -1,19 +1,20 @@
-"""CoT-MAE against the slow reference, and its masks and pairing."""
+"""CoT-MAE, query as context and CoT-MAE v2 against the slow reference; their masks, pairs and sparse view."""
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from midmask.batch import Batch, TokenRows
-from midmask.errors import UserError
-from midmask.identity import override
+from midmask.batch import Batch
 from midmask.objectives.pretraining.cotmae import CoTMAE
-from midmask.randomness.masks import row_keys
-from tests.support.objectives import two_sided
+from midmask.objectives.pretraining.cotmae_qc import QueryAsContext
+from midmask.objectives.pretraining.cotmae_v2 import CoTMAEv2
+from tests.support.objectives.checks import assert_equal, build, ids, places, reference_of, surprises, total_of
 from tests.support.objectives.reference import Reference, Vectors
-from tests.support.objectives.texts import CLS, FIRST, MASK, SEP, UNK, random_texts, token_rows
+from tests.support.objectives.texts import CLS, FIRST, MASK, SEP, TEXTS, UNK, batch, random_texts
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "released, two layers": {},
@@ -22,68 +23,42 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def objective(**fields: Any) -> CoTMAE:
-    built = two_sided.build(CoTMAE.Config(), fields)
-    assert isinstance(built, CoTMAE)
-    return built
-
-
-def spans(first: list[list[int]], second: list[list[int]]) -> Batch:
-    keys = row_keys(7, 0, np.arange(100, 100 + len(second)))
-    return Batch(0, {"passage": token_rows(first), "context": token_rows(second, keys=keys)})
-
-
-def batch() -> Batch:
-    return spans([*random_texts([8, 4, 6]), [UNK, 9, UNK, 12]], random_texts([5, 7, 3, 9], seed=1))
+objective = partial(build, CoTMAE)
+READ = batch(TEXTS, random_texts([5, 7, 3, 9], seed=1))
+SPANS = [ids(READ.texts[name], row) for name in ("passage", "context") for row in range(4)]
+"""First the passages, then their contexts, as the encoder reads them; the decoder's stand the other way round."""
+OTHERS = SPANS[4:] + SPANS[:4]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
-    cotmae, pairs = objective(**VARIANTS[variant]), batch()
-    config, drawn = cotmae.config, cotmae.draw(batch())
-    reference = Reference(cotmae, heads=2, layers=2, pad_id=0)
-    encoder: Vectors = []
-    decoder: Vectors = []
-    for row in range(4):
-        for here, there, kind, other in ((row, row, "passage", "context"), (row + 4, row + 4, "context", "passage")):
-            states = reference.encode(two_sided.ids(drawn.encoder, here))
-            own, others = (two_sided.ids(pairs.texts[name], row) for name in (kind, other))
-            encoder += two_sided.surprises(reference, states, drawn.encoder, here, own)
-            read = [states[0], *reference.embed(two_sided.ids(drawn.decoder, there))[1:]]
-            decoded = reference.decoder(read, config.decoder_layers)
-            decoder += two_sided.surprises(reference, decoded, drawn.decoder, there, others)
-    expected = {"encoder_mlm": (config.encoder_weight, encoder), "decoder_mlm": (config.decoder_weight, decoder)}
-    two_sided.assert_equal(cotmae, drawn, reference, expected)
+    cotmae = objective(**VARIANTS[variant])
+    config, drawn, reference = cotmae.config, cotmae.draw(READ), reference_of(cotmae)
+    terms: dict[str, Vectors] = {"encoder_mlm": [], "decoder_mlm": []}
+    for row in range(8):
+        states = reference.encode(ids(drawn.encoder, row))
+        terms["encoder_mlm"] += surprises(reference, states, drawn.encoder, row, SPANS[row])
+        read = [states[0], *reference.embed(ids(drawn.decoder, row))[1:]]
+        decoded = reference.decoder(read, config.decoder_layers)
+        terms["decoder_mlm"] += surprises(reference, decoded, drawn.decoder, row, OTHERS[row])
+    assert_equal(cotmae, drawn, reference, terms, (config.encoder_weight, config.decoder_weight))
 
 
 def test_the_decoder_reads_the_other_span() -> None:
-    pairs, drawn, seen = batch(), objective().draw(batch()), 0
-    for side, rows in (("encoder", drawn.encoder), ("decoder", drawn.decoder)):
-        kinds = ("passage", "context") if side == "encoder" else ("context", "passage")
-        for number, kind in enumerate(kinds):
-            for row in range(4):
-                read, true = two_sided.ids(rows, 4 * number + row), two_sided.ids(pairs.texts[kind], row)
-                hidden = two_sided.places(rows, 4 * number + row)
-                assert [token for j, token in enumerate(read) if j not in hidden] == [
-                    token for j, token in enumerate(true) if j not in hidden
-                ]
-                assert len(hidden) <= round(0.45 * (len(true) - 2)) and not {true[j] for j in hidden} & {CLS, SEP, UNK}
-                seen += len(hidden)
+    drawn, seen = objective().draw(READ), 0
+    for rows, texts in ((drawn.encoder, SPANS), (drawn.decoder, OTHERS)):
+        for row, true in enumerate(texts):
+            read, hidden = ids(rows, row), places(rows, row)
+            assert all(read[j] == true[j] for j in range(len(true)) if j not in hidden)
+            assert len(hidden) <= round(0.45 * (len(true) - 2)) and not {true[j] for j in hidden} & {CLS, SEP, UNK}
+            seen += len(hidden)
     assert seen > 20
-
-
-def test_swapping_the_spans_changes_nothing() -> None:
-    cotmae, pairs = objective(), batch()
-    swapped = Batch(0, {"passage": pairs.texts["context"], "context": pairs.texts["passage"]})
-    there, back = (cotmae(cotmae.draw(each)) for each in (pairs, swapped))
-    for name in cotmae.parts:
-        torch.testing.assert_close(there.parts[name].total, back.parts[name].total, rtol=1e-9, atol=1e-9)
 
 
 def test_quotas_leave_out_specials_and_the_two_masks_are_independent() -> None:
     """1,000 rows of 100 one-token words. False alarms once in a million draws of seeds for each of the two z-scores."""
     texts = [[FIRST + (i + j) % 30 for j in range(100)] for i in range(500)]
-    drawn = objective().draw(spans(texts, texts[::-1]))
+    drawn = objective().draw(batch(texts, texts[::-1]))
     encoder, decoder = drawn.encoder.selected_BL, drawn.decoder.selected_BL.roll(500, 0)
     assert set(encoder.sum(1).tolist()) == {30} and set(decoder.sum(1).tolist()) == {45}  # 31 and 46 with specials
     shared = (encoder & decoder).sum()
@@ -95,35 +70,98 @@ def test_quotas_leave_out_specials_and_the_two_masks_are_independent() -> None:
     assert abs(float(both / shared) - chance) < 4.9 * (chance * (1 - chance) / float(shared)) ** 0.5
 
 
-def test_sums_do_not_depend_on_how_a_batch_is_cut() -> None:
-    two_sided.assert_sums_survive_cutting(objective(), batch())
-
-
-@pytest.mark.parametrize("length", [0, 1, 2])
-def test_the_shortest_texts_give_finite_gradients(length: int) -> None:
-    two_sided.assert_finite(objective(), spans(random_texts([length, 6]), random_texts([3, length])))
-
-
-def test_health_compares_with_and_without_the_vector() -> None:
-    two_sided.assert_health_compares(objective(), batch(), {"decoder_loss": "decoder_mlm"})
-
-
-def test_it_reads_spans_and_its_encoder_may_be_weighted() -> None:
-    config = override(CoTMAE.Config(), {"context": "nearby", "encoder_mask": "weighted"})
-    assert (config.reads().rows, config.reads().context, config.reads().term_weights) == ("spans", "nearby", True)
-    assert CoTMAE.Config().reads().context == "mixed"
-    pairs = batch()
-    weighted = {
-        name: TokenRows(text.ids_BL, text.lengths_B, text.keys_B, (text.ids_BL % 7 == 0).float())
-        for name, text in pairs.texts.items()
-    }
+def test_its_encoder_may_be_weighted() -> None:
+    weighted = {name: replace(text, weights_BL=(text.ids_BL % 7 == 0).float()) for name, text in READ.texts.items()}
     drawn = objective(encoder_mask="weighted", mask_temperature=0.0).draw(Batch(0, weighted))
     for row, length in enumerate([8, 4, 6, 4, 5, 7, 3, 9]):
-        assert len(two_sided.places(drawn.encoder, row)) == max(1, round(0.3 * length))
+        assert len(places(drawn.encoder, row)) == max(1, round(0.3 * length))
 
 
-def test_unknown_choices_are_refused() -> None:
-    with pytest.raises(UserError, match="context"):
-        override(CoTMAE.Config(), {"context": "any"})
-    with pytest.raises(UserError, match="decoder_mask_ratio"):
-        override(CoTMAE.Config(), {"decoder_mask_ratio": 0.0})
+QUERY_AS_CONTEXT_VARIANTS: dict[str, dict[str, Any]] = {
+    "published": {},
+    "two blocks": {"decoder_layers": 2, "decoder_weight": 0.7},
+    "no window": {"window": None, "encoder_weight": 0.3},
+}
+
+
+query_as_context = partial(build, QueryAsContext)
+QUERY_AS_CONTEXT_READ = batch(TEXTS, random_texts([5, 7, 1, 3], seed=1))
+
+
+@pytest.mark.parametrize("variant", QUERY_AS_CONTEXT_VARIANTS)
+def test_query_as_context_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
+    method = query_as_context(**QUERY_AS_CONTEXT_VARIANTS[variant])
+    config, drawn, reference = method.config, method.draw(QUERY_AS_CONTEXT_READ), reference_of(method)
+    terms: dict[str, Vectors] = {"encoder_mlm": [], "decoder_clm": []}
+    for row in range(4):
+        passage, query = (ids(QUERY_AS_CONTEXT_READ.texts[name], row) for name in ("passage", "context"))
+        states = reference.encode(ids(drawn.encoder, row))
+        terms["encoder_mlm"] += surprises(reference, states, drawn.encoder, row, passage)
+        terms["decoder_clm"] += reference.written(states[:1], query, config.decoder_layers, config.window)
+    assert_equal(method, drawn, reference, terms, (config.encoder_weight, config.decoder_weight))
+
+
+def test_the_encoders_quota_leaves_out_specials() -> None:
+    drawn = query_as_context().draw(batch([[9] * 100, [9] * 50, [9] * 5], [[7]] * 3))
+    assert drawn.encoder.selected_BL.sum(1).tolist() == [30, 15, 2]  # 31, 16 and 2 with specials
+
+
+COTMAE_V2_VARIANTS: dict[str, dict[str, Any]] = {
+    "spans": {},
+    "pseudo-queries": {"context": "pseudo_query", "ae_weight": 0.7, "ar_weight": 0.4},
+    "mean of ordinary tokens": {"pooling": "text", "projection": "mean", "ae_layers": 2, "encoder_weight": 0.3},
+    "two windowed blocks": {"ar_layers": 2, "window": 2},
+}
+
+
+cotmae_v2 = partial(build, CoTMAEv2)
+COTMAE_V2_READ = batch(TEXTS, random_texts([5, 7, 4, 9], seed=1))
+
+
+def sparse_view(reference: Reference, config: CoTMAEv2.Config, states: Vectors, text: list[int]) -> Tensor:
+    """s E, entry by entry of the vocabulary; s of a text with negative logits alone is 0."""
+    pooled = [j for j, token in enumerate(text) if config.pooling == "all" or token not in (CLS, SEP)]
+    logits = [reference.logits(states[j]) for j in pooled]
+    table = reference.bert("embeddings.word_embeddings.weight")
+    view, mass = torch.zeros(128, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    for entry in range(len(table)):
+        weight = max(torch.log(1 + torch.relu(row[entry])) for row in logits)
+        view, mass = view + weight * table[entry], mass + weight
+    return view / mass if config.projection == "mean" else view
+
+
+@pytest.mark.parametrize("variant", COTMAE_V2_VARIANTS)
+def test_cotmae_v2_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
+    method = cotmae_v2(**COTMAE_V2_VARIANTS[variant])
+    config, drawn, reference = method.config, method.draw(COTMAE_V2_READ), reference_of(method)
+    sides = [("passage", "context")] + ([("context", "passage")] if config.context != "pseudo_query" else [])
+    terms: dict[str, Vectors] = {name: [] for name in method.parts}
+    for number, (here, there) in enumerate(sides):
+        for row in range(4):
+            text, context = (ids(COTMAE_V2_READ.texts[name], row) for name in (here, there))
+            at = 4 * number + row
+            states = reference.encode(ids(drawn.encoder, at))
+            vectors = [states[0], sparse_view(reference, config, states, text)]
+            masked = [*vectors, *reference.embed(ids(drawn.masked, at))[1:]]
+            ae = reference.decoder(masked, config.ae_layers)[1:]
+            terms["encoder_mlm"] += surprises(reference, states, drawn.encoder, at, text)
+            terms["ae_mlm"] += surprises(reference, ae, drawn.masked, at, context)
+            terms["ar_clm"] += reference.written(vectors, context, config.ar_layers, config.window)
+    assert_equal(method, drawn, reference, terms, (config.encoder_weight, config.ae_weight, config.ar_weight))
+
+
+def test_a_text_whose_logits_are_all_negative_has_no_sparse_view() -> None:
+    method = cotmae_v2(projection="mean")
+    with torch.no_grad():
+        method.backbone.output_bias_V.fill_(-100.0)
+    text = COTMAE_V2_READ.texts["passage"]
+    hidden_BLD = method.backbone.hidden(text.ids_BL, text.lengths_B)
+    vectors_B2D = method.both_views(
+        hidden_BLD,
+        torch.full((len(hidden_BLD),), hidden_BLD.shape[1]),
+        torch.ones(hidden_BLD.shape[:2], dtype=torch.bool),
+    )
+    assert torch.equal(vectors_B2D[:, 0], hidden_BLD[:, 0]) and not vectors_B2D[:, 1].any()
+    total = total_of(method(method.draw(COTMAE_V2_READ)))
+    total.backward()
+    assert all(bool(p.grad.isfinite().all()) for p in method.parameters() if p.grad is not None) and total.isfinite()

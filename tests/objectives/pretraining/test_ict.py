@@ -1,6 +1,7 @@
 """ICT: its loss against the slow reference; runs of words, crops and clozes against their definitions and laws."""
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,13 @@ from scipy import stats
 
 from midmask import masking
 from midmask.batch import Batch, TokenRows
-from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.identity import override
-from midmask.objectives import build_objective
 from midmask.objectives.pretraining.ict import ICT
 from midmask.randomness import masks
-from tests.support.objectives.reference import Reference, assert_same_gradients, log_sum_exp
-from tests.support.objectives.texts import CLS, SEP, UNK, random_texts, small_vocabulary, token_rows
+from tests.support.objectives.checks import assert_equal, build, ids, reference_of
+from tests.support.objectives.reference import log_sum_exp
+from tests.support.objectives.texts import CLS, SEP, UNK, batch, random_texts, small_vocabulary, token_rows
 
 FALSE_ALARM = 1e-6
 """Chance that a statistical test here fails though the sampler is right; the seeds are fixed."""
@@ -29,26 +29,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def objective(**fields: object) -> ICT:
-    vocabulary = small_vocabulary()
-    backbone = build_backbone(BackboneConfig(name="tiny", dropout=0.0), vocabulary, seed=3)
-    built = build_objective(override(ICT.Config(), fields), backbone, vocabulary).double()
-    assert isinstance(built, ICT)
-    return built
+objective = partial(build, ICT)
 
 
 def rows_of(text: TokenRows) -> list[list[int]]:
-    return [ids[:length] for ids, length in zip(text.ids_BL.tolist(), text.lengths_B.tolist(), strict=True)]
+    return [ids(text, row) for row in range(len(text.lengths_B))]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     ict = objective(**VARIANTS[variant])
-    drawn = ict.draw(Batch(0, {"passage": token_rows([*random_texts([14, 9, 11]), [UNK, 7, UNK]])}))
-    part = ict(drawn).parts["contrastive"]
-    (part.total / part.count).backward()
-
-    reference = Reference(ict, heads=2, layers=2, pad_id=0)
+    drawn, reference = ict.draw(batch([*random_texts([14, 9, 11]), [UNK, 7, UNK]])), reference_of(ict)
 
     def vector(tokens: list[int]) -> torch.Tensor:
         first = reference.encode(tokens)[0]
@@ -57,17 +48,13 @@ def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     queries, passages = ([vector(row) for row in rows_of(text)] for text in (drawn.query, drawn.passage))
     scores = [[query @ passage / ict.config.temperature for passage in passages] for query in queries]
     losses = [log_sum_exp(torch.stack(row)) - row[place] for place, row in enumerate(scores)]
-    expected = sum(losses) / len(losses)
-    expected.backward()
-    assert ict.counts(drawn)["contrastive"] == part.count == 4
-    torch.testing.assert_close(part.total / part.count, expected, rtol=1e-6, atol=1e-6)
-    assert_same_gradients(ict, reference)
+    assert_equal(ict, drawn, reference, {"contrastive": losses})
 
 
-def words_of(ids: list[int]) -> list[list[int]]:
+def words_of(text: list[int]) -> list[list[int]]:
     """The words of a row of the small vocabulary without specials: 40 and above continue."""
     words: list[list[int]] = []
-    for token in ids:
+    for token in text:
         if token >= 40 and words:
             words[-1].append(token)
         else:
@@ -141,18 +128,6 @@ def test_crops_are_independent_and_lose_a_tenth_of_their_tokens() -> None:
     assert stats.binomtest(both - 2 * 4000, 4000 * 30, 0.81).pvalue > FALSE_ALARM
 
 
-@pytest.mark.parametrize("views", ["cloze", "crops"])
-def test_pieces_do_not_depend_on_padding_or_neighbours(views: str) -> None:
-    ict = objective(views=views)
-    text = token_rows(random_texts([20, 7, 13]))
-    wide = TokenRows(torch.nn.functional.pad(text.ids_BL, (0, 9)), text.lengths_B, text.keys_B)
-    alone = TokenRows(text.ids_BL[1:2, :9], text.lengths_B[1:2], text.keys_B[1:2])
-    whole, padded, single = (ict.draw(Batch(0, {"passage": rows})) for rows in (text, wide, alone))
-    for side in ("query", "passage"):
-        assert rows_of(getattr(whole, side)) == rows_of(getattr(padded, side))
-        assert rows_of(getattr(whole, side))[1:2] == rows_of(getattr(single, side))
-
-
 def test_term_weights_go_with_their_tokens() -> None:
     text = token_rows([[6, 7, 8, 9]])
     text = TokenRows(text.ids_BL, text.lengths_B, text.keys_B, text.ids_BL.float())
@@ -160,15 +135,6 @@ def test_term_weights_go_with_their_tokens() -> None:
     only = masking.only(text, kept, small_vocabulary())
     assert only.ids_BL.tolist() == [[CLS, 7, 9, SEP]] and only.weights_BL is not None
     assert torch.equal(only.weights_BL, only.ids_BL.float())
-
-
-@pytest.mark.parametrize("views", ["cloze", "crops"])
-@pytest.mark.parametrize("length", [0, 1, 2])
-def test_the_shortest_texts_give_finite_gradients(length: int, views: str) -> None:
-    ict = objective(views=views)
-    drawn = ict.draw(Batch(0, {"passage": token_rows(random_texts([length, 6]))}))
-    ict(drawn).total(ict.counts(drawn)).backward()
-    assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in ict.parameters())
 
 
 def test_health_of_equal_pieces_is_perfect_agreement() -> None:

@@ -1,27 +1,59 @@
-"""What is asked of every objective, whatever its loss."""
+"""A small objective to test, and its comparison with a reference."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from midmask.batch import Batch, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.identity import override
-from midmask.objectives import Objective, ObjectiveConfig, build_objective
-from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
+from midmask.objectives import build_objective
+from tests.support.objectives.reference import Reference, Vectors, assert_same_gradients
+from tests.support.objectives.texts import small_vocabulary
 
 
-def tiny(config: ObjectiveConfig, **fields: Any) -> Any:
-    """An objective with some fields changed, on two layers of float64 without dropout; heads are of seed 5."""
+def build(
+    method: Any, *, dropout: float = 0.0, backbone: dict[str, Any] | None = None, drift: float = 0.02, **fields: Any
+) -> Any:
+    """An objective with some fields changed, on two layers of float64.
+
+    Args:
+        drift: how far heads and experts have moved: fresh norms and biases are ones and zeros, which would hide a wrong
+            use of them, and fresh experts are the encoder.
+    """
     vocabulary = small_vocabulary()
-    backbone = build_backbone(BackboneConfig(name="tiny", dropout=0.0), vocabulary, seed=3)
-    return build_objective(override(config, fields), backbone, vocabulary, seed=5).double()
+    config = BackboneConfig(name="tiny", dropout=dropout, **(backbone or {}))
+    encoder = build_backbone(config, vocabulary, seed=3)
+    objective = build_objective(override(method.Config(), fields), encoder, vocabulary, seed=5).double()
+    torch.manual_seed(11)
+    with torch.no_grad():
+        for name, parameter in objective.named_parameters():
+            if not name.startswith("backbone.") or name.startswith("backbone.experts."):
+                parameter.add_(drift * torch.randn_like(parameter))
+    return objective
 
 
-def places(rows_R: Tensor, row: int, width: int) -> list[int]:
-    """Which positions of a row are among places in the flattened batch."""
-    return [place - row * width for place in rows_R.tolist() if row * width <= place < (row + 1) * width]
+def reference_of(objective: Any) -> Reference:
+    return Reference(objective, heads=2, layers=2, pad_id=0)
+
+
+def ids(rows: Any, row: int) -> list[int]:
+    """The tokens of one row, without padding."""
+    found: list[int] = rows.ids_BL[row, : int(rows.lengths_B[row])].tolist()
+    return found
+
+
+def places(rows: Any, row: int) -> list[int]:
+    """The targets' places in one row."""
+    width = rows.ids_BL.shape[1]
+    return [place - row * width for place in rows.rows_R.tolist() if place // width == row]
+
+
+def surprises(reference: Reference, states: Vectors, rows: Any, row: int, true: list[int]) -> Vectors:
+    """-log p of the true token at each target of a row."""
+    return [reference.surprise(states[place], true[place]) for place in places(rows, row)]
 
 
 def total_of(loss: Any) -> Tensor:
@@ -29,51 +61,34 @@ def total_of(loss: Any) -> Tensor:
     return total
 
 
-def assert_equals(objective: Any, drawn: Any, values: dict[str, list[Tensor]]) -> Tensor:
-    """Counts, sums and the total are those of the reference's values by part; gives the reference's total."""
-    loss = objective(drawn)
-    counts = objective.counts(drawn)
-    assert tuple(loss.parts) == objective.parts == tuple(values)
+def assert_equal(
+    objective: Any,
+    drawn: Any,
+    reference: Reference,
+    terms: dict[str, Vectors],
+    weights: Sequence[float] | None = None,
+    tolerance: float = 1e-6,
+) -> None:
+    """Counts, sums, the weighted total and every parameter's gradient are those of the reference.
+
+    Args:
+        terms: by part, one for each target.
+        weights: of the parts, in order; none: 1 each.
+    """
+    loss, counts = objective(drawn), objective.counts(drawn)
+    assert tuple(loss.parts) == objective.parts == tuple(terms)
     expected = torch.zeros((), dtype=torch.float64)
-    for name, part in loss.parts.items():
-        assert counts[name] == part.count == len(values[name]), name
-        if values[name]:
-            torch.testing.assert_close(part.total, sum(values[name]), rtol=1e-6, atol=1e-6)
-            expected = expected + part.weight * sum(values[name]) / len(values[name])
+    for (name, part), weight in zip(loss.parts.items(), weights or [1.0] * len(terms), strict=True):
+        assert counts[name] == part.count == len(terms[name]), name
+        if terms[name]:
+            assert math.isclose(part.weight, weight), name
+            torch.testing.assert_close(part.total, sum(terms[name]), rtol=1e-6, atol=1e-6)
+            expected = expected + weight * sum(terms[name]) / len(terms[name])
     total = total_of(loss)
     torch.testing.assert_close(total, expected, rtol=1e-6, atol=1e-6)
     total.backward()
     expected.backward()
-    return expected
-
-
-def assert_cutting_changes_nothing(objective: Objective) -> None:
-    """The sums of a batch are those of its rows one by one, whatever their padding."""
-    lengths = [30, 3, 12, 21]
-    together = token_rows(random_texts(lengths))
-    whole = objective(objective.draw(Batch(0, {"passage": together})))
-    for name, part in whole.parts.items():
-        pieces = []
-        for row in range(4):
-            size = lengths[row] + 2
-            alone = TokenRows(
-                *(t[row : row + 1] for t in (together.ids_BL[:, :size], together.lengths_B, together.keys_B))
-            )
-            pieces.append(objective(objective.draw(Batch(0, {"passage": alone}))).parts[name])
-        assert sum(piece.count for piece in pieces) == part.count
-        torch.testing.assert_close(sum(piece.total for piece in pieces), part.total, rtol=1e-9, atol=1e-9)
-
-
-def assert_short_texts_are_finite(objective: Objective) -> None:
-    """Texts of 0, 1 and 2 tokens, together and each alone: a finite loss and gradient."""
-    for lengths in ([0], [1], [2], [0, 1, 2, 6]):
-        objective.zero_grad()
-        drawn = objective.draw(Batch(0, {"passage": token_rows(random_texts(lengths))}))
-        total = total_of(objective(drawn))
-        total.backward()
-        assert bool(total.isfinite())
-        assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in objective.parameters())
-        assert all(bool(value.isfinite()) for value in objective.health(drawn).values())
+    assert_same_gradients(objective, reference, tolerance)
 
 
 def z_score(successes: float, trials: int, chance: float) -> float:

@@ -11,7 +11,7 @@ from midmask.encoders.representation import Representation
 from midmask.identity import override
 from midmask.objectives import ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.ranking import Ranking
-from tests.support.objectives import checks
+from tests.support.objectives.checks import total_of
 from tests.support.objectives.reference import Reference, assert_same_gradients, log_sum_exp
 from tests.support.objectives.texts import CLS, SEP, random_texts, small_vocabulary, token_rows
 
@@ -54,10 +54,6 @@ def build(config: ObjectiveConfig, representation: Representation, **fields: Any
 
 def batch(queries: list[list[int]] = QUERIES, passages: list[list[int]] = PASSAGES, *, progress: float = 0.0) -> Batch:
     return Batch(0, {"query": token_rows(queries), "passage": token_rows(passages)}, GROUP, progress, TEACHER)
-
-
-def reference_of(objective: Ranking) -> Reference:
-    return Reference(objective, heads=2, layers=2, pad_id=0)
 
 
 def views(reference: Reference, representation: Representation, text: list[int], side: Side) -> Views:
@@ -106,9 +102,15 @@ def all_views(
     queries: list[list[int]] = QUERIES,
     passages: list[list[int]] = PASSAGES,
 ) -> tuple[list[Views], list[Views]]:
-    sides: list[tuple[list[list[int]], Side]] = [(queries, "query"), (passages, "passage")]
-    one, other = ([views(reference, representation, text, side) for text in texts] for texts, side in sides)
-    return one, other
+    one = [views(reference, representation, text, "query") for text in queries]
+    return one, [views(reference, representation, text, "passage") for text in passages]
+
+
+def sparse_parts(sides: tuple[list[Views], list[Views]]) -> dict[str, tuple[float, int, Tensor]]:
+    """What is only reported of lexical views: how many words of a text have a weight."""
+    words = [[int((lexical != 0).sum()) for _, lexical in side if lexical is not None] for side in sides]
+    pairs = zip(("query_terms", "passage_terms"), words, strict=True)
+    return {name: (0.0, len(side), torch.tensor(sum(side) / len(side))) for name, side in pairs if side}
 
 
 def cross_entropy(candidates: list[Tensor], positive: Tensor) -> Tensor:
@@ -116,21 +118,19 @@ def cross_entropy(candidates: list[Tensor], positive: Tensor) -> Tensor:
 
 
 def assert_equal(
-    objective: Ranking, batch: Batch, reference: Reference, expected: dict[str, tuple[float, int, Tensor]]
+    objective: Ranking, batch: Batch, reference: Reference, terms: dict[str, tuple[float, int, Tensor]]
 ) -> None:
-    """Counts, means and the total are those expected by part (weight, count, mean), and so is every gradient."""
+    """Counts, means and the total are those of the terms by part (weight, count, mean), and so is every gradient."""
     drawn = objective.draw(batch)
     loss, counts = objective(drawn), objective.counts(drawn)
-    assert tuple(loss.parts) == tuple(name for name in objective.parts if name in expected)
-    assert {name: int(count) for name, count in counts.items()} == {
-        name: expected[name][1] if name in expected else 0 for name in objective.parts
-    }
+    assert tuple(loss.parts) == tuple(name for name in objective.parts if name in terms)
+    assert {n: int(count) for n, count in counts.items()} == {n: terms[n][1] if n in terms else 0 for n in counts}
     for name, part in loss.parts.items():
-        weight, count, mean = expected[name]
+        weight, count, mean = terms[name]
         assert part.count == count and abs(float(part.weight) - weight) < 1e-7, name
         torch.testing.assert_close(part.total / count, mean.double(), rtol=1e-6, atol=1e-6)
-    total = checks.total_of(loss)
-    wanted = sum(weight * mean for weight, _, mean in expected.values())
+    total = total_of(loss)
+    wanted = sum(weight * mean for weight, _, mean in terms.values())
     torch.testing.assert_close(total, wanted, rtol=1e-6, atol=1e-6)
     total.backward()
     wanted.backward()

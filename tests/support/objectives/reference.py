@@ -132,6 +132,12 @@ class Reference:
             states = [x + self.linear(f"{block}.feed_out", y) for x, y in zip(states, inner, strict=True)]
         return [self.norm(f"{name}.norm", x) for x in states]
 
+    def written(self, vectors: Vectors, text: list[int], layers: int, window: int | None) -> Vectors:
+        """-log p of each token of a text after its first one, by the causal decoder; it reads vectors in its place."""
+        read = [*vectors, *self.embed(text)[1:]]
+        states = self.causal_decoder("causal_decoder", read, layers=layers, window=window, vectors=len(vectors))
+        return [self.surprise(state, token) for state, token in zip(states[len(vectors) - 1 :], text[1:], strict=False)]
+
     def logits(self, state: Tensor) -> Tensor:
         """By the masked-LM head: E · LN(GELU(W h + b)) + b_v."""
         transform = "backbone.model.cls.predictions.transform"

@@ -1,10 +1,13 @@
 """Small vocabularies and batches for tests of masks and objectives."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from midmask.batch import TokenRows
+from midmask.batch import Batch, TokenRows
 from midmask.randomness.masks import row_keys
 from midmask.vocabulary import Vocabulary
 
@@ -32,3 +35,34 @@ def token_rows(texts: list[list[int]], *, length: int | None = None, keys: Tenso
 def random_texts(lengths: list[int], size: int = 60, *, seed: int = 0) -> list[list[int]]:
     generator = torch.Generator().manual_seed(seed)
     return [torch.randint(FIRST, size, (length,), generator=generator).tolist() for length in lengths]
+
+
+TEXTS = [*random_texts([8, 4, 6]), [UNK, 9, UNK, 12]]
+
+
+def batch(passages: list[list[int]], contexts: list[list[int]] | None = None) -> Batch:
+    """Passages, or pairs, each text with a key of its own."""
+    texts = {"passage": token_rows(passages)}
+    if contexts is not None:
+        texts["context"] = token_rows(contexts, keys=row_keys(7, 0, np.arange(100, 100 + len(contexts))))
+    return Batch(0, texts)
+
+
+def batch_for(config: Any, passages: list[int], contexts: list[int], size: int = 60) -> Batch:
+    """What a config reads, in texts of these lengths: passages alone or pairs, of which two spans have four words in
+    common, with weights where they are asked for.
+    """
+    reads = config.reads()
+    texts = random_texts(passages, size), random_texts(contexts, size, seed=1)
+    for text in (*texts[0], *texts[1]) if reads.rows == "spans" else ():
+        text[:4] = range(16, 20) if len(text) >= 4 else text
+    made = batch(texts[0], texts[1] if reads.rows in ("spans", "pseudo_queries") else None)
+    return (
+        replace(made, texts={name: weighted(rows) for name, rows in made.texts.items()}) if reads.term_weights else made
+    )
+
+
+def weighted(text: TokenRows) -> TokenRows:
+    """The rows with random weights."""
+    drawn = torch.rand(text.ids_BL.shape, generator=torch.Generator().manual_seed(1))
+    return replace(text, weights_BL=drawn)

@@ -1,0 +1,226 @@
+"""Masks against the published sampler written out literally, and against the numbers that follow from it.
+
+Statistical tests run on fixed seeds; the false-alarm rate stated for each is what a fresh seed would have.
+"""
+
+import math
+from collections import Counter
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from midmask import masking
+from midmask.randomness import masks
+from midmask.randomness.masks import Purpose
+from tests.support.masking.hashing import position_hash
+from tests.support.objectives.texts import CLS, FIRST, MASK, PAD, SEP, UNK, random_texts, small_vocabulary, token_rows
+
+WORD, PIECE = FIRST, 50
+"""A token that begins a word and one that continues it, in the small vocabulary."""
+
+FALSE_ALARM = 1e-6
+
+
+def greedy_walk(words: list[list[int]], length: int, ratio: float) -> frozenset[int]:
+    """The published sampler after its shuffle: take words in order while the quota allows all of the word."""
+    quota = min(512, max(1, round(length * ratio)))
+    taken: set[int] = set()
+    for word in words:
+        if len(taken) == quota:
+            break
+        if len(taken) + len(word) <= quota:
+            taken |= set(word)
+    return frozenset(taken)
+
+
+def words_of(sizes: list[int]) -> list[list[int]]:
+    """Positions of words of these sizes, after [CLS]."""
+    ends = np.cumsum([1, *sizes])
+    return [list(range(start, start + size)) for start, size in zip(ends, sizes, strict=False)]
+
+
+def text_of(sizes: list[int]) -> list[int]:
+    return [token for size in sizes for token in [WORD] + [PIECE] * (size - 1)]
+
+
+def splitmix(x: int) -> int:
+    x = (x + 0x9E3779B97F4A7C15) % 2**64
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+    return x ^ (x >> 31)
+
+
+def test_row_keys_are_splitmix_of_seed_epoch_and_row() -> None:
+    keys = masks.row_keys(3, 2, np.array([0, 5, 2**40])).tolist()
+    stream = splitmix((splitmix(3) + 2) % 2**64)
+    assert [key % 2**64 for key in keys] == [splitmix((stream + row) % 2**64) for row in (0, 5, 2**40)]
+
+
+def test_hashes_equal_their_definition_in_exact_integers() -> None:
+    keys = masks.row_keys(0, 0, np.arange(3))
+    found = masks.hashes(masks.draw_seeds(keys, Purpose.DECODER, 4)[..., None], torch.arange(6))
+    for row, key in enumerate(keys.tolist()):
+        for draw in range(4):
+            expected = [position_hash(key % 2**64, int(Purpose.DECODER), draw, position) for position in range(6)]
+            assert [int(value) % 2**32 for value in found[row, draw]] == expected
+
+
+def test_every_purpose_has_a_number_of_its_own() -> None:
+    """An alias would draw two decisions from the same random numbers, and the masks of one follow the other's."""
+    numbers = {name: purpose.value for name, purpose in Purpose.__members__.items()}
+    assert len(set(numbers.values())) == len(numbers) >= 12 and {numbers["SELECT"], numbers["GUESS"]} == {1, 12}
+    keys = masks.row_keys(0, 0, np.arange(50))
+    drawn = {tuple(masks.uniform(keys, purpose, 4).flatten().tolist()) for purpose in Purpose.__members__.values()}
+    assert len(drawn) == len(numbers)
+
+
+def test_uniform_numbers_are_uniform_and_uncorrelated_between_rows_positions_and_purposes() -> None:
+    keys = masks.row_keys(1, 0, np.arange(4000))
+    numbers = masks.uniform(keys, Purpose.SELECT, 64).double()
+    other = masks.uniform(keys, Purpose.CORRUPT, 64).double()
+    counts = torch.histc(numbers, bins=256, min=0, max=1)
+    assert stats.chisquare(counts.numpy()).pvalue > FALSE_ALARM
+    bound = stats.norm.isf(FALSE_ALARM / 6) / math.sqrt(numbers.numel() - 64 * 4)
+    for left, right in ((numbers[1:], numbers[:-1]), (numbers[:, 1:], numbers[:, :-1]), (numbers, other)):
+        pair = torch.stack([left.flatten(), right.flatten()])
+        assert abs(float(torch.corrcoef(pair)[0, 1])) < bound
+
+
+@pytest.mark.parametrize("below", [1, 3, 7, 256, 30522])
+def test_integers_stay_below_their_limit_and_are_uniform(below: int) -> None:
+    numbers = masks.integers(masks.row_keys(2, 0, np.arange(2000)), Purpose.PICK, 100, below)
+    assert int(numbers.min()) >= 0 and int(numbers.max()) < below
+    bins = min(below, 64)
+    counts = torch.bincount((numbers * bins // below).flatten(), minlength=bins).double()
+    expected = np.bincount(np.arange(below) * bins // below, minlength=bins) / below * numbers.numel()
+    assert bins == 1 or stats.chisquare(counts.numpy(), expected).pvalue > FALSE_ALARM
+
+
+def test_words_are_tokens_with_their_continuations_and_end_at_specials() -> None:
+    text = token_rows([[WORD, PIECE, PIECE, WORD, UNK, PIECE, WORD], [PIECE, PIECE, MASK, PIECE]])
+    words = masking.find_words(text, small_vocabulary())
+    assert words.start_BL[0, 1:8].tolist() == [1, 1, 1, 4, 5, 5, 7]
+    assert words.size_BL[0, 1:8].tolist() == [3, 3, 3, 1, 2, 2, 1]
+    assert words.start_BL[1, 1:5].tolist() == [1, 1, 3, 4]
+    assert words.candidate_BL.tolist() == [[False, *[True] * 7, False], [False, True, True, False, True, *[False] * 4]]
+
+
+def test_quota_rounds_half_to_even_and_is_bounded() -> None:
+    lengths = torch.tensor([75, 5, 1, 7, 5000])
+    assert masking.words.quota(lengths, 0.5).tolist() == [38, 2, 1, 4, 512]
+    for length in range(1, 1300):
+        for ratio in (0.15, 0.3, 0.45, 0.7):
+            expected = min(512, max(1, round(length * ratio)))
+            assert int(masking.words.quota(torch.tensor(length), ratio)) == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ratio"), [([1, 2, 3, 1, 2], 0.5), ([3, 3, 2], 0.4), ([1] * 5, 0.5), ([4, 2, 1, 2], 0.3)]
+)
+def test_masks_follow_the_published_law(sizes: list[int], ratio: float) -> None:
+    """Chi-square against the exact law: the greedy walk over every order of the words. False alarm: 1e-6 per case."""
+    draws = 24_000
+    words = words_of(sizes)
+    orders = list(permutations(words))
+    law = Counter(greedy_walk(list(order), sum(sizes) + 2, ratio) for order in orders)
+    text = token_rows([text_of(sizes)] * 4)
+    found_words = masking.find_words(text, small_vocabulary())
+    seeds = masks.draw_seeds(text.keys_B, Purpose.DECODER, draws // 4)
+    found_masks = masking.whole_word_masks(found_words, text.lengths_B, seeds, ratio=ratio).flatten(0, 1)
+    found = Counter(frozenset(torch.nonzero(row)[:, 0].tolist()) for row in found_masks)
+    assert set(found) <= set(law)
+    expected = [law[mask] / len(orders) * draws for mask in law]
+    assert len(law) > 1 and stats.chisquare([found[mask] for mask in law], expected).pvalue > FALSE_ALARM
+
+
+@settings(max_examples=80)
+@given(
+    texts=st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=14), min_size=1, max_size=4),
+    ratio=st.floats(0.01, 0.99),
+    seed=st.integers(0, 2**31),
+    padding=st.integers(0, 9),
+    count_specials=st.booleans(),
+)
+def test_each_mask_is_the_greedy_walk_in_the_order_of_the_keys(
+    texts: list[list[int]], ratio: float, seed: int, padding: int, count_specials: bool
+) -> None:
+    keys = masks.row_keys(seed, 0, np.arange(len(texts)))
+    longest = max(sum(sizes) for sizes in texts) + 2
+    text = token_rows([text_of(sizes) for sizes in texts], length=longest + padding, keys=keys)
+    words = masking.find_words(text, small_vocabulary())
+    seeds = masks.draw_seeds(keys, Purpose.DECODER, 5)
+    counted = text.lengths_B - 2 * (not count_specials)
+    found_masks = masking.whole_word_masks(words, counted, seeds, ratio=ratio)
+    for row, sizes in enumerate(texts):
+        length = sum(sizes) + 2 * count_specials
+        for draw in range(5):
+            key_of = masks.hashes(seeds[row, draw], torch.arange(longest))
+            order = sorted(words_of(sizes), key=lambda word: (int(key_of[word[0]]) >> 13, word[0]))
+            found = torch.nonzero(found_masks[row, draw])[:, 0].tolist()
+            assert frozenset(found) == greedy_walk(order, length, ratio)
+
+
+def test_unknown_tokens_spend_quota_but_are_not_selected() -> None:
+    texts = [[UNK, WORD, WORD, UNK, WORD, WORD]] * 300
+    text = token_rows(texts)
+    selected = masking.select_words(text, small_vocabulary(), ratio=0.5, purpose=Purpose.SELECT)
+    assert not bool((selected & (text.ids_BL == UNK)).any())
+    # 4 of 6 candidates are taken; the number of words among them is hypergeometric, 2 to 4, mean 8/3.
+    counts = Counter(selected.sum(1).tolist())
+    law = [stats.hypergeom(6, 4, 4).pmf(k) * 300 for k in (2, 3, 4)]
+    assert stats.chisquare([counts[2], counts[3], counts[4]], law).pvalue > FALSE_ALARM
+
+
+def test_selection_token_by_token_is_bernoulli_and_spares_specials() -> None:
+    """Two-sided binomial tests of the number selected, and of neighbours selected together; false alarm 2e-6."""
+    text = token_rows(random_texts([126] * 400))
+    selected = masking.select_tokens(text, small_vocabulary(), ratio=0.15, purpose=Purpose.SELECT)
+    others = masking.select_words(text, small_vocabulary(), ratio=0.9, purpose=Purpose.SELECT)
+    for chosen in (selected, others):
+        assert not bool(chosen[torch.isin(text.ids_BL, torch.tensor([CLS, SEP, PAD]))].any())
+    assert stats.binomtest(int(selected.sum()), 400 * 126, 0.15).pvalue > FALSE_ALARM
+    pairs = selected[:, 1:-1:2] & selected[:, 2:-1:2]
+    assert stats.binomtest(int(pairs.sum()), pairs.numel(), 0.15**2).pvalue > FALSE_ALARM
+
+
+def test_corruption_is_80_10_10_and_draws_from_the_whole_vocabulary() -> None:
+    """Chi-square of the three kinds and of the replacements; false alarm 2e-6."""
+    vocabulary = small_vocabulary()
+    text = token_rows([[WORD] * 200] * 400)
+    selected = torch.zeros_like(text.ids_BL, dtype=torch.bool)
+    selected[:, 1:-20] = True
+    corrupted = masking.corrupt(text, selected, vocabulary)
+    assert torch.equal(corrupted[~selected], text.ids_BL[~selected])
+    counts = torch.bincount(corrupted[selected], minlength=60).double()
+    total = int(selected.sum())
+    expected = torch.full((60,), 0.1 * total / 60, dtype=torch.float64)
+    expected[MASK] += 0.8 * total
+    expected[WORD] += 0.1 * total
+    assert stats.chisquare(counts.numpy(), expected.numpy()).pvalue > FALSE_ALARM
+    others = counts[[token for token in range(60) if token not in (MASK, WORD)]]
+    assert int(counts[PAD]) > 0 and stats.chisquare(others.numpy()).pvalue > FALSE_ALARM
+
+
+def test_epochs_seeds_and_purposes_draw_different_masks() -> None:
+    text = token_rows([[WORD] * 60] * 50)
+    sources = [(0, 0, Purpose.SELECT), (0, 1, Purpose.SELECT), (1, 0, Purpose.SELECT), (0, 0, Purpose.DECODER)]
+    drawn = []
+    for seed, epoch, purpose in sources:
+        keyed = replace(text, keys_B=masks.row_keys(seed, epoch, np.arange(50)))
+        drawn.append(masking.select_words(keyed, small_vocabulary(), ratio=0.5, purpose=purpose))
+    # Two independent halves of 60 words share 31/60 of what one has; 1500 words, six pairs: false alarm about 1e-5.
+    for left, other in ((a, b) for i, a in enumerate(drawn) for b in drawn[:i]):
+        assert float((left & other).sum() / left.sum()) == pytest.approx(31 / 60, abs=0.04)
+
+
+def test_fingerprints_tell_texts_apart() -> None:
+    texts = [[WORD, 7, 8], [7, WORD, 8], [WORD, 7], [WORD, 7, 8, 8], [WORD, 7, 8]]
+    text = token_rows(texts)
+    hashed = masks.fingerprints(text).tolist()
+    assert hashed[0] == hashed[4] and len(set(hashed)) == 4

@@ -1,0 +1,221 @@
+"""CoT-MoTE and MASTER against the slow reference; who is routed where, what each pass reads and hides."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from midmask.batch import Batch
+from midmask.encoders.backbone import Side
+from midmask.objectives.pretraining.cotmote import CoTMoTE
+from midmask.objectives.pretraining.encoder_mask import MaskedRows
+from midmask.objectives.pretraining.master import MASTER
+from tests.support.objectives.checks import assert_equal, build, ids, places, reference_of, surprises, z_score
+from tests.support.objectives.reference import Reference, Vectors
+from tests.support.objectives.texts import CLS, FIRST, SEP, UNK, batch, random_texts
+
+PASSAGES = [*random_texts([8, 4, 6], seed=4), [UNK, 9, UNK, 12]]
+QUERIES = random_texts([3, 5, 2, 4], seed=5)
+
+VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "ffn experts": ({"experts": "ffn"}, {}),
+    "ffn experts with norms, dense": ({"experts": "ffn", "expert_norms": True}, {"views": "dense"}),
+    "separate, switched, sparse": ({"experts": "all"}, {"switched": True, "views": "sparse"}),
+    "Siamese, together": ({}, {"decoding": "together", "window": 2, "encoder_weight": 0.3}),
+    "query decodes passage": ({"experts": "ffn"}, {"query_decodes": "passage", "decoder_weight": 0.7, "window": 3}),
+    "query decodes nothing": ({"experts": "ffn"}, {"query_decodes": "nothing", "decoder_layers": 2, "views": "dense"}),
+    "logits of the embeddings, text only": ({"experts": "ffn"}, {"logits": "embeddings", "pooling": "text"}),
+    "mean projection": ({"experts": "all"}, {"views": "sparse", "projection": "mean", "query_decodes": "passage"}),
+}
+
+
+READ = batch(PASSAGES, QUERIES)
+
+
+def objective(backbone: dict[str, Any] | None = None, **fields: Any) -> Any:
+    """With experts that have already drifted apart."""
+    return build(CoTMoTE, backbone=backbone, **{"drift": 0.05, **fields})
+
+
+class Routed(Reference):
+    """A reference whose encoder takes the query's own weights where it has some."""
+
+    def encode_side(self, tokens: list[int], side: Side) -> Vectors:
+        kept = dict(self.weights)
+        if side == "query":
+            for name in kept:
+                own = "backbone.experts.weights." + name.removeprefix("backbone.model.bert.").replace(".", "/")
+                self.weights[name] = kept.get(own, kept[name])
+        states = self.encode(tokens)
+        self.weights = kept
+        return states
+
+
+def views_of(config: CoTMoTE.Config, reference: Reference, states: Vectors, true: list[int]) -> list[Vectors]:
+    """What the decoder reads before the span, once for each time it reads."""
+    table = reference.bert("embeddings.word_embeddings.weight")
+    rows = [i for i, token in enumerate(true) if config.pooling == "all" or token in (UNK, *range(6, 60))]
+    logits = [reference.logits(states[i]) if config.logits == "head" else table @ states[i] for i in rows]
+    weights = torch.log(1 + torch.relu(torch.stack(logits))).max(0).values
+    if config.projection == "mean":
+        weights = weights / weights.sum()
+    sparse = sum(weights[v] * table[v] for v in range(len(table)))
+    dense = states[0]
+    if config.views != "both":
+        return [[dense] if config.views == "dense" else [sparse]]
+    return [[dense, sparse]] if config.decoding == "together" else [[dense], [sparse]]
+
+
+def reference_terms(cotmote: CoTMoTE, reference: Routed, drawn: Any) -> dict[str, list[Tensor]]:
+    config, terms = cotmote.config, {name: [] for name in cotmote.parts}
+    texts = {"passage": READ.texts["passage"], "query": READ.texts["context"]}
+    spans = {"passage": texts["query"], "query": texts.get(config.query_decodes)}
+    for side in ("passage", "query"):
+        rows = getattr(drawn, side)
+        expert = {"passage": "query", "query": "passage"}[side] if config.switched else side
+        for row in range(4):
+            true = ids(texts[side], row)
+            states = reference.encode_side(ids(rows.encoder, row), expert)
+            terms[f"{side}_mlm"] += surprises(reference, states, rows.encoder, row, true)
+            if spans[side] is not None:
+                span, layers = ids(spans[side], row), config.decoder_layers
+                views = views_of(config, reference, states, true)
+                passes = [reference.written(vectors, span, layers, config.window) for vectors in views]
+                terms[f"{side}_clm"] += [sum(values) for values in zip(*passes, strict=True)]
+    return terms
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
+    backbone, fields = VARIANTS[variant]
+    cotmote = objective(backbone, **fields)
+    drawn, config = cotmote.draw(READ), cotmote.config
+    reference = Routed(cotmote, heads=2, layers=2, pad_id=0)
+    weights = [config.encoder_weight if name.endswith("mlm") else config.decoder_weight for name in cotmote.parts]
+    assert_equal(cotmote, drawn, reference, reference_terms(cotmote, reference, drawn), weights)
+
+
+def test_health_tells_experts_and_vectors_apart() -> None:
+    cotmote = objective({"experts": "ffn"}).eval()
+    with torch.no_grad():
+        drawn = cotmote.draw(READ)
+        health = {name: float(value) for name, value in cotmote.health(drawn).items()}
+        parts = cotmote(drawn).parts
+        assert health["query_expert_share"] == pytest.approx(22 / (22 + 30))
+        switched = objective({"experts": "ffn"}, switched=True).eval()
+        assert float(switched.health(drawn)["query_expert_share"]) == pytest.approx(30 / (22 + 30))
+    for side in ("passage", "query"):
+        views = [health[f"{side}_{view}_decoder_loss"] for view in ("dense", "sparse")]
+        part = parts[f"{side}_clm"]
+        assert sum(views) == pytest.approx(float(part.total / part.count))
+        for view, found in zip(("dense", "sparse"), views, strict=True):
+            assert health[f"{side}_{view}_decoder_loss_without_vector"] != pytest.approx(found, rel=1e-6)
+    assert health["expert_distance"] > 0 and 0 <= health["winning_vocabulary"] <= 1
+    siamese = objective(views="dense", query_decodes="nothing").eval()
+    with torch.no_grad():
+        names = set(siamese.health(siamese.draw(READ)))
+    assert names == {"passage_dense_decoder_loss", "passage_dense_decoder_loss_without_vector"}
+
+
+def test_three_tenths_of_either_text_without_its_specials_are_hidden() -> None:
+    drawn = objective().draw(batch(random_texts([40, 20]), random_texts([10, 10], seed=1)))
+    assert [int(rows.encoder.count) for _, rows in drawn.sides] == [12 + 6, 3 + 3]
+
+
+BEHIND = {"keyword": "whole", "query": "whole", "second": "first", "dual": "dual"}
+"""Decoder -> the pass of the encoder whose vector it reads."""
+MASTER_VARIANTS: dict[str, dict[str, Any]] = {
+    "published": {},
+    "any words": {"keywords": "word", "decoder_layers": 1, "decoder_weight": 0.7, "encoder_weight": 0.4},
+}
+
+
+build_master = partial(build, MASTER)
+
+
+def pairs(passages: list[list[int]], queries: list[list[int]] | None = None) -> Batch:
+    """Greater ids weigh more."""
+    made = batch(passages, queries or [text[:4] for text in passages])
+    return Batch(0, {name: replace(text, weights_BL=text.ids_BL / 60) for name, text in made.texts.items()})
+
+
+MASTER_READ = pairs([*random_texts([9, 4, 6]), [UNK, 9, UNK, 12]], random_texts([5, 3, 4, 6], seed=1))
+
+
+def true_texts(read: Batch, row: int) -> dict[str, list[int]]:
+    """What stands under the masks of each pass and each decoder."""
+    whole = ids(read.texts["passage"], row)
+    middle = 1 + (len(whole) - 2) // 2
+    first, second = [*whole[:middle], SEP], [CLS, *whole[middle:]]
+    asked = ids(read.texts["context"], row)
+    return {"whole": whole, "first": first, "keyword": whole, "query": asked, "second": second}
+
+
+@pytest.mark.parametrize("variant", MASTER_VARIANTS)
+def test_master_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
+    master = build_master(**MASTER_VARIANTS[variant])
+    config, drawn, reference = master.config, master.draw(MASTER_READ), reference_of(master)
+    terms: dict[str, Vectors] = {name: [] for name in master.parts}
+    for row in range(4):
+        texts = true_texts(MASTER_READ, row)
+        under = {"whole": texts["whole"], "first": texts["first"], "dual": texts["whole"]}
+        behind = {name: texts["whole" if name == "dual" else name] for name in BEHIND}
+        vectors = {}
+        for name, rows in drawn.encoded.items():
+            states = reference.encode(ids(rows, row))
+            vectors[name] = states[0]
+            terms[f"encoder_{name}_mlm"] += surprises(reference, states, rows, row, under[name])
+        for name, rows in drawn.decoded.items():
+            read = [vectors[BEHIND[name]], *reference.embed(ids(rows, row))[1:]]
+            decoded = reference.read_as(f"decoders.{name}.", "decoder.").decoder(read, config.decoder_layers)
+            terms[f"decoder_{name}_mlm"] += surprises(reference, decoded, rows, row, behind[name])
+    assert_equal(master, drawn, reference, terms, [config.encoder_weight] * 3 + [config.decoder_weight] * 4)
+
+
+def words_of_one_token(rows: int, length: int) -> Batch:
+    return pairs([[FIRST + (i * 7 + j) % 30 for j in range(length)] for i in range(rows)])
+
+
+def hidden(rows: MaskedRows, row: int) -> set[int]:
+    return set(places(rows, row))
+
+
+def test_dual_masks_hide_every_word_once_and_no_unknown_one() -> None:
+    drawn = build_master(dual_mask_ratio=0.4).draw(pairs([*random_texts([20, 15]), [UNK, 9, UNK, 12]]))
+    for row, expected in enumerate(({*range(1, 21)}, {*range(1, 16)}, {2, 4})):
+        encoder, decoder = (hidden(side["dual"], row) for side in (drawn.encoded, drawn.decoded))
+        assert not encoder & decoder and encoder | decoder == expected
+    exact = build_master(dual_mask_ratio=0.4).draw(words_of_one_token(3, 40))
+    assert [len(hidden(exact.encoded["dual"], row)) for row in range(3)] == [16] * 3
+
+
+def test_keywords_are_the_heaviest_tokens_without_chance_and_any_word_otherwise() -> None:
+    read = words_of_one_token(6, 30)
+    drawn = build_master(mask_temperature=0.0).draw(read)
+    for row in range(6):
+        text = ids(read.texts["passage"], row)
+        for name, inside in (("keyword", range(1, 31)), ("second", range(16, 31))):
+            heaviest = sorted(inside, key=lambda place: -text[place])[: round(len(inside) / 2)]
+            shift = 15 if name == "second" else 0
+            found = {place + shift for place in hidden(drawn.decoded[name], row)}
+            assert sum(text[place] for place in found) == sum(text[place] for place in heaviest)
+    anyhow = build_master(keywords="word", mask_temperature=0.0).draw(read)
+    assert any(hidden(anyhow.decoded["keyword"], row) != hidden(drawn.decoded["keyword"], row) for row in range(6))
+
+
+def test_masks_of_the_passes_are_independent() -> None:
+    """0.3 of 6,000 words are hidden in the whole passages; of these 0.5 in the dual pass and in the decoder's text, and
+    0.3 in the first halves. Where two texts hide a word, both are [MASK], or both as they were, or equal by chance with
+    0.8² + 0.1² + about 0.003. False alarms: one in a million seeds."""
+    drawn = build_master(mask_temperature=1000.0).draw(words_of_one_token(60, 100))
+    whole, keyword = drawn.encoded["whole"], drawn.decoded["keyword"]
+    first = whole.selected_BL
+    for other in (drawn.encoded["dual"].selected_BL, keyword.selected_BL):
+        assert z_score(int((first & other).sum()), int(first.sum()), 0.5) < 4.9
+    half = first[:, :51]
+    assert z_score(int((half & drawn.encoded["first"].selected_BL[:, :51]).sum()), int(half.sum()), 0.3) < 4.9
+    equal = (whole.ids_BL == keyword.ids_BL)[first & keyword.selected_BL]
+    assert z_score(int(equal.sum()), len(equal), 0.653) < 4.9

@@ -1,0 +1,158 @@
+"""MLM and ROM against the slow reference, and what their masks are made of."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from midmask import masking
+from midmask.batch import Batch, TokenRows
+from midmask.errors import UserError
+from midmask.identity import override
+from midmask.objectives.pretraining.mlm import MLM
+from midmask.objectives.pretraining.retromae import RetroMAE, RetroMAERows
+from midmask.objectives.pretraining.rom import ROM, ROMRows
+from midmask.randomness.masks import Purpose
+from tests.support.objectives.checks import assert_equal, build, ids, reference_of, surprises
+from tests.support.objectives.texts import (
+    CLS,
+    FIRST,
+    PAD,
+    SEP,
+    UNK,
+    batch,
+    random_texts,
+    small_vocabulary,
+    token_rows,
+    weighted,
+)
+
+objective = partial(build, MLM)
+
+
+@pytest.mark.parametrize("mask", ["token", "word"])
+def test_loss_and_every_gradient_equal_the_reference(mask: str) -> None:
+    mlm, read = objective(encoder_mask=mask, encoder_mask_ratio=0.4), batch([*random_texts([9, 4, 7]), [UNK, 9, UNK]])
+    drawn, reference, terms = mlm.draw(read), reference_of(mlm), []
+    for row in range(4):
+        states = reference.encode(ids(drawn, row))
+        terms += surprises(reference, states, drawn, row, ids(read.texts["passage"], row))
+    assert len(terms) > 5
+    assert_equal(mlm, drawn, reference, {"mlm": terms})
+
+
+@pytest.mark.parametrize("mask", ["token", "word"])
+def test_targets_are_the_true_ids_at_the_selected_places(mask: str) -> None:
+    mlm = objective(encoder_mask=mask, encoder_mask_ratio=0.3)
+    text = token_rows(random_texts([30, 11, 18]))
+    drawn = mlm.draw(Batch(0, {"passage": text}))
+    select = masking.select_words if mask == "word" else masking.select_tokens
+    selected = select(text, small_vocabulary(), ratio=0.3, purpose=Purpose.SELECT)
+    labels = torch.full_like(text.ids_BL, -100).flatten()
+    labels[drawn.rows_R] = drawn.labels_R
+    assert torch.equal(labels.view_as(text.ids_BL), torch.where(selected, text.ids_BL, -100))
+    assert torch.equal(drawn.ids_BL[~selected], text.ids_BL[~selected])
+
+
+def test_a_batch_without_a_target_has_no_loss_and_no_gradient() -> None:
+    mlm = objective(encoder_mask_ratio=1e-6)
+    part = mlm(mlm.draw(Batch(0, {"passage": token_rows(random_texts([5, 5]))}))).parts["mlm"]
+    part.total.backward()
+    assert part.count == 0 and part.total.item() == 0
+    assert not any(parameter.grad is not None and parameter.grad.any() for parameter in mlm.parameters())
+
+
+@pytest.mark.parametrize(("progress", "share"), [(0.0, 0.3), (0.5, 0.225), (0.999, 0.15015)])
+@pytest.mark.parametrize("mask", ["token", "word"])
+def test_a_ratio_that_falls_hides_what_a_run_of_that_ratio_would(progress: float, share: float, mask: str) -> None:
+    text = {"passage": token_rows(random_texts([60] * 20))}
+    falling = objective(encoder_mask=mask, encoder_mask_ratio=0.3, final_mask_ratio=0.15)
+    found = falling.draw(Batch(9, text, progress=progress))
+    expected = objective(encoder_mask=mask, encoder_mask_ratio=share).draw(Batch(0, text))
+    assert torch.equal(found.rows_R, expected.rows_R) and torch.equal(found.ids_BL, expected.ids_BL)
+
+
+def test_unknown_tokens_are_targets_as_in_bert() -> None:
+    """And as likely as others: 5 standard deviations of 200 draws each."""
+    labels = objective(encoder_mask_ratio=0.5).draw(batch([[UNK, 9] * 200])).labels_R.tolist()
+    assert 65 < labels.count(UNK) < 135 and 65 < labels.count(9) < 135
+
+
+STOP, CONTENT = FIRST + 1, 30
+"""A stop-word and another word of the small vocabulary."""
+
+
+rom = partial(build, ROM)
+
+
+def read(text: TokenRows, weights: Tensor | None = None) -> Batch:
+    """The rows; with weights by vocabulary entry, if there are any."""
+    return Batch(0, {"passage": text if weights is None else replace(text, weights_BL=weights[text.ids_BL])})
+
+
+def hidden(drawn: ROMRows, text: TokenRows) -> Tensor:
+    flat = torch.zeros(text.ids_BL.numel(), dtype=torch.bool)
+    flat[drawn.encoder.rows_R] = True
+    return flat.view_as(text.ids_BL)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0, 50.0])
+def test_rom_loss_and_every_gradient_equal_the_reference(temperature: float) -> None:
+    objective = rom(encoder_mask_ratio=0.4, mask_temperature=temperature)
+    text = weighted(token_rows([*random_texts([9, 4, 7]), [UNK, 9, UNK]]))
+    drawn, reference, terms = objective.draw(read(text)), reference_of(objective), []
+    for row in range(4):
+        states = reference.encode(ids(drawn.encoder, row))
+        terms += surprises(reference, states, drawn.encoder, row, ids(text, row))
+    assert len(terms) == 4 + 2 + 3 + 1
+    assert_equal(objective, drawn, reference, {"mlm": terms})
+
+
+def test_a_fixed_share_of_every_text_is_hidden_and_shown_as_it_was_elsewhere() -> None:
+    lengths = [1, 3, 10, 20, 43, 120]
+    text = weighted(token_rows(random_texts(lengths)))
+    drawn = rom().draw(read(text))
+    mask = hidden(drawn, text)
+    assert mask.sum(1).tolist() == [1, 1, 2, 3, 6, 18]  # max(1, round(0.15 n)), half to even
+    assert torch.equal(drawn.encoder.ids_BL[~mask], text.ids_BL[~mask])
+    assert not bool(mask[(text.ids_BL == CLS) | (text.ids_BL == SEP) | (text.ids_BL == PAD)].any())
+    assert torch.equal(drawn.encoder.labels_R, text.ids_BL[mask])
+
+
+def test_health_counts_stop_words_of_true_ids_among_hidden_tokens_and_among_candidates() -> None:
+    objective = rom(mask_temperature=0.0, encoder_mask_ratio=0.5)
+    weights = torch.zeros(60)
+    weights[CONTENT], weights[STOP] = 1.0, 0.5
+    text = read(token_rows([[STOP, CONTENT, CONTENT, 40], [STOP, STOP, STOP, STOP, 40, 41]]), weights).texts["passage"]
+    values = objective.health(objective.draw(read(text)))
+    # Hidden: two CONTENT of the first text, three STOP of the second. Candidates: five STOP of ten.
+    assert values["stop_words_masked"] == pytest.approx(3 / 5)
+    assert values["stop_words_in_text"] == pytest.approx(5 / 10)
+    nothing = objective.health(objective.draw(read(weighted(token_rows([[]])))))
+    assert [float(value) for value in nothing.values()] == [0.0, 0.0]
+
+
+def test_every_masked_method_can_take_its_mask() -> None:
+    """RetroMAE and MLM with encoder_mask = weighted hide the same tokens as ROM at the same share."""
+    fields = {"encoder_mask": "weighted", "encoder_mask_ratio": 0.15, "mask_temperature": 0.7}
+    text = weighted(token_rows(random_texts([40, 22, 7])))
+    expected = rom(mask_temperature=0.7).draw(read(text)).encoder
+    retromae, mlm = build(RetroMAE, **fields), build(MLM, **fields)
+    drawn = retromae.draw(read(text))
+    assert isinstance(drawn, RetroMAERows)
+    for rows in (drawn.encoder, mlm.draw(read(text))):
+        assert torch.equal(rows.rows_R, expected.rows_R) and torch.equal(rows.ids_BL, expected.ids_BL)
+    assert retromae(drawn).parts["encoder_mlm"].count == len(expected.rows_R)
+
+
+def test_rows_without_weights_are_refused_rather_than_masked_uniformly() -> None:
+    with pytest.raises(ValueError, match="came without term weights"):
+        rom().draw(read(token_rows(random_texts([5]))))
+
+
+@pytest.mark.parametrize(("field", "value"), [("encoder_mask", "word"), ("mask_temperature", -1.0)])
+def test_a_contradicting_field_is_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(UserError, match=field):
+        override(ROM.Config(), {field: value})

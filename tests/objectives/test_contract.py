@@ -1,0 +1,288 @@
+"""What every middle training does, whatever its loss: the shortest texts, rows apart from their batch, draws, heads,
+health, and what its config says of it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from midmask.batch import Batch, Part, TokenRows
+from midmask.errors import UserError
+from midmask.identity import override
+from midmask.objectives import PRETRAINING, CoupledObjective
+from midmask.objectives.objective import Reads
+from midmask.objectives.sample import pretraining_batch
+from midmask.randomness.masks import row_keys
+from tests.support.objectives import checks
+from tests.support.objectives.texts import batch, batch_for, random_texts, small_vocabulary
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "cotmote": {"backbone": {"experts": "ffn"}},
+    "laprador": {"backbone": {"experts": "all"}, "dropout": 0.1},
+    **{key: {"dropout": 0.1} for key in ("simcse", "diffcse", "simlm")},
+}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in PRETRAINING},
+    "retromae, basic": ("retromae", {"decoding": "basic"}),
+    "dupmae, paper": ("dupmae", {"bow_head": "projection", "bow_targets": "set", "query_stream": "paper"}),
+    "dupmae, code": ("dupmae", {"bow_weight": 0.1, "pool_masked": True, "pool_sep": True}),
+    "dupmae, ordinary tokens": ("dupmae", {"decode": "ot"}),
+    "lexmae, saturated": ("lexmae", {"bottleneck": "saturated"}),
+    "lexmae, cls": ("lexmae", {"bottleneck": "cls"}),
+    "lexmae, off": ("lexmae", {"bottleneck": "off"}),
+    "mlm_cls_tf, linear": ("mlm_cls_tf", {"tf_head": "linear", "tf_loss": "cosine", "encoder_mask": "word"}),
+    "bow, [UNK] is a target": ("bow", {"bow_unknown": True}),
+    "cotmae_v2, pseudo-queries": ("cotmae_v2", {"context": "pseudo_query"}),
+    "cotmae_v2, mean": ("cotmae_v2", {"pooling": "text", "projection": "mean"}),
+    "cotmote, together": ("cotmote", {"decoding": "together", "query_decodes": "passage"}),
+    "cotmote, mean": ("cotmote", {"pooling": "text", "projection": "mean", "query_decodes": "passage"}),
+    "laprador, one encoder": ("laprador", {"backbone": {}}),
+    "ict, crops": ("ict", {"views": "crops"}),
+    "simcse, MLM": ("simcse", {"mlm_weight": 0.1}),
+    "simcse, plain": ("simcse", {"projection": False}),
+}
+"""Methods, and settings of them whose code differs."""
+COUPLED = sorted(name for name in PRETRAINING if issubclass(PRETRAINING[name], CoupledObjective))
+
+
+def built(case: str) -> Any:
+    name, changed = CASES[case]
+    return checks.build(PRETRAINING[name], **SETTINGS.get(name, {}) | changed)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_shortest_texts_give_finite_gradients(case: str) -> None:
+    """Of 0, 1 and 2 tokens, alone and together; and counts are what they were said to be."""
+    objective = built(case)
+    for lengths in ([0], [1], [0, 1, 2, 6]):
+        objective.zero_grad()
+        drawn = objective.draw(batch_for(objective.config, lengths, lengths[::-1]))
+        counts, loss = objective.counts(drawn), objective(drawn)
+        assert {name: int(count) for name, count in counts.items()} == {n: int(p.count) for n, p in loss.parts.items()}
+        total = checks.total_of(loss)
+        total.backward()
+        gradients = [p.grad for p in objective.parameters() if p.grad is not None]
+        assert all(bool(value.isfinite().all()) for value in (total, *gradients, *objective.health(drawn).values()))
+
+
+def row_of(whole: Batch, row: int) -> Batch:
+    """One row, without padding."""
+
+    def part(text: TokenRows) -> TokenRows:
+        rows, length = slice(row, row + 1), int(text.lengths_B[row])
+        weights = None if text.weights_BL is None else text.weights_BL[rows, :length]
+        return TokenRows(text.ids_BL[rows, :length], text.lengths_B[rows], text.keys_B[rows], weights)
+
+    return replace(whole, texts={name: part(text) for name, text in whole.texts.items()})
+
+
+def apart(objective: Any, read: Batch) -> tuple[dict[str, Part], tuple[Tensor, ...]]:
+    """The parts in which no two rows meet, and the vectors of rows that are compared."""
+    drawn = objective.draw(read)
+    if not isinstance(objective, CoupledObjective):
+        return objective(drawn).parts, ()
+    rows = objective.represent(drawn)
+    return rows.parts(), rows.vectors
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_row_is_alone_what_it_is_in_a_batch(case: str) -> None:
+    """What is drawn, its vectors and its share of each sum; padding and neighbours change nothing."""
+    objective = built(case).eval()
+    whole = batch_for(objective.config, [30, 5, 12, 21], [7, 19, 5, 11])
+    parts, vectors = apart(objective, whole)
+    alone = [apart(objective, row_of(whole, row)) for row in range(4)]
+    assert vectors or all(part.count > 0 for part in parts.values()) or case == "dupmae, ordinary tokens"
+    for name, part in parts.items():
+        pieces = [row[0][name] for row in alone]
+        assert sum(piece.count for piece in pieces) == part.count
+        torch.testing.assert_close(sum(piece.total for piece in pieces), part.total, rtol=1e-9, atol=1e-9)
+    for number, together in enumerate(vectors):
+        torch.testing.assert_close(torch.cat([row[1][number] for row in alone]), together, rtol=1e-9, atol=1e-9)
+
+
+def tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from tensors(None if field.name == "keys_B" else getattr(value, field.name))
+    elif isinstance(value, (tuple, list, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from tensors(part)
+
+
+@pytest.mark.parametrize("case", [*PRETRAINING, "ict, crops", "simcse, MLM", "retromae, basic"])
+def test_draws_depend_on_keys_alone(case: str) -> None:
+    """Also while a generator's dropout is on; two methods draw nothing."""
+    objective = built(case).train()
+    read = batch_for(objective.config, [30, 5, 12, 21], [17, 19, 15, 11])
+    first = list(tensors(objective.draw(read)))
+    torch.manual_seed(99)
+    assert all(torch.equal(one, other) for one, other in zip(first, tensors(objective.draw(read)), strict=True))
+    epoch = {name: replace(text, keys_B=row_keys(7, 1, np.arange(4))) for name, text in read.texts.items()}
+    other = tensors(objective.draw(replace(read, texts=epoch)))
+    same = all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(first, other, strict=True))
+    assert same == (case in ("simcse", "weak_pairs"))
+
+
+HEADS: dict[str, set[str]] = {
+    **{key: {"decoder"} for key in ("retromae", "dupmae", "cotmae")},
+    **{key: {"head"} for key in ("condenser", "cocondenser")},
+    **{key: {"causal_decoder"} for key in ("cotmae_qc", "cotmote", "seed")},
+    "lexmae": {"bias", "decoder", "norm", "transform"},
+    "cotmae_v2": {"causal_decoder", "decoder"},
+    "master": {"decoders"},
+    "simlm": {"decoder", "generator"},
+    "tsdae": {"attentions"},
+    "simcse": {"projection"},
+    "diffcse": {"discriminator", "generator", "projector"},
+    "laprador": {"cache_KD", "cached"},
+    "dupmae, paper": {"decoder", "projection"},
+    "dupmae, ordinary tokens": set(),
+    "mlm_cls_tf, linear": {"frequencies"},
+    "simcse, plain": set(),
+}
+"""What is dropped after training, by the first part of its name; of others nothing."""
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case in PRETRAINING or case in HEADS])
+def test_heads_are_dropped_and_come_back(case: str) -> None:
+    objective, other = built(case), built(case)
+    state = {name: tensor.clone() for name, tensor in objective.heads_state().items()}
+    assert {name.partition(".")[0] for name in state} == HEADS.get(case, HEADS.get(CASES[case][0], set()))
+    assert state.keys() | {name for name in objective.state_dict() if name.startswith("backbone.")} == set(
+        objective.state_dict()
+    )
+    for tensor in other.heads_state().values():
+        tensor.add_(1)
+    first = dict.fromkeys(list(state)[:1], torch.zeros(7, 7, 7))
+    assert other.take_over({**state, **first, "strange.weight": torch.zeros(2)}) == list(state)[1:]
+    assert other.take_over(state) == list(state)
+    assert all(torch.equal(tensor, state[name]) for name, tensor in other.heads_state().items())
+
+
+HEALTH: dict[str, dict[str, str]] = {
+    **{key: {"decoder_loss": "decoder_mlm"} for key in ("retromae", "lexmae", "cotmae", "dupmae")},
+    **{key: {"decoder_loss": "decoder_clm"} for key in ("cotmae_qc", "seed", "tsdae")},
+    "condenser": {"decoder_loss": "head_mlm"},
+    "simlm": {"decoder_loss": "decoder_rlm"},
+    "cotmae_v2": {"ae_loss": "ae_mlm", "ar_loss": "ar_clm"},
+    "master": {f"{name}_loss": f"decoder_{name}_mlm" for name in ("keyword", "query", "second", "dual")},
+    "diffcse": {"discriminator_loss": "replaced"},
+}
+"""Method -> how a loss behind a vector is named in its health, and the part that it is."""
+MORE = {
+    "lexmae": {"winning_vocabulary"},
+    "dupmae": {"winning_vocabulary"},
+    "simlm": {"replaced"},
+    "diffcse": {"replaced", "uniformity"},
+}
+
+
+@pytest.mark.parametrize("name", HEALTH)
+@torch.no_grad()
+def test_health_compares_a_decoder_with_and_without_its_vector(name: str) -> None:
+    """Its loss is as in training, and another if all texts share one vector."""
+    objective = built(name).eval()
+    drawn = objective.draw(batch_for(objective.config, [9, 6, 12, 20], [7, 19, 5, 11]))
+    health, parts = objective.health(drawn), objective(drawn).parts
+    assert set(health) == {n + end for n in HEALTH[name] for end in ("", "_without_vector")} | MORE.get(name, set())
+    for found, part in HEALTH[name].items():
+        torch.testing.assert_close(health[found], parts[part].total / parts[part].count)
+        assert abs(health[f"{found}_without_vector"] - health[found]) > 1e-9
+
+
+WEIGHTED = {"encoder_mask": "weighted"}
+READS: list[tuple[str, dict[str, Any], Reads]] = [
+    ("mlm", {}, Reads()),
+    ("retromae", WEIGHTED, Reads(term_weights=True)),
+    ("rom", {}, Reads(term_weights=True)),
+    ("simcse", WEIGHTED, Reads()),
+    ("simcse", {**WEIGHTED, "mlm_weight": 0.1}, Reads(term_weights=True)),
+    ("cocondenser", WEIGHTED, Reads(rows="spans", term_weights=True)),
+    ("cotmae", {**WEIGHTED, "context": "nearby"}, Reads(rows="spans", context="nearby", term_weights=True)),
+    ("cotmae", {}, Reads(rows="spans", context="mixed")),
+    ("cotmae_v2", {}, Reads(rows="spans", context="mixed")),
+    ("cotmae_v2", {**WEIGHTED, "context": "pseudo_query"}, Reads(rows="pseudo_queries", term_weights=True)),
+    ("cotmae_qc", WEIGHTED, Reads(rows="pseudo_queries", term_weights=True)),
+    ("cotmote", {}, Reads(rows="pseudo_queries")),
+    ("master", {}, Reads(rows="pseudo_queries", term_weights=True)),
+    ("master", {"keywords": "word"}, Reads(rows="pseudo_queries")),
+    ("master", {**WEIGHTED, "keywords": "word"}, Reads(rows="pseudo_queries", term_weights=True)),
+    ("spider", {}, Reads(rows="spans", context="recurring")),
+    ("weak_pairs", {}, Reads(rows="pseudo_queries")),
+]
+
+
+@pytest.mark.parametrize(("name", "changed", "reads"), READS)
+def test_what_it_reads_follows_from_its_fields(name: str, changed: dict[str, Any], reads: Reads) -> None:
+    assert override(PRETRAINING[name].Config(), changed).reads() == reads
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("cotmae", "context", "any"),
+        ("cotmae_v2", "context", "neighbour"),
+        ("cotmae_qc", "window", 0),
+        ("seed", "window", 0),
+        ("cotmote", "views", "neither"),
+        ("cotmote", "decoder_layers", 0),
+        ("cotmote", "encoder_mask", "weighted"),
+        ("condenser", "skip_from", 0),
+        ("spider", "shortest_phrase", 60),
+        ("spider", "shortest_window", 60),
+        ("bow", "bow_weight_end", -0.1),
+        ("retromae", "encoder_mask_ratio", 1.7),
+        ("retromae", "decoder_mask_ratio", 0.0),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_by_name(name: str, field: str, value: Any) -> None:
+    with pytest.raises(UserError, match=f"{field} = '?{value}"):
+        override(PRETRAINING[name].Config(), {field: value})
+
+
+@pytest.mark.parametrize(("name", "share"), [("mlm", 0.15), ("seed", 0.15), ("diffcse", 0.3)])
+def test_the_published_share_of_tokens_is_hidden(name: str, share: float) -> None:
+    """4,000 tokens: 5 standard deviations of a binomial."""
+    drawn = built(name).draw(batch(random_texts([100] * 40)))
+    labels = (drawn if name == "mlm" else drawn.encoder if name == "seed" else drawn.masked).labels_R
+    assert checks.z_score(len(labels), 8000 if name == "diffcse" else 4000, share) < 5
+
+
+def terms(config: Any, rows: int) -> dict[str, float]:
+    """Name -> weighted sum of each term of the loss that has a target."""
+    objective = checks.build(PRETRAINING[config.name], **{"dropout": 0.1, **config.model_dump(exclude={"name"})})
+    drawn = objective.draw(pretraining_batch(config, small_vocabulary(), rows=rows, length=24))
+    parts = objective(drawn).parts
+    return {name: float(part.weight * part.total.detach()) for name, part in parts.items() if int(part.count)}
+
+
+@pytest.mark.parametrize("name", PRETRAINING)
+def test_a_loss_without_terms_is_refused(name: str) -> None:
+    """With every factor of a term that may be 0 at 0."""
+    factors = {
+        field: 0.0
+        for field, info in PRETRAINING[name].Config.model_fields.items()
+        if field.endswith(("_weight", "_weight_end"))
+        and all(getattr(rule, "gt", None) is None for rule in info.metadata)
+    }
+    config = PRETRAINING[name].Config(**factors)
+    if any(terms(config, 4).values()) or name == "spider":  # whose made-up rows share no phrase
+        config.check_learns(4)
+    else:
+        with pytest.raises(UserError, match=r"objective\.\w+_weight.* = 0: no term"):
+            config.check_learns(4)
+
+
+@pytest.mark.parametrize("name", COUPLED)
+def test_a_method_whose_rows_meet_says_so(name: str) -> None:
+    """With one row its contrastive term is 0."""
+    config = PRETRAINING[name].Config()
+    assert config.compares_rows and terms(config, 1).get("contrastive", 0.0) == 0.0
