@@ -5,5 +5,5 @@ from tests.support.derived.documents import write_inputs
 
 
 @pytest.fixture(scope="session")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+def inputs(tmp_path_factory) -> dict[str, Artifact]:
     return write_inputs(tmp_path_factory.mktemp("derived"))

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,35 +20,19 @@ from midmask.derived.cutting import Document, cut_into_spans, overlap
 from midmask.derived.sharing import find_sharing
 from midmask.derived.span_documents import SpansConfig
 from midmask.derived.spans import SPANS
-from midmask.errors import UserError
 from midmask.masking.phrases import recurring as recurring_ends
-from midmask.vocabulary import Vocabulary, load_tokenizer
-from tests.support.derived.documents import DOCUMENTS, files, text_of, titled
+from midmask.vocabulary import Vocabulary
+from tests.support.derived.documents import (
+    DOCUMENTS,
+    SPAN_LENGTH,
+    SPAN_LIMIT,
+    files,
+    made_spans,
+    text_of,
+    titled,
+    tokens_of,
+)
 from tests.support.objectives.texts import small_vocabulary
-
-LENGTH = 24
-LIMIT = LENGTH - 2
-Inputs = dict[str, Artifact]
-
-
-def made(inputs: Inputs, out: Path, **fields: Any) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
-    """The step's result, and the rows of each document."""
-    config = SpansConfig(**{"span_length": LENGTH, "short_share": 0.0, **fields})
-    result = SPANS(config, inputs, Place(str(out)))
-    rows = [row for path in sorted((out / "spans").iterdir()) for row in pq.read_table(path).to_pylist()]
-    assert len({row["doc_id"] for row in rows}) == len(list(groupby(rows, lambda row: row["doc_id"])))
-    return result, {name: list(own) for name, own in groupby(rows, lambda row: row["doc_id"])}
-
-
-def tokens_of(inputs: Inputs, text: str) -> list[int]:
-    tokenizer = load_tokenizer(Path(str(inputs["tokens"].place)) / "tokenizer")
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def inner(inputs: Inputs, ids: list[int]) -> list[int]:
-    tokenizer = load_tokenizer(Path(str(inputs["tokens"].place)) / "tokenizer")
-    assert (ids[0], ids[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id) and 2 < len(ids) <= LENGTH
-    return ids[1:-1]
 
 
 def joined(pieces: Iterable[list[int]]) -> list[int]:
@@ -58,17 +41,17 @@ def joined(pieces: Iterable[list[int]]) -> list[int]:
 
 def greedily(pieces: list[list[int]]) -> list[list[int]]:
     """The slow way: a long sentence in windows; a span is closed when the next one does not fit."""
-    cut = [piece[at : at + LIMIT] for piece in pieces for at in range(0, len(piece), LIMIT)]
+    cut = [piece[at : at + SPAN_LIMIT] for piece in pieces for at in range(0, len(piece), SPAN_LIMIT)]
     spans: list[list[int]] = [[]]
     for piece in cut:
-        if spans[-1] and len(spans[-1]) + len(piece) > LIMIT:
+        if spans[-1] and len(spans[-1]) + len(piece) > SPAN_LIMIT:
             spans.append([])
         spans[-1] = spans[-1] + piece
     return spans
 
 
-def test_a_document_is_cut_at_its_sentences_and_loses_nothing(inputs: Inputs, tmp_path: Path) -> None:
-    result, documents = made(inputs, tmp_path)
+def test_a_document_is_cut_at_its_sentences_and_loses_nothing(inputs, tmp_path):
+    result, documents = made_spans(inputs, tmp_path)
     lone = 0
     for number in range(DOCUMENTS):
         expected = greedily([tokens_of(inputs, sentence) for sentence in sentences(text_of(number))])
@@ -77,31 +60,19 @@ def test_a_document_is_cut_at_its_sentences_and_loses_nothing(inputs: Inputs, tm
             assert f"d{number}" not in documents
             continue
         rows = documents[f"d{number}"]
-        assert [row["number"] for row in rows] == list(range(len(rows)))
-        assert [inner(inputs, row["ids"]) for row in rows] == expected
+        assert [row["ids"][1:-1] for row in rows] == expected
         assert joined(expected) == tokens_of(inputs, text_of(number))
     assert 0 < lone < DOCUMENTS
     assert (result["documents"], result["documents_of_one_span"]) == (DOCUMENTS, lone)
     assert result["documents_in_pairs"] == len(documents) and result["spans"] == sum(map(len, documents.values()))
-
-
-def test_the_index_holds_where_documents_begin(inputs: Inputs, tmp_path: Path) -> None:
-    _, documents = made(inputs, tmp_path)
     starts = np.load(tmp_path / "starts.npy")
-    assert starts.dtype == np.int64
     assert np.diff(starts).tolist() == [len(rows) for rows in documents.values()] and starts[0] == 0
+    assert not (tmp_path / "sharing.npy").exists() and "sharing" not in rows[0]
 
 
-@pytest.mark.parametrize("recurring", [True, False])
-def test_spans_that_share_a_phrase_are_noted_and_change_nothing_else(
-    inputs: Inputs, tmp_path: Path, recurring: bool
-) -> None:
+def test_spans_that_share_a_phrase_are_noted(inputs, tmp_path):
     """Against `recurring` of each two spans. Words of 60 in sentences of 14 seldom recur in pairs by chance."""
-    result, documents = made(inputs, tmp_path, documents="titles", recurring=recurring)
-    assert (tmp_path / "sharing.npy").exists() == recurring
-    if not recurring:
-        assert all("sharing" not in row for rows in documents.values() for row in rows)
-        return
+    result, documents = made_spans(inputs, tmp_path, documents="titles", recurring=True)
     vocabulary = Vocabulary.of(Path(str(inputs["tokens"].place)) / "tokenizer")
     counts, having = [], 0
     for rows in documents.values():
@@ -123,7 +94,7 @@ def token_rows_of(ids: list[int]) -> TokenRows:
     return TokenRows(torch.tensor([ids]), torch.tensor([len(ids)]), torch.zeros(1, dtype=torch.int64))
 
 
-def test_of_many_spans_that_share_a_phrase_some_are_drawn() -> None:
+def test_of_many_spans_that_share_a_phrase_some_are_drawn():
     spans = [[2, 20, 21, 3] for _ in range(50)]
     drawn = find_sharing(spans, small_vocabulary(), random.Random(1))
     assert all(
@@ -132,33 +103,23 @@ def test_of_many_spans_that_share_a_phrase_some_are_drawn() -> None:
     assert set(chain.from_iterable(drawn)) == set(range(50))
 
 
-def test_documents_without_a_shared_phrase_are_refused(inputs: Inputs, tmp_path: Path) -> None:
-    corpus = tmp_path / "corpus"
-    (corpus / "docs").mkdir(parents=True)
-    text = "Bin bon bun ban ben. Din don dun dan den. Fin fon fun fan fen. Gin gon gun gan gen. Kin kon kun kan ken."
-    pq.write_table(pa.table([["d"], [""], [text]], names=["doc_id", "title", "text"]), corpus / "docs" / "0.parquet")
-    own = {**inputs, "corpus": Artifact(Place(str(corpus)), {"fingerprint": "c"})}
-    with pytest.raises(UserError, match=r"no document has two spans with a phrase in common; .*documents=titles"):
-        SPANS(SpansConfig(span_length=8, short_share=0.0, recurring=True), own, Place(str(tmp_path / "out")))
-
-
-def test_an_overlap_is_the_text_across_the_spans_end(inputs: Inputs, tmp_path: Path) -> None:
-    _, documents = made(inputs, tmp_path)
+def test_an_overlap_is_the_text_across_the_spans_end(inputs, tmp_path):
+    _, documents = made_spans(inputs, tmp_path)
     for rows in documents.values():
-        spans = [inner(inputs, row["ids"]) for row in rows]
+        spans = [row["ids"][1:-1] for row in rows]
         whole, end = joined(spans), 0
         for row, span in zip(rows, spans, strict=True):
             start, end = end, end + len(span)
-            context = inner(inputs, row["overlap_ids"])
+            context = row["overlap_ids"][1:-1]
             if row is rows[-1]:
                 begins = [at for at in range(len(whole)) if whole[at : at + len(context)] == context]
                 assert any(at < start < at + len(context) <= end for at in begins)
             else:
-                shared = [at for at in range(start, end) if whole[at : at + LIMIT] == context]
+                shared = [at for at in range(start, end) if whole[at : at + SPAN_LIMIT] == context]
                 assert shared, "an overlap begins within its span and goes on for as long as there is room and text"
 
 
-def test_an_overlap_shares_one_to_half_of_the_sentences() -> None:
+def test_an_overlap_shares_one_to_half_of_the_sentences():
     document = Document("d", list(range(20)), [2, 4, 6, 8, 10, 12, 14, 16, 18, 20])
     spans = [range(0, 4), range(4, 5), range(5, 10)]
     draws = [[overlap(document, spans, span, 9, random.Random(seed)) for seed in range(40)] for span in range(3)]
@@ -168,7 +129,7 @@ def test_an_overlap_shares_one_to_half_of_the_sentences() -> None:
 
 
 @pytest.mark.parametrize("share", [0.15, 1.0])
-def test_short_spans_are_drawn_at_their_rate(share: float) -> None:
+def test_short_spans_are_drawn_at_their_rate(share):
     """Sentences of one token fill a span exactly. A right sampler fails once in 10,000 sets of documents."""
     limit, counts = 12, Counter[int]()
     document = Document("d", list(range(40_000)), list(range(1, 40_001)))
@@ -180,7 +141,7 @@ def test_short_spans_are_drawn_at_their_rate(share: float) -> None:
     assert chisquare([counts[n] for n in expected], [total * p for p in expected.values()]).pvalue > 1e-4
 
 
-def test_drawn_limits_leave_no_span_empty_and_no_sentence_out() -> None:
+def test_drawn_limits_leave_no_span_empty_and_no_sentence_out():
     """A span holds one sentence at least, also where that is longer than the limit drawn for it."""
     random_ = random.Random(2)
     for _ in range(200):
@@ -189,27 +150,27 @@ def test_drawn_limits_leave_no_span_empty_and_no_sentence_out() -> None:
         assert list(chain.from_iterable(spans)) == list(range(len(ends))) and all(spans)
 
 
-def test_passages_under_one_title_are_one_document(inputs: Inputs, tmp_path: Path) -> None:
-    _, documents = made(inputs, tmp_path, documents="titles")
+def test_passages_under_one_title_are_one_document(inputs, tmp_path):
+    _, documents = made_spans(inputs, tmp_path, documents="titles")
     wanted = {}
     for _, run in groupby(range(DOCUMENTS), lambda number: (number // 40, titled(number) or number)):
         numbers = list(run)
         wanted[f"d{numbers[0]}"] = joined(tokens_of(inputs, text_of(number)) for number in numbers)
     assert documents.keys() <= wanted.keys() and len(documents) > 20
     for name, rows in documents.items():
-        assert joined(inner(inputs, row["ids"]) for row in rows) == wanted[name]
+        assert joined(row["ids"][1:-1] for row in rows) == wanted[name]
 
 
-def test_a_killed_step_goes_on_and_gives_the_same_bytes(inputs: Inputs, tmp_path: Path) -> None:
-    made(inputs, tmp_path / "whole", short_share=0.5)
-    made(inputs, tmp_path / "killed", short_share=0.5)
+def test_a_killed_step_goes_on_and_gives_the_same_bytes(inputs, tmp_path):
+    made_spans(inputs, tmp_path / "whole", short_share=0.5)
+    made_spans(inputs, tmp_path / "killed", short_share=0.5)
     shards = tmp_path / "killed" / "spans"
     (shards / "00001.parquet").unlink()
     (shards / "00001.parquet.0a1b2c3d.draft").write_bytes(b"half a shard")
     untouched = (shards / "00000.parquet").stat().st_mtime_ns
-    config = SpansConfig(span_length=LENGTH, short_share=0.5)
+    config = SpansConfig(span_length=SPAN_LENGTH, short_share=0.5)
     assert SPANS.missing(inputs, Place(str(tmp_path / "killed"))) == ["00001.parquet"]
-    made(inputs, tmp_path / "killed", short_share=0.5)
+    made_spans(inputs, tmp_path / "killed", short_share=0.5)
     assert (shards / "00000.parquet").stat().st_mtime_ns == untouched
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
     make = SPANS.worker(config, inputs, Place(str(tmp_path / "backwards")))
@@ -219,15 +180,7 @@ def test_a_killed_step_goes_on_and_gives_the_same_bytes(inputs: Inputs, tmp_path
     assert files(tmp_path / "backwards") == files(tmp_path / "whole")
 
 
-def test_a_corpus_without_pairs_is_refused_with_a_remedy(inputs: Inputs, tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"spans.span_length = 4000: none of 90 documents has two spans; choose"
-    ) as error:
-        made(inputs, tmp_path, span_length=4000)
-    assert "\n" not in str(error.value)
-
-
-def test_words_at_sentence_ends_stay_as_the_tokenizer_cuts_them(tmp_path: Path) -> None:
+def test_words_at_sentence_ends_stay_as_the_tokenizer_cuts_them(tmp_path):
     """With a byte-level tokenizer a word's token holds the space before it: cut sentence by sentence it would not."""
     from tokenizers import ByteLevelBPETokenizer
     from transformers import PreTrainedTokenizerFast
@@ -242,7 +195,7 @@ def test_words_at_sentence_ends_stay_as_the_tokenizer_cuts_them(tmp_path: Path) 
     table = pa.table({"doc_id": ["d"], "title": [""], "text": [text.strip()]})
     pq.write_table(table, tmp_path / "corpus" / "docs" / "00000.parquet")
     own = {name: Artifact(Place(str(tmp_path / name)), {}) for name in ("corpus", "tokens")}
-    SPANS(SpansConfig(span_length=LENGTH, short_share=0.0), own, Place(str(tmp_path / "out")))
+    SPANS(SpansConfig(span_length=SPAN_LENGTH, short_share=0.0), own, Place(str(tmp_path / "out")))
     rows = pq.read_table(tmp_path / "out" / "spans")["ids"].to_pylist()
     assert joined(ids[1:-1] for ids in rows) == tokenizer(text.strip(), add_special_tokens=False)["input_ids"]
     assert all(tokenizer.decode(ids[1:-1]).endswith(".") for ids in rows)

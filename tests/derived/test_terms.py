@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from midmask import masking
-from midmask.artifact import Place
-from midmask.derived.terms import WEIGH, WeighConfig, scale
-from midmask.derived.words import STATISTICS, StatisticsConfig, shard_words, token_ids
+from midmask.derived.terms import WEIGH, WeighConfig
+from midmask.derived.words import shard_words, token_ids
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.objectives.pretraining.mlm import MLM
@@ -33,11 +32,11 @@ from tests.support.objectives.texts import CLS, MASK, PAD, SEP, UNK, small_vocab
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+def inputs(tmp_path_factory) -> Inputs:
     return small_inputs(tmp_path_factory.mktemp("terms"))
 
 
-def test_words_are_those_that_masks_know() -> None:
+def test_words_are_those_that_masks_know():
     generator = np.random.default_rng(0)
     vocabulary = small_vocabulary()
     texts = [generator.integers(UNK, 60, length).tolist() for length in (0, 1, 7, 30, 18)]
@@ -56,7 +55,7 @@ def test_words_are_those_that_masks_know() -> None:
         assert [tuple(word) for word in grouped] == per_row[row]
 
 
-def test_statistics_count_passages_and_words(inputs: Inputs) -> None:
+def test_statistics_count_passages_and_words(inputs):
     vocabulary = vocabulary_of(inputs)
     texts = [words(ids, vocabulary) for ids in passages(inputs)]
     expected = Counter(word for text in texts for word in set(text))
@@ -70,7 +69,7 @@ def test_statistics_count_passages_and_words(inputs: Inputs) -> None:
 
 @pytest.mark.parametrize("scaling", ["passage", "corpus"])
 @pytest.mark.parametrize("source", ["idf", "bm25"])
-def test_weights_from_counts_equal_the_formulas(inputs: Inputs, tmp_path: Path, source: str, scaling: str) -> None:
+def test_weights_from_counts_equal_the_formulas(inputs, tmp_path, source, scaling):
     config = WeighConfig(source=source, scaling=scaling, k1=1.3, b=0.6)
     found = weights_of(made(tmp_path / "w", WEIGH, config, inputs))
     vocabulary = vocabulary_of(inputs)
@@ -100,35 +99,8 @@ def test_weights_from_counts_equal_the_formulas(inputs: Inputs, tmp_path: Path, 
     assert max(map(max, found)) > 0.5
 
 
-def test_scaling_keeps_order_and_gives_equal_words_nothing() -> None:
-    passage_U = np.array([0, 0, 0, 2, 2, 3])
-    scaled = scale(np.array([2.0, 5.0, 3.5, 7.0, 7.0, -1.0]), passage_U, 4)
-    assert scaled.tolist() == [0.0, 1.0, 0.5, 0.0, 0.0, 0.0]
-
-
-def test_uniform_weights_are_nothing_anywhere(inputs: Inputs, tmp_path: Path) -> None:
-    for scaling in ("passage", "corpus", "none"):
-        config = WeighConfig(source="uniform", scaling=scaling)
-        found = weights_of(made(tmp_path / scaling, WEIGH, config, inputs))
-        assert [len(row) for row in found] == [len(ids) for ids in passages(inputs)] and not any(map(any, found))
-
-
-def test_a_killed_step_goes_on_with_the_shards_it_has(inputs: Inputs, tmp_path: Path) -> None:
-    """Both steps; the files are the same bytes as those of one go."""
-    for step, config in ((STATISTICS, StatisticsConfig()), (WEIGH, WeighConfig(source="bm25"))):
-        whole, cut = tmp_path / step.folder / "whole", tmp_path / step.folder / "cut"
-        step(config, inputs, Place(str(whole)))
-        step(config, inputs, Place(str(cut)))
-        kept = (cut / step.folder / "00000.parquet").stat().st_mtime_ns
-        (cut / step.folder / "00001.parquet").unlink()
-        step(config, inputs, Place(str(cut)))
-        assert (cut / step.folder / "00000.parquet").stat().st_mtime_ns == kept
-        files = [path.relative_to(whole) for path in whole.rglob("*.parquet")]
-        assert len(files) >= 2 and all((whole / name).read_bytes() == (cut / name).read_bytes() for name in files)
-
-
 @pytest.fixture(scope="module")
-def encoder(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def encoder(inputs, tmp_path_factory) -> Path:
     """A Hugging Face folder with random weights of wide spread, so that attention is far from even."""
     folder = tmp_path_factory.mktemp("encoder")
     backbone = build_backbone(BackboneConfig(name="tiny", dropout=0.1), vocabulary_of(inputs), seed=3)
@@ -163,9 +135,7 @@ def received(reference: Reference, ids: list[int], looks: str) -> list[float]:
 
 
 @pytest.mark.parametrize(("looks", "pieces"), [("cls", "mean"), ("cls", "max"), ("all", "sum")])
-def test_attention_is_that_of_the_last_layer(
-    inputs: Inputs, encoder: Path, tmp_path: Path, looks: str, pieces: str
-) -> None:
+def test_attention_is_that_of_the_last_layer(inputs, encoder, tmp_path, looks, pieces):
     options = {"attention_from": looks, "attention_pieces": pieces, "encoder": str(encoder)}
     config = WeighConfig.model_validate({"source": "attention", "scaling": "none", **options})
     found = weights_of(made(tmp_path / "raw", WEIGH, config, inputs))
@@ -184,15 +154,11 @@ def test_attention_is_that_of_the_last_layer(
         assert [scaled[place] for place in real] == pytest.approx(min_max([row[place] for place in real]), abs=1e-5)
 
 
-def test_rows_longer_than_the_encoder_takes_are_refused(inputs: Inputs, encoder: Path, tmp_path: Path) -> None:
-    settings = (encoder / "config.json").read_text()
-    short = tmp_path / "short"
-    short.mkdir()
+def test_rows_longer_than_the_encoder_takes_are_refused(inputs, encoder, tmp_path):
     backbone = build_backbone(BackboneConfig(name=str(encoder)), vocabulary_of(inputs), seed=0)
     table = backbone.model.bert.embeddings.position_embeddings
     table.weight = torch.nn.Parameter(table.weight[:8].detach())
     backbone.model.config.max_position_embeddings = 8
-    backbone.save(short, (inputs["tokens"].place / "tokenizer").local())
-    assert settings != (short / "config.json").read_text()
+    backbone.save(tmp_path / "short", (inputs["tokens"].place / "tokenizer").local())
     with pytest.raises(UserError, match=r"takes at most 8\. Lower tokens\.max_length"):
-        made(tmp_path / "w", WEIGH, WeighConfig(source="attention", encoder=str(short)), inputs)
+        made(tmp_path / "w", WEIGH, WeighConfig(source="attention", encoder=str(tmp_path / "short")), inputs)

@@ -5,25 +5,24 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from midmask.mining.audit import MARGINS, Audit, as_markdown
+from midmask.mining.audit import MARGINS, Audit
 from midmask.mining.filters import ALLOWED, FilterConfig, verdicts
 from midmask.mining.negatives import Choice, Stretch, draw, examine
-from tests.support.mining.candidates import SOURCES, Lists, candidates, known, scored
+from tests.support.mining.candidates import (
+    QUERIES,
+    SOURCES,
+    Lists,
+    candidates,
+    known,
+    lists_of,
+    relevant,
+    scored,
+    teachers,
+)
 
-DOCS = [f"d{row}" for row in range(8)]
-QUERIES = [f"q{row}" for row in range(3)]
+lists = lists_of(st.integers(1, 40))
 NAMES = [source.name for source in SOURCES]
 
-ranked_lists = st.dictionaries(
-    st.sampled_from(QUERIES),
-    st.lists(st.tuples(st.sampled_from(DOCS), st.integers(1, 40)), unique_by=lambda pair: pair[0], min_size=2).map(
-        lambda found: sorted([(doc, score / 4) for doc, score in found], key=lambda pair: -pair[1])
-    ),
-    min_size=1,
-)
-lists = st.fixed_dictionaries({"a": ranked_lists, "b": ranked_lists})
-relevant = st.fixed_dictionaries({query: st.sets(st.sampled_from(DOCS), min_size=1, max_size=2) for query in QUERIES})
-teachers = st.dictionaries(st.tuples(st.sampled_from(QUERIES), st.sampled_from(DOCS)), st.integers(-2, 2).map(float))
 PER_QUERY = 3
 LEVEL = [("d0", 4.0), ("d1", 3.0), ("d2", 2.0), ("d3", 1.0)]
 """A list whose candidates the teacher puts level with the positive d0, above it and below it (`TEACHER`)."""
@@ -128,19 +127,3 @@ def test_a_chosen_positive_ends_the_run():
     verdict = verdicts(stretch.facts, FilterConfig(), range(1, 9))
     with pytest.raises(ValueError, match="passage 'd1' is relevant to query 'q0'"):
         Audit(NAMES, 3).add(stretch, verdict, np.array([0, 1]))
-
-
-def test_the_page_says_what_the_numbers_say():
-    found = {"a": {"q0": [("d0", 3.0), ("d1", 2.5), ("d2", 1.0)]}, "b": {"q0": [("d2", None), ("d3", None)]}}
-    audit = Audit(NAMES, 2)
-    stretch = examine(
-        candidates(found), SOURCES, known({"q0": {"d0"}}), scored({("q0", "d0"): 1.0, ("q0", "d1"): 4.0}), 0
-    )
-    verdict = verdicts(stretch.facts, FilterConfig(), range(1, 9))
-    audit.add(stretch, verdict, draw(stretch, verdict, Choice(2, how="top")))
-    page = as_markdown(audit.report(3))
-    assert "2 negatives for 3 queries, 2 wanted of each; 2 queries have fewer, 2 none." in page
-    assert "- judged relevant: 1 of 5 (20.00%)" in page
-    assert "- teacher above positive: 1 of 1 (100.00%)" in page
-    assert "- lists a and b: Jaccard 0.250" in page
-    assert "| 0.2 | 50.00% | 1 |" in page

@@ -2,7 +2,6 @@
 
 import gzip
 import pickle
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,14 +16,14 @@ SCORES = [("q2", "d9", 1.5), ("q1", "d3", -2.25), ("q1", "d1", 4.0), ("elsewhere
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> dict[str, Artifact]:
+def corpus(tmp_path) -> dict[str, Artifact]:
     (tmp_path / "corpus").mkdir()
     pq.write_table(pa.table({"query_id": ["q2", "q1", "q3"]}), tmp_path / "corpus" / "queries.parquet")
     return {"corpus": Artifact(Place(str(tmp_path / "corpus")), {})}
 
 
-@pytest.mark.parametrize("layout", ["lists.parquet", "scores.pkl", "scores.pkl.gz"])
-def test_both_layouts_give_sorted_pairs_of_the_corpus(layout: str, corpus: dict[str, Artifact], tmp_path: Path) -> None:
+@pytest.mark.parametrize("layout", ["lists.parquet", "scores.pkl.gz"])
+def test_both_layouts_give_sorted_pairs_of_the_corpus(layout, corpus, tmp_path):
     file = tmp_path / layout
     if layout.endswith(".parquet"):
         write_score_lists(Place(str(file)), SCORES)
@@ -40,7 +39,7 @@ def test_both_layouts_give_sorted_pairs_of_the_corpus(layout: str, corpus: dict[
     assert result == {"pairs": 3, "pairs_of_unknown_queries": 1}
 
 
-def test_repeated_pairs_and_files_of_other_corpora_are_refused(corpus: dict[str, Artifact], tmp_path: Path) -> None:
+def test_repeated_pairs_and_files_of_other_corpora_are_refused(corpus, tmp_path):
     out = Place(str(tmp_path / "out"))
     write_score_lists(Place(str(tmp_path / "twice.parquet")), [*SCORES, ("q1", "d3", 0.0)])
     with pytest.raises(UserError, match="query q1, passage d3 is scored more than once"):

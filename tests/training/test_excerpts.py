@@ -1,7 +1,6 @@
 """Excerpts of passages: read slowly beside, drawn evenly, the same wherever and whenever a row is read."""
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ def excerpts(tokens: Place, weights: Place | None = None) -> ExcerptExamples:
     return ExcerptExamples(PassageExamples(tokens, "f", weights), LENGTH)
 
 
-def test_an_excerpt_is_whole_tokens_in_a_row_between_first_and_last(tokens: Place, tmp_path: Path) -> None:
+def test_an_excerpt_is_whole_tokens_in_a_row_between_first_and_last(tokens, tmp_path):
     """And its term weights are those of its tokens."""
     _, ids = all_passages(tokens)
     source = excerpts(tokens, write_weights(tokens, tmp_path)).open()
@@ -45,7 +44,7 @@ def test_an_excerpt_is_whole_tokens_in_a_row_between_first_and_last(tokens: Plac
         assert len(read) == source.lengths[row]
 
 
-def test_every_place_is_as_likely_and_a_visit_can_be_repeated(tokens: Place) -> None:
+def test_every_place_is_as_likely_and_a_visit_can_be_repeated(tokens):
     _, ids = all_passages(tokens)
     row = max(range(len(ids)), key=lambda number: len(ids[number]))
     source = excerpts(tokens).open()
@@ -68,28 +67,18 @@ def test_every_place_is_as_likely_and_a_visit_can_be_repeated(tokens: Place) -> 
         np.testing.assert_array_equal(alone, together[number])
 
 
-def test_batches_are_the_same_as_of_passages_that_short(tokens: Place) -> None:
-    """What is as short as an excerpt is read as it is: with a length that no passage exceeds, nothing changes."""
-    whole, rows = PassageExamples(tokens, "f"), np.arange(40)
-    found = ExcerptExamples(whole, 48).open().read(rows, 1, 2)["passage"]
-    expected = whole.open().read(rows, 1, 2)["passage"]
-    np.testing.assert_array_equal(found.flat, expected.flat)
-    np.testing.assert_array_equal(found.lengths, expected.lengths)
-    assert ExcerptExamples(whole, 48).fingerprint == "f"
-
-
 def recipe(name: str = "retromae", **changes: Any) -> Recipe:
     return override(RECIPES[name](), changes)
 
 
 @pytest.mark.parametrize("name", ["retromae", "bow", "cotmae_qc"])
-def test_a_training_reads_excerpts_and_is_another_one(name: str, tokens: Place) -> None:
+def test_a_training_reads_excerpts_and_is_another_one(name, tokens):
     none, some = (plan(recipe(name, excerpt=length)).pretrained for length in (None, 16))
     assert none is not None and some is not None and none.fingerprint != some.fingerprint
     assert longest_lengths(some).passage == 16 < longest_lengths(none).passage
 
 
-def test_the_worker_reads_them(tokens: Place) -> None:
+def test_the_worker_reads_them(tokens):
     step = plan(recipe(excerpt=16)).pretrained
     assert step is not None
     read = Artifact(tokens, {"fingerprint": "f", "result": {}, "config": {"max_length": 48}})
@@ -106,6 +95,6 @@ def test_the_worker_reads_them(tokens: Place) -> None:
         ("none", {"excerpt": 16}, r"excerpt = 16 with no middle training"),
     ],
 )
-def test_where_there_is_nothing_to_choose_it_is_refused(name: str, changes: dict[str, Any], message: str) -> None:
+def test_where_there_is_nothing_to_choose_it_is_refused(name, changes, message):
     with pytest.raises(UserError, match=message):
         recipe(name, **changes)

@@ -49,7 +49,7 @@ def scores_of(objective: Objective) -> torch.Tensor:
         return scores(*(backbone.pooling(backbone, t.ids_BL, t.lengths_B, special_V, side) for t, side in sides))
 
 
-def test_a_stage_goes_on_with_the_projection_of_the_one_before(tokens: Place, corpus: Place, tmp_path: Path) -> None:
+def test_a_stage_goes_on_with_the_projection_of_the_one_before(tokens, corpus, tmp_path):
     first = setup_of(tokens, corpus)
     fresh = first.build()[1].backbone.pooling.projection.weight.detach()
     result = trained(first, tmp_path / "one")
@@ -67,7 +67,7 @@ def test_a_stage_goes_on_with_the_projection_of_the_one_before(tokens: Place, co
     torch.testing.assert_close(scores_of(objective), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_a_projection_of_another_width_is_refused(tokens: Place, corpus: Place, tmp_path: Path) -> None:
+def test_a_projection_of_another_width_is_refused(tokens, corpus, tmp_path):
     setup = setup_of(tokens, corpus)
     trained(replace(setup, train=setup.train.model_copy(update={"steps": 1})), tmp_path / "one")
     wider = HYBRID.model_copy(update={"width": 9})
@@ -75,7 +75,7 @@ def test_a_projection_of_another_width_is_refused(tokens: Place, corpus: Place, 
         replace(setup, start=Place(str(tmp_path / "one")), representation=wider).build()
 
 
-def test_distillation_without_a_teacher_ends_at_its_first_batch(tokens: Place, corpus: Place, tmp_path: Path) -> None:
+def test_distillation_without_a_teacher_ends_at_its_first_batch(tokens, corpus, tmp_path):
     setup = setup_of(tokens, corpus)
     setup = replace(setup, objective=Distillation.Config(), rows=replace(setup.rows, per_query=2))
     with pytest.raises(UserError, match="Give the stage a teacher"):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig, prepare
@@ -75,7 +74,7 @@ def trained_on(folder: Path, missing: Mapping[str, list[str]]) -> dict[str, obje
     }
 
 
-def test_trainings_are_those_without_the_judgements(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_trainings_are_those_without_the_judgements(tmp_path, caplog):
     whole = trained_on(tmp_path / "whole", {})
     assert "left out" not in caplog.text
     with caplog.at_level(logging.INFO):

@@ -33,45 +33,33 @@ def setup_of(objective: str, *, without: str = "", **settings: object) -> Pretra
     )
 
 
-def test_passages_of_the_tokens_unless_more_is_read() -> None:
-    assert setup_of("mlm").rows == PassageExamples(PLACES["tokens"], "tokens")
-
-
-def test_weights_come_with_a_weighted_mask_alone() -> None:
-    weighted = setup_of("mlm", encoder_mask="weighted").rows
-    assert weighted == PassageExamples(PLACES["tokens"], "tokens", PLACES["weights"]), "rows keep the tokens' order"
-
-
-def test_packed_rows_are_as_long_as_the_tokens_rows_may_be() -> None:
-    assert setup_of("mlm", packing=True).rows == PackedExamples(PLACES["tokens"], "tokens", 48)
-
-
-def test_pairs_are_read_from_their_own_artifacts() -> None:
+def test_rows_are_what_the_objective_reads():
+    tokens = PLACES["tokens"]
+    assert setup_of("mlm").rows == PassageExamples(tokens, "tokens")
+    weighted = PassageExamples(tokens, "tokens", PLACES["weights"])
+    assert setup_of("mlm", encoder_mask="weighted").rows == weighted, "rows keep the tokens' order"
+    assert setup_of("mlm", packing=True).rows == PackedExamples(tokens, "tokens", 48)
     assert setup_of("cotmae").rows == SpanExamples(PLACES["spans"], "spans", "mixed")
     assert setup_of("cocondenser").rows == SpanExamples(PLACES["spans"], "spans", "any")
-    queries = PseudoQueryExamples(PLACES["tokens"], PLACES["pseudo_queries"], "pseudo_queries")
-    assert setup_of("cotmae_qc").rows == queries
+    assert setup_of("cotmae_qc").rows == PseudoQueryExamples(tokens, PLACES["pseudo_queries"], "pseudo_queries")
+    assert (setup_of("mlm").longest, setup_of("cotmae").longest) == (48, 40)
 
 
-def test_where_rows_meet_batches_are_not_grouped_by_length() -> None:
+def test_where_rows_meet_batches_are_not_grouped_by_length():
     examples = setup_of("simcse").rows
     assert isinstance(examples, PassageExamples) and not examples.by_length
 
 
-def test_a_place_that_is_read_must_be_given() -> None:
+def test_a_place_that_is_read_must_be_given():
     for objective, name in (("cotmae", "spans"), ("cotmae_qc", "pseudo_queries")):
         with pytest.raises(ValueError, match=f"the objective reads {name}"):
             setup_of(objective, without=name)
 
 
-def test_every_place_is_absolute_for_workers() -> None:
+def test_every_place_is_absolute_for_workers():
     setup = absolute(setup_of("cotmae_qc", encoder_mask="weighted"))
     places = [getattr(holder, field.name) for holder in (setup, setup.rows) for field in fields(holder)]
     named = {place.uri for place in places if isinstance(place, Place)}
     read = {"tokens", "corpus", "pseudo_queries", "weights"}
     assert {uri.rpartition("/")[2] for uri in named} == read and all(uri.startswith("/") for uri in named)
     assert absolute(replace(setup, tokens=Place("s3://b/t"))).tokens == Place("s3://b/t")
-
-
-def test_the_longest_rows_are_those_of_what_is_read() -> None:
-    assert (setup_of("mlm").longest, setup_of("cotmae").longest) == (48, 40)
