@@ -2,7 +2,6 @@
 that a training step takes."""
 
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ from midmask.artifact import RECORD, Place
 from midmask.errors import UserError
 from midmask.estimate import as_text, estimate, refuse_impossible, shape_named
 from midmask.estimate.charge import Charge
-from midmask.estimate.devices import BF16_GAIN
 from midmask.estimate.plan import Estimate
-from midmask.estimate.searches import BM25_SHARD_BYTES, INDEX_FLOPS_PER_SECOND, dense_bytes, index_flops
+from midmask.estimate.searches import INDEX_FLOPS_PER_SECOND, dense_bytes, index_flops
 from midmask.experiment.plan import plan
 from midmask.experiment.schema import Recipe
 from midmask.identity import override
@@ -65,24 +63,6 @@ def only(told: Estimate, name: str) -> Charge:
     return found
 
 
-def test_words_are_counted_by_every_core_and_searched_by_every_worker(recipe, tmp_path):
-    """Each process of a build holds a shard, whatever the collection; a search holds all ids."""
-    alone, four, sixteen = (reckoned(recipe, "16xcpu", tmp_path, MSMARCO, workers=workers) for workers in (None, 4, 16))
-    for name in ("bm25_words", "bm25_index"):
-        assert {told.hours(only(told, name)) for told in (alone, four, sixteen)} == {
-            only(alone, name).core_seconds / 16 / 3600
-        }
-        assert alone.host(only(alone, name)) == 16 * BM25_SHARD_BYTES
-    one, other, most = (
-        max(told.hours(each) for each in told.charges if each.step.name == "bm25") for told in (alone, four, sixteen)
-    )
-    assert one == pytest.approx(4 * other) == pytest.approx(16 * most)
-    larger = reckoned(recipe, "16xcpu", tmp_path, {**MSMARCO, "passages": 10**8})
-    assert larger.host(only(larger, "bm25_words")) == alone.host(only(alone, "bm25_words"))
-    held = {told.host(each) for told in (alone, four) for each in told.charges if each.step.name == "bm25"}
-    assert held == {100 * 8_841_823}, "0.8 GiB, not 33"
-
-
 def test_a_billion_passages_are_refused_with_what_to_do(recipe, tmp_path):
     """768 numbers of 4 bytes each: 2,861 GiB, 357.6 on each of eight GPUs."""
     billion = {**MSMARCO, "passages": 10**9}
@@ -127,15 +107,15 @@ def test_one_process_builds_an_index_with_its_threads(recipe, tmp_path):
 
 
 def test_an_index_beyond_the_hosts_memory_is_refused(recipe, tmp_path):
+    """A stated memory, behind the colon, is all there is."""
+    ten = {**MSMARCO, "passages": 10**7}
+    with pytest.raises(UserError, match=r"search on 8xH100: its index takes 28.6 GiB .* and there are 16.0 GiB"):
+        refuse_impossible(reckoned(recipe, "8xH100:16", tmp_path, ten))
+    refuse_impossible(reckoned(recipe, "8xH100:64", tmp_path, ten))
     told = reckoned(recipe, "64xcpu", tmp_path, {**MSMARCO, "passages": 10**6})
-    searches = replace(told, charges=tuple(one for one in told.charges if one.host))
-    refuse_impossible(replace(searches, shape=replace(told.shape, ram=2**32)))
-    words = replace(searches, charges=tuple(one for one in told.charges if one.step.name == "bm25"))
+    words = replace(told, charges=tuple(one for one in told.charges if one.step.name == "bm25"))
     with pytest.raises(UserError, match=r"bm25 on 64xcpu: the ids of its passages take 95.4 MiB .* 32.0 MiB.*max_pass"):
         refuse_impossible(replace(words, shape=replace(told.shape, ram=2**25)))
-    dense = replace(searches, charges=tuple(one for one in told.charges if one.step.name == "search"))
-    with pytest.raises(UserError, match=r"search on 64xcpu: its index takes 2.9 GiB .*IVF65536,PQ64"):
-        refuse_impossible(replace(dense, shape=replace(told.shape, ram=2**31)))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +135,7 @@ def test_bytes_of_a_vector(factory, size):
 def test_encoding_and_searching_are_no_faster_than_fp32_off_the_tensor_cores(recipe, tmp_path):
     """Makers' peaks in TFLOP/s; training in bf16 is faster."""
     recipe = override(recipe, {"evaluation.precision": "fp32"})
-    for device, peak in {"H100": 67, "A100-80G": 19.5, "T4": 8.1, "V100-32G": 15.7}.items():
+    for device, peak in {"H100": 67, "A100-80G": 19.5, "V100-32G": 15.7}.items():
         told = reckoned(recipe, f"4x{device}", tmp_path, MSMARCO)
         encode = max((one for one in told.charges if one.step.name == "encode"), key=lambda one: one.flops)
         (search,) = (one for one in told.charges if one.step.name == "search")
@@ -165,20 +145,6 @@ def test_encoding_and_searching_are_no_faster_than_fp32_off_the_tensor_cores(rec
         trained = reckoned(large, f"4x{device}", tmp_path, MSMARCO)
         (tuned,) = (one for one in trained.charges if one.step.name == "finetune")
         assert tuned.flops / trained.hours(tuned) > encode.flops / told.hours(encode), device
-
-
-def test_bf16_halves_the_hours_of_a_cpu_and_is_what_trainings_on_gpus_are_reckoned_in(recipe, tmp_path):
-    hours: dict[tuple[str, str, str], float] = {}
-    for precision, shape in product(("fp32", "bf16"), ("2xcpu", "1xH100")):
-        changes = dict.fromkeys(("stages.0.train.precision", "evaluation.precision"), precision)
-        told = reckoned(override(recipe, changes), shape, tmp_path, MSMARCO)
-        for name in ("finetune", "encode"):
-            own = max((one for one in told.charges if one.step.name == name), key=lambda one: one.flops)
-            hours[name, shape, precision] = told.hours(own)
-    for name in ("finetune", "encode"):
-        assert hours[name, "2xcpu", "fp32"] == pytest.approx(BF16_GAIN * hours[name, "2xcpu", "bf16"], rel=0.02), name
-        gain = hours[name, "1xH100", "fp32"] / hours[name, "1xH100", "bf16"]
-        assert gain > 1.5 if name == "encode" else gain == pytest.approx(1.0), name
 
 
 def test_no_training_takes_less_than_issuing_its_operators(recipe, tmp_path):

@@ -21,6 +21,9 @@ STARTS = np.concatenate([[0], np.cumsum(COUNTS)])
 OVERLAP = 1000
 VISITS = 2000
 
+PARTNERS = {1: {0: [3], 1: [2, 3], 2: [1], 3: [0, 1]}, 5: {1: [3], 3: [1]}}
+"""Document -> span -> the spans that share a phrase with it, as numbers within the document."""
+
 
 @pytest.fixture(scope="module")
 def spans(tmp_path_factory) -> Place:
@@ -28,39 +31,19 @@ def spans(tmp_path_factory) -> Place:
     folder = tmp_path_factory.mktemp("spans")
     (folder / "spans").mkdir()
     np.save(folder / "starts.npy", STARTS)
+    ids = pa.list_(pa.int32())
+    columns = {"doc_id": pa.string(), "number": pa.int32(), "ids": ids, "overlap_ids": ids, "sharing": ids}
+    counts = []
     for shard, documents in enumerate((range(3), range(3, 6))):
         rows = [
-            {"doc_id": f"d{document}", "number": number, "ids": [span, span], "overlap_ids": [OVERLAP + span]}
+            (f"d{document}", number, [span, span], [OVERLAP + span], PARTNERS.get(document, {}).get(number, []))
             for document in documents
             for number, span in enumerate(range(STARTS[document], STARTS[document + 1]))
         ]
-        schema = pa.schema(
-            [("doc_id", pa.string()), ("number", pa.int32())]
-            + [(name, pa.list_(pa.int32())) for name in ("ids", "overlap_ids")]
-        )
-        table = pa.Table.from_pylist(rows, schema=schema)
+        counts += [len(row[-1]) for row in rows]
+        table = pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows], pa.schema(columns))
         pq.write_table(table, folder / "spans" / f"{shard:05d}.parquet", row_group_size=4)
-    return Place(str(folder))
-
-
-PARTNERS = {1: {0: [3], 1: [2, 3], 2: [1], 3: [0, 1]}, 5: {1: [3], 3: [1]}}
-"""Document -> span -> the spans that share a phrase with it, as numbers within the document."""
-
-
-@pytest.fixture(scope="module")
-def sharing(spans, tmp_path_factory) -> Place:
-    """The same spans, with `PARTNERS`."""
-    folder = tmp_path_factory.mktemp("sharing")
-    (folder / "spans").mkdir()
-    own = [PARTNERS.get(document, {}).get(number, []) for document in range(6) for number in range(COUNTS[document])]
-    np.save(folder / "starts.npy", STARTS)
-    np.save(folder / "sharing.npy", np.array([len(others) for others in own], np.int8))
-    for name in (spans / "spans").names():
-        with (spans / "spans" / name).reading() as stream:
-            table = pq.read_table(stream)
-        first = table["ids"][0][0].as_py()
-        column = pa.array(own[first : first + len(table)], pa.list_(pa.int32()))
-        pq.write_table(table.append_column("sharing", column), folder / "spans" / name, row_group_size=4)
+    np.save(folder / "sharing.npy", np.array(counts, np.int8))
     return Place(str(folder))
 
 
@@ -121,17 +104,17 @@ def test_contexts_have_the_chances_of_their_kind(spans, monkeypatch, kind, docum
     assert alike(visits(spans, kind, document), expected)
 
 
-def test_recurring_contexts_share_a_phrase_and_other_documents_sit_out(sharing):
-    source = SpanExamples(sharing, "f", "recurring").open()
+def test_recurring_contexts_share_a_phrase_and_other_documents_sit_out(spans):
+    source = SpanExamples(spans, "f", "recurring").open()
     assert source.count == 2 and source.names(np.arange(2)) == ["d1", "d5"]
     for row, document in enumerate((1, 5)):
-        own, pairs = PARTNERS[document], visits(sharing, "recurring", document, row)
+        own, pairs = PARTNERS[document], visits(spans, "recurring", document, row)
         assert alike(pairs, {(s, other): 1 / len(own) / len(own[s]) for s in own for other in own[s]})
 
 
 @pytest.mark.parametrize("kind", ["any", "mixed", "recurring"])
-def test_draws_depend_on_seed_epoch_and_document_alone(spans, sharing, kind):
-    source = SpanExamples(sharing if kind == "recurring" else spans, "f", kind).open()
+def test_draws_depend_on_seed_epoch_and_document_alone(spans, kind):
+    source = SpanExamples(spans, "f", kind).open()
     rows = np.arange(source.count)
 
     def drawn(order: NDArray[np.int64], seed: int, epoch: int) -> list[tuple[int, int]]:

@@ -67,16 +67,12 @@ def test_a_stage_goes_on_with_the_projection_of_the_one_before(tokens, corpus, t
     torch.testing.assert_close(scores_of(objective), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_a_projection_of_another_width_is_refused(tokens, corpus, tmp_path):
+def test_a_projection_of_another_width_and_a_missing_teacher_are_refused(tokens, corpus, tmp_path):
     setup = setup_of(tokens, corpus)
     trained(replace(setup, train=setup.train.model_copy(update={"steps": 1})), tmp_path / "one")
     wider = HYBRID.model_copy(update={"width": 9})
     with pytest.raises(UserError, match=r"representation\.width"):
         replace(setup, start=Place(str(tmp_path / "one")), representation=wider).build()
-
-
-def test_distillation_without_a_teacher_ends_at_its_first_batch(tokens, corpus, tmp_path):
-    setup = setup_of(tokens, corpus)
-    setup = replace(setup, objective=Distillation.Config(), rows=replace(setup.rows, per_query=2))
+    distilled = replace(setup, objective=Distillation.Config(), rows=replace(setup.rows, per_query=2))
     with pytest.raises(UserError, match="Give the stage a teacher"):
-        trained(setup, tmp_path / "out")
+        trained(distilled, tmp_path / "out")

@@ -70,7 +70,6 @@ def test_going_on_with_the_same_method_begins_where_it_ended(tokens, trained, tm
         ({"name": "retromae", "decoding": "basic", "decoder_layers": 2}, (TENSORS, TENSORS)),
         ({"name": "mlm"}, (0, 0)),
     ],
-    ids=lambda value: str(value["name"]) if isinstance(value, dict) else "",
 )
 def test_another_method_takes_what_fits(objective, expected, tokens, trained, tmp_path, caplog):
     caplog.set_level(logging.INFO)

@@ -76,15 +76,13 @@ def test_scores_lie_beside_their_queries_in_every_micro_batch(tokens, corpus, tm
     lists = mined()
     scores = scores_of(lists)
     found = examples(tokens, corpus, tmp_path, lists, scores)
-    doc_ids = TokenTable(tokens / "passages")
-    source = found.open()
     order = Order(found, batch_size=10, seed=0, rank=0, size=1, start=0, stop=3)
     plain = {step: texts for step, texts in local_reader(order)}
     for read in reads(local_reader, order, steps=3, pad_id=0, micro_batch=4, pin=False):
         assert [tuple(batch.teacher_QG.shape) for batch in read.micro] == [(4, 4), (4, 4), (2, 4)]
         flat = [score for batch in read.micro for score in batch.teacher_QG.reshape(-1).tolist()]
-        names = source.names(order.plan().share(read.step, 0, 1))
-        docs = doc_ids.doc_ids(plain[read.step]["passage"].rows)
+        names = found.open().names(order.plan().share(read.step, 0, 1))
+        docs = TokenTable(tokens / "passages").doc_ids(plain[read.step]["passage"].rows)
         assert flat == [scores[names[place // 4], doc] for place, doc in enumerate(docs)]
 
 
@@ -108,18 +106,14 @@ def test_a_positive_without_a_score_may_take_the_highest_of_its_query(tokens, co
         examples(tokens, corpus, tmp_path, mined(), alone, missing_positive_score="highest").open()
 
 
-def test_too_few_scored_negatives_come_again_and_no_unscored_passage_stands_in(tokens, corpus, tmp_path):
-    lists = {**mined(), "q1": ["d200", "d1"]}  # the latter is its positive
+def test_too_few_scored_negatives_come_again_and_queries_without_one_are_left_out(tokens, corpus, tmp_path, caplog):
+    """No unscored passage stands in. d1 is q1's positive."""
+    lists = {**mined(), "q1": ["d200", "d1"]}
+    del lists["q6"]
     scores = scores_of(lists)
-    group = groups(tokens, examples(tokens, corpus, tmp_path, lists, scores))["q1"]
-    assert group == [("d1", scores["q1", "d1"])] + [("d200", scores["q1", "d200"])] * 3
-
-
-def test_queries_without_a_scored_negative_are_left_out_and_named(tokens, corpus, tmp_path, caplog):
-    lists = {query: docs for query, docs in mined().items() if query not in ("q1", "q6")}
-    found = groups(tokens, examples(tokens, corpus, tmp_path, lists, scores_of(lists)))
-    assert set(found) == set(TRAIN) - {"q1", "q6"}
-    assert "2 queries have no negative to be scored and are left out: q1, q6" in caplog.text
+    found = groups(tokens, examples(tokens, corpus, tmp_path, lists, scores))
+    assert found["q1"] == [("d1", scores["q1", "d1"])] + [("d200", scores["q1", "d200"])] * 3
+    assert set(found) == set(TRAIN) - {"q6"} and "1 queries have no negative to be scored" in caplog.text
 
 
 def test_only_the_queries_of_a_subset_are_trained_on(tokens, corpus, tmp_path):

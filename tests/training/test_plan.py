@@ -30,21 +30,15 @@ def test_an_epoch_holds_every_row_once_but_the_rest(count, batch_size, seed, gro
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_several_pools_hold_every_row_once(grouped):
+def test_several_pools_hold_every_row_once_and_a_step_is_found_without_those_before(grouped):
     count = 150_001
-    plan = BatchPlan(count, 64, 5, "c", some_lengths(count) if grouped else None)
-    rows = np.concatenate([plan.rows(step) for step in range(plan.steps_per_epoch)])
+    lengths = some_lengths(count) if grouped else None
+    plan = BatchPlan(count, 64, 5, "c", lengths)
+    batches = [plan.rows(step) for step in range(plan.steps_per_epoch)]
+    rows = np.concatenate(batches)
     assert len(np.unique(rows)) == len(rows) == count - count % 64
-
-
-def test_a_step_is_found_without_the_steps_before_it():
-    count = 140_000
-    lengths = some_lengths(count)
-    steps = [9000, 3, 2187, 2188, 4500, 0]
-    whole = BatchPlan(count, 64, 5, "c", lengths)
-    in_order = {step: whole.rows(step) for step in sorted(steps)}
-    for step in steps:
-        np.testing.assert_array_equal(BatchPlan(count, 64, 5, "c", lengths).rows(step), in_order[step])
+    for step in (2187, 3, 2188, 0):
+        np.testing.assert_array_equal(BatchPlan(count, 64, 5, "c", lengths).rows(step), batches[step])
 
 
 def test_rows_lie_in_few_blocks_so_that_little_is_read():

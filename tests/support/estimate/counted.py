@@ -36,9 +36,9 @@ def counted(
     size: int = V,
     scored: Representation = DENSE,
     kind: str = "cpu",
-    bf16: bool = False,
+    **named: bool,
 ) -> Counted:
-    return count_training(config, on, size, scored, row, kind=kind, bf16=bf16)
+    return count_training(config, on, size, scored, row, **{"kind": kind, "bf16": False, **named})
 
 
 def pretraining_step(
