@@ -10,7 +10,7 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.derived import given
-from midmask.derived.span_documents import SpansConfig, spans_content
+from midmask.derived.span_documents import SpansConfig
 from midmask.derived.spans import span_texts
 from midmask.errors import UserError
 from midmask.exchange.spans_file import read_spans, write_spans
@@ -101,13 +101,3 @@ def test_spans_that_were_cut_here_are_written_and_read_again_as_they_were(inputs
 def test_an_unknown_source_names_the_choices(source):
     with pytest.raises(UserError, match="choose cut or file:PATH"):
         override(SpansConfig(), {"source": source})
-
-
-def test_what_the_file_holds_is_part_of_the_identity(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    config = SpansConfig(source="file:s.jsonl")
-    assert config.source == f"file:{tmp_path}/s.jsonl", "workers run in other folders"
-    (tmp_path / "s.jsonl").write_text("one")
-    before = spans_content(config)
-    (tmp_path / "s.jsonl").write_text("another")
-    assert spans_content(config) != before

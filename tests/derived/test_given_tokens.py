@@ -61,7 +61,7 @@ def test_our_own_tokens_come_back_as_they_went(inputs, tmp_path, end):
 inner = st.lists(st.integers(5, 100), max_size=2 * MAX)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(rows=st.lists(inner, min_size=1, max_size=11).filter(any), framed=st.booleans())
 def test_rows_with_and_without_special_tokens_end_up_the_same(inputs, vocabulary, tmp_path_factory, rows, framed):
     folder = tmp_path_factory.mktemp("rows")

@@ -98,14 +98,6 @@ def test_equal_scores_are_ranked_by_id_and_an_empty_list_keeps_nothing(inputs, p
     assert found == [pair for pair, own in zip(all_pairs, ranks, strict=True) if 1 <= own <= rank]
 
 
-def test_a_filter_that_leaves_nothing_is_refused(inputs, pairs, tmp_path):
-    artifact, all_pairs = pairs
-    elsewhere = [("nowhere", query) for _, query in all_pairs]
-    lists, _ = write_tied_lists(elsewhere, [f"x{row}" for row in range(50)], Place(str(tmp_path / "lists")))
-    with pytest.raises(UserError, match=r"keep_rank = 3: of 480 pairs none .* raise pseudo_queries.keep_rank, or name"):
-        KEEP_PAIRS(KeepPairsConfig(rank=3), {"pairs": artifact, "ranked": lists}, Place(str(tmp_path / "out")))
-
-
 @pytest.mark.parametrize("changes", [{"keep_rank": 2}, {"judged_by": "bm25"}, {"judged_by": "bm25", "keep_rank": 0}])
 def test_a_rank_needs_a_judge_and_a_judge_a_rank(changes):
     with pytest.raises(UserError, match=r"keep_rank"):

@@ -14,7 +14,6 @@ from midmask import masking
 from midmask.derived.terms import WEIGH, WeighConfig
 from midmask.derived.words import shard_words, token_ids
 from midmask.encoders.backbone import BackboneConfig, build_backbone
-from midmask.errors import UserError
 from midmask.objectives.pretraining.mlm import MLM
 from tests.support.derived.weighed import (
     Inputs,
@@ -152,13 +151,3 @@ def test_attention_is_that_of_the_last_layer(inputs, encoder, tmp_path, looks, p
     for row, scaled, ids in zip(found, weights_of(again), passages(inputs), strict=True):
         real = [place for place, token in enumerate(ids) if not vocabulary.special_V[token]]
         assert [scaled[place] for place in real] == pytest.approx(min_max([row[place] for place in real]), abs=1e-5)
-
-
-def test_rows_longer_than_the_encoder_takes_are_refused(inputs, encoder, tmp_path):
-    backbone = build_backbone(BackboneConfig(name=str(encoder)), vocabulary_of(inputs), seed=0)
-    table = backbone.model.bert.embeddings.position_embeddings
-    table.weight = torch.nn.Parameter(table.weight[:8].detach())
-    backbone.model.config.max_position_embeddings = 8
-    backbone.save(tmp_path / "short", (inputs["tokens"].place / "tokenizer").local())
-    with pytest.raises(UserError, match=r"takes at most 8\. Lower tokens\.max_length"):
-        made(tmp_path / "w", WEIGH, WeighConfig(source="attention", encoder=str(tmp_path / "short")), inputs)

@@ -10,7 +10,7 @@ from midmask.estimate.charges import Charges
 from midmask.estimate.counting import count_scoring
 from midmask.estimate.searches import CODES_PER_SECOND
 from midmask.estimate.storage import RANKED
-from midmask.experiment.plan import Plan, Step, adopted, plan, rungs
+from midmask.experiment.plan import Plan, Step, plan, rungs
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import LOCAL
@@ -125,19 +125,6 @@ def test_spans_are_halves_of_passages_until_they_are_counted(recipe, tmp_path):
     assert (tokens_of_a_span(long), tokens_of_a_span(cut)) == (22, 16)
     finished(cut.spans, tokens_per_span=11.5)
     assert (tokens_of_a_span(long), tokens_of_a_span(cut)) == (22, 11.5)
-
-
-def test_what_has_no_model_pays_cores_and_a_new_model_pays_storage(recipe, storage):
-    """A core tokenises 2,400 texts a second, and alone learns the words of 2,000; a folder from elsewhere is there."""
-    steps = plan(recipe)
-    read, new, there = (of(step, storage) for step in (steps.tokens, steps.initial, adopted("elsewhere")))
-    assert read.core_seconds == pytest.approx((N + N) / 2_400) and read.bytes > 0 and new.bytes > 0
-    assert read.alone_seconds == pytest.approx(N / 2_000) and new.alone_seconds == there.alone_seconds == 0
-    named = plan(override(recipe, {"tokens.tokenizer": "minilm", "backbone.name": "minilm"})).tokens
-    assert of(named, storage).alone_seconds == 0, "a tokenizer that is there"
-    for charge in (read, new, there):
-        assert (charge.tokens, charge.flops, charge.host, charge.index, charge.peak_bytes) == (0, 0, 0, 0, 0)
-    assert (new.core_seconds, there.core_seconds, there.bytes) == (0, 0, 0)
 
 
 def test_a_training_pays_for_the_steps_that_are_left(recipe, storage, tokens):

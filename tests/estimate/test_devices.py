@@ -36,8 +36,3 @@ def test_memory_of_a_machine_stands_behind_a_colon():
 def test_a_mistaken_shape_is_refused(text, told):
     with pytest.raises(UserError, match=told):
         shape_named(text)
-
-
-def test_this_machine_has_what_the_process_may_use():
-    shape = this_machine()
-    assert shape.count >= 1 and shape.cores >= 1 and shape.rate > 0 and "this machine" in str(shape)

@@ -9,11 +9,13 @@ from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.cross_encoder import CrossEncoder, Pairs, Template
 from midmask.encoders.reading import sized_settings
 from midmask.encoders.representation import Representation
+from midmask.encoders.seq2seq import build_seq2seq
 from midmask.estimate.counting import Row, count_encoding, count_scoring
 from midmask.estimate.sizes import encoder_sizes
 from midmask.objectives import FINETUNING, PRETRAINING
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
-from midmask.objectives.sample import full_rows
+from midmask.objectives.finetuning.generation import QueryGeneration
+from midmask.objectives.sample import finetuning_batch, full_rows
 from tests.support.estimate.counted import (
     DENSE,
     LENGTH,
@@ -74,13 +76,6 @@ def test_a_masked_lm_of_berts_size_by_hand():
     assert own.row == pytest.approx(3 * forward, rel=0.005)
 
 
-def test_dupmae_names_words_from_the_tokens_by_hand():
-    """The column maximum reads all positions forward, and has one winner an entry backward."""
-    both, ours = (counted(PRETRAINING["dupmae"].Config(decode=decode), Row(LENGTH)) for decode in ("both", "cls"))
-    transform, logits = 3 * 2 * D * D * LENGTH, 2 * V * D * LENGTH + 4 * V * D
-    assert both.row - ours.row == pytest.approx(transform + logits)
-
-
 def test_rows_that_meet_are_counted_as_pairs():
     """Two spans a row, each held against all spans: 4 products of B x B vectors, three times; a masked LM has none."""
     meeting, apart = (counted(PRETRAINING[name].Config(), Row(LENGTH, LENGTH)) for name in ("cocondenser", "condenser"))
@@ -130,9 +125,13 @@ def test_parameters_of_encoders(config):
     assert encoder_sizes(config, V).parameters == sum(one.numel() for one in backbone(config).parameters())
 
 
-def test_a_published_shape_is_counted_without_its_weights():
-    """BERT's base size: 109.5 million parameters with an MLM head, by its published shape."""
-    embeddings = (30_522 + 512 + 2) * 768 + 2 * 768
-    one = 12 * 768**2 + (4 + 4 + 1) * 768 + 4 * 768
-    own_head = 768**2 + 768 + 2 * 768 + 30_522
-    assert encoder_sizes(BackboneConfig(name="base"), 30_522).parameters == embeddings + 12 * one + own_head
+@pytest.mark.parametrize(("layers", "frozen"), [(3, False), (1, True)])
+def test_a_generator_of_queries(layers, frozen):
+    config, words = QueryGeneration.Config(decoder_layers=layers, frozen_encoder=frozen), WORDS
+    model = build_seq2seq(BackboneConfig(), words, decoder_layers=layers, seed=0)
+    objective = QueryGeneration(config, model, words).train()
+    batch = finetuning_batch(words, queries=8, group=1, query=12, passage=40)
+    own = counted(config, Row(40, 12, 1), on=BackboneConfig())
+    assert own.is_whole and own.parameters == sum(parameter.numel() for parameter in objective.parameters())
+    assert own.flops(8) == pytest.approx(count_flops(learn(objective, batch)), rel=0.01)
+    assert own.targets == 11, "each token of a query but the first"

@@ -57,7 +57,7 @@ def test_a_vocabulary_is_learned_by_one_core_and_then_all_tokenise(steps, tmp_pa
     more=st.integers(1, 200),
     count=st.integers(1, 16),
 )
-@settings(max_examples=8)
+@settings(max_examples=5)
 def test_more_work_never_costs_less_and_more_devices_never_take_longer(
     recipe, tmp_path_factory, field, value, more, count
 ):

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from midmask.encoders.backbone import BackboneConfig
 from midmask.estimate.remembered import remembered
 
 
@@ -41,16 +40,3 @@ def test_a_spoilt_file_is_counted_anew(cache, content):
     file.write_text(content)
     assert counter(calls)(3) == 9.0 and len(calls) == 2
     assert json.loads(file.read_text()) == 9.0
-
-
-def test_a_model_from_a_folder_is_not_kept(cache):
-    made = []
-
-    @remembered(float)
-    def count(encoder: BackboneConfig) -> float:
-        made.append(encoder.name)
-        return 1.0
-
-    count(BackboneConfig(name="/models/someones"))
-    count(BackboneConfig(name="tiny"))
-    assert made == ["/models/someones", "tiny"] and len(list(cache.glob("*.json"))) == 1

@@ -43,19 +43,12 @@ def corpus(tmp_path_factory) -> tuple[Artifact, dict[str, str]]:
         docs[f"d{number}_x"] = f"  {text.upper()}.\n"
     ids = draw.sample(sorted(docs), len(docs))
     place = Place(str(tmp_path_factory.mktemp("corpus")))
+    judged = [("train" if number % 2 else "test", f"q{number}", f"d{number}_0", 1 + number % 2) for number in range(40)]
     artifact = write_parts(
         place,
         docs=[(doc_id, "", docs[doc_id]) for doc_id in ids],
         queries=[(f"q{number}", "x") for number in range(41)],
-        qrels=[
-            *(
-                ("train" if number % 2 else "test", f"q{number}", f"d{number}_0", 1 + number % 2)
-                for number in range(40)
-            ),
-            ("train", "q0", "d39_0", 0),
-            ("dev", "q40", "d1_0", 1),
-            ("dev", "q40", "d2_0", 1),
-        ],
+        qrels=[*judged, ("train", "q0", "d39_0", 0), ("dev", "q40", "d1_0", 1), ("dev", "q40", "d2_0", 1)],
     )
     return artifact, docs
 
@@ -63,12 +56,9 @@ def corpus(tmp_path_factory) -> tuple[Artifact, dict[str, str]]:
 def test_what_is_clearly_alike_is_found_and_what_is_not_is_left(corpus, tmp_path):
     """The estimate of 96 hashes deviates by 0.05: four times that on either side leaves no doubt."""
     artifact, docs = corpus
-    out = Place(str(tmp_path))
-    result = NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, out)
-    assert result["positives"] == 40
-    known = KnownRelevant.of(artifact, out, 0.8)
-    names = [f"q{number}" for number in range(40)]
-    query, doc_ids = known.like(known.positives(pa.array(names)))
+    assert NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, Place(str(tmp_path)))["positives"] == 40
+    known = KnownRelevant.of(artifact, Place(str(tmp_path)), 0.8)
+    query, doc_ids = known.like(known.positives(pa.array([f"q{number}" for number in range(40)])))
     found = set(zip(query.tolist(), doc_ids.to_pylist(), strict=True))
     alike = 0
     for number in range(40):

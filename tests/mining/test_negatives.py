@@ -79,7 +79,7 @@ def slow_verdict(
     return "not_drawn"
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(lists, relevant, likes, teachers, rules, st.integers(1, 3), st.integers(3, 8))
 def test_every_candidate_gets_the_first_rule_that_refuses_it(found, positives, near, teacher, rule, low, more):
     ranks = range(low, low + more)
@@ -115,7 +115,7 @@ def slow_draw(rows: list[dict[str, Any]], priority: list[int], choice: Choice) -
     return sorted(best(pool, choice.per_query))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     lists, relevant, st.integers(1, 6), st.none() | st.integers(1, 3), st.sampled_from(["random", "top"]),
     st.integers(0, 3),

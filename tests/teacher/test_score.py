@@ -134,12 +134,15 @@ def test_bad_lists_and_teachers_are_refused(all_inputs, tmp_path):
         with pytest.raises(UserError, match=match):
             SCORE(config or ScoreConfig(), {**all_inputs, **changed}, Place(str(tmp_path / match[:12])))
 
+    def listed(*rows: tuple[str, str]) -> Artifact:
+        place = Place(str(tmp_path / rows[0][0] / rows[0][1]))
+        write_negatives(place, [(*row, rank, 1.0, "made") for rank, row in enumerate(rows, start=1)])
+        return Artifact(place, {})
+
+    lists = listed(("q01", "d001"))
     for name, row in {"passage": ("q01", "nowhere"), "query": ("unheard", "d001")}.items():
-        write_negatives(Place(str(tmp_path / name)), [(*row, 1, 1.0, "made"), ("q01", "d001", 2, 1.0, "made")])
-        strange = Artifact(Place(str(tmp_path / name)), {})
+        strange = listed(row, ("q01", "d001"))
         refuse(f"1 candidates name a {name} that .* lacks, among them '(nowhere|unheard)'", negatives=strange)
-    write_negatives(Place(str(tmp_path / "broken")), [("q01", "d001", 1, 1.0, "made")])
-    lists = Artifact(Place(str(tmp_path / "broken")), {})
     refuse("holds no teacher: model/config.json is missing", teacher=lists)
     refuse("query_length = 32, but pairs have at most 24", ScoreConfig(max_length=24))
     refuse("max_length = 900, but it takes at most 40", ScoreConfig(max_length=900))

@@ -37,7 +37,13 @@ def saved(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "harm"), [(checkpoint.OBJECTIVE, flip), (checkpoint.OPTIMISER, cut), (checkpoint.OBJECTIVE, os.unlink)]
+    ("name", "harm"),
+    [
+        (checkpoint.OBJECTIVE, flip),
+        (checkpoint.OPTIMISER, cut),
+        (checkpoint.OBJECTIVE, os.unlink),
+        (checkpoint.POSITION, cut),
+    ],
 )
 def test_damage_is_one_line(saved, name, harm):
     newest = checkpoint.newest(Place(str(saved)))
@@ -48,13 +54,6 @@ def test_damage_is_one_line(saved, name, harm):
     newest.delete()
     before = checkpoint.newest(Place(str(saved)))
     assert before is not None and checkpoint.load(before, *parts())["step"] == 5
-
-
-def test_a_cut_position_is_one_line(saved):
-    newest = saved / checkpoint.step_name(10)
-    cut(newest / checkpoint.POSITION)
-    with pytest.raises(UserError, match=f"position.json is damaged.*Delete {newest}"):
-        checkpoint.load(Place(str(newest)), *parts())
 
 
 def test_those_who_trust_the_disk_read_it_as_it_is(saved, monkeypatch):

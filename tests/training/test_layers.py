@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import MPNetConfig, MPNetForSequenceClassification
 
 from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
-from midmask.encoders.cross_encoder import CrossEncoder, Template
 from midmask.errors import UserError
 from midmask.estimate.counting import Row
 from midmask.kept import kept_tensors
@@ -112,15 +110,6 @@ def test_layers_that_queries_have_for_themselves_are_not_computed_again():
     objective, _ = built("cotmote", experts="ffn")
     with pytest.raises(UserError, match=r"train\.recompute = true: queries have weights of their own"):
         recompute_layers(objective.backbone)
-
-
-def test_a_model_whose_layers_transformers_does_not_name_is_refused():
-    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    model = MPNetForSequenceClassification(MPNetConfig(vocab_size=40, num_labels=1, **shape))
-    scorer = CrossEncoder(model, Template((2,), (3,), (3,), None, 0), 32)
-    for field, work in (("recompute", recompute_layers), ("compile", compile_layers)):
-        with pytest.raises(UserError, match=rf"train\.{field} = true: .* no layers of a MPNetForSeq"):
-            work(scorer)
 
 
 def test_without_a_compiler_compiling_is_refused(monkeypatch, tmp_path):

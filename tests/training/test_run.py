@@ -118,3 +118,17 @@ def test_a_checkpoint_of_another_run_is_refused_and_of_other_threads_warned_of(t
         run_here(spec_of(tokens, tmp_path / "two", **resume, train={"seed": 1}))
     run_here(spec_of(tokens, tmp_path / "three", **resume, train={"threads": 2}))
     assert "made with 1 threads, this run has 2" in caplog.text
+
+
+def test_a_killed_run_goes_on_with_the_same_dropout_and_does_not_report_a_part_without_a_target(tokens, tmp_path):
+    """SimCSE lives on dropout; its masks are a function of the step, in both passes of the cache. It has no MLM term
+    here, and a loss of 0 would look as if it were solved."""
+    spec = {"objective": {"name": "simcse"}, "train": {"steps": 8, "checkpoint_every": 3, "micro_batch": 5}}
+    result = run_here(spec_of(tokens, tmp_path / "whole", **spec))
+    with pytest.raises(Stopped):
+        run_here(spec_of(tokens, tmp_path / "killed", **spec), stop_at=5)
+    run_here(spec_of(tokens, tmp_path / "killed", **spec))
+    assert_same_run(trace_of(tmp_path / "killed"), trace_of(tmp_path / "whole"), within=1e-6)
+    assert set(result["parts"]) == {"contrastive"} and {row["part/mlm"] for row in trace_of(tmp_path / "whole")} == {
+        None
+    }

@@ -52,11 +52,7 @@ def run_here(spec: dict[str, Any], *, stop_at: int | None = None) -> dict[str, A
         if done == stop_at:
             raise Stopped
 
-    before = torch.get_num_threads()
-    try:
-        return run_training(setup_of(spec), Place(spec["out"]), local_reader, log, device=torch.device("cpu"))
-    finally:
-        torch.set_num_threads(before)
+    return run_training(setup_of(spec), Place(spec["out"]), local_reader, log, device=torch.device("cpu"))
 
 
 def run_workers(spec: dict[str, Any], size: int, folder: Path) -> list[int]:
