@@ -117,7 +117,6 @@ def test_spans_are_halves_of_passages_until_they_are_counted(recipe, tmp_path):
         (step.place(storage) / RECORD).write_json({"fingerprint": step.fingerprint, "result": result})
 
     def tokens_of_a_span(steps: Plan) -> float:
-        assert steps.pretrained is not None
         return of(steps.pretrained, storage).tokens / (3 * 8 * 2)
 
     long, cut = plan(contexts), plan(override(contexts, {"spans.span_length": 16}))
@@ -131,20 +130,18 @@ def test_a_training_pays_for_the_steps_that_are_left(recipe, storage, tokens):
     """The second rung goes on from the first."""
     longer = override(recipe, {"pretrain.steps": 40, "pretrain.batch_size": 8})
     first, whole = (steps.pretrained for steps in rungs(longer, (0.25, 1.0), Survey()))
-    assert first is not None and whole is not None
     mean = tokens["tokens"] / N
     for step, left in ((first, 10), (whole, 30)):
         charge = of(step, storage)
-        assert charge.tokens == pytest.approx(left * 8 * mean) and charge.training is not None
+        assert charge.tokens == pytest.approx(left * 8 * mean)
         assert charge.training.steps == left and charge.flops == pytest.approx(left * charge.training.counted.flops(8))
-    assert of(plan(longer).pretrained, storage).tokens == pytest.approx(40 * 8 * mean)  # type: ignore[arg-type]
+    assert of(plan(longer).pretrained, storage).tokens == pytest.approx(40 * 8 * mean)
 
 
 def test_a_pre_trainings_state_stays_and_a_fine_tunings_goes(recipe, storage):
     """A model is 4 bytes a parameter, AdamW's state to go on from 12 more, a trace 60 bytes a step and 4 a row."""
     steps = plan(recipe)
-    before, after = of(steps.pretrained, storage), of(steps.stages[0], storage)  # type: ignore[arg-type]
-    assert before.training is not None and after.training is not None
+    before, after = of(steps.pretrained, storage), of(steps.stages[0], storage)
     assert before.bytes == 16 * before.training.counted.parameters + 3 * (60 + 4 * 8)
     assert after.bytes == 4 * after.training.counted.parameters + 2 * (60 + 4 * 4)
     assert after.peak_bytes > 12 * after.training.counted.parameters

@@ -92,7 +92,6 @@ def test_a_share_that_does_not_fit_is_cut_into_as_few_pieces_as_fit(large, tmp_p
     told = estimated(large, "1xT4", tmp_path)
     refuse_impossible(told)
     charge = next(one for one in told.charges if one.step.name == "pretrain")
-    assert charge.training is not None and charge.memory is not None
     rows, room = charge.training.at_once(1), 0.92 * 15 * 2**30
     pieces = -(-2048 // rows)
     assert charge.memory.total <= room and 1 < rows < 2048 and rows == -(-2048 // pieces)
@@ -111,7 +110,6 @@ def test_where_not_one_row_fits_the_smallest_device_with_room_for_it_is_named(la
     assert "not even one row fits; take a smaller backbone, or shorter rows, or --on 1xT4, which holds one" in told
     one_row = override(large, {"pretrain.batch_size": 1})
     memory = next(one.memory for one in estimated(one_row, "1xL4", tmp_path).charges if one.step.name == "pretrain")
-    assert memory is not None
     half = override(large, {"pretrain.memory_gib": (memory.total - memory.activations / 2) / 2**30})
     assert "not even one row fits; set pretrain.recompute=true, or take a smaller" in refusal(half, "1xL4", tmp_path)
     refuse_impossible(estimated(override(half, {"pretrain.recompute": True}), "1xL4", tmp_path))
@@ -123,7 +121,6 @@ def test_memory_is_that_of_the_longest_rows_on_a_gpu(large, tmp_path):
     def kept(longest: int) -> float:
         own = override(large, {"tokens.max_length": longest, "pretrain.micro_batch": 1})
         charge = next(one for one in estimated(own, "1xH100", tmp_path).charges if one.step.name == "pretrain")
-        assert charge.memory is not None and charge.training is not None
         return charge.memory.activations / charge.training.counted.kept * charge.training.tokens
 
     assert kept(256) == pytest.approx(256) and kept(512) == pytest.approx(512)

@@ -61,7 +61,6 @@ def recipe(tmp_path, monkeypatch) -> Recipe:
 def priced(recipe: Recipe, **objective: object) -> tuple[Estimate, float, float]:
     """An estimate on an empty storage; FLOPs of its pre-training, and its tokens."""
     step = plan(override(recipe, {"objective": objective} if objective else {})).pretrained
-    assert step is not None
     whole = estimate([step], Place("/nonexistent/store"), shape_named("1xH100"))
     (charge,) = (one for one in whole.charges if one.step.name == "pretrain")
     return whole, charge.flops, charge.tokens

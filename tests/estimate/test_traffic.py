@@ -31,7 +31,7 @@ def test_every_byte_goes_up_once_and_comes_down_as_often_as_it_is_read(recipe):
     read = sum(sizes[source.fingerprint] for charge in told.charges for source in charge.step.inputs.values())
     trained = [one.training for one in told.charges if one.training is not None]
     asked = told.traffic
-    assert asked is not None and asked.up == pytest.approx(sum(own.values()))
+    assert asked.up == pytest.approx(sum(own.values()))
     assert asked.down == pytest.approx(sum(own.values()) + read)
     assert asked.exchanged == pytest.approx(sum(2 * WHOLE * one.counted.parameters * one.steps for one in trained))
     assert estimate([steps.tokens], Place("/nowhere"), shape_named("2xH100")).traffic is None, "a disk has none"

@@ -47,13 +47,13 @@ def saved(tmp_path) -> Path:
 )
 def test_damage_is_one_line(saved, name, harm):
     newest = checkpoint.newest(Place(str(saved)))
-    assert newest is not None and checkpoint.load(newest, *parts())["step"] == 10
+    assert checkpoint.load(newest, *parts())["step"] == 10
     harm(Path(newest.uri) / name)
     with pytest.raises(UserError, match=f"{name} is damaged.*Delete {newest} and run the same command again"):
         checkpoint.load(newest, *parts())
     newest.delete()
     before = checkpoint.newest(Place(str(saved)))
-    assert before is not None and checkpoint.load(before, *parts())["step"] == 5
+    assert checkpoint.load(before, *parts())["step"] == 5
 
 
 def test_those_who_trust_the_disk_read_it_as_it_is(saved, monkeypatch):

@@ -166,7 +166,6 @@ def test_a_row_is_a_passage_with_one_of_its_queries(tokens, queries):
     passages = pq.read_table(f"{tokens}/passages")["ids"].to_pylist()
     assert [piece.tolist() for piece in texts["passage"].pieces()] == [passages[with_query[row]] for row in rows]
     assert firsts(texts, "context") == [with_query[row] for row in rows]
-    assert source.lengths is not None
     assert source.lengths[rows].tolist() == texts["passage"].lengths.tolist()
     assert not set(texts["passage"].rows) & set(texts["context"].rows)
     assert source.names(rows[:3]) == [f"d{with_query[row]}" for row in rows[:3]]

@@ -89,16 +89,12 @@ def test_heads_that_are_missing_or_of_another_width_or_not_wanted_are_fresh(toke
     assert taken(run_here(going_on(tokens, tmp_path / "none", folder, retromae, steps=1))) == (0, TENSORS)
     shutil.copy(trained / "model" / "heads.safetensors", folder / "model")
     assert taken(run_here(going_on(tokens, tmp_path / "wide", folder, retromae, steps=1))) == (0, TENSORS)
+    (folder / "model" / "heads.safetensors").write_bytes(b"half")
+    with pytest.raises(UserError, match=r"heads.safetensors: no heads can be read there"):
+        run_here(going_on(tokens, tmp_path / "half", folder, retromae))
     backbone = {"name": str(trained / "model"), "fresh": True}
     spec = spec_of(tokens, tmp_path / "fresh", objective=retromae, backbone=backbone, train={"steps": 1})
     assert taken(run_here(spec)) == (0, TENSORS)
-
-
-def test_unreadable_heads_are_one_line(tokens, trained, tmp_path):
-    run_here(going_on(tokens, tmp_path / "copy", trained, {"name": "retromae"}, steps=1))
-    (tmp_path / "copy" / "model" / "heads.safetensors").write_bytes(b"half")
-    with pytest.raises(UserError, match=r"heads.safetensors: no heads can be read there"):
-        run_here(going_on(tokens, tmp_path / "on", tmp_path / "copy", {"name": "retromae"}))
 
 
 def test_heads_are_part_of_a_folders_identity(trained, tmp_path):

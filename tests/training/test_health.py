@@ -74,7 +74,7 @@ def test_the_probe_ranks_relevant_passages(tokens, corpus):
     """With queries that are their own passages every rank is 1; with an encoder that sees nothing, chance."""
     assert open_probe(tokens, corpus, "test") is None, "it has no queries"
     probe = open_probe(tokens, corpus, "train")
-    assert probe is not None and 0 < len(probe.queries) <= 200
+    assert 0 < len(probe.queries) <= 200
     vocabulary = small_vocabulary(2000)
     backbone = build_backbone(BackboneConfig(name="tiny"), vocabulary, seed=1)
     for query, rows in enumerate(probe.relevant):

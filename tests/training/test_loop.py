@@ -174,6 +174,6 @@ def test_all_of_a_batch_is_moved_and_nothing_is_made_up():
     assert (moved.step, moved.group, moved.progress, list(moved.texts)) == (4, 2, 0.5, ["query", "passage"])
     own = moved.texts["passage"]
     for tensor in (own.ids_BL, own.lengths_B, own.keys_B, own.weights_BL, moved.teacher_QG):
-        assert tensor is not None and tensor.device == meta
+        assert tensor.device == meta
     moved = to_device(Batch(0, {"query": rows}), meta)
     assert moved.teacher_QG is None and moved.texts["query"].weights_BL is None

@@ -57,7 +57,6 @@ def trained_on(folder: Path, missing: Mapping[str, list[str]]) -> dict[str, obje
         per_query=2,
     ).open()
     probe = open_probe(tokens, corpus.place)
-    assert probe is not None
     return {
         "mined": {name: value for name, value in mined.items() if name != "source"},
         "negatives": pq.read_table((root / "mined/negatives.parquet").local()).drop(["list"]).to_pylist(),

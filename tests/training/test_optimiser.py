@@ -11,7 +11,7 @@ from midmask.training.optimiser import TrainConfig, build_optimiser, learning_ra
 
 
 def config(**changes: float) -> TrainConfig:
-    return TrainConfig(**{"steps": 100, "batch_size": 4, "learning_rate": 0.01, **changes})  # type: ignore[arg-type]
+    return TrainConfig(**{"steps": 100, "batch_size": 4, "learning_rate": 0.01, **changes})
 
 
 def test_the_rate_rises_stays_and_falls():

@@ -38,14 +38,11 @@ def examples(
     tokens: Place, corpus: Place, folder: Path, lists: dict[str, list[str]], scores: Pairs | None, **changes: object
 ) -> PairExamples:
     negatives = [{"query_id": query, "doc_id": doc} for query, docs in lists.items() for doc in docs]
-    table = [{"query_id": query, "doc_id": doc, "score": score} for (query, doc), score in (scores or {}).items()]
-    settings = {
-        "per_query": 3,
-        "negatives": written(folder, "negatives.parquet", negatives),
-        "scores": written(folder, "scores.parquet", table) if table else None,
-        **changes,
-    }
-    return PairExamples(tokens=tokens, corpus=corpus, split="train", fingerprint="f", **settings)  # type: ignore[arg-type]
+    settings = {"per_query": 3, "negatives": written(folder, "negatives.parquet", negatives), **changes}
+    if scores:
+        table = [{"query_id": query, "doc_id": doc, "score": score} for (query, doc), score in scores.items()]
+        settings["scores"] = written(folder, "scores.parquet", table)
+    return PairExamples(tokens, corpus, "train", "f", **settings)
 
 
 def groups(tokens: Place, found: PairExamples, epoch: int = 0) -> dict[str, list[tuple[str, float]]]:
@@ -53,7 +50,7 @@ def groups(tokens: Place, found: PairExamples, epoch: int = 0) -> dict[str, list
     source = found.open()
     rows = np.arange(source.count)
     text = source.read(rows, 0, epoch)["passage"]
-    assert text.scores is not None and text.scores.dtype == np.float32
+    assert text.scores.dtype == np.float32
     names = TokenTable(tokens / "passages").doc_ids(text.rows)
     pairs = list(zip(names, text.scores.tolist(), strict=True))
     return {name: pairs[row * source.group :][: source.group] for row, name in enumerate(source.names(rows))}

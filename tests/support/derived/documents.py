@@ -40,7 +40,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def write_inputs(folder: Path) -> dict[str, Artifact]:
     """Corpus and tokens: 90 documents d0 … d89 in shards of 40; query i asks for document i; every third is dev."""
-    corpus, tokens = folder / "corpus", folder / "tokens"
+    corpus = folder / "corpus"
     (corpus / "docs").mkdir(parents=True)
     for shard, first in enumerate(range(0, DOCUMENTS, 40)):
         rows = range(first, min(first + 40, DOCUMENTS))
@@ -56,10 +56,15 @@ def write_inputs(folder: Path) -> dict[str, Artifact]:
     docs = [f"d{row}" for row in range(30)]
     qrels = pa.table({"split": splits, "query_id": ids, "doc_id": docs, "grade": grades})
     pq.write_table(qrels, corpus / "qrels.parquet")
-    artifact = Artifact(Place(str(corpus)), {"fingerprint": "c"})
+    inputs = inputs_at(folder)
     config = TokensConfig(vocabulary_size=250, max_length=40, query_length=8)
-    tokenise(config, {"corpus": artifact}, Place(str(tokens)))
-    return {"corpus": artifact, "tokens": Artifact(Place(str(tokens)), {"fingerprint": "t"})}
+    tokenise(config, {"corpus": inputs["corpus"]}, inputs["tokens"].place)
+    return inputs
+
+
+def inputs_at(folder: Path) -> dict[str, Artifact]:
+    """What `write_inputs` has written."""
+    return {name: Artifact(Place(str(folder / name)), {"fingerprint": name[0]}) for name in ("corpus", "tokens")}
 
 
 def tokens_of(inputs: dict[str, Artifact], text: str) -> list[int]:

@@ -66,7 +66,7 @@ def test_what_is_said_to_fit_does_and_in_fewer_pieces_it_would_not(tokens, corpu
         room = 1.005 * needs[rows]
         micro_batch = fitted(setup, room)
         beside = cached(setup, objective, words, share) if kind in COUPLED else 0
-        assert micro_batch is not None and kept(setup, objective, words, micro_batch) + beside <= room
+        assert kept(setup, objective, words, micro_batch) + beside <= room
         pieces = -(-share // micro_batch)
         assert pieces <= -(-share // rows) + (kind in COUPLED), "what is cached takes room too"
     with pytest.raises(UserError, match=r"one row of the training keeps .* GiB beside the weights, and there are"):
@@ -82,7 +82,7 @@ def test_vectors_of_all_rows_lie_beside_what_a_piece_keeps(tokens, corpus, tmp_p
     room = 1.00005 * kept(setup, objective.train(), words, half)
     assert cached(setup, objective, words, 2 * half) > 0.00005 * room
     micro_batch = fitted(setup, room)
-    assert micro_batch is not None and micro_batch < half
+    assert micro_batch < half
 
 
 def test_what_is_kept_once_is_not_reckoned_for_each_row(tokens, corpus, tmp_path):
@@ -90,7 +90,7 @@ def test_what_is_kept_once_is_not_reckoned_for_each_row(tokens, corpus, tmp_path
     setup = replace(setup_of(spec(tokens, corpus, tmp_path, "mlm")), longest=8)
     _, objective, words = setup.build()
     micro_batch = fitted(setup, 1.1 * kept(setup, objective.train(), words, 12))
-    assert micro_batch is not None and -(-setup.train.batch_size // micro_batch) == 2
+    assert -(-setup.train.batch_size // micro_batch) == 2
 
 
 def test_runs_in_less_memory_and_workers_that_agree_on_a_number_are_the_same_run(tokens, corpus, tmp_path, caplog):
