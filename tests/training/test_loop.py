@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from midmask.batch import Batch, Loss, Part
+from midmask.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.objectives import PRETRAINING, Objective, build_objective
 from midmask.randomness.torch_seeds import dropout_seed
@@ -21,9 +21,7 @@ from midmask.training.loop import accumulate, is_cut, run_steps, to_device, valu
 from midmask.training.optimiser import TrainConfig, build_optimiser, learning_rate, update
 from midmask.training.reader import Read
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
-from tests.support.training.cut import ROWS, gradients
-from tests.support.training.cut import batch as paired
-from tests.support.training.cut import cut as cut_rows
+from tests.support.training.cut import gradients
 
 CPU = torch.device("cpu")
 LENGTHS = [9, 14, 5, 11]
@@ -100,16 +98,20 @@ def test_a_part_that_a_loss_lacks_counts_nothing():
 def test_rows_that_meet_give_the_same_step_however_it_is_cut(precision):
     """Three micro-batches, asked for or not, or one where others have more, take the cache, which reads each text a
     second time; a whole batch does not. All passes round alike, so that a loss differs by the order of sums alone."""
-    whole, found, reads = paired("cocondenser"), {}, Counter[str]()
-    few = cut_rows(whole, 2)
+    whole, found, reads = batch(0, [9, 14, 5, 11, 7, 12]), {}, Counter[str]()
+
+    def part(rows: TokenRows, at: int) -> TokenRows:
+        return TokenRows(rows.ids_BL[at : at + 2], rows.lengths_B[at : at + 2], rows.keys_B[at : at + 2])
+
+    few = [Batch(0, {name: part(rows, at) for name, rows in whole.texts.items()}) for at in (0, 2, 4)]
     for name, batches, micro in (("whole", [whole], None), ("cut", few, 2), ("asked", few, None), ("here", [whole], 4)):
         own = objective("cocondenser", dropout=0.0, temperature=20.0, skip_from=1).float()
         embedding = next(layer for layer in own.modules() if isinstance(layer, torch.nn.Embedding))
         embedding.register_forward_pre_hook(lambda _, inputs, name=name: reads.update({name: len(inputs[0])}))
-        settings = config(batch_size=ROWS, micro_batch=micro, precision=precision)
+        settings = config(batch_size=6, micro_batch=micro, precision=precision)
         sums, counts = accumulate(wrap_distributed(own), own, settings, batches, (5, 6))
         found[name] = sums, counts, gradients(own)
-    assert reads == {"whole": 14, "cut": 28, "asked": 28, "here": 28}, "seven rows of two texts"
+    assert reads == {"whole": 12, "cut": 24, "asked": 24, "here": 24}, "six rows of two texts"
     near = 1e-6 if precision == "fp32" else 2e-2
     for name in ("cut", "asked", "here"):
         torch.testing.assert_close(found[name][0], found["whole"][0], rtol=1e-6, atol=1e-6)
