@@ -14,6 +14,8 @@ from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.recipes import RECIPES
+from tests.support.benchmark.tiny import short, write_collection
+from tests.support.object_store import Requests, object_store
 
 PASSAGES, QUERIES = 1500, 300
 TOLERANCES = {"pretrain": 0.05, "finetune": 0.05, "encode": 0.05, "tokenise": 0.7, "prepare": 0.7, "search": 0.7}
@@ -62,3 +64,15 @@ def test_a_run_writes_and_takes_what_was_told(collection, tmp_path, monkeypatch)
     trained = [(one.flops, load(one.step.place(storage)).result["seconds"]) for one in told.charges if one.training]
     rates = [flops / seconds for flops, seconds in trained if seconds]
     assert min(rates) * 0.7 < done.shape.device.rate < max(rates) * 1.3, "trainings of this machine tell its rate"
+
+
+def test_a_store_counts_what_was_predicted(tmp_path):
+    """Small artifacts, so that what comes with every step is most of it."""
+    recipe, seen = short(RECIPES["retromae"](), write_collection(tmp_path / "tiny")), Requests()
+    with object_store(requests=seen) as options:
+        storage = Place(f"s3://bucket/store?{options}")
+        target = plan(recipe).evaluation(recipe.evaluation)
+        asked = estimate([target], storage, shape_named("2xcpu")).traffic
+        writing, reading = seen.writing, seen.reading
+        Runner(storage, LOCAL, Silent()).run(target)
+    assert 0.5 < asked.writes / (seen.writing - writing) < 2 and 0.5 < asked.reads / (seen.reading - reading) < 2
