@@ -62,7 +62,7 @@ def run_workers(spec: dict[str, Any], size: int, folder: Path) -> list[int]:
     for rank in range(size):
         text = json.dumps({**spec, "rank": rank, "size": size, "meet": str(folder / "meet")})
         workers.append(subprocess.Popen([sys.executable, str(WORKER), text], env=environment))
-    return [worker.wait(timeout=120) for worker in workers]
+    return [worker.wait(timeout=500) for worker in workers]
 
 
 def trace_of(out: Path) -> list[dict[str, Any]]:
