@@ -12,7 +12,7 @@ import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.derived import given
-from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig, pseudo_queries_content
+from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.vocabulary import load_tokenizer
@@ -106,15 +106,3 @@ def test_a_killed_step_goes_on_and_gives_the_same_bytes(inputs, tmp_path):
 def test_an_unknown_source_names_the_choices(source):
     with pytest.raises(UserError, match="choose sentences, titles, neighbours, train, file:PATH or model:FOLDER"):
         override(PseudoQueriesConfig(), {"source": source})
-
-
-def test_what_a_source_holds_is_part_of_its_identity(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    config = PseudoQueriesConfig(source="file:q.tsv")
-    assert config.source == f"file:{tmp_path}/q.tsv", "workers run in other folders"
-    (tmp_path / "q.tsv").write_text("d1\tone")
-    before = pseudo_queries_content(config)
-    (tmp_path / "q.tsv").write_text("d1\tanother")
-    assert pseudo_queries_content(config) != before
-    with pytest.raises(UserError, match=r"no config.json in it"):
-        pseudo_queries_content(PseudoQueriesConfig(source=f"model:{tmp_path}"))

@@ -22,9 +22,7 @@ from midmask.derived import given
 from midmask.derived.cutting import Document, cut_into_spans, overlap
 from midmask.derived.span_documents import SpansConfig
 from midmask.derived.spans import SPANS, span_texts
-from midmask.errors import UserError
 from midmask.exchange.spans_file import read_spans, write_spans
-from midmask.identity import override
 from midmask.masking.phrases import recurring as recurring_ends
 from midmask.vocabulary import Vocabulary
 from tests.support.derived.documents import (
@@ -271,9 +269,3 @@ def test_spans_that_were_cut_here_are_written_and_read_again_as_they_were(inputs
     assert twice == [document for _, document in read_spans(place)]
     if not fields:
         assert all(" ".join(one.spans) == text_of(int(one.doc_id[1:])) for one in twice), "words, not the tokenizer's"
-
-
-@pytest.mark.parametrize("source", ["sentences", "file:", "cut:x", ""])
-def test_an_unknown_source_names_the_choices(source):
-    with pytest.raises(UserError, match="choose cut or file:PATH"):
-        override(SpansConfig(), {"source": source})

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from midmask import masking
 from midmask.artifact import Place
-from midmask.derived.terms import WEIGH, WeighConfig, weigh_content
+from midmask.derived.terms import WEIGH, WeighConfig
 from midmask.derived.words import shard_words, token_ids
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
@@ -234,22 +234,11 @@ def test_weights_as_they_are_must_lie_between_0_and_1(inputs, tmp_path):
     [
         ({"source": "tfidf"}, "did you mean 'idf'"),
         ({"source": "file"}, "Write file:PATH"),
-        ({"source": "idf:x"}, "unknown weights.source"),
         ({"source": "bm25", "scaling": "none"}, r"not in \[0, 1\]; choose passage or corpus"),
         ({"source": "attention", "scaling": "corpus"}, "choose passage"),
-        ({"k1": -1.0}, "k1"),
         ({"b": 1.5}, "b\n"),
     ],
 )
 def test_an_impossible_config_is_refused(fields, message):
     with pytest.raises((ValidationError, UserError), match=message):
         WeighConfig(**fields)
-
-
-def test_what_a_source_holds_is_its_identity(tmp_path):
-    first = weigh_content(written(tmp_path / "v.jsonl", VECTORS))
-    assert weigh_content(WeighConfig()) == {}
-    assert weigh_content(written(tmp_path / "v.jsonl", VECTORS[:3])) != first
-    for encoder in (None, str(tmp_path)):
-        with pytest.raises(UserError, match="needs a trained encoder; name a model, such as minilm"):
-            weigh_content(WeighConfig(source="attention", encoder=encoder))

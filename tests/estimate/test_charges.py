@@ -4,19 +4,18 @@ from typing import Any
 
 import pytest
 
-from midmask.artifact import RECORD, Place, load
+from midmask.artifact import Place, load
 from midmask.estimate.charge import Charge
 from midmask.estimate.charges import Charges
 from midmask.estimate.counting import count_scoring
 from midmask.estimate.searches import CODES_PER_SECOND
 from midmask.estimate.storage import RANKED
-from midmask.experiment.plan import Plan, Step, plan, rungs
+from midmask.experiment.plan import Step, plan, rungs
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import LOCAL
 from midmask.experiment.survey import Survey
 from midmask.identity import override
-from midmask.queries.config import QueriesConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from tests.support.benchmark.tiny import SPLITS, short, write_collection
@@ -109,23 +108,6 @@ def test_an_encoding_reads_every_text_of_its_side_once(recipe, storage, tokens):
     assert of(encoded(override(recipe, {"tokens.query_length": 5}), "queries"), storage).tokens == Q * 5
 
 
-def test_spans_are_halves_of_passages_until_they_are_counted(recipe, tmp_path):
-    """40 words and two special tokens are two spans of 20 and two; a row of coCondenser is two spans."""
-    contexts, storage = short(RECIPES["cocondenser"](), recipe.corpus.name), Place(str(tmp_path))
-
-    def finished(step: Step, **result: float) -> None:
-        (step.place(storage) / RECORD).write_json({"fingerprint": step.fingerprint, "result": result})
-
-    def tokens_of_a_span(steps: Plan) -> float:
-        return of(steps.pretrained, storage).tokens / (3 * 8 * 2)
-
-    long, cut = plan(contexts), plan(override(contexts, {"spans.span_length": 16}))
-    finished(long.tokens, tokens=42 * N, passages=N, vocabulary=300)
-    assert (tokens_of_a_span(long), tokens_of_a_span(cut)) == (22, 16)
-    finished(cut.spans, tokens_per_span=11.5)
-    assert (tokens_of_a_span(long), tokens_of_a_span(cut)) == (22, 11.5)
-
-
 def test_a_training_pays_for_the_steps_that_are_left(recipe, storage, tokens):
     """The second rung goes on from the first."""
     longer = override(recipe, {"pretrain.steps": 40, "pretrain.batch_size": 8})
@@ -164,9 +146,3 @@ def test_scored_pairs_are_the_positive_and_every_listed_candidate(recipe, storag
         assert 3 < pair <= tokens["tokens"] / N + 24
         narrow = step.__class__(step.name, step.config.model_copy(update={"passage_length": 8}), step.inputs)
         assert charges.of(narrow).tokens == pairs * (14 + 8 - 1), "a question has 14 tokens; both share one [CLS]"
-
-
-def test_making_queries_goes_through_the_collection_on_one_core(recipe, storage):
-    step = Step("queries", QueriesConfig(max_queries=30), {"corpus": plan(recipe).tokens.inputs["corpus"]})
-    charge = of(step, storage)
-    assert charge.one_core and charge.core_seconds == pytest.approx(N / 600) and charge.bytes > 0

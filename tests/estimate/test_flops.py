@@ -52,16 +52,6 @@ def test_finetuning(name, representation):
     assert own.flops(8) == pytest.approx(count_flops(learn(objective, batch)), rel=0.01)
 
 
-def test_a_generator_that_is_read_from_a_folder_is_counted_without_its_weights(tmp_path):
-    """It learns nothing: of the default's three forward passes and one backward it runs the two that guess."""
-    backbone().model.save_pretrained(tmp_path)
-    configs = [PRETRAINING["simlm"].Config(generator=name) for name in (str(tmp_path), "tiny")]
-    frozen, trained = (counted(config, Row(LENGTH)) for config in configs)
-    step = counted(PRETRAINING["mlm"].Config(encoder_mask_ratio=0.3), Row(LENGTH))
-    assert trained.row - frozen.row == pytest.approx(step.row, rel=0.01) and frozen.is_whole
-    assert trained.parameters - frozen.parameters == step.parameters
-
-
 def layer(tokens: int, width: int, inner: int) -> int:
     """FLOPs of a BERT layer, forward: four matrices of attention, two of the feed-forward layer, scores and sums."""
     return 2 * (4 * width**2 + 2 * width * inner) * tokens + 4 * tokens**2 * width

@@ -1,18 +1,23 @@
-"""Money: hours and requests times prices that are data."""
+"""Money: hours and requests times prices that are data; and what a plan asks of an object store."""
 
 from dataclasses import replace
 
 import pytest
 
-from midmask.artifact import Place
+from midmask.artifact import Place, load
 from midmask.errors import UserError
 from midmask.estimate import Estimate, as_text, estimate, shape_named
 from midmask.estimate.prices import VARIABLE, priced, read_prices
+from midmask.estimate.storage import WHOLE
 from midmask.estimate.traffic import Traffic
 from midmask.experiment.plan import plan
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.schema import Recipe
+from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.recipes import RECIPES
-from tests.support.benchmark.tiny import write_collection
+from tests.support.benchmark.tiny import short, write_collection
+from tests.support.object_store import object_store
 
 OWN = """
 source = "our contract, 2026"
@@ -54,3 +59,26 @@ def test_a_wrong_price_list_is_refused(old, new, message, tmp_path, monkeypatch)
     monkeypatch.setenv(VARIABLE, str(tmp_path / "own.toml"))
     with pytest.raises(UserError, match=message):
         read_prices()
+
+
+@pytest.fixture(scope="module")
+def short_recipe(tmp_path_factory) -> Recipe:
+    return short(RECIPES["retromae"](), write_collection(tmp_path_factory.mktemp("traffic") / "tiny"))
+
+
+def test_every_byte_goes_up_once_and_comes_down_as_often_as_it_is_read(short_recipe):
+    with object_store() as options:
+        storage = Place(f"s3://bucket/store?{options}")
+        steps = plan(short_recipe)
+        Runner(storage, LOCAL, Silent()).run(steps.corpus)
+        done = sum(file["size"] for file in load(steps.corpus.place(storage)).record["files"].values())
+        told = estimate([steps.evaluation(short_recipe.evaluation)], storage, shape_named("2xH100"), workers=2)
+    own = {charge.step.fingerprint: charge.bytes for charge in told.charges}
+    sizes = {**own, steps.corpus.fingerprint: done}
+    read = sum(sizes[source.fingerprint] for charge in told.charges for source in charge.step.inputs.values())
+    trained = [one.training for one in told.charges if one.training is not None]
+    asked = told.traffic
+    assert asked.up == pytest.approx(sum(own.values()))
+    assert asked.down == pytest.approx(sum(own.values()) + read)
+    assert asked.exchanged == pytest.approx(sum(2 * WHOLE * one.counted.parameters * one.steps for one in trained))
+    assert estimate([steps.tokens], Place("/nowhere"), shape_named("2xH100")).traffic is None, "a disk has none"

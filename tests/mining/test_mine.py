@@ -61,13 +61,6 @@ def test_queries_with_too_few_negatives_are_counted_not_dropped(given, out, capl
     assert f"{short} queries have fewer than 5 negatives" in caplog.text
 
 
-def test_what_was_not_ranked_cannot_be_mined(given, out):
-    with pytest.raises(UserError, match=r"split 'trian'.*Known: dev, train\."):
-        mine(MineConfig(split="trian"), given, out)
-    with pytest.raises(UserError, match=r"no ranking of split 'dev'\. Known: train\."):
-        mine(MineConfig(split="dev"), given, out)
-
-
 def scores_for(given: dict[str, Artifact], place: Place, lacking: tuple[str, str] | None = None) -> Artifact:
     """A teacher that scores every listed passage and positive of the train split by a hash of both ids."""
     listed = ranked.read(given["ranked"].place / "ranked" / "train.parquet").select(["query_id", "doc_id"])

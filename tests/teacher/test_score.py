@@ -1,7 +1,8 @@
-"""Scores of candidates: complete, equal to another library's, however the work is cut; and what is refused."""
+"""Scores of candidates, a teacher's or published ones: complete, another library's, however the work is cut."""
 
 import gzip
 import json
+import pickle
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,15 +10,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sentence_transformers import CrossEncoder as PublicCrossEncoder
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.retrieve import ranked
+from midmask.teacher.given_scores import ReadScoresConfig, read_scores, scores_content
 from midmask.teacher.score import SCORE, ScoreConfig
 from midmask.training.table import read_table
 from tests.support.teacher.lists import QUERIES, write_negatives
+from tests.support.teacher.score_lists import write_score_lists
 from tests.support.teacher.texts import texts_of
 
 Scores = dict[tuple[str, str], float]
@@ -100,19 +104,6 @@ def test_ranked_lists_are_scored_to_their_depth(all_inputs, tmp_path):
         SCORE(ScoreConfig(split="test"), sources, Place(str(tmp_path / "none")))
 
 
-def test_what_is_cut_is_counted(all_inputs, tmp_path):
-    """Queries have 5 tokens, special ones included, passages 5 to 15, pairs one less than both."""
-    _, passages = texts_of(all_inputs)
-    tokens = {doc_id: len(text.split()) + 2 for doc_id, text in passages.items()}
-    pairs = wanted_pairs(all_inputs, "train")
-    _, result = scored(ScoreConfig(max_length=16, query_length=8), all_inputs, tmp_path / "pairs")
-    assert result["passages_cut"] == sum(5 + tokens[doc_id] - 1 > 16 for _, doc_id in pairs) > 0
-    _, result = scored(ScoreConfig(passage_length=8), all_inputs, tmp_path / "passages")
-    assert result["passages_cut"] == sum(tokens[doc_id] > 8 for _, doc_id in pairs) > 0
-    _, result = scored(ScoreConfig(query_length=4), all_inputs, tmp_path / "queries")
-    assert result["queries_cut"] == QUERIES and result["passages_cut"] == 0
-
-
 def test_the_readable_file_says_the_same(all_inputs, tmp_path):
     found, _ = scored(ScoreConfig(jsonl=True, shard_queries=2), all_inputs, tmp_path)
     lines = [json.loads(line) for line in gzip.decompress((tmp_path / "scores.jsonl.gz").read_bytes()).splitlines()]
@@ -164,3 +155,42 @@ def spoil(weights: Path) -> None:
     tensors[pooler][:] = 100.0
     tensors["classifier.weight"][:] = 3e38
     safetensors.numpy.save_file(tensors, weights, {"format": "pt"})
+
+
+PUBLISHED = [("q2", "d9", 1.5), ("q1", "d3", -2.25), ("q1", "d1", 4.0), ("elsewhere", "d1", 7.0)]
+
+
+@pytest.fixture
+def corpus(tmp_path) -> dict[str, Artifact]:
+    (tmp_path / "corpus").mkdir()
+    pq.write_table(pa.table({"query_id": ["q2", "q1", "q3"]}), tmp_path / "corpus" / "queries.parquet")
+    return {"corpus": Artifact(Place(str(tmp_path / "corpus")), {})}
+
+
+@pytest.mark.parametrize("layout", ["lists.parquet", "scores.pkl.gz"])
+def test_both_layouts_give_sorted_pairs_of_the_corpus(layout, corpus, tmp_path):
+    file = tmp_path / layout
+    if layout.endswith(".parquet"):
+        write_score_lists(Place(str(file)), PUBLISHED)
+    else:
+        nested: dict[str, dict[str, float]] = {}
+        for query_id, doc_id, score in PUBLISHED:
+            nested.setdefault(query_id, {})[doc_id] = score
+        data = pickle.dumps(nested)
+        file.write_bytes(gzip.compress(data) if layout.endswith(".gz") else data)
+    result = read_scores(ReadScoresConfig(file=str(file)), corpus, Place(str(tmp_path / "out")))
+    rows = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("q1", "d1", 4.0), ("q1", "d3", -2.25), ("q2", "d9", 1.5)]
+    assert result == {"pairs": 3, "pairs_of_unknown_queries": 1}
+
+
+def test_repeated_pairs_and_files_of_other_corpora_are_refused(corpus, tmp_path):
+    out = Place(str(tmp_path / "out"))
+    write_score_lists(Place(str(tmp_path / "twice.parquet")), [*PUBLISHED, ("q1", "d3", 0.0)])
+    with pytest.raises(UserError, match="query q1, passage d3 is scored more than once"):
+        read_scores(ReadScoresConfig(file=str(tmp_path / "twice.parquet")), corpus, out)
+    write_score_lists(Place(str(tmp_path / "other.parquet")), PUBLISHED[-1:])
+    with pytest.raises(UserError, match="none of its 1 pairs is of a query of this corpus"):
+        read_scores(ReadScoresConfig(file=str(tmp_path / "other.parquet")), corpus, out)
+    with pytest.raises(UserError, match=r"teacher\.scores = .*nowhere\.parquet: there is no such file"):
+        scores_content(str(tmp_path / "nowhere.parquet"))

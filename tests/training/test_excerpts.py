@@ -83,14 +83,8 @@ def test_the_worker_reads_them(tokens):
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "message"),
-    [
-        ("retromae", {"excerpt": 48}, r"tokens\.max_length = 48 leaves no more"),
-        ("cocondenser", {"excerpt": 16}, r"objective = cocondenser: .*spans\.span_length"),
-        ("mlm", {"excerpt": 16, "objective.packing": True}, r"excerpt = 16 with objective = mlm"),
-        ("none", {"excerpt": 16}, r"excerpt = 16 with no middle training"),
-    ],
+    ("name", "changes"), [("retromae", {"excerpt": 48}), ("cocondenser", {"excerpt": 16}), ("none", {"excerpt": 16})]
 )
-def test_where_there_is_nothing_to_choose_it_is_refused(name, changes, message):
-    with pytest.raises(UserError, match=message):
+def test_where_there_is_nothing_to_choose_it_is_refused(name, changes):
+    with pytest.raises(UserError, match=f"excerpt = {changes['excerpt']}"):
         recipe(name, **changes)

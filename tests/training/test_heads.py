@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from safetensors import safe_open
 
 from midmask.artifact import Place
 from midmask.errors import UserError
@@ -42,13 +41,6 @@ def heads_of(folder: Path) -> dict[str, torch.Tensor]:
 
 def taken(result: dict[str, Any]) -> tuple[int, int]:
     return result["heads_taken"], result["heads_fresh"]
-
-
-def test_heads_lie_in_the_models_folder_and_name_their_objective(trained):
-    with safe_open(trained / "model" / "heads.safetensors", "pt") as file:
-        assert file.metadata()["objective"] == "retromae"
-        assert len(file.keys()) == TENSORS and "decoder.0.feed_in.weight" in file.keys()
-    assert not (trained / "heads.safetensors").exists()
 
 
 def test_going_on_with_the_same_method_begins_where_it_ended(tokens, trained, tmp_path):

@@ -11,7 +11,7 @@ from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backb
 from midmask.errors import UserError
 from midmask.estimate.counting import Row
 from midmask.kept import kept_tensors
-from midmask.layers import COMPILERS, compile_layers, recompute_layers
+from midmask.layers import recompute_layers
 from midmask.objectives import FINETUNING, PRETRAINING, Objective, build_objective
 from midmask.objectives.sample import finetuning_batch, pretraining_batch, sample_vocabulary
 from tests.support.encoders.models import random_model
@@ -110,10 +110,3 @@ def test_layers_that_queries_have_for_themselves_are_not_computed_again():
     objective, _ = built("cotmote", experts="ffn")
     with pytest.raises(UserError, match=r"train\.recompute = true: queries have weights of their own"):
         recompute_layers(objective.backbone)
-
-
-def test_without_a_compiler_compiling_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    objective, _ = built("mlm")
-    with pytest.raises(UserError, match=f"needs a C.. compiler .{COMPILERS[0].replace('+', '.')}"):
-        compile_layers(objective.backbone)

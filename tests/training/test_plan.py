@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.errors import UserError
 from midmask.training.plan import BLOCK, BatchPlan
 
 
@@ -69,11 +68,6 @@ def test_the_shares_of_the_workers_are_the_batch(size, step):
     shares = [plan.share(step, rank, size) for rank in range(size)]
     assert sorted(np.concatenate(shares).tolist()) == sorted(plan.rows(step).tolist())
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
-
-
-def test_a_batch_larger_than_the_corpus_is_refused():
-    with pytest.raises(UserError, match=r"batch_size = 11.*only 10 rows"):
-        BatchPlan(10, 11, 0, "c")
 
 
 def padded_share(plan: BatchPlan, lengths: np.ndarray, size: int) -> float:
