@@ -53,14 +53,6 @@ def test_the_files_agree_and_hold_no_positive_nor_its_copy(inputs, given, out):
     assert len(rows) == 6 * 30
 
 
-def test_queries_with_too_few_negatives_are_counted_not_dropped(given, out, caplog):
-    result = mine(MineConfig(depth=5, per_query=5), given, out)
-    rows = pq.read_table((out / "negatives.parquet").uri)["query_id"].to_pylist()
-    short = sum(rows.count(f"q{row}") < 5 for row in range(40) if row % 4)
-    assert result["queries_short"] == short > 0
-    assert f"{short} queries have fewer than 5 negatives" in caplog.text
-
-
 def scores_for(given: dict[str, Artifact], place: Place, lacking: tuple[str, str] | None = None) -> Artifact:
     """A teacher that scores every listed passage and positive of the train split by a hash of both ids."""
     listed = ranked.read(given["ranked"].place / "ranked" / "train.parquet").select(["query_id", "doc_id"])

@@ -20,9 +20,8 @@ from midmask.retrieve import ranked
 from midmask.teacher.given_scores import ReadScoresConfig, read_scores, scores_content
 from midmask.teacher.score import SCORE, ScoreConfig
 from midmask.training.table import read_table
-from tests.support.teacher.lists import QUERIES, write_negatives
+from tests.support.teacher.lists import QUERIES, texts_of, write_negatives
 from tests.support.teacher.score_lists import write_score_lists
-from tests.support.teacher.texts import texts_of
 
 Scores = dict[tuple[str, str], float]
 

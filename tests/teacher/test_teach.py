@@ -15,8 +15,7 @@ from midmask.teacher.teach import TeachConfig, TeacherConfig, teach
 from midmask.training.optimiser import TrainConfig
 from midmask.training.table import read_table
 from midmask.vocabulary import Vocabulary
-from tests.support.teacher.lists import teaching, trace_of
-from tests.support.teacher.texts import texts_of
+from tests.support.teacher.lists import teaching, texts_of, trace_of
 from tests.support.training.runs import assert_same_run
 
 

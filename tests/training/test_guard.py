@@ -18,8 +18,7 @@ from midmask.identity import override
 from midmask.objectives import PRETRAINING, build_objective
 from midmask.recipes import RECIPES
 from midmask.training.guard import DISTANCE, Guard
-from midmask.training.health import examine
-from midmask.training.loop import accumulate, divided, wrap_distributed
+from midmask.training.loop import accumulate, wrap_distributed
 from midmask.training.run import local_reader, run_training
 from midmask.vocabulary import Vocabulary
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
@@ -51,6 +50,7 @@ def distance(before: Backbone, after: Backbone, rows: Batch) -> list[float]:
 def test_the_distance_is_one_minus_the_cosine_of_both_vectors():
     rows = Batch(0, {"passage": token_rows(random_texts([9, 14, 5]))})
     guard = Guard(encoder(1, dropout=0.5).train(), WEIGHT)
+    assert Guard(encoder(1), 0.0).loss(encoder(2), rows) == {}, "without a weight it only measures"
     found = guard.distances(encoder(2), rows.texts["passage"])
     assert found.tolist() == pytest.approx(distance(encoder(1), encoder(2), rows), abs=1e-6)
     assert guard.distances(encoder(1), rows.texts["passage"]).tolist() == pytest.approx([0, 0, 0], abs=1e-6)
@@ -83,15 +83,6 @@ def _gradient_of_distance(before: Backbone, after: Backbone, rows: Batch) -> dic
     norms_B = start_BD.norm(dim=1) * end_BD.norm(dim=1)
     (1 - (start_BD * end_BD).sum(1) / norms_B).mean().backward()
     return {f"backbone.{name}": value for name, value in gradients(after).items()}
-
-
-def test_without_a_weight_it_only_measures():
-    method = build_objective(PRETRAINING["mlm"].Config(), encoder(2), small_vocabulary(), seed=5).double()
-    guard = Guard(encoder(1), 0.0)
-    assert divided(wrap_distributed(method, guard)).parts == method.parts
-    assert guard.loss(method.backbone, PASSAGES) == {} and guard.counts(PASSAGES) == {}
-    found = examine(method, PASSAGES, guard)[DISTANCE]
-    assert found == pytest.approx(np.mean(distance(encoder(1), encoder(2), PASSAGES)), abs=1e-6)
 
 
 def spec(tokens: Place, out: Path, folder: Path, weight: float) -> dict[str, Any]:
