@@ -1,9 +1,9 @@
 import pytest
 
 from midmask.artifact import Artifact
-from tests.support.derived.documents import write_inputs
+from tests.support.derived.documents import inputs_at, write_inputs
 
 
 @pytest.fixture(scope="session")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
-    return write_inputs(tmp_path_factory.mktemp("derived"))
+def inputs(made_once) -> dict[str, Artifact]:
+    return inputs_at(made_once("derived-inputs", write_inputs))

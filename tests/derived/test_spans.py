@@ -1,5 +1,6 @@
-"""Spans against the texts that they are cut from."""
+"""Spans against the texts that they are cut from; and from a file, every line accounted for and every token kept."""
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterable
@@ -17,39 +18,24 @@ from scipy.stats import chisquare
 from midmask.artifact import Artifact, Place
 from midmask.batch import TokenRows
 from midmask.corpora.sentences import sentences
+from midmask.derived import given
 from midmask.derived.cutting import Document, cut_into_spans, overlap
-from midmask.derived.sharing import find_sharing
 from midmask.derived.span_documents import SpansConfig
-from midmask.derived.spans import SPANS
-from midmask.errors import UserError
+from midmask.derived.spans import SPANS, span_texts
+from midmask.exchange.spans_file import read_spans, write_spans
 from midmask.masking.phrases import recurring as recurring_ends
-from midmask.vocabulary import Vocabulary, load_tokenizer
-from tests.support.derived.documents import DOCUMENTS, files, text_of, titled
-from tests.support.objectives.texts import small_vocabulary
-
-LENGTH = 24
-LIMIT = LENGTH - 2
-Inputs = dict[str, Artifact]
-
-
-def made(inputs: Inputs, out: Path, **fields: Any) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
-    """The step's result, and the rows of each document."""
-    config = SpansConfig(**{"span_length": LENGTH, "short_share": 0.0, **fields})
-    result = SPANS(config, inputs, Place(str(out)))
-    rows = [row for path in sorted((out / "spans").iterdir()) for row in pq.read_table(path).to_pylist()]
-    assert len({row["doc_id"] for row in rows}) == len(list(groupby(rows, lambda row: row["doc_id"])))
-    return result, {name: list(own) for name, own in groupby(rows, lambda row: row["doc_id"])}
-
-
-def tokens_of(inputs: Inputs, text: str) -> list[int]:
-    tokenizer = load_tokenizer(Path(str(inputs["tokens"].place)) / "tokenizer")
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def inner(inputs: Inputs, ids: list[int]) -> list[int]:
-    tokenizer = load_tokenizer(Path(str(inputs["tokens"].place)) / "tokenizer")
-    assert (ids[0], ids[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id) and 2 < len(ids) <= LENGTH
-    return ids[1:-1]
+from midmask.vocabulary import Vocabulary
+from tests.support.derived.documents import (
+    DOCUMENTS,
+    SPAN_LENGTH,
+    SPAN_LIMIT,
+    WORDS,
+    files,
+    made_spans,
+    text_of,
+    titled,
+    tokens_of,
+)
 
 
 def joined(pieces: Iterable[list[int]]) -> list[int]:
@@ -58,17 +44,17 @@ def joined(pieces: Iterable[list[int]]) -> list[int]:
 
 def greedily(pieces: list[list[int]]) -> list[list[int]]:
     """The slow way: a long sentence in windows; a span is closed when the next one does not fit."""
-    cut = [piece[at : at + LIMIT] for piece in pieces for at in range(0, len(piece), LIMIT)]
+    cut = [piece[at : at + SPAN_LIMIT] for piece in pieces for at in range(0, len(piece), SPAN_LIMIT)]
     spans: list[list[int]] = [[]]
     for piece in cut:
-        if spans[-1] and len(spans[-1]) + len(piece) > LIMIT:
+        if spans[-1] and len(spans[-1]) + len(piece) > SPAN_LIMIT:
             spans.append([])
         spans[-1] = spans[-1] + piece
     return spans
 
 
-def test_a_document_is_cut_at_its_sentences_and_loses_nothing(inputs: Inputs, tmp_path: Path) -> None:
-    result, documents = made(inputs, tmp_path)
+def test_a_document_is_cut_at_its_sentences_and_loses_nothing(inputs, tmp_path):
+    result, documents = made_spans(inputs, tmp_path)
     lone = 0
     for number in range(DOCUMENTS):
         expected = greedily([tokens_of(inputs, sentence) for sentence in sentences(text_of(number))])
@@ -77,45 +63,31 @@ def test_a_document_is_cut_at_its_sentences_and_loses_nothing(inputs: Inputs, tm
             assert f"d{number}" not in documents
             continue
         rows = documents[f"d{number}"]
-        assert [row["number"] for row in rows] == list(range(len(rows)))
-        assert [inner(inputs, row["ids"]) for row in rows] == expected
+        assert [row["ids"][1:-1] for row in rows] == expected
         assert joined(expected) == tokens_of(inputs, text_of(number))
     assert 0 < lone < DOCUMENTS
     assert (result["documents"], result["documents_of_one_span"]) == (DOCUMENTS, lone)
     assert result["documents_in_pairs"] == len(documents) and result["spans"] == sum(map(len, documents.values()))
-
-
-def test_the_index_holds_where_documents_begin(inputs: Inputs, tmp_path: Path) -> None:
-    _, documents = made(inputs, tmp_path)
     starts = np.load(tmp_path / "starts.npy")
-    assert starts.dtype == np.int64
     assert np.diff(starts).tolist() == [len(rows) for rows in documents.values()] and starts[0] == 0
+    assert not (tmp_path / "sharing.npy").exists() and "sharing" not in rows[0]
 
 
-@pytest.mark.parametrize("recurring", [True, False])
-def test_spans_that_share_a_phrase_are_noted_and_change_nothing_else(
-    inputs: Inputs, tmp_path: Path, recurring: bool
-) -> None:
+def test_spans_that_share_a_phrase_are_noted(inputs, tmp_path):
     """Against `recurring` of each two spans. Words of 60 in sentences of 14 seldom recur in pairs by chance."""
-    result, documents = made(inputs, tmp_path, documents="titles", recurring=recurring)
-    assert (tmp_path / "sharing.npy").exists() == recurring
-    if not recurring:
-        assert all("sharing" not in row for rows in documents.values() for row in rows)
-        return
+    result, documents = made_spans(inputs, tmp_path, documents="titles", recurring=True)
     vocabulary = Vocabulary.of(Path(str(inputs["tokens"].place)) / "tokenizer")
-    counts, having = [], 0
-    for rows in documents.values():
+    for rows in list(documents.values())[::5]:
         texts = [token_rows_of(row["ids"]) for row in rows]
         for number, row in enumerate(rows):
-            expected = [
+            assert row["sharing"] == [
                 other
                 for other, text in enumerate(texts)
                 if other != number and bool(recurring_ends(texts[number], text, vocabulary, 2, 10).any())
             ]
-            assert row["sharing"] == expected
-            counts.append(len(expected))
-        having += any(row["sharing"] for row in rows)
+    having = sum(any(row["sharing"] for row in rows) for rows in documents.values())
     assert 0 < having < len(documents) and result["documents_that_share_a_phrase"] == having
+    counts = [len(row["sharing"]) for rows in documents.values() for row in rows]
     assert np.load(tmp_path / "sharing.npy").tolist() == counts
 
 
@@ -123,42 +95,23 @@ def token_rows_of(ids: list[int]) -> TokenRows:
     return TokenRows(torch.tensor([ids]), torch.tensor([len(ids)]), torch.zeros(1, dtype=torch.int64))
 
 
-def test_of_many_spans_that_share_a_phrase_some_are_drawn() -> None:
-    spans = [[2, 20, 21, 3] for _ in range(50)]
-    drawn = find_sharing(spans, small_vocabulary(), random.Random(1))
-    assert all(
-        len(set(others)) == 32 and others == sorted(others) and n not in others for n, others in enumerate(drawn)
-    )
-    assert set(chain.from_iterable(drawn)) == set(range(50))
-
-
-def test_documents_without_a_shared_phrase_are_refused(inputs: Inputs, tmp_path: Path) -> None:
-    corpus = tmp_path / "corpus"
-    (corpus / "docs").mkdir(parents=True)
-    text = "Bin bon bun ban ben. Din don dun dan den. Fin fon fun fan fen. Gin gon gun gan gen. Kin kon kun kan ken."
-    pq.write_table(pa.table([["d"], [""], [text]], names=["doc_id", "title", "text"]), corpus / "docs" / "0.parquet")
-    own = {**inputs, "corpus": Artifact(Place(str(corpus)), {"fingerprint": "c"})}
-    with pytest.raises(UserError, match=r"no document has two spans with a phrase in common; .*documents=titles"):
-        SPANS(SpansConfig(span_length=8, short_share=0.0, recurring=True), own, Place(str(tmp_path / "out")))
-
-
-def test_an_overlap_is_the_text_across_the_spans_end(inputs: Inputs, tmp_path: Path) -> None:
-    _, documents = made(inputs, tmp_path)
+def test_an_overlap_is_the_text_across_the_spans_end(inputs, tmp_path):
+    _, documents = made_spans(inputs, tmp_path)
     for rows in documents.values():
-        spans = [inner(inputs, row["ids"]) for row in rows]
+        spans = [row["ids"][1:-1] for row in rows]
         whole, end = joined(spans), 0
         for row, span in zip(rows, spans, strict=True):
             start, end = end, end + len(span)
-            context = inner(inputs, row["overlap_ids"])
+            context = row["overlap_ids"][1:-1]
             if row is rows[-1]:
                 begins = [at for at in range(len(whole)) if whole[at : at + len(context)] == context]
                 assert any(at < start < at + len(context) <= end for at in begins)
             else:
-                shared = [at for at in range(start, end) if whole[at : at + LIMIT] == context]
+                shared = [at for at in range(start, end) if whole[at : at + SPAN_LIMIT] == context]
                 assert shared, "an overlap begins within its span and goes on for as long as there is room and text"
 
 
-def test_an_overlap_shares_one_to_half_of_the_sentences() -> None:
+def test_an_overlap_shares_one_to_half_of_the_sentences():
     document = Document("d", list(range(20)), [2, 4, 6, 8, 10, 12, 14, 16, 18, 20])
     spans = [range(0, 4), range(4, 5), range(5, 10)]
     draws = [[overlap(document, spans, span, 9, random.Random(seed)) for seed in range(40)] for span in range(3)]
@@ -168,7 +121,7 @@ def test_an_overlap_shares_one_to_half_of_the_sentences() -> None:
 
 
 @pytest.mark.parametrize("share", [0.15, 1.0])
-def test_short_spans_are_drawn_at_their_rate(share: float) -> None:
+def test_short_spans_are_drawn_at_their_rate(share):
     """Sentences of one token fill a span exactly. A right sampler fails once in 10,000 sets of documents."""
     limit, counts = 12, Counter[int]()
     document = Document("d", list(range(40_000)), list(range(1, 40_001)))
@@ -180,7 +133,7 @@ def test_short_spans_are_drawn_at_their_rate(share: float) -> None:
     assert chisquare([counts[n] for n in expected], [total * p for p in expected.values()]).pvalue > 1e-4
 
 
-def test_drawn_limits_leave_no_span_empty_and_no_sentence_out() -> None:
+def test_drawn_limits_leave_no_span_empty_and_no_sentence_out():
     """A span holds one sentence at least, also where that is longer than the limit drawn for it."""
     random_ = random.Random(2)
     for _ in range(200):
@@ -189,45 +142,35 @@ def test_drawn_limits_leave_no_span_empty_and_no_sentence_out() -> None:
         assert list(chain.from_iterable(spans)) == list(range(len(ends))) and all(spans)
 
 
-def test_passages_under_one_title_are_one_document(inputs: Inputs, tmp_path: Path) -> None:
-    _, documents = made(inputs, tmp_path, documents="titles")
+def test_passages_under_one_title_are_one_document(inputs, tmp_path):
+    _, documents = made_spans(inputs, tmp_path, documents="titles")
     wanted = {}
     for _, run in groupby(range(DOCUMENTS), lambda number: (number // 40, titled(number) or number)):
         numbers = list(run)
         wanted[f"d{numbers[0]}"] = joined(tokens_of(inputs, text_of(number)) for number in numbers)
     assert documents.keys() <= wanted.keys() and len(documents) > 20
     for name, rows in documents.items():
-        assert joined(inner(inputs, row["ids"]) for row in rows) == wanted[name]
+        assert joined(row["ids"][1:-1] for row in rows) == wanted[name]
 
 
-def test_a_killed_step_goes_on_and_gives_the_same_bytes(inputs: Inputs, tmp_path: Path) -> None:
-    made(inputs, tmp_path / "whole", short_share=0.5)
-    made(inputs, tmp_path / "killed", short_share=0.5)
-    shards = tmp_path / "killed" / "spans"
-    (shards / "00001.parquet").unlink()
-    (shards / "00001.parquet.0a1b2c3d.draft").write_bytes(b"half a shard")
-    untouched = (shards / "00000.parquet").stat().st_mtime_ns
-    config = SpansConfig(span_length=LENGTH, short_share=0.5)
-    assert SPANS.missing(inputs, Place(str(tmp_path / "killed"))) == ["00001.parquet"]
-    made(inputs, tmp_path / "killed", short_share=0.5)
-    assert (shards / "00000.parquet").stat().st_mtime_ns == untouched
-    assert files(tmp_path / "killed") == files(tmp_path / "whole")
-    make = SPANS.worker(config, inputs, Place(str(tmp_path / "backwards")))
+def test_a_killed_step_goes_on_and_gives_the_same_bytes(inputs, tmp_path):
+    whole, killed, backwards = (tmp_path / name for name in ("whole", "killed", "backwards"))
+    for out in (whole, killed):
+        made_spans(inputs, out, short_share=0.5)
+    (killed / "spans" / "00001.parquet").unlink()
+    (killed / "spans" / "00001.parquet.0a1b2c3d.draft").write_bytes(b"half a shard")
+    untouched = (killed / "spans" / "00000.parquet").stat().st_mtime_ns
+    assert SPANS.missing(inputs, Place(str(killed))) == ["00001.parquet"]
+    make = SPANS.worker(SpansConfig(span_length=SPAN_LENGTH, short_share=0.5), inputs, Place(str(backwards)))
     for name in ("00002.parquet", "00001.parquet", "00000.parquet"):
         make(name)
-    SPANS(config, inputs, Place(str(tmp_path / "backwards")))
-    assert files(tmp_path / "backwards") == files(tmp_path / "whole")
+    for out in (killed, backwards):
+        made_spans(inputs, out, short_share=0.5)
+        assert files(out) == files(whole)
+    assert (killed / "spans" / "00000.parquet").stat().st_mtime_ns == untouched
 
 
-def test_a_corpus_without_pairs_is_refused_with_a_remedy(inputs: Inputs, tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"spans.span_length = 4000: none of 90 documents has two spans; choose"
-    ) as error:
-        made(inputs, tmp_path, span_length=4000)
-    assert "\n" not in str(error.value)
-
-
-def test_words_at_sentence_ends_stay_as_the_tokenizer_cuts_them(tmp_path: Path) -> None:
+def test_words_at_sentence_ends_stay_as_the_tokenizer_cuts_them(tmp_path):
     """With a byte-level tokenizer a word's token holds the space before it: cut sentence by sentence it would not."""
     from tokenizers import ByteLevelBPETokenizer
     from transformers import PreTrainedTokenizerFast
@@ -242,7 +185,87 @@ def test_words_at_sentence_ends_stay_as_the_tokenizer_cuts_them(tmp_path: Path) 
     table = pa.table({"doc_id": ["d"], "title": [""], "text": [text.strip()]})
     pq.write_table(table, tmp_path / "corpus" / "docs" / "00000.parquet")
     own = {name: Artifact(Place(str(tmp_path / name)), {}) for name in ("corpus", "tokens")}
-    SPANS(SpansConfig(span_length=LENGTH, short_share=0.0), own, Place(str(tmp_path / "out")))
+    SPANS(SpansConfig(span_length=SPAN_LENGTH, short_share=0.0), own, Place(str(tmp_path / "out")))
     rows = pq.read_table(tmp_path / "out" / "spans")["ids"].to_pylist()
     assert joined(ids[1:-1] for ids in rows) == tokenizer(text.strip(), add_special_tokens=False)["input_ids"]
     assert all(tokenizer.decode(ids[1:-1]).endswith(".") for ids in rows)
+
+
+Inputs = dict[str, Artifact]
+
+
+def given_spans(inputs: Inputs, out: Path, source: str, **fields: Any) -> tuple[dict[str, Any], dict[str, list]]:
+    """The step's result, and the ids of each document's spans, without specials."""
+    result, documents = made_spans(inputs, out, source=source, **fields)
+    return result, {name: [row["ids"][1:-1] for row in own] for name, own in documents.items()}
+
+
+LONG = " ".join(f"{' '.join(WORDS[:4])}." for _ in range(8))
+LINES = [
+    {"doc_id": "d3", "spans": ["Bal dif.", "gun kel"]},
+    {"doc_id": "d50", "spans": ["bal", " ", "dif fun", ""]},
+    {"doc_id": "d4", "spans": ["only one"]},
+    {"_id": "d3", "spans": ["a third of d3"]},
+    {"doc_id": "elsewhere", "spans": ["lost", "lost too"]},
+    {"doc_id": "d5", "spans": []},
+    {"doc_id": "d89", "spans": ["before", LONG]},
+    {"doc_id": "d6", "spans": ["one", "  "]},
+]
+
+
+@pytest.mark.parametrize("block", [1 << 18, 2])
+def test_every_line_and_every_span_is_accounted_for(inputs, tmp_path, block, monkeypatch):
+    monkeypatch.setattr(given, "BLOCK", block)
+    (tmp_path / "s.jsonl").write_text("\n\n".join(map(json.dumps, LINES)))
+    result, documents = given_spans(inputs, tmp_path / "out", f"file:{tmp_path}/s.jsonl")
+    asked = {"d3": ["Bal dif.", "gun kel", "a third of d3"], "d50": ["bal", "dif fun"]}
+    assert {name: documents[name] for name in asked} == {
+        name: [tokens_of(inputs, text) for text in texts] for name, texts in asked.items()
+    }
+    assert list(documents) == ["d3", "d50", "d89"], "in the order of the corpus"
+    assert documents["d89"][0] == tokens_of(inputs, "before") and len(documents["d89"]) > 2
+    assert all(len(ids) <= SPAN_LIMIT for ids in documents["d89"])
+    assert list(chain(*documents["d89"][1:])) == tokens_of(inputs, LONG), "a long span is cut, and loses nothing"
+    bad = {"blank span": 3, "unknown id": 1, "no span": 1}
+    assert result["given"] == {"lines": 8, "kept": 6, **bad}
+    assert [result[f"documents{name}"] for name in ("", "_of_one_span", "_in_pairs")] == [5, 2, 3]
+    assert (result["spans_given"], result["passages_without_spans"]) == (9, DOCUMENTS - 5)
+    quarantine = [json.loads(line) for line in (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines()]
+    assert sorted((row["line"], row["kind"]) for row in quarantine) == [
+        (3, "blank span"),
+        (3, "blank span"),
+        (9, "unknown id"),
+        (11, "no span"),
+        (15, "blank span"),
+    ]
+
+
+def test_an_overlap_goes_from_a_given_span_into_the_next(inputs, tmp_path):
+    (tmp_path / "s.jsonl").write_text(json.dumps({"doc_id": "d1", "spans": ["bal dif. fun gal.", "kel kol."]}))
+    given_spans(inputs, tmp_path / "out", f"file:{tmp_path}/s.jsonl")
+    first, last = pq.read_table(tmp_path / "out" / "spans").to_pylist()
+    assert first["overlap_ids"][1:-1] == tokens_of(inputs, "fun gal. kel kol."), "its last sentence, and what follows"
+    whole = tokens_of(inputs, "bal dif. fun gal. kel kol.")
+    end = len(tokens_of(inputs, "bal dif. fun gal.")) + len(tokens_of(inputs, "kel kol.")) // 2
+    assert last["overlap_ids"][1:-1] == whole[max(0, end - SPAN_LIMIT) : end]
+
+
+@pytest.mark.parametrize("fields", [{}, {"documents": "titles", "short_share": 1.0}])
+def test_spans_that_were_cut_here_are_written_and_read_again_as_they_were(inputs, tmp_path, fields):
+    """With the tests' tokenizer a sentence's tokens do not depend on what stands before it. Windows are cut within a
+    sentence of 60 words, at words here.
+    """
+    config = SpansConfig(**{"span_length": SPAN_LENGTH, "short_share": 0.0, **fields})
+    _, cut = given_spans(inputs, tmp_path / "cut", "cut", **{"short_share": 0.0, **fields})
+    place = Place(str(tmp_path / "spans.jsonl.gz"))
+    assert write_spans(place, span_texts(config, inputs, Place(str(tmp_path / "cut")))) == len(cut)
+    for _, document in read_spans(place):
+        texts = [tokens_of(inputs, span) for span in document.spans]
+        assert list(chain(*texts)) == list(chain(*cut[document.doc_id])), "no word is lost or doubled"
+    _, again = given_spans(inputs, tmp_path / "again", f"file:{place}")
+    assert again == cut
+    config = SpansConfig(source=f"file:{place}", span_length=SPAN_LENGTH)
+    twice = [document for document in span_texts(config, inputs, Place(str(tmp_path / "again")))]
+    assert twice == [document for _, document in read_spans(place)]
+    if not fields:
+        assert all(" ".join(one.spans) == text_of(int(one.doc_id[1:])) for one in twice), "words, not the tokenizer's"

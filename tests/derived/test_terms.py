@@ -1,43 +1,115 @@
-"""Term weights against slow references: word counts, idf, BM25, a frozen encoder's attention."""
+"""Term weights against slow references: word counts, idf, BM25, a frozen encoder's attention, and a file's."""
 
+import gzip
+import json
 import math
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from pydantic import ValidationError
 
-from midmask import masking
-from midmask.artifact import Place
-from midmask.derived.terms import WEIGH, WeighConfig, scale
+from midmask import masking, tokens
+from midmask.artifact import Artifact, Place, produce
+from midmask.derived.terms import WEIGH, WeighConfig
 from midmask.derived.words import STATISTICS, StatisticsConfig, shard_words, token_ids
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
+from midmask.identity import Config
 from midmask.objectives.pretraining.mlm import MLM
-from tests.support.derived.weighed import (
-    Inputs,
-    by_token,
-    made,
-    min_max,
-    passages,
-    small_inputs,
-    vocabulary_of,
-    weights_of,
-    words,
-)
+from midmask.sharded import Sharded
+from midmask.tokens import TokensConfig
+from midmask.vocabulary import Vocabulary, load_tokenizer
 from tests.support.objectives.reference import Reference
 from tests.support.objectives.texts import CLS, MASK, PAD, SEP, UNK, small_vocabulary, token_rows
 
+Inputs = dict[str, Artifact]
+
+SHARDS = [
+    ["The masking of words, the masking of passages.", "A retrieval system finds passages; it ranks them.", ""],
+    [
+        "Stemming retrieval mastery",
+        "the the the the words",
+        "Zebra quagga okapi: the passages of zoologists",
+        "of of of",
+    ],
+]
+
+
+def made(place: Path, step: Sharded, config: Config, inputs: Inputs) -> Artifact:
+    return produce(Place(str(place)), {"fingerprint": place.name}, lambda out: step(config, inputs, out))
+
+
+def small_inputs(folder: Path) -> Inputs:
+    """Artifacts `corpus` (two shards), `tokens`, `statistics`. The vocabulary knows the words of two passages only."""
+    corpus = Place(str(folder / "corpus"))
+    for shard, texts in enumerate(SHARDS):
+        ids = [f"d{shard}-{i}" for i in range(len(texts))]
+        table = pa.table({"doc_id": ids, "title": [""] * len(texts), "text": texts})
+        with (corpus / "docs" / f"{shard:05d}.parquet").writing() as stream:
+            pq.write_table(table, stream)
+    with (corpus / "queries.parquet").writing() as stream:
+        pq.write_table(pa.table({"query_id": pa.array([], pa.string()), "text": pa.array([], pa.string())}), stream)
+    inputs = {"corpus": Artifact(corpus, {"fingerprint": "c", "result": {}})}
+    config = TokensConfig(vocabulary_size=200, vocabulary_passages=2, max_length=24)
+    inputs["tokens"] = made(folder / "tokens", tokens.tokenise, config, inputs)
+    inputs["statistics"] = made(folder / "statistics", STATISTICS, StatisticsConfig(), inputs)
+    return inputs
+
+
+def vocabulary_of(inputs: Inputs) -> Vocabulary:
+    return Vocabulary.of((inputs["tokens"].place / "tokenizer").local())
+
+
+def passages(inputs: Inputs) -> list[list[int]]:
+    return _rows(inputs["tokens"], "passages", "ids")
+
+
+def weights_of(artifact: Artifact) -> list[list[float]]:
+    return _rows(artifact, "weights", "weights")
+
+
+def _rows(artifact: Artifact, folder: str, column: str) -> list[list]:
+    names = sorted((artifact.place.local() / folder).iterdir())
+    return [row for name in names for row in pq.read_table(name)[column].to_pylist()]
+
+
+def words(ids: list[int], vocabulary: Vocabulary) -> list[tuple[int, ...]]:
+    """A word is a token and the continuations right after it; special tokens are no words and end one."""
+    found: list[list[int]] = []
+    inside = False
+    for token in ids:
+        special = bool(vocabulary.special_V[token])
+        if inside and not special and bool(vocabulary.continues_V[token]):
+            found[-1].append(token)
+        elif not special:
+            found.append([token])
+        inside = not special
+    return [tuple(word) for word in found]
+
+
+def by_token(values: list[float], ids: list[int], vocabulary: Vocabulary) -> list[float]:
+    """A value for each word as one for each token, 0 at specials."""
+    each = iter([value for value, word in zip(values, words(ids, vocabulary), strict=True) for _ in word])
+    return [0.0 if bool(vocabulary.special_V[token]) else next(each) for token in ids]
+
+
+def min_max(values: list[float]) -> list[float]:
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    return [(value - low) / (high - low) if high > low else 0.0 for value in values]
+
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+def inputs(tmp_path_factory) -> Inputs:
     return small_inputs(tmp_path_factory.mktemp("terms"))
 
 
-def test_words_are_those_that_masks_know() -> None:
+def test_words_are_those_that_masks_know():
     generator = np.random.default_rng(0)
     vocabulary = small_vocabulary()
     texts = [generator.integers(UNK, 60, length).tolist() for length in (0, 1, 7, 30, 18)]
@@ -56,7 +128,7 @@ def test_words_are_those_that_masks_know() -> None:
         assert [tuple(word) for word in grouped] == per_row[row]
 
 
-def test_statistics_count_passages_and_words(inputs: Inputs) -> None:
+def test_statistics_count_passages_and_words(inputs):
     vocabulary = vocabulary_of(inputs)
     texts = [words(ids, vocabulary) for ids in passages(inputs)]
     expected = Counter(word for text in texts for word in set(text))
@@ -70,7 +142,7 @@ def test_statistics_count_passages_and_words(inputs: Inputs) -> None:
 
 @pytest.mark.parametrize("scaling", ["passage", "corpus"])
 @pytest.mark.parametrize("source", ["idf", "bm25"])
-def test_weights_from_counts_equal_the_formulas(inputs: Inputs, tmp_path: Path, source: str, scaling: str) -> None:
+def test_weights_from_counts_equal_the_formulas(inputs, tmp_path, source, scaling):
     config = WeighConfig(source=source, scaling=scaling, k1=1.3, b=0.6)
     found = weights_of(made(tmp_path / "w", WEIGH, config, inputs))
     vocabulary = vocabulary_of(inputs)
@@ -100,35 +172,8 @@ def test_weights_from_counts_equal_the_formulas(inputs: Inputs, tmp_path: Path, 
     assert max(map(max, found)) > 0.5
 
 
-def test_scaling_keeps_order_and_gives_equal_words_nothing() -> None:
-    passage_U = np.array([0, 0, 0, 2, 2, 3])
-    scaled = scale(np.array([2.0, 5.0, 3.5, 7.0, 7.0, -1.0]), passage_U, 4)
-    assert scaled.tolist() == [0.0, 1.0, 0.5, 0.0, 0.0, 0.0]
-
-
-def test_uniform_weights_are_nothing_anywhere(inputs: Inputs, tmp_path: Path) -> None:
-    for scaling in ("passage", "corpus", "none"):
-        config = WeighConfig(source="uniform", scaling=scaling)
-        found = weights_of(made(tmp_path / scaling, WEIGH, config, inputs))
-        assert [len(row) for row in found] == [len(ids) for ids in passages(inputs)] and not any(map(any, found))
-
-
-def test_a_killed_step_goes_on_with_the_shards_it_has(inputs: Inputs, tmp_path: Path) -> None:
-    """Both steps; the files are the same bytes as those of one go."""
-    for step, config in ((STATISTICS, StatisticsConfig()), (WEIGH, WeighConfig(source="bm25"))):
-        whole, cut = tmp_path / step.folder / "whole", tmp_path / step.folder / "cut"
-        step(config, inputs, Place(str(whole)))
-        step(config, inputs, Place(str(cut)))
-        kept = (cut / step.folder / "00000.parquet").stat().st_mtime_ns
-        (cut / step.folder / "00001.parquet").unlink()
-        step(config, inputs, Place(str(cut)))
-        assert (cut / step.folder / "00000.parquet").stat().st_mtime_ns == kept
-        files = [path.relative_to(whole) for path in whole.rglob("*.parquet")]
-        assert len(files) >= 2 and all((whole / name).read_bytes() == (cut / name).read_bytes() for name in files)
-
-
 @pytest.fixture(scope="module")
-def encoder(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def encoder(inputs, tmp_path_factory) -> Path:
     """A Hugging Face folder with random weights of wide spread, so that attention is far from even."""
     folder = tmp_path_factory.mktemp("encoder")
     backbone = build_backbone(BackboneConfig(name="tiny", dropout=0.1), vocabulary_of(inputs), seed=3)
@@ -163,9 +208,7 @@ def received(reference: Reference, ids: list[int], looks: str) -> list[float]:
 
 
 @pytest.mark.parametrize(("looks", "pieces"), [("cls", "mean"), ("cls", "max"), ("all", "sum")])
-def test_attention_is_that_of_the_last_layer(
-    inputs: Inputs, encoder: Path, tmp_path: Path, looks: str, pieces: str
-) -> None:
+def test_attention_is_that_of_the_last_layer(inputs, encoder, tmp_path, looks, pieces):
     options = {"attention_from": looks, "attention_pieces": pieces, "encoder": str(encoder)}
     config = WeighConfig.model_validate({"source": "attention", "scaling": "none", **options})
     found = weights_of(made(tmp_path / "raw", WEIGH, config, inputs))
@@ -184,15 +227,84 @@ def test_attention_is_that_of_the_last_layer(
         assert [scaled[place] for place in real] == pytest.approx(min_max([row[place] for place in real]), abs=1e-5)
 
 
-def test_rows_longer_than_the_encoder_takes_are_refused(inputs: Inputs, encoder: Path, tmp_path: Path) -> None:
-    settings = (encoder / "config.json").read_text()
-    short = tmp_path / "short"
-    short.mkdir()
-    backbone = build_backbone(BackboneConfig(name=str(encoder)), vocabulary_of(inputs), seed=0)
-    table = backbone.model.bert.embeddings.position_embeddings
-    table.weight = torch.nn.Parameter(table.weight[:8].detach())
-    backbone.model.config.max_position_embeddings = 8
-    backbone.save(short, (inputs["tokens"].place / "tokenizer").local())
-    assert settings != (short / "config.json").read_text()
-    with pytest.raises(UserError, match=r"takes at most 8\. Lower tokens\.max_length"):
-        made(tmp_path / "w", WEIGH, WeighConfig(source="attention", encoder=str(short)), inputs)
+VECTORS: list[dict[str, Any]] = [
+    {"id": "d1-1", "vector": {"The": 1.0, "words": 4.0, "absent": 9.0}},
+    {"id": "d0-0", "contents": "", "vector": {"masking": 3.0, "words,": 2.0, "passages": 1.0, ",": 5.0}},
+    {"id": "nowhere", "vector": {"the": 1.0}},
+    {"id": "d1-0", "vector": {"stemming": 2.5}},
+    {"id": "d0-1", "vector": {}},
+    {"id": "d1-1", "vector": {"the": 2.0}},
+]
+
+
+def written(path: Path, rows: list[dict[str, Any]], *, broken: str = "") -> WeighConfig:
+    lines = "".join(json.dumps(row) + "\n" for row in rows) + broken
+    path.write_bytes(gzip.compress(lines.encode()) if path.suffix == ".gz" else lines.encode())
+    return WeighConfig(source=f"file:{path}")
+
+
+def from_file(inputs: Inputs, weights: dict[str, dict[str, float]]) -> list[list[float]]:
+    """By word text, straight from the tokenizer's pieces, before scaling."""
+    tokenizer = load_tokenizer((inputs["tokens"].place / "tokenizer").local())
+    names = [f"d{shard}-{i}" for shard, texts in enumerate(SHARDS) for i in range(len(texts))]
+    rows = []
+    for name, ids in zip(names, passages(inputs), strict=True):
+        spelled = []
+        for word in words(ids, vocabulary_of(inputs)):
+            pieces = tokenizer.convert_ids_to_tokens(list(word))
+            spelled += ["".join(piece.removeprefix("##") for piece in pieces)] * len(word)
+        rows.append([0.0, *(weights.get(name, {}).get(text, 0.0) for text in spelled), 0.0])
+    return rows
+
+
+KNOWN = {
+    "d0-0": {"masking": 3.0, "words": 2.0, "passages": 1.0, ",": 5.0},
+    "d1-0": {"stemming": 2.5},
+    "d1-1": {"the": 2.0, "words": 4.0},
+}
+
+
+def test_terms_are_words_in_lower_case_and_what_is_not_used_is_counted(inputs, tmp_path):
+    bad = 'no json\n{"id": "d0-0"}\n{"id": "d0-2", "vector": {"a": Infinity}}\n'
+    config = written(tmp_path / "v.jsonl.gz", VECTORS, broken=bad).model_copy(update={"scaling": "corpus"})
+    artifact = made(tmp_path / "w", WEIGH, config, inputs)
+    unscaled = [[weight * 9.0 for weight in row] for row in weights_of(artifact)]  # 9, of "absent", is the highest
+    assert [pytest.approx(row, abs=1e-5) for row in from_file(inputs, KNOWN)] == unscaled
+    result = artifact.result
+    assert result["passages_without_weights"] == 7 - 4
+    assert (result["terms"], result["unknown_terms"]) == (4 + 1 + 3, 1)
+    assert result["file"] == {"lines": 9, "kept": 5, "unknown id": 1, "malformed line": 2, "weight not finite": 1}
+    assert len(Place(str(tmp_path / "w")).local().joinpath("quarantine.jsonl").read_text().splitlines()) == 4
+
+
+def test_scaling_within_the_passage_counts_words_without_a_weight_as_nothing(inputs, tmp_path):
+    found = weights_of(made(tmp_path / "w", WEIGH, written(tmp_path / "v.jsonl", VECTORS), inputs))
+    for row, raw in zip(found, from_file(inputs, KNOWN), strict=True):
+        real = raw[1:-1]
+        low, high = (min(real), max(real)) if real else (0.0, 0.0)
+        assert row == pytest.approx([0.0, *((w - low) / (high - low) if high > low else 0.0 for w in real), 0.0])
+
+
+def test_weights_as_they_are_must_lie_between_0_and_1(inputs, tmp_path):
+    rows = [{"id": "d1-1", "vector": {"the": 0.25, "words": 1.0}}]
+    config = written(tmp_path / "v.jsonl", rows).model_copy(update={"scaling": "none"})
+    found = weights_of(made(tmp_path / "w", WEIGH, config, inputs))
+    assert found == from_file(inputs, {"d1-1": rows[0]["vector"]})
+    config = written(tmp_path / "b.jsonl", [*rows, {"id": "d0-0", "vector": {"the": 1.5}}])
+    with pytest.raises(UserError, match=r"line 2: the weight of 'the' is 1\.5, not in \[0, 1\]"):
+        made(tmp_path / "b", WEIGH, config.model_copy(update={"scaling": "none"}), inputs)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"source": "tfidf"}, "did you mean 'idf'"),
+        ({"source": "file"}, "Write file:PATH"),
+        ({"source": "bm25", "scaling": "none"}, r"not in \[0, 1\]; choose passage or corpus"),
+        ({"source": "attention", "scaling": "corpus"}, "choose passage"),
+        ({"b": 1.5}, "b\n"),
+    ],
+)
+def test_an_impossible_config_is_refused(fields, message):
+    with pytest.raises((ValidationError, UserError), match=message):
+        WeighConfig(**fields)

@@ -1,30 +1,24 @@
 """The charge of each kind of step, against the sum written out, on a collection whose sizes are on record."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from midmask.artifact import RECORD, Place, load
+from midmask.artifact import Place, load
 from midmask.estimate.charge import Charge
 from midmask.estimate.charges import Charges
 from midmask.estimate.counting import count_scoring
-from midmask.estimate.searches import CODES_PER_SECOND, SEISMIC_ENTRY_BYTES
+from midmask.estimate.searches import CODES_PER_SECOND
 from midmask.estimate.storage import RANKED
-from midmask.experiment.plan import Plan, Step, adopted, plan, rungs
+from midmask.experiment.plan import Step, plan, rungs
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import LOCAL
 from midmask.experiment.survey import Survey
 from midmask.identity import override
-from midmask.mining.given_negatives import ReadNegativesConfig
-from midmask.mining.mine import MineConfig
-from midmask.queries.config import QueriesConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.teacher.score import ScoreConfig
 from tests.support.benchmark.tiny import SPLITS, short, write_collection
-from tests.support.encoders.classifiers import write_classifier
 
 N, Q = 48, len(SPLITS["dev"])
 D = 128
@@ -32,12 +26,12 @@ SPLADE = {"dense": None, "lexical": "splade"}
 
 
 @pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+def recipe(tmp_path_factory) -> Recipe:
     return short(RECIPES["retromae"](), write_collection(tmp_path_factory.mktemp("words") / "tiny"))
 
 
 @pytest.fixture(scope="module")
-def storage(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Place:
+def storage(recipe, tmp_path_factory) -> Place:
     """Corpus and tokens are made, so that their numbers are known exactly."""
     place = Place(str(tmp_path_factory.mktemp("store")))
     Runner(place, LOCAL, Silent()).run(plan(recipe).tokens)
@@ -45,7 +39,7 @@ def storage(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 @pytest.fixture(scope="module")
-def tokens(recipe: Recipe, storage: Place) -> dict[str, Any]:
+def tokens(recipe, storage) -> dict[str, Any]:
     return load(plan(recipe).tokens.place(storage)).result
 
 
@@ -64,7 +58,7 @@ def encoded(recipe: Recipe, side: str, **representation: Any) -> Step:
     return search_of(recipe, representation).inputs[side]
 
 
-def test_a_dense_search_is_a_product_of_all_pairs(recipe: Recipe, storage: Place) -> None:
+def test_a_dense_search_is_a_product_of_all_pairs(recipe, storage):
     charge = of(search_of(recipe, {}), storage)
     assert charge.flops == 2 * Q * N * D and charge.core_seconds == 0
     assert charge.bytes == RANKED * Q * N, "no more rows than there are passages, though the depth is 101"
@@ -72,7 +66,7 @@ def test_a_dense_search_is_a_product_of_all_pairs(recipe: Recipe, storage: Place
     assert of(search_of(recipe, {"width": 16}), storage).flops == 2 * Q * N * 16
 
 
-def test_an_index_holds_every_vector_and_only_gpus_have_a_copy(recipe: Recipe, storage: Place) -> None:
+def test_an_index_holds_every_vector_and_only_gpus_have_a_copy(recipe, storage):
     search = search_of(recipe, {"width": 16}, index="IVF16,Flat", nprobe=2)
     index, cpu, gpu = of(search.inputs["index"], storage), of(search, storage), Charges(storage, "cuda", 1).of(search)
     assert index.bytes == (4 * 16 + 8) * N and index.host == index.bytes + 4 * 16 * N, "and what it learns from"
@@ -81,74 +75,31 @@ def test_an_index_holds_every_vector_and_only_gpus_have_a_copy(recipe: Recipe, s
     assert cpu.host == gpu.host == gpu.index == (4 * 16 + 8) * N and cpu.index == 0, "in memory each has an id"
 
 
-def test_an_index_of_words_lies_beside_the_words(recipe: Recipe, storage: Place) -> None:
-    search, exact = search_of(recipe, SPLADE, index="Seismic"), search_of(recipe, SPLADE)
-    own = of(search.inputs["index"], storage).bytes
-    assert own == SEISMIC_ENTRY_BYTES * 200 * N
-    assert of(search, storage).host == own + of(exact, storage).host
-
-
 @pytest.mark.parametrize(
-    ("terms", "passage_words", "query_words"),
-    [
-        ({}, 200, 30),
-        ({"passage_terms": 64}, 64, 30),
-        ({"query_terms": 7}, 200, 7),
-        ({"passage_terms": 64, "query_terms": 7}, 64, 7),
-    ],
+    ("terms", "passage_words", "query_words"), [({}, 200, 30), ({"passage_terms": 64, "query_terms": 7}, 64, 7)]
 )
-def test_a_lexical_search_adds_up_the_postings_that_are_met(
-    recipe: Recipe, storage: Place, tokens: dict[str, Any], terms: dict[str, int], passage_words: int, query_words: int
-) -> None:
+def test_a_lexical_search_adds_up_the_postings_that_are_met(recipe, storage, tokens, terms, passage_words, query_words):
     """Of V lists each query reads as many as it has words; a list is as long as passages have words, over V."""
     charge = of(search_of(recipe, {**SPLADE, **terms}), storage)
     postings = Q * query_words * (N * passage_words / tokens["vocabulary"])
     assert charge.flops == 0 and charge.core_seconds == pytest.approx(postings / 1e8)
+    fewer = of(search_of(recipe, {**SPLADE, **terms}, passage_terms=16, query_terms=2), storage)
+    assert fewer.core_seconds == pytest.approx(postings / 1e8 * 16 / passage_words * 2 / query_words)
 
 
-def test_the_words_of_a_search_may_be_fewer_and_never_more(recipe: Recipe, storage: Place) -> None:
-    own = {**SPLADE, "passage_terms": 64, "query_terms": 8}
-
-    def seconds(**evaluation: int) -> float:
-        return of(search_of(recipe, own, **evaluation), storage).core_seconds
-
-    assert seconds(passage_terms=16) == pytest.approx(seconds() / 4)
-    assert seconds(query_terms=2) == pytest.approx(seconds() / 4)
-
-
-@pytest.mark.parametrize(("views", "flops", "seconds"), [("all", 1, 1), ("dense", 1, 0), ("lexical", 0, 1)])
-def test_a_hybrid_search_pays_for_the_views_that_it_reads(
-    recipe: Recipe, storage: Place, views: str, flops: int, seconds: int
-) -> None:
-    both = of(search_of(recipe, {"lexical": "splade"}, views=views), storage)
-    assert both.flops == 2 * Q * N * D * flops
-    assert (both.core_seconds > 0) == bool(seconds)
-
-
-def test_vectors_are_as_large_as_their_side_has_words(recipe: Recipe, storage: Place) -> None:
-    """An entry takes 32 bits and some 15 for its word."""
-    entry = (32 + 15) / 8
-    assert of(encoded(recipe, "passages", **SPLADE), storage).bytes == pytest.approx(N * 200 * entry)
-    assert of(encoded(recipe, "queries", **SPLADE), storage).bytes == pytest.approx(Q * 30 * entry)
-    assert of(encoded(recipe, "passages"), storage).bytes == N * D * 4
-
-
-@pytest.mark.parametrize("pool", [20, 1000])
-def test_token_vectors_are_stored_in_8_bits_and_scored_as_far_as_the_pool_reaches(
-    recipe: Recipe, storage: Place, tokens: dict[str, Any], pool: int
-) -> None:
+def test_token_vectors_are_stored_in_8_bits_and_scored_as_far_as_the_pool_reaches(recipe, storage, tokens):
     late = {"dense": None, "tokens": 32}
     mean = tokens["tokens"] / tokens["passages"]
     passages = of(encoded(recipe, "passages", **late), storage)
     assert passages.bytes == pytest.approx(N * ((32 + 4) * mean + 4))
-    pooled = of(search_of(recipe, late, pool=pool, depth=10), storage)
     query = of(encoded(recipe, "queries", **late), storage).tokens / Q
-    scored = min(pool + 1, N)
-    assert pooled.core_seconds == pytest.approx(Q * scored * query * mean * 32 / CODES_PER_SECOND)
-    assert pooled.bytes == RANKED * Q * 11
+    for pool, scored in ((20, 21), (1000, N)):
+        pooled = of(search_of(recipe, late, pool=pool, depth=10), storage)
+        assert pooled.core_seconds == pytest.approx(Q * scored * query * mean * 32 / CODES_PER_SECOND)
+        assert pooled.bytes == RANKED * Q * 11
 
 
-def test_an_encoding_reads_every_text_of_its_side_once(recipe: Recipe, storage: Place, tokens: dict[str, Any]) -> None:
+def test_an_encoding_reads_every_text_of_its_side_once(recipe, storage, tokens):
     passages, queries = (of(encoded(recipe, side), storage) for side in ("passages", "queries"))
     assert passages.tokens == pytest.approx(tokens["tokens"])
     assert passages.flops > queries.flops > 0
@@ -157,137 +108,41 @@ def test_an_encoding_reads_every_text_of_its_side_once(recipe: Recipe, storage: 
     assert of(encoded(override(recipe, {"tokens.query_length": 5}), "queries"), storage).tokens == Q * 5
 
 
-def test_spans_are_halves_of_passages_until_they_are_counted(recipe: Recipe, tmp_path: Path) -> None:
-    """40 words and two special tokens are two spans of 20 and two; a row of coCondenser is two spans."""
-    contexts, storage = short(RECIPES["cocondenser"](), recipe.corpus.name), Place(str(tmp_path))
-
-    def finished(step: Step, **result: float) -> None:
-        (step.place(storage) / RECORD).write_json({"fingerprint": step.fingerprint, "result": result})
-
-    def tokens_of_a_span(steps: Plan) -> float:
-        assert steps.pretrained is not None
-        return of(steps.pretrained, storage).tokens / (3 * 8 * 2)
-
-    long, cut = plan(contexts), plan(override(contexts, {"spans.span_length": 16}))
-    finished(long.tokens, tokens=42 * N, passages=N, vocabulary=300)
-    assert (tokens_of_a_span(long), tokens_of_a_span(cut)) == (22, 16)
-    finished(cut.spans, tokens_per_span=11.5)
-    assert (tokens_of_a_span(long), tokens_of_a_span(cut)) == (22, 11.5)
-
-
-def test_what_has_no_model_pays_cores_and_a_new_model_pays_storage(recipe: Recipe, storage: Place) -> None:
-    """A core tokenises 2,400 texts a second, and alone learns the words of 2,000; a folder from elsewhere is there."""
-    steps = plan(recipe)
-    read, new, there = (of(step, storage) for step in (steps.tokens, steps.initial, adopted("elsewhere")))
-    assert read.core_seconds == pytest.approx((N + N) / 2_400) and read.bytes > 0 and new.bytes > 0
-    assert read.alone_seconds == pytest.approx(N / 2_000) and new.alone_seconds == there.alone_seconds == 0
-    named = plan(override(recipe, {"tokens.tokenizer": "minilm", "backbone.name": "minilm"})).tokens
-    assert of(named, storage).alone_seconds == 0, "a tokenizer that is there"
-    for charge in (read, new, there):
-        assert (charge.tokens, charge.flops, charge.host, charge.index, charge.peak_bytes) == (0, 0, 0, 0, 0)
-    assert (new.core_seconds, there.core_seconds, there.bytes) == (0, 0, 0)
-
-
-def test_a_training_pays_for_the_steps_that_are_left(recipe: Recipe, storage: Place, tokens: dict[str, Any]) -> None:
+def test_a_training_pays_for_the_steps_that_are_left(recipe, storage, tokens):
     """The second rung goes on from the first."""
     longer = override(recipe, {"pretrain.steps": 40, "pretrain.batch_size": 8})
     first, whole = (steps.pretrained for steps in rungs(longer, (0.25, 1.0), Survey()))
-    assert first is not None and whole is not None
     mean = tokens["tokens"] / N
     for step, left in ((first, 10), (whole, 30)):
         charge = of(step, storage)
-        assert charge.tokens == pytest.approx(left * 8 * mean) and charge.training is not None
+        assert charge.tokens == pytest.approx(left * 8 * mean)
         assert charge.training.steps == left and charge.flops == pytest.approx(left * charge.training.counted.flops(8))
-    assert of(plan(longer).pretrained, storage).tokens == pytest.approx(40 * 8 * mean)  # type: ignore[arg-type]
+    assert of(plan(longer).pretrained, storage).tokens == pytest.approx(40 * 8 * mean)
 
 
-def test_a_pre_trainings_state_stays_and_a_fine_tunings_goes(recipe: Recipe, storage: Place) -> None:
+def test_a_pre_trainings_state_stays_and_a_fine_tunings_goes(recipe, storage):
     """A model is 4 bytes a parameter, AdamW's state to go on from 12 more, a trace 60 bytes a step and 4 a row."""
     steps = plan(recipe)
-    before, after = of(steps.pretrained, storage), of(steps.stages[0], storage)  # type: ignore[arg-type]
-    assert before.training is not None and after.training is not None
+    before, after = of(steps.pretrained, storage), of(steps.stages[0], storage)
     assert before.bytes == 16 * before.training.counted.parameters + 3 * (60 + 4 * 8)
     assert after.bytes == 4 * after.training.counted.parameters + 2 * (60 + 4 * 4)
     assert after.peak_bytes > 12 * after.training.counted.parameters
 
 
-def test_memory_is_that_of_the_precision_and_of_a_workers_share(recipe: Recipe, storage: Place) -> None:
-    def activations(kind: str, workers: int, dropout: float = 0.0, **changes: Any) -> float:
-        own = {"backbone.dropout": dropout, **{f"pretrain.{name}": value for name, value in changes.items()}}
-        step = plan(override(recipe, own)).pretrained
-        memory = Charges(storage, kind, workers).of(step).memory  # type: ignore[arg-type]
-        assert memory is not None
-        return memory.activations
-
-    assert activations("cpu", 2) < activations("cpu", 1)
-    assert activations("cuda", 1) == activations("cuda", 1, precision="bf16") < activations("cuda", 1, precision="fp32")
-    assert activations("cpu", 1) == activations("cpu", 1, precision="fp32") < activations("cpu", 1, dropout=0.1)
-    assert activations("cuda", 1) < activations("cuda", 1, dropout=0.1), "the masks are kept"
-
-
-def test_scored_pairs_are_the_positive_and_every_listed_candidate(
-    recipe: Recipe, storage: Place, tokens: dict[str, Any]
-) -> None:
+def test_scored_pairs_are_the_positive_and_every_listed_candidate(recipe, storage, tokens):
     """Query, passage and the three specials of a pair; a list is as long as it was mined, or as it is cut."""
     whole = short(PROTOCOLS["sigir23_32neg_distil"]().on(recipe, "demo"), recipe.corpus.name)
     scores = [step for step in plan(whole).evaluation(whole.evaluation).upstream() if step.name == "score"]
     assert scores
+    charges = Charges(storage, "cpu", 1)
     for step in scores:
         lists = [source for name, source in step.inputs.items() if name.startswith(("negatives", "ranked"))]
         listed = sum(getattr(source.config, "per_query", getattr(source.config, "depth", 0)) for source in lists)
-        charges = Charges(storage, "cpu", 1)
         charge, pairs = charges.of(step), len(SPLITS["train"]) * (1 + listed)
         pair = charge.tokens / pairs
         assert charge.bytes == 30 * pairs and charge.fp32, "a teacher scores in single precision"
         each = count_scoring(*charges.encoder(step.inputs["teacher"]), 14, round(pair) - 14 + 1)
         assert charge.flops == pytest.approx(pairs * each)
         assert 3 < pair <= tokens["tokens"] / N + 24
-        shallow = step.__class__(step.name, step.config.model_copy(update={"depth": 3}), step.inputs)
-        kept = sum(source.config.per_query if source.name == "mine" else 3 for source in lists)
-        assert charges.of(shallow).bytes == 30 * len(SPLITS["train"]) * (1 + kept), "the depth is of ranked lists alone"
         narrow = step.__class__(step.name, step.config.model_copy(update={"passage_length": 8}), step.inputs)
         assert charges.of(narrow).tokens == pairs * (14 + 8 - 1), "a question has 14 tokens; both share one [CLS]"
-
-
-def test_of_a_list_from_a_file_one_candidate_is_scored_and_only_queries_with_negatives_are(
-    recipe: Recipe, storage: Place
-) -> None:
-    mining = plan(recipe).mining(MineConfig(per_query=2, max_queries=5))
-    given = Step("read_negatives", ReadNegativesConfig(file="given.jsonl"), {"corpus": plan(recipe).corpus})
-    scoring, teacher = ScoreConfig(), plan(recipe).stages[-1]
-    for lists, pairs in (({"negatives": mining}, 5 * (1 + 2)), ({"ranked0": given}, len(SPLITS["train"]) * (1 + 1))):
-        step = Step("score", scoring, {"teacher": teacher, "corpus": plan(recipe).corpus, **lists})
-        assert of(step, storage).bytes == 30 * pairs
-
-
-def test_a_teacher_from_elsewhere_scores_bm25s_lists_before_anything_is_tokenised(
-    recipe: Recipe, storage: Place, tokens: dict[str, Any], tmp_path: Path
-) -> None:
-    write_classifier(tmp_path / "teacher", 1)
-    lists = plan(recipe).bm25_evaluation(recipe.evaluation).inputs["ranked"]
-    inputs = {"teacher": adopted(str(tmp_path / "teacher")), "corpus": plan(recipe).corpus, "ranked0": lists}
-    charge = of(Step("score", ScoreConfig(depth=4), inputs), storage)
-    pairs = len(SPLITS["train"]) * (1 + 4)
-    assert charge.bytes == 30 * pairs and charge.flops > 0
-    assert tokens["tokens"] / N / 2 < charge.tokens / pairs < 2 * tokens["tokens"] / N + 24
-
-
-@pytest.mark.parametrize("protocol", ["dupmae", "sigir23_32neg_distil", "cotmote"])
-def test_twice_the_work_of_a_training_is_charged_twice(protocol: str, recipe: Recipe, storage: Path) -> None:
-    """Every training of a long protocol, by its own number of steps."""
-    whole = PROTOCOLS[protocol]().on(recipe, "published")
-    steps: Plan = plan(whole)
-    trainings = [step for step in steps.stages[-1].upstream() if step.name in ("pretrain", "finetune", "teach")]
-    assert {"pretrain", "finetune"} <= {step.name for step in trainings}
-    for step in trainings:
-        config: Any = step.config
-        doubled = config.train.model_copy(update={"steps": 2 * config.train.steps})
-        twice = step.__class__(step.name, config.model_copy(update={"train": doubled}), step.inputs)
-        one, two = (of(each, storage, workers=8) for each in (step, twice))
-        assert one.tokens > 0 and two.tokens == 2 * one.tokens and two.flops == pytest.approx(2 * one.flops)
-
-
-def test_making_queries_goes_through_the_collection_on_one_core(recipe: Recipe, storage: Place) -> None:
-    step = Step("queries", QueriesConfig(max_queries=30), {"corpus": plan(recipe).tokens.inputs["corpus"]})
-    charge = of(step, storage)
-    assert charge.one_core and charge.core_seconds == pytest.approx(N / 600) and charge.bytes > 0

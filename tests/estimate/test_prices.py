@@ -1,18 +1,23 @@
-"""Money: hours and requests times prices that are data."""
+"""Money: hours and requests times prices that are data; and what a plan asks of an object store."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from midmask.artifact import Place
+from midmask.artifact import Place, load
 from midmask.errors import UserError
 from midmask.estimate import Estimate, as_text, estimate, shape_named
 from midmask.estimate.prices import VARIABLE, priced, read_prices
+from midmask.estimate.storage import WHOLE
 from midmask.estimate.traffic import Traffic
 from midmask.experiment.plan import plan
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.schema import Recipe
+from midmask.experiment.steps import LOCAL
+from midmask.identity import override
 from midmask.recipes import RECIPES
-from tests.support.benchmark.tiny import write_collection
+from tests.support.benchmark.tiny import short, write_collection
+from tests.support.object_store import object_store
 
 OWN = """
 source = "our contract, 2026"
@@ -22,17 +27,15 @@ store = {writes = 0.01, reads = 0.001, gib_month = 0.02}
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Estimate:
+def told(tmp_path_factory) -> Estimate:
     folder = tmp_path_factory.mktemp("prices")
-    recipe = RECIPES["mlm"]()
-    recipe = recipe.model_copy(
-        update={"corpus": recipe.corpus.model_copy(update={"name": write_collection(folder / "tiny")})}
-    )
+    recipe = override(RECIPES["mlm"](), {"corpus.name": write_collection(folder / "tiny")})
     return estimate([plan(recipe).evaluation(recipe.evaluation)], Place(str(folder / "store")), shape_named("4xH100"))
 
 
 def test_hours_of_every_device_and_requests_are_paid(told, tmp_path, monkeypatch):
     (tmp_path / "own.toml").write_text(OWN)
+    assert all(shape_named(name).device.name == name for name in read_prices().device_hour), "shipped prices"
     monkeypatch.setenv(VARIABLE, str(tmp_path / "own.toml"))
     hours = 4 * told.total_hours
     paid = f"price: {2.5 * hours:,.2f} USD for {hours:,.1f} hours of one H100 at 2.5"
@@ -43,38 +46,39 @@ def test_hours_of_every_device_and_requests_are_paid(told, tmp_path, monkeypatch
     assert priced(asked) in as_text(asked)
 
 
-def test_what_has_no_price_says_where_to_write_one(told):
-    other = replace(told, shape=shape_named("1xL4"))
-    assert "none is known for L4" in priced(other) and VARIABLE in priced(other)
-    assert priced(replace(told, shape=replace(told.shape, label="this machine"))) == ""
-    assert priced(replace(told, shape=shape_named("8xcpu"))) == ""
-
-
-def test_shipped_prices_say_where_they_are_from_and_of_when(monkeypatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
-    prices = read_prices()
-    assert "20" in prices.source
-    assert all(shape_named(name).device.name == name for name in prices.device_hour)
-
-
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("old", "new", "message"),
     [
-        ("source = 1 2", "Expected newline"),
-        (
-            OWN.replace("2.5", "-2.5"),
-            r"own\.toml: device_hour\.H100 = -2\.5: input should be greater than or equal to 0",
-        ),
-        (OWN.replace("reads = 0.001, ", ""), r"own\.toml: store\.reads: a value is required"),
-        (OWN + "vat = 0.19", r"own\.toml: vat: no such field"),
-        (None, "No such file"),
+        ("2.5", "-2.5", r"own\.toml: device_hour\.H100 = -2\.5: input should be greater than or equal to 0"),
+        ("reads = 0.001, ", "", r"own\.toml: store\.reads: a value is required"),
+        ("source", "vat = 0.19\nsource", r"own\.toml: vat: no such field"),
     ],
 )
-def test_a_wrong_price_list_is_one_line(text, message, tmp_path, monkeypatch):
-    path = Path(tmp_path / "own.toml")
-    if text is not None:
-        path.write_text(text)
-    monkeypatch.setenv(VARIABLE, str(path))
-    with pytest.raises(UserError, match=message) as error:
+def test_a_wrong_price_list_is_refused(old, new, message, tmp_path, monkeypatch):
+    (tmp_path / "own.toml").write_text(OWN.replace(old, new))
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "own.toml"))
+    with pytest.raises(UserError, match=message):
         read_prices()
-    assert "\n" not in str(error.value) and str(path) in str(error.value) and "prices.toml" in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def short_recipe(tmp_path_factory) -> Recipe:
+    return short(RECIPES["retromae"](), write_collection(tmp_path_factory.mktemp("traffic") / "tiny"))
+
+
+def test_every_byte_goes_up_once_and_comes_down_as_often_as_it_is_read(short_recipe):
+    with object_store() as options:
+        storage = Place(f"s3://bucket/store?{options}")
+        steps = plan(short_recipe)
+        Runner(storage, LOCAL, Silent()).run(steps.corpus)
+        done = sum(file["size"] for file in load(steps.corpus.place(storage)).record["files"].values())
+        told = estimate([steps.evaluation(short_recipe.evaluation)], storage, shape_named("2xH100"), workers=2)
+    own = {charge.step.fingerprint: charge.bytes for charge in told.charges}
+    sizes = {**own, steps.corpus.fingerprint: done}
+    read = sum(sizes[source.fingerprint] for charge in told.charges for source in charge.step.inputs.values())
+    trained = [one.training for one in told.charges if one.training is not None]
+    asked = told.traffic
+    assert asked.up == pytest.approx(sum(own.values()))
+    assert asked.down == pytest.approx(sum(own.values()) + read)
+    assert asked.exchanged == pytest.approx(sum(2 * WHOLE * one.counted.parameters * one.steps for one in trained))
+    assert estimate([steps.tokens], Place("/nowhere"), shape_named("2xH100")).traffic is None, "a disk has none"

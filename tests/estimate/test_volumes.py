@@ -1,7 +1,6 @@
 """How much there is to read, by a look into the files, where nothing has been prepared."""
 
 import random
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ from tests.support.corpora.saved import save
 
 
 @pytest.mark.parametrize("embedded", [False, True])
-def test_saved_datasets_tell_their_passages_whatever_other_columns_there_are(tmp_path: Path, embedded: bool) -> None:
+def test_saved_datasets_tell_their_passages_whatever_other_columns_there_are(tmp_path, embedded):
     count, draw = 12_000, random.Random(0)
     columns = {"text": pa.array(["word " * draw.randint(10, 80) for _ in range(count)])}
     if embedded:

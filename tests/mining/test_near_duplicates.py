@@ -1,7 +1,6 @@
 """Passages like a relevant one, held against the Jaccard similarity of their shingles, counted."""
 
 import random
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +10,7 @@ from midmask.artifact import Artifact, Place
 from midmask.corpora.docstrings import plain_words
 from midmask.corpora.duplicates import SHINGLE, signatures
 from midmask.mining.known import KnownRelevant
-from midmask.mining.near_duplicates import NEAR_DUPLICATES, Groups, NearDuplicatesConfig, read, spread
+from midmask.mining.near_duplicates import NEAR_DUPLICATES, Groups, NearDuplicatesConfig
 from tests.support.retrieve.collection import write_parts
 
 WORDS = [f"w{number}" for number in range(3000)]
@@ -33,7 +32,7 @@ def varied(text: str, changes: int, draw: random.Random) -> str:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Artifact, dict[str, str]]:
+def corpus(tmp_path_factory) -> tuple[Artifact, dict[str, str]]:
     """40 texts of 80 words, each with five variants; text 0 of each is relevant to a query, in some split."""
     draw = random.Random(5)
     docs = {}
@@ -44,32 +43,22 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Artifact, dict[str
         docs[f"d{number}_x"] = f"  {text.upper()}.\n"
     ids = draw.sample(sorted(docs), len(docs))
     place = Place(str(tmp_path_factory.mktemp("corpus")))
+    judged = [("train" if number % 2 else "test", f"q{number}", f"d{number}_0", 1 + number % 2) for number in range(40)]
     artifact = write_parts(
         place,
         docs=[(doc_id, "", docs[doc_id]) for doc_id in ids],
         queries=[(f"q{number}", "x") for number in range(41)],
-        qrels=[
-            *(
-                ("train" if number % 2 else "test", f"q{number}", f"d{number}_0", 1 + number % 2)
-                for number in range(40)
-            ),
-            ("train", "q0", "d39_0", 0),
-            ("dev", "q40", "d1_0", 1),
-            ("dev", "q40", "d2_0", 1),
-        ],
+        qrels=[*judged, ("train", "q0", "d39_0", 0), ("dev", "q40", "d1_0", 1), ("dev", "q40", "d2_0", 1)],
     )
     return artifact, docs
 
 
-def test_what_is_clearly_alike_is_found_and_what_is_not_is_left(corpus, tmp_path: Path) -> None:
+def test_what_is_clearly_alike_is_found_and_what_is_not_is_left(corpus, tmp_path):
     """The estimate of 96 hashes deviates by 0.05: four times that on either side leaves no doubt."""
     artifact, docs = corpus
-    out = Place(str(tmp_path))
-    result = NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, out)
-    assert result["positives"] == 40
-    known = KnownRelevant.of(artifact, out, 0.8)
-    names = [f"q{number}" for number in range(40)]
-    query, doc_ids = known.like(known.positives(pa.array(names)))
+    assert NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, Place(str(tmp_path)))["positives"] == 40
+    known = KnownRelevant.of(artifact, Place(str(tmp_path)), 0.8)
+    query, doc_ids = known.like(known.positives(pa.array([f"q{number}" for number in range(40)])))
     found = set(zip(query.tolist(), doc_ids.to_pylist(), strict=True))
     alike = 0
     for number in range(40):
@@ -81,7 +70,7 @@ def test_what_is_clearly_alike_is_found_and_what_is_not_is_left(corpus, tmp_path
     assert alike >= 80, "every text and its copy"
 
 
-def test_judgements_of_all_splits_count_and_grade_0_does_not(corpus, tmp_path: Path) -> None:
+def test_judgements_of_all_splits_count_and_grade_0_does_not(corpus, tmp_path):
     artifact, _ = corpus
     out = Place(str(tmp_path))
     NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, out)
@@ -96,19 +85,7 @@ def test_judgements_of_all_splits_count_and_grade_0_does_not(corpus, tmp_path: P
     ]  # fmt: skip
 
 
-def test_a_killed_search_for_copies_goes_on_and_finds_the_same(corpus, tmp_path: Path) -> None:
-    artifact, _ = corpus
-    whole, killed = Place(str(tmp_path / "whole")), Place(str(tmp_path / "killed"))
-    NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, whole)
-    NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, killed)
-    name = (killed / "near").names()[0]
-    (killed / "near" / name).delete()
-    NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, killed)
-    for one, other in zip(read(whole, 0.5), read(killed, 0.5), strict=True):
-        assert one.equals(other)
-
-
-def test_pairs_are_those_that_agree_in_half_of_all_hashes() -> None:
+def test_pairs_are_those_that_agree_in_half_of_all_hashes():
     """Against every pair, compared: all that agree in three quarters are found, and nothing below half."""
     draw = random.Random(0)
     base = [" ".join(draw.choices(WORDS, k=40)) for _ in range(30)]
@@ -120,15 +97,3 @@ def test_pairs_are_those_that_agree_in_half_of_all_hashes() -> None:
     found = set(zip(row.tolist(), group.tolist(), strict=True))
     assert {tuple(pair) for pair in np.argwhere(agreement >= 0.75).tolist()} <= found
     assert found <= {tuple(pair) for pair in np.argwhere(agreement >= 0.5).tolist()}
-
-
-def test_a_corpus_without_judgements_has_nothing_alike(tmp_path: Path) -> None:
-    artifact = write_parts(
-        Place(str(tmp_path / "corpus")), docs=[("a", "", "one")], queries=[("q", "x")], qrels=[("train", "q", "a", 0)]
-    )
-    result = NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, Place(str(tmp_path / "out")))
-    assert result == {"positives": 0, "pairs": 0, "passages": 0}
-
-
-def test_ranges_are_spread_out() -> None:
-    assert spread(np.array([3, 7, 7]), np.array([5, 7, 9])).tolist() == [3, 4, 7, 8]

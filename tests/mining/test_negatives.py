@@ -1,32 +1,94 @@
-"""Which negatives are chosen, against the same rules in plain Python, one candidate at a time."""
+"""Which negatives are chosen, and what the audit counts, against the same rules in plain Python, one by one."""
 
 import math
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
-from midmask.mining.filters import VERDICTS, FilterConfig, beyond_absolute, beyond_relative, verdicts
-from midmask.mining.negatives import CANDIDATES, Choice, draw, examine, negatives_table, refuse_unscored
-from tests.support.mining.candidates import SOURCES, Lists, candidates, known, scored
+from midmask.mining.audit import MARGINS, Audit
+from midmask.mining.filters import ALLOWED, VERDICTS, FilterConfig, beyond_absolute, beyond_relative, verdicts
+from midmask.mining.known import KnownRelevant
+from midmask.mining.negatives import (
+    CANDIDATES,
+    Choice,
+    NegativeList,
+    Stretch,
+    draw,
+    examine,
+    negatives_table,
+    refuse_unscored,
+)
+
+SOURCES = [NegativeList("a", "fa", "Flat"), NegativeList("b", "fb")]
 
 DOCS = [f"d{row}" for row in range(8)]
 QUERIES = [f"q{row}" for row in range(4)]
-ranked_lists = st.dictionaries(
-    st.sampled_from(QUERIES),
-    st.lists(st.tuples(st.sampled_from(DOCS), st.integers(-8, 8)), unique_by=lambda pair: pair[0], min_size=3).map(
-        lambda found: sorted([(doc, score / 4) for doc, score in found], key=lambda pair: -pair[1])
-    ),
-    min_size=1,
-)
-lists = st.fixed_dictionaries({"a": ranked_lists, "b": ranked_lists})
+
 relevant = st.fixed_dictionaries({query: st.sets(st.sampled_from(DOCS), min_size=1, max_size=2) for query in QUERIES})
+teachers = st.dictionaries(st.tuples(st.sampled_from(QUERIES), st.sampled_from(DOCS)), st.integers(-2, 2).map(float))
+
+
+def lists_of(scores: st.SearchStrategy[int]) -> st.SearchStrategy["Lists"]:
+    """Lists a and b of some queries, by falling quarters of scores."""
+    one = st.lists(st.tuples(st.sampled_from(DOCS), scores), unique_by=lambda pair: pair[0], min_size=2)
+    ranked = one.map(lambda found: sorted([(doc, score / 4) for doc, score in found], key=lambda pair: -pair[1]))
+    queries = st.dictionaries(st.sampled_from(QUERIES), ranked, min_size=1)
+    return st.fixed_dictionaries({"a": queries, "b": queries})
+
+
+Lists = dict[str, dict[str, list[tuple[str, float | None]]]]
+"""source -> query -> (passage, score), best first."""
+
+
+def candidates(lists: Lists) -> pa.Table:
+    rows = [
+        (query, doc, rank, score, source)
+        for source, queries in sorted(lists.items())
+        for query, found in sorted(queries.items())
+        for rank, (doc, score) in enumerate(found, start=1)
+    ]
+    columns = list(zip(*rows, strict=True)) or [[]] * 5
+    return pa.table(
+        [pa.array(list(column), field.type) for column, field in zip(columns, CANDIDATES, strict=True)],
+        schema=CANDIDATES,
+    )
+
+
+def known(positives: dict[str, set[str]], near: dict[str, set[str]] | None = None) -> KnownRelevant:
+    """near: positive -> the passages like it; every positive is a group of its own."""
+    pairs = [(query, doc) for query, docs in positives.items() for doc in sorted(docs)]
+    relevant_ = sorted({doc for _, doc in pairs})
+    like = [(doc, group) for group, name in enumerate(relevant_) for doc in sorted((near or {}).get(name, set()))]
+    schemas = [("query_id", "doc_id"), ("doc_id", "group"), ("doc_id", "group")]
+    rows = [pairs, list(zip(relevant_, range(len(relevant_)), strict=True)), like]
+    types = {"query_id": pa.string(), "doc_id": pa.string(), "group": pa.int32()}
+    return KnownRelevant(
+        *(
+            pa.table({name: pa.array([row[at] for row in own], types[name]) for at, name in enumerate(names)})
+            for names, own in zip(schemas, rows, strict=True)
+        )
+    )
+
+
+def scored(scores: dict[tuple[str, str], float]) -> pa.Table:
+    rows = sorted(scores.items())
+    return pa.table(
+        {
+            "query_id": pa.array([query for (query, _), _ in rows], pa.string()),
+            "doc_id": pa.array([doc for (_, doc), _ in rows], pa.string()),
+            "score": pa.array([score for _, score in rows], pa.float32()),
+        }
+    )
+
+
+lists = lists_of(st.integers(-8, 8))
 likes = st.dictionaries(st.sampled_from(DOCS), st.sets(st.sampled_from(DOCS), max_size=2), max_size=3)
 margin = st.none() | st.integers(-4, 8).map(lambda value: value / 4)
-teachers = st.dictionaries(st.tuples(st.sampled_from(QUERIES), st.sampled_from(DOCS)), st.integers(-8, 8).map(float))
 rules = st.builds(
     FilterConfig,
     teacher_margin=margin,
@@ -79,7 +141,7 @@ def slow_verdict(
     return "not_drawn"
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(lists, relevant, likes, teachers, rules, st.integers(1, 3), st.integers(3, 8))
 def test_every_candidate_gets_the_first_rule_that_refuses_it(found, positives, near, teacher, rule, low, more):
     ranks = range(low, low + more)
@@ -115,7 +177,7 @@ def slow_draw(rows: list[dict[str, Any]], priority: list[int], choice: Choice) -
     return sorted(best(pool, choice.per_query))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     lists, relevant, st.integers(1, 6), st.none() | st.integers(1, 3), st.sampled_from(["random", "top"]),
     st.integers(0, 3),
@@ -158,11 +220,10 @@ def test_a_querys_negatives_do_not_depend_on_the_other_queries_and_follow_the_se
 
 
 def test_every_allowed_rank_is_drawn_about_equally_often():
+    """Each of 20 ranks is drawn with probability 6/20 in 1,000 queries: 300 +- 14.5, five sigma."""
     docs = [f"d{row}" for row in range(20)]
-    ranks = [row["rank"] for row in all_allowed([f"q{row}" for row in range(3000)], Choice(6), docs)]
-    counts = [ranks.count(rank) for rank in range(1, 21)]
-    # Each of 20 ranks is drawn with probability 6/20 in 3000 queries: 900 +- 25, five sigma.
-    assert all(abs(count - 900) < 126 for count in counts), counts
+    ranks = [row["rank"] for row in all_allowed([f"q{row}" for row in range(1000)], Choice(6), docs)]
+    assert all(abs(ranks.count(rank) - 300) < 73 for rank in range(1, 21))
 
 
 def test_with_replacement_every_query_that_has_any_gets_as_many_as_are_wanted():
@@ -181,3 +242,112 @@ def test_a_margin_without_a_teachers_score_names_query_and_passage():
         verdict = verdicts(stretch.facts, FilterConfig(teacher_margin=0), range(1, 9))
         with pytest.raises(UserError, match=f"query 'q0' has no teacher score for {missing}"):
             refuse_unscored(stretch, verdict)
+
+
+audited_lists = lists_of(st.integers(1, 40))
+NAMES = [source.name for source in SOURCES]
+
+PER_QUERY = 3
+LEVEL = [("d0", 4.0), ("d1", 3.0), ("d2", 2.0), ("d3", 1.0)]
+"""A list whose candidates the teacher puts level with the positive d0, above it and below it (`TEACHER`)."""
+TEACHER = {("q0", doc): score for doc, score in (("d0", 1.0), ("d1", 1.0), ("d2", 2.0), ("d3", 0.0))}
+
+
+def audited(found: Lists, positives: dict[str, set[str]], teacher: dict[tuple[str, str], float], pieces: int):
+    """The audit over the queries in so many stretches; and the examined stretch of all."""
+    audit = Audit(NAMES, PER_QUERY)
+    for piece in range(pieces):
+        own = {
+            name: {query: docs for query, docs in queries.items() if int(query[1:]) % pieces == piece}
+            for name, queries in found.items()
+        }
+        if any(own.values()):
+            examined(own, positives, teacher, audit)
+    return audit.report(len(QUERIES)), examined(found, positives, teacher, Audit(NAMES, PER_QUERY))
+
+
+def examined(found: Lists, positives, teacher, audit: Audit) -> tuple[Stretch, np.ndarray, np.ndarray]:
+    stretch = examine(candidates(found), SOURCES, known(positives), scored(teacher), 0)
+    verdict = verdicts(stretch.facts, FilterConfig(), range(2, 9))
+    chosen = draw(stretch, verdict, Choice(PER_QUERY))
+    audit.add(stretch, verdict, chosen)
+    return stretch, verdict, chosen
+
+
+@settings(max_examples=40)
+@given(audited_lists, relevant, teachers, st.integers(1, 3))
+@example({"a": {"q0": LEVEL}, "b": {"q0": LEVEL}}, {query: {"d0"} for query in QUERIES}, TEACHER, 1)
+def test_every_number_counted_again(found, positives, teacher, pieces):
+    report, (stretch, _, chosen) = audited(found, positives, teacher, pieces)
+    rows = stretch.table.to_pylist()
+    window = [row for row in rows if 2 <= row["rank"] < 9]
+    taken = [rows[place] for place in chosen]
+    shares = report["false_negatives"]
+
+    def is_positive(row) -> bool:
+        return row["doc_id"] in positives[row["query_id"]]
+
+    def lowest(row) -> float | None:
+        known_ = [teacher.get((row["query_id"], doc)) for doc in positives[row["query_id"]]]
+        return None if None in known_ else min(known_)
+
+    judged = [row for row in window if is_positive(row)]
+    assert (shares["judged_relevant"] or {"count": 0})["count"] == len(judged)
+    if window:
+        assert shares["judged_relevant"]["of"] == len(window)
+    for name, some in (("teacher_above_positive", window), ("chosen_teacher_above_positive", taken)):
+        asked = [
+            row
+            for row in some
+            if not is_positive(row) and lowest(row) is not None and (row["query_id"], row["doc_id"]) in teacher
+        ]
+        above = [row for row in asked if teacher[row["query_id"], row["doc_id"]] > lowest(row)]
+        assert shares[name] is None if not asked else shares[name] == {
+            "count": len(above), "of": len(asked), "share": round(len(above) / len(asked), 6),
+        }  # fmt: skip
+    assert report["negatives"] == len(taken)
+    have = [sum(row["query_id"] == query for row in taken) for query in QUERIES]
+    assert report["queries_short"] == sum(count < PER_QUERY for count in have)
+    assert report["queries_without"] == have.count(0)
+    for name in NAMES:
+        assert sum(report["verdicts"][name].values()) == sum(row["source"] == name for row in rows)
+        assert report["verdicts"][name].get("chosen", 0) == sum(row["source"] == name for row in taken)
+        drawn = report["scores"][name]
+        if drawn is not None:
+            assert sum(drawn["negatives"]) == sum(row["source"] == name for row in taken)
+            assert sum(drawn["positives"]) == sum(row["source"] == name and is_positive(row) for row in rows)
+    overlaps = []
+    for query in QUERIES:
+        one_, other = ({doc for doc, _ in found[name].get(query, [])} for name in NAMES)
+        if one_ and other:
+            overlaps.append(len(one_ & other) / len(one_ | other))
+    if overlaps:
+        (pair,) = report["overlap"]
+        assert pair["queries"] == len(overlaps) and pair["jaccard"] == pytest.approx(np.mean(overlaps), abs=1e-4)
+    else:
+        assert report["overlap"] == []
+
+
+@settings(max_examples=40)
+@given(audited_lists, relevant, teachers)
+def test_the_price_of_a_margin_is_what_the_margin_then_costs(found, positives, teacher):
+    """Each price against a run with that margin; a margin beside no other rule refuses just what the audit said."""
+    report, (stretch, verdict, _) = audited(found, positives, teacher, 1)
+    unscored = np.isnan(stretch.facts.teacher) | np.isnan(stretch.facts.positive_teacher)
+    for kind, margins in MARGINS.items():
+        asked = (verdict == ALLOWED) & (True if kind == "relative_margin" else ~unscored)
+        for margin, price in zip(margins, report["stricter"].get(kind, []), strict=False):
+            strict = verdicts(stretch.facts, FilterConfig.model_validate({kind: margin}), range(2, 9))
+            left = stretch.query[asked & (strict == ALLOWED)]
+            assert price["margin"] == margin
+            assert price["candidates_lost"]["count"] == (asked & (strict != ALLOWED)).sum()
+            assert price["candidates_lost"]["of"] == asked.sum()
+            assert price["queries_short"] == (np.bincount(left, minlength=len(stretch.query_ids)) < PER_QUERY).sum()
+
+
+def test_a_chosen_positive_ends_the_run():
+    found = {"a": {"q0": [("d0", 2.0), ("d1", 1.0)]}}
+    stretch = examine(candidates(found), SOURCES, known({"q0": {"d1"}}), None, 0)
+    verdict = verdicts(stretch.facts, FilterConfig(), range(1, 9))
+    with pytest.raises(ValueError, match="passage 'd1' is relevant to query 'q0'"):
+        Audit(NAMES, 3).add(stretch, verdict, np.array([0, 1]))

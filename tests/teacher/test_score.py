@@ -1,7 +1,8 @@
-"""Scores of candidates: complete, equal to another library's, however the work is cut; and what is refused."""
+"""Scores of candidates, a teacher's or published ones: complete, another library's, however the work is cut."""
 
 import gzip
 import json
+import pickle
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,18 +10,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sentence_transformers import CrossEncoder as PublicCrossEncoder
 
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.retrieve import ranked
+from midmask.teacher.given_scores import ReadScoresConfig, read_scores, scores_content
 from midmask.teacher.score import SCORE, ScoreConfig
-from midmask.teacher.teach import TeacherConfig
-from midmask.tokens import TokensConfig
 from midmask.training.table import read_table
-from tests.support.teacher.lists import QUERIES, write_negatives
-from tests.support.teacher.texts import texts_of
+from tests.support.teacher.lists import QUERIES, texts_of, write_negatives
+from tests.support.teacher.score_lists import write_score_lists
 
 Scores = dict[tuple[str, str], float]
 
@@ -43,12 +44,12 @@ def wanted_pairs(inputs: Mapping[str, Artifact], split: str) -> set[tuple[str, s
 
 
 @pytest.fixture(scope="module")
-def all_inputs(inputs: dict[str, Artifact], teacher: Artifact) -> dict[str, Artifact]:
+def all_inputs(inputs, teacher) -> dict[str, Artifact]:
     return {**inputs, "teacher": teacher}
 
 
 @pytest.mark.parametrize("titles", [False, True])
-def test_scores_are_another_library_s(all_inputs: dict[str, Artifact], tmp_path: Path, titles: bool) -> None:
+def test_scores_are_another_library_s(all_inputs, tmp_path, titles):
     """Candidates and positives, all of them, one pair at a time there and in batches here."""
     found, result = scored(ScoreConfig(titles=titles, shard_queries=7), all_inputs, tmp_path)
     assert found.keys() == wanted_pairs(all_inputs, "train")
@@ -63,7 +64,7 @@ def test_scores_are_another_library_s(all_inputs: dict[str, Artifact], tmp_path:
         assert result["positive_first_share"] >= 0.9, "the teacher was trained without titles"
 
 
-def test_how_the_work_is_cut_changes_nothing(all_inputs: dict[str, Artifact], tmp_path: Path) -> None:
+def test_how_the_work_is_cut_changes_nothing(all_inputs, tmp_path):
     one, _ = scored(ScoreConfig(), all_inputs, tmp_path / "one")
     many, _ = scored(ScoreConfig(shard_queries=3), all_inputs, tmp_path / "many")
     assert one.keys() == many.keys() and max(abs(one[key] - many[key]) for key in one) < 1e-5
@@ -71,16 +72,7 @@ def test_how_the_work_is_cut_changes_nothing(all_inputs: dict[str, Artifact], tm
     assert threads == many, "bit for bit"
 
 
-def test_the_order_of_a_list_changes_nothing(all_inputs: dict[str, Artifact], tmp_path: Path) -> None:
-    rows = read_table(all_inputs["negatives"].place / "negatives.parquet").to_pylist()
-    shuffled = [tuple(rows[place].values()) for place in np.random.default_rng(1).permutation(len(rows))]
-    write_negatives(Place(str(tmp_path / "shuffled")), [*shuffled, *shuffled[:20]])  # type: ignore[list-item]
-    other = {**all_inputs, "negatives": Artifact(Place(str(tmp_path / "shuffled")), {})}
-    config = ScoreConfig(shard_queries=9)
-    assert scored(config, other, tmp_path / "other")[0] == scored(config, all_inputs, tmp_path / "one")[0]
-
-
-def test_a_killed_run_goes_on_with_the_shards_it_has(all_inputs: dict[str, Artifact], tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_with_the_shards_it_has(all_inputs, tmp_path):
     config = ScoreConfig(shard_queries=8)
     whole, result = scored(config, all_inputs, tmp_path / "whole")
     kept = tmp_path / "whole" / "scores" / "00001.parquet"
@@ -96,7 +88,7 @@ def test_a_killed_run_goes_on_with_the_shards_it_has(all_inputs: dict[str, Artif
     assert scored(config, all_inputs, tmp_path / "again") == (whole, result)
 
 
-def test_ranked_lists_are_scored_to_their_depth(all_inputs: dict[str, Artifact], tmp_path: Path) -> None:
+def test_ranked_lists_are_scored_to_their_depth(all_inputs, tmp_path):
     rows = [(f"q{query:02d}", f"d{doc:03d}", 9.0 - doc) for query in (3, 5) for doc in range(6)]
     table = pa.table([list(column) for column in zip(*rows, strict=True)], names=["query_id", "doc_id", "score"])
     ranked.write(Place(str(tmp_path / "ranked" / "ranked" / "dev.parquet")), [ranked.order(table)])
@@ -111,48 +103,36 @@ def test_ranked_lists_are_scored_to_their_depth(all_inputs: dict[str, Artifact],
         SCORE(ScoreConfig(split="test"), sources, Place(str(tmp_path / "none")))
 
 
-def test_what_is_cut_is_counted(all_inputs: dict[str, Artifact], tmp_path: Path) -> None:
-    """Queries have 5 tokens, special ones included, passages 5 to 15, pairs one less than both."""
-    _, passages = texts_of(all_inputs)
-    tokens = {doc_id: len(text.split()) + 2 for doc_id, text in passages.items()}
-    pairs = wanted_pairs(all_inputs, "train")
-    _, result = scored(ScoreConfig(max_length=16, query_length=8), all_inputs, tmp_path / "pairs")
-    assert result["passages_cut"] == sum(5 + tokens[doc_id] - 1 > 16 for _, doc_id in pairs) > 0
-    _, result = scored(ScoreConfig(passage_length=8), all_inputs, tmp_path / "passages")
-    assert result["passages_cut"] == sum(tokens[doc_id] > 8 for _, doc_id in pairs) > 0
-    _, result = scored(ScoreConfig(query_length=4), all_inputs, tmp_path / "queries")
-    assert result["queries_cut"] == QUERIES and result["passages_cut"] == 0
-
-
-def test_the_readable_file_says_the_same(all_inputs: dict[str, Artifact], tmp_path: Path) -> None:
+def test_the_readable_file_says_the_same(all_inputs, tmp_path):
     found, _ = scored(ScoreConfig(jsonl=True, shard_queries=2), all_inputs, tmp_path)
     lines = [json.loads(line) for line in gzip.decompress((tmp_path / "scores.jsonl.gz").read_bytes()).splitlines()]
     assert [line["query_id"] for line in lines] == sorted({query_id for query_id, _ in found})
-    listed = {}
-    for line in lines:
-        assert line["score"] == sorted(line["score"], reverse=True)
-        listed |= {
-            (line["query_id"], doc_id): score for doc_id, score in zip(line["corpus_id"], line["score"], strict=True)
-        }
-    assert listed == found
     queries, passages = texts_of(all_inputs)
-    assert ["texts" in line for line in lines] == [True] * 5 + [False] * (QUERIES - 5)
-    for line in lines[:5]:
-        assert line["query"] == queries[line["query_id"]]
-        assert line["texts"] == [passages[doc_id] for doc_id in line["corpus_id"]]
+    listed = {}
+    for number, line in enumerate(lines):
+        assert line["score"] == sorted(line["score"], reverse=True)
+        listed |= {(line["query_id"], doc): score for doc, score in zip(line["corpus_id"], line["score"], strict=True)}
+        assert ("texts" in line) == (number < 5)
+        if number < 5:
+            assert line["query"] == queries[line["query_id"]]
+            assert line["texts"] == [passages[doc_id] for doc_id in line["corpus_id"]]
+    assert listed == found
 
 
-def test_bad_lists_and_teachers_are_refused(all_inputs: dict[str, Artifact], tmp_path: Path) -> None:
+def test_bad_lists_and_teachers_are_refused(all_inputs, tmp_path):
     def refuse(match: str, config: ScoreConfig | None = None, **changed: Artifact) -> None:
         with pytest.raises(UserError, match=match):
             SCORE(config or ScoreConfig(), {**all_inputs, **changed}, Place(str(tmp_path / match[:12])))
 
+    def listed(*rows: tuple[str, str]) -> Artifact:
+        place = Place(str(tmp_path / rows[0][0] / rows[0][1]))
+        write_negatives(place, [(*row, rank, 1.0, "made") for rank, row in enumerate(rows, start=1)])
+        return Artifact(place, {})
+
+    lists = listed(("q01", "d001"))
     for name, row in {"passage": ("q01", "nowhere"), "query": ("unheard", "d001")}.items():
-        write_negatives(Place(str(tmp_path / name)), [(*row, 1, 1.0, "made"), ("q01", "d001", 2, 1.0, "made")])
-        strange = Artifact(Place(str(tmp_path / name)), {})
+        strange = listed(row, ("q01", "d001"))
         refuse(f"1 candidates name a {name} that .* lacks, among them '(nowhere|unheard)'", negatives=strange)
-    write_negatives(Place(str(tmp_path / "broken")), [("q01", "d001", 1, 1.0, "made")])
-    lists = Artifact(Place(str(tmp_path / "broken")), {})
     refuse("holds no teacher: model/config.json is missing", teacher=lists)
     refuse("query_length = 32, but pairs have at most 24", ScoreConfig(max_length=24))
     refuse("max_length = 900, but it takes at most 40", ScoreConfig(max_length=900))
@@ -176,7 +156,40 @@ def spoil(weights: Path) -> None:
     safetensors.numpy.save_file(tensors, weights, {"format": "pt"})
 
 
-def test_a_teacher_s_config_says_how_its_scores_are_made() -> None:
-    config = TeacherConfig(folder="/somewhere", titles=True, jsonl=True)
-    found = config.scoring("train", TokensConfig(query_length=9, max_length=50))
-    assert found == ScoreConfig(split="train", titles=True, query_length=9, jsonl=True)
+PUBLISHED = [("q2", "d9", 1.5), ("q1", "d3", -2.25), ("q1", "d1", 4.0), ("elsewhere", "d1", 7.0)]
+
+
+@pytest.fixture
+def corpus(tmp_path) -> dict[str, Artifact]:
+    (tmp_path / "corpus").mkdir()
+    pq.write_table(pa.table({"query_id": ["q2", "q1", "q3"]}), tmp_path / "corpus" / "queries.parquet")
+    return {"corpus": Artifact(Place(str(tmp_path / "corpus")), {})}
+
+
+@pytest.mark.parametrize("layout", ["lists.parquet", "scores.pkl.gz"])
+def test_both_layouts_give_sorted_pairs_of_the_corpus(layout, corpus, tmp_path):
+    file = tmp_path / layout
+    if layout.endswith(".parquet"):
+        write_score_lists(Place(str(file)), PUBLISHED)
+    else:
+        nested: dict[str, dict[str, float]] = {}
+        for query_id, doc_id, score in PUBLISHED:
+            nested.setdefault(query_id, {})[doc_id] = score
+        data = pickle.dumps(nested)
+        file.write_bytes(gzip.compress(data) if layout.endswith(".gz") else data)
+    result = read_scores(ReadScoresConfig(file=str(file)), corpus, Place(str(tmp_path / "out")))
+    rows = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("q1", "d1", 4.0), ("q1", "d3", -2.25), ("q2", "d9", 1.5)]
+    assert result == {"pairs": 3, "pairs_of_unknown_queries": 1}
+
+
+def test_repeated_pairs_and_files_of_other_corpora_are_refused(corpus, tmp_path):
+    out = Place(str(tmp_path / "out"))
+    write_score_lists(Place(str(tmp_path / "twice.parquet")), [*PUBLISHED, ("q1", "d3", 0.0)])
+    with pytest.raises(UserError, match="query q1, passage d3 is scored more than once"):
+        read_scores(ReadScoresConfig(file=str(tmp_path / "twice.parquet")), corpus, out)
+    write_score_lists(Place(str(tmp_path / "other.parquet")), PUBLISHED[-1:])
+    with pytest.raises(UserError, match="none of its 1 pairs is of a query of this corpus"):
+        read_scores(ReadScoresConfig(file=str(tmp_path / "other.parquet")), corpus, out)
+    with pytest.raises(UserError, match=r"teacher\.scores = .*nowhere\.parquet: there is no such file"):
+        scores_content(str(tmp_path / "nowhere.parquet"))

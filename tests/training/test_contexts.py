@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from midmask.artifact import Place
-from midmask.errors import UserError
 from midmask.training import contexts
 from midmask.training.contexts import ContextKind, PseudoQueryExamples, SpanExamples
 from midmask.training.examples import TextColumns
@@ -20,48 +19,31 @@ COUNTS = [2, 5, 3, 9, 2, 4]
 
 STARTS = np.concatenate([[0], np.cumsum(COUNTS)])
 OVERLAP = 1000
-VISITS = 3000
-
-
-@pytest.fixture(scope="module")
-def spans(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """Span s has the ids [s, s]; its overlap [1000 + s]. Two shards, of three documents each."""
-    folder = tmp_path_factory.mktemp("spans")
-    (folder / "spans").mkdir()
-    np.save(folder / "starts.npy", STARTS)
-    for shard, documents in enumerate((range(3), range(3, 6))):
-        rows = [
-            {"doc_id": f"d{document}", "number": number, "ids": [span, span], "overlap_ids": [OVERLAP + span]}
-            for document in documents
-            for number, span in enumerate(range(STARTS[document], STARTS[document + 1]))
-        ]
-        schema = pa.schema(
-            [("doc_id", pa.string()), ("number", pa.int32())]
-            + [(name, pa.list_(pa.int32())) for name in ("ids", "overlap_ids")]
-        )
-        table = pa.Table.from_pylist(rows, schema=schema)
-        pq.write_table(table, folder / "spans" / f"{shard:05d}.parquet", row_group_size=4)
-    return Place(str(folder))
-
+VISITS = 2000
 
 PARTNERS = {1: {0: [3], 1: [2, 3], 2: [1], 3: [0, 1]}, 5: {1: [3], 3: [1]}}
 """Document -> span -> the spans that share a phrase with it, as numbers within the document."""
 
 
 @pytest.fixture(scope="module")
-def sharing(spans: Place, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """The same spans, with `PARTNERS`."""
-    folder = tmp_path_factory.mktemp("sharing")
+def spans(tmp_path_factory) -> Place:
+    """Span s has the ids [s, s]; its overlap [1000 + s]. Two shards, of three documents each."""
+    folder = tmp_path_factory.mktemp("spans")
     (folder / "spans").mkdir()
-    own = [PARTNERS.get(document, {}).get(number, []) for document in range(6) for number in range(COUNTS[document])]
     np.save(folder / "starts.npy", STARTS)
-    np.save(folder / "sharing.npy", np.array([len(others) for others in own], np.int8))
-    for name in (spans / "spans").names():
-        with (spans / "spans" / name).reading() as stream:
-            table = pq.read_table(stream)
-        first = table["ids"][0][0].as_py()
-        column = pa.array(own[first : first + len(table)], pa.list_(pa.int32()))
-        pq.write_table(table.append_column("sharing", column), folder / "spans" / name, row_group_size=4)
+    ids = pa.list_(pa.int32())
+    columns = {"doc_id": pa.string(), "number": pa.int32(), "ids": ids, "overlap_ids": ids, "sharing": ids}
+    counts = []
+    for shard, documents in enumerate((range(3), range(3, 6))):
+        rows = [
+            (f"d{document}", number, [span, span], [OVERLAP + span], PARTNERS.get(document, {}).get(number, []))
+            for document in documents
+            for number, span in enumerate(range(STARTS[document], STARTS[document + 1]))
+        ]
+        counts += [len(row[-1]) for row in rows]
+        table = pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows], pa.schema(columns))
+        pq.write_table(table, folder / "spans" / f"{shard:05d}.parquet", row_group_size=4)
+    np.save(folder / "sharing.npy", np.array(counts, np.int8))
     return Place(str(folder))
 
 
@@ -69,13 +51,13 @@ def firsts(texts: TextColumns, name: str) -> list[int]:
     return [int(piece[0]) for piece in texts[name].pieces()]
 
 
-def visits(spans: Place, kind: ContextKind, document: int, count: int = VISITS) -> Counter[tuple[int, int]]:
+def visits(spans: Place, kind: ContextKind, document: int, row: int | None = None) -> Counter[tuple[int, int]]:
     """How often each (span, context) of a document was drawn, as numbers within it; an overlap is 1000 + its span."""
     source = SpanExamples(spans, "f", kind).open()
     pairs: Counter[tuple[int, int]] = Counter()
-    for epoch in range(count):
-        texts = source.read(np.array([document]), 7, epoch)
-        start = int(STARTS[document])
+    start = int(STARTS[document])
+    for epoch in range(VISITS):
+        texts = source.read(np.array([document if row is None else row]), 7, epoch)
         pairs[firsts(texts, "passage")[0] - start, firsts(texts, "context")[0] - start] += 1
     return pairs
 
@@ -96,55 +78,43 @@ def within(count: int, window: int) -> dict[tuple[int, int], float]:
     return shares
 
 
-@pytest.mark.parametrize("document", [0, 1, 3])
-def test_any_other_span_is_as_likely(spans: Place, document: int) -> None:
-    assert alike(visits(spans, "any", document), within(COUNTS[document], COUNTS[document]))
-
-
-@pytest.mark.parametrize("document", [0, 1, 3])
-def test_a_nearby_span_is_the_one_before_or_after(spans: Place, document: int) -> None:
-    assert alike(visits(spans, "nearby", document), within(COUNTS[document], 1))
-
-
-def test_a_random_span_is_within_the_window(spans: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert alike(visits(spans, "random", 3), within(9, 8))
-    monkeypatch.setattr(contexts, "WINDOW", 3)
-    assert alike(visits(spans, "random", 3), within(9, 3))
-
-
-def test_an_overlap_is_the_spans_own(spans: Place) -> None:
-    assert alike(visits(spans, "overlap", 1), {(span, OVERLAP + span): 1 / 5 for span in range(5)})
-
-
-def test_recurring_contexts_share_a_phrase_and_other_documents_sit_out(sharing: Place) -> None:
-    source = SpanExamples(sharing, "f", "recurring").open()
-    assert source.count == 2 and source.names(np.arange(2)) == ["d1", "d5"]
-    for row, document in enumerate((1, 5)):
-        pairs: Counter[tuple[int, int]] = Counter()
-        for epoch in range(VISITS):
-            texts, start = source.read(np.array([row]), 7, epoch), int(STARTS[document])
-            pairs[firsts(texts, "passage")[0] - start, firsts(texts, "context")[0] - start] += 1
-        own = PARTNERS[document]
-        assert alike(pairs, {(s, other): 1 / len(own) / len(own[s]) for s in own for other in own[s]})
-
-
-def test_spans_without_partners_say_how_to_make_them(spans: Place) -> None:
-    with pytest.raises(UserError, match=r"which spans have words in common; set spans\.recurring=true"):
-        SpanExamples(spans, "f", "recurring").open()
-
-
-def test_mixed_contexts_are_of_three_kinds_alike(spans: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contexts, "WINDOW", 3)
+def mixed() -> dict[tuple[int, int], float]:
+    """Of nine spans, by a window of 3: overlapping, nearby and random ones alike."""
     expected = {(span, OVERLAP + span): 1 / 27 for span in range(9)}
     for window in (1, 3):
         for pair, share in within(9, window).items():
             expected[pair] = expected.get(pair, 0) + share / 3
-    assert alike(visits(spans, "mixed", 3), expected)
+    return expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "window", "expected"),
+    [
+        ("any", 0, 8, within(2, 2)),
+        ("any", 3, 3, within(9, 9)),
+        ("nearby", 1, 8, within(5, 1)),
+        ("random", 3, 8, within(9, 8)),
+        ("random", 3, 3, within(9, 3)),
+        ("overlap", 1, 8, {(span, OVERLAP + span): 1 / 5 for span in range(5)}),
+        ("mixed", 3, 3, mixed()),
+    ],
+)
+def test_contexts_have_the_chances_of_their_kind(spans, monkeypatch, kind, document, window, expected):
+    monkeypatch.setattr(contexts, "WINDOW", window)
+    assert alike(visits(spans, kind, document), expected)
+
+
+def test_recurring_contexts_share_a_phrase_and_other_documents_sit_out(spans):
+    source = SpanExamples(spans, "f", "recurring").open()
+    assert source.count == 2 and source.names(np.arange(2)) == ["d1", "d5"]
+    for row, document in enumerate((1, 5)):
+        own, pairs = PARTNERS[document], visits(spans, "recurring", document, row)
+        assert alike(pairs, {(s, other): 1 / len(own) / len(own[s]) for s in own for other in own[s]})
 
 
 @pytest.mark.parametrize("kind", ["any", "mixed", "recurring"])
-def test_draws_depend_on_seed_epoch_and_document_alone(spans: Place, sharing: Place, kind: ContextKind) -> None:
-    source = SpanExamples(sharing if kind == "recurring" else spans, "f", kind).open()
+def test_draws_depend_on_seed_epoch_and_document_alone(spans, kind):
+    source = SpanExamples(spans, "f", kind).open()
     rows = np.arange(source.count)
 
     def drawn(order: NDArray[np.int64], seed: int, epoch: int) -> list[tuple[int, int]]:
@@ -157,7 +127,7 @@ def test_draws_depend_on_seed_epoch_and_document_alone(spans: Place, sharing: Pl
     assert any(each != whole[0] for each in whole) and [drawn(rows, 4, epoch) for epoch in range(50)] != whole
 
 
-def test_no_two_texts_share_the_number_that_masks_are_drawn_by(spans: Place) -> None:
+def test_no_two_texts_share_the_number_that_masks_are_drawn_by(spans):
     source = SpanExamples(spans, "f", "mixed").open()
     by_text: dict[int, set[tuple[int, ...]]] = {}
     for epoch in range(60):
@@ -170,12 +140,8 @@ def test_no_two_texts_share_the_number_that_masks_are_drawn_by(spans: Place) -> 
     assert len(by_text) == 2 * STARTS[-1], "every span and every overlap is drawn sometime"
 
 
-def test_documents_are_named(spans: Place) -> None:
-    assert SpanExamples(spans, "f").open().names(np.array([4, 0])) == ["d4", "d0"]
-
-
 @pytest.fixture(scope="module")
-def queries(tokens: Place, tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, list[int]]:
+def queries(tokens, tmp_path_factory) -> tuple[Place, list[int]]:
     """Query k of passage r has the ids [r, k]; passage r has r % 4 of them."""
     folder = tmp_path_factory.mktemp("queries")
     (folder / "pseudo_queries").mkdir()
@@ -191,7 +157,7 @@ def queries(tokens: Place, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pl
     return Place(str(folder)), counts
 
 
-def test_a_row_is_a_passage_with_one_of_its_queries(tokens: Place, queries: tuple[Place, list[int]]) -> None:
+def test_a_row_is_a_passage_with_one_of_its_queries(tokens, queries):
     source = PseudoQueryExamples(tokens, queries[0], "f").open()
     with_query = [row for row, count in enumerate(queries[1]) if count]
     assert source.count == len(with_query)
@@ -200,18 +166,15 @@ def test_a_row_is_a_passage_with_one_of_its_queries(tokens: Place, queries: tupl
     passages = pq.read_table(f"{tokens}/passages")["ids"].to_pylist()
     assert [piece.tolist() for piece in texts["passage"].pieces()] == [passages[with_query[row]] for row in rows]
     assert firsts(texts, "context") == [with_query[row] for row in rows]
-    assert source.lengths is not None
     assert source.lengths[rows].tolist() == texts["passage"].lengths.tolist()
     assert not set(texts["passage"].rows) & set(texts["context"].rows)
     assert source.names(rows[:3]) == [f"d{with_query[row]}" for row in rows[:3]]
 
 
-def test_every_query_of_a_passage_is_as_likely(tokens: Place, queries: tuple[Place, list[int]]) -> None:
-    """A right sampler fails once in 10,000 choices of the seed."""
+def test_every_query_of_a_passage_is_as_likely(tokens, queries):
+    """A right sampler fails once in 10,000 choices of the seed. Row 5 is d7, which has three."""
     source = PseudoQueryExamples(tokens, queries[0], "f").open()
-    row = 5  # the sixth passage with a query is d7, which has three
-    picks: Counter[int] = Counter()
-    for epoch in range(VISITS):
-        picks[int(next(iter(source.read(np.array([row]), 1, epoch)["context"].pieces()))[1])] += 1
+    texts = [next(source.read(np.array([5]), 1, epoch)["context"].pieces()) for epoch in range(VISITS)]
+    picks = Counter(int(text[1]) for text in texts)
     assert set(picks) == {0, 1, 2}
     assert chisquare(list(picks.values())).pvalue > 1e-4

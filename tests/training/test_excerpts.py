@@ -1,7 +1,6 @@
 """Excerpts of passages: read slowly beside, drawn evenly, the same wherever and whenever a row is read."""
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,16 +26,15 @@ def excerpts(tokens: Place, weights: Place | None = None) -> ExcerptExamples:
     return ExcerptExamples(PassageExamples(tokens, "f", weights), LENGTH)
 
 
-def test_an_excerpt_is_whole_tokens_in_a_row_between_first_and_last(tokens: Place, tmp_path: Path) -> None:
+def test_an_excerpt_is_whole_tokens_in_a_row_between_first_and_last(tokens, tmp_path):
     """And its term weights are those of its tokens."""
     _, ids = all_passages(tokens)
     source = excerpts(tokens, write_weights(tokens, tmp_path)).open()
     rows = np.random.default_rng(0).permutation(source.count)
     text = source.read(rows, 0, 0)["passage"]
-    assert text.weights is not None
     np.testing.assert_array_equal(text.weights, text.flat / np.float32(4096))
     np.testing.assert_array_equal(text.rows, rows)
-    assert source.lengths is not None and min(map(len, ids)) <= LENGTH < max(map(len, ids)), "both kinds are there"
+    assert min(map(len, ids)) <= LENGTH < max(map(len, ids)), "both kinds are there"
     for row, piece in zip(rows, text.pieces(), strict=True):
         whole, read = ids[row], piece.tolist()
         windows = [whole[place : place + LENGTH - 2] for place in range(1, len(whole) - LENGTH + 2)]
@@ -45,7 +43,7 @@ def test_an_excerpt_is_whole_tokens_in_a_row_between_first_and_last(tokens: Plac
         assert len(read) == source.lengths[row]
 
 
-def test_every_place_is_as_likely_and_a_visit_can_be_repeated(tokens: Place) -> None:
+def test_every_place_is_as_likely_and_a_visit_can_be_repeated(tokens):
     _, ids = all_passages(tokens)
     row = max(range(len(ids)), key=lambda number: len(ids[number]))
     source = excerpts(tokens).open()
@@ -58,8 +56,7 @@ def test_every_place_is_as_likely_and_a_visit_can_be_repeated(tokens: Place) -> 
         (ids[row][0], *ids[row][place : place + LENGTH - 2], ids[row][-1]) for place in range(1, places + 1)
     )
     assert visits.keys() == expected.keys()
-    found = [visits[text] for text in expected]
-    assert chisquare(found, [3000 / places * count for count in expected.values()]).pvalue > 1e-4
+    assert chisquare([visits[text] for text in expected], [3000 / places * n for n in expected.values()]).pvalue > 1e-4
 
     rows = np.arange(source.count)
     together = list(source.read(rows, 7, 5)["passage"].pieces())
@@ -68,44 +65,26 @@ def test_every_place_is_as_likely_and_a_visit_can_be_repeated(tokens: Place) -> 
         np.testing.assert_array_equal(alone, together[number])
 
 
-def test_batches_are_the_same_as_of_passages_that_short(tokens: Place) -> None:
-    """What is as short as an excerpt is read as it is: with a length that no passage exceeds, nothing changes."""
-    whole, rows = PassageExamples(tokens, "f"), np.arange(40)
-    found = ExcerptExamples(whole, 48).open().read(rows, 1, 2)["passage"]
-    expected = whole.open().read(rows, 1, 2)["passage"]
-    np.testing.assert_array_equal(found.flat, expected.flat)
-    np.testing.assert_array_equal(found.lengths, expected.lengths)
-    assert ExcerptExamples(whole, 48).fingerprint == "f"
-
-
 def recipe(name: str = "retromae", **changes: Any) -> Recipe:
     return override(RECIPES[name](), changes)
 
 
-@pytest.mark.parametrize("name", ["retromae", "bow", "cotmae_qc"])
-def test_a_training_reads_excerpts_and_is_another_one(name: str, tokens: Place) -> None:
+@pytest.mark.parametrize("name", ["retromae", "cotmae_qc"])
+def test_a_training_reads_excerpts_and_is_another_one(name, tokens):
     none, some = (plan(recipe(name, excerpt=length)).pretrained for length in (None, 16))
-    assert none is not None and some is not None and none.fingerprint != some.fingerprint
+    assert some is not None and none.fingerprint != some.fingerprint
     assert longest_lengths(some).passage == 16 < longest_lengths(none).passage
 
 
-def test_the_worker_reads_them(tokens: Place) -> None:
-    step = plan(recipe(excerpt=16)).pretrained
-    assert step is not None
+def test_the_worker_reads_them(tokens):
     read = Artifact(tokens, {"fingerprint": "f", "result": {}, "config": {"max_length": 48}})
-    setup = pretrain_setup(step.config, {"tokens": read})  # type: ignore[arg-type]
+    setup = pretrain_setup(plan(recipe(excerpt=16)).pretrained.config, {"tokens": read})
     assert setup.rows == ExcerptExamples(PassageExamples(tokens, "f"), 16) and setup.longest == 16
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "message"),
-    [
-        ("retromae", {"excerpt": 48}, r"excerpt = 48: tokens\.max_length = 48 leaves no more"),
-        ("cocondenser", {"excerpt": 16}, r"excerpt = 16 with objective = cocondenser: .*spans\.span_length"),
-        ("mlm", {"excerpt": 16, "objective.packing": True}, r"excerpt = 16 with objective = mlm"),
-        ("none", {"excerpt": 16}, r"excerpt = 16 with no middle training"),
-    ],
+    ("name", "changes"), [("retromae", {"excerpt": 48}), ("cocondenser", {"excerpt": 16}), ("none", {"excerpt": 16})]
 )
-def test_where_there_is_nothing_to_choose_it_is_refused(name: str, changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
+def test_where_there_is_nothing_to_choose_it_is_refused(name, changes):
+    with pytest.raises(UserError, match=f"excerpt = {changes['excerpt']}"):
         recipe(name, **changes)

@@ -1,4 +1,4 @@
-"""Runs with experts: cut, killed or on two workers they are the same; queries stay in their expert to the search."""
+"""Runs with experts: cut or killed they are the same; queries stay in their expert to the search."""
 
 from pathlib import Path
 from typing import Any
@@ -9,29 +9,16 @@ import safetensors.torch
 import torch
 from numpy.typing import NDArray
 
-from midmask.artifact import Artifact, Place
-from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
+from midmask.artifact import Place
 from midmask.encoders.backbone import Side, load_backbone
 from midmask.encoders.experts import FILE
 from midmask.errors import UserError
 from midmask.retrieve.blocks import token_rows
 from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
-from tests.support.training.runs import Stopped, assert_same_run, run_here, run_workers, spec_of, trace_of
+from tests.support.training.fixtures import artifacts
+from tests.support.training.runs import Stopped, assert_same_run, run_here, spec_of, trace_of
 
 SPLIT = {"name": "tiny", "dropout": 0.0, "experts": "ffn"}
-
-
-@pytest.fixture(scope="module")
-def queries(corpus: Place, tokens: Place, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """Pseudo-queries for the small corpus: its passages' own beginnings."""
-    place = Place(str(tmp_path_factory.mktemp("queries")))
-    inputs = {"corpus": artifact(corpus), "tokens": artifact(tokens)}
-    PSEUDO_QUERIES(PseudoQueriesConfig(max_length=8), inputs, place)
-    return place
-
-
-def artifact(place: Place) -> Artifact:
-    return Artifact(place, {"fingerprint": "f", "result": {"passages": 300}})
 
 
 def pretraining(tokens: Place, queries: Place, out: Path, **changes: Any) -> dict[str, Any]:
@@ -47,9 +34,9 @@ def finetuning(tokens: Place, corpus: Place, out: Path, **changes: Any) -> dict[
 
 
 @pytest.fixture(scope="module")
-def whole(tokens: Place, queries: Place, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tokens, pseudo_queries, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
-    run_here(pretraining(tokens, queries, folder))
+    run_here(pretraining(tokens, pseudo_queries, folder))
     return folder
 
 
@@ -57,31 +44,18 @@ def experts_of(folder: Path) -> dict[str, torch.Tensor]:
     return safetensors.torch.load_file(folder / "model" / FILE)
 
 
-def test_micro_batches_and_a_kill_change_nothing(tokens: Place, queries: Place, whole: Path, tmp_path: Path) -> None:
-    run_here(pretraining(tokens, queries, tmp_path / "micro", train={"micro_batch": 4}))
+def test_micro_batches_and_a_kill_change_nothing(tokens, pseudo_queries, whole, tmp_path):
+    run_here(pretraining(tokens, pseudo_queries, tmp_path / "micro", train={"micro_batch": 4}))
     with pytest.raises(Stopped):
-        run_here(pretraining(tokens, queries, tmp_path / "killed"), stop_at=5)
-    run_here(pretraining(tokens, queries, tmp_path / "killed"))
+        run_here(pretraining(tokens, pseudo_queries, tmp_path / "killed"), stop_at=5)
+    run_here(pretraining(tokens, pseudo_queries, tmp_path / "killed"))
     for name in ("micro", "killed"):
         assert_same_run(trace_of(tmp_path / name), trace_of(whole), within=1e-4)
     same, killed = experts_of(whole), experts_of(tmp_path / "killed")
     assert all(torch.allclose(killed[name], tensor, atol=1e-6) for name, tensor in same.items())
 
 
-def test_two_workers_pre_train_as_one(tokens: Place, queries: Place, whole: Path, tmp_path: Path) -> None:
-    assert run_workers(pretraining(tokens, queries, tmp_path / "two"), 2, tmp_path) == [0, 0]
-    assert_same_run(trace_of(tmp_path / "two"), trace_of(whole), within=1e-4)
-
-
-def test_two_workers_fine_tune_as_one(tokens: Place, corpus: Place, tmp_path: Path) -> None:
-    run_here(finetuning(tokens, corpus, tmp_path / "one"))
-    assert run_workers(finetuning(tokens, corpus, tmp_path / "two"), 2, tmp_path) == [0, 0]
-    assert_same_run(trace_of(tmp_path / "two"), trace_of(tmp_path / "one"), within=1e-4)
-
-
-def test_queries_are_trained_saved_and_searched_in_their_own_expert(
-    tokens: Place, corpus: Place, whole: Path, tmp_path: Path
-) -> None:
+def test_queries_are_trained_saved_and_searched_in_their_own_expert(tokens, corpus, whole, tmp_path):
     run_here(finetuning(tokens, corpus, tmp_path / "tuned", start=str(whole), backbone={**SPLIT, "name": "start"}))
     before, after = experts_of(whole), experts_of(tmp_path / "tuned")
     assert before.keys() == after.keys() and not any(torch.equal(before[name], after[name]) for name in before)
@@ -89,7 +63,7 @@ def test_queries_are_trained_saved_and_searched_in_their_own_expert(
     assert not any(torch.equal(passages[name], tensor) for name, tensor in after.items())
 
     model = Place(str(tmp_path / "tuned" / "model"))
-    inputs = {"model": artifact(model), "tokens": artifact(tokens), "corpus": artifact(corpus)}
+    inputs = artifacts(corpus, model=model, tokens=tokens)
     for side, other, config in (
         ("query", "passage", EncodeConfig(side="queries", split="dev")),
         ("passage", "query", EncodeConfig(side="passages")),
@@ -110,7 +84,7 @@ def vectors(model: Place, rows: list[NDArray[np.int32]], side: Side) -> NDArray[
     return torch.stack(found).numpy()
 
 
-def test_experts_are_not_lost_unnoticed(tokens: Place, corpus: Place, whole: Path, tmp_path: Path) -> None:
+def test_experts_are_not_lost_unnoticed(tokens, corpus, whole, tmp_path):
     plain = {"name": "start", "dropout": 0.0}
     with pytest.raises(UserError, match=r"backbone\.experts = none: .* has experts = ffn.*experts=drop"):
         run_here(finetuning(tokens, corpus, tmp_path, start=str(whole), backbone=plain))

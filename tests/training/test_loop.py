@@ -1,7 +1,6 @@
 """The loop in one process, step by step, against the same steps written out."""
 
 import hashlib
-import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import product
@@ -14,7 +13,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from midmask.batch import Batch, Loss, Part
+from midmask.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.objectives import PRETRAINING, Objective, build_objective
 from midmask.randomness.torch_seeds import dropout_seed
@@ -22,6 +21,7 @@ from midmask.training.loop import accumulate, is_cut, run_steps, to_device, valu
 from midmask.training.optimiser import TrainConfig, build_optimiser, learning_rate, update
 from midmask.training.reader import Read
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
+from tests.support.training.cut import gradients
 
 CPU = torch.device("cpu")
 LENGTHS = [9, 14, 5, 11]
@@ -50,20 +50,14 @@ def two_workers() -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def gradients(module: torch.nn.Module) -> dict[str, Tensor]:
-    found = {name: each.grad.clone() for name, each in module.named_parameters() if each.grad is not None}
-    module.zero_grad(set_to_none=True)
-    return found
-
-
-def test_the_seed_of_dropout_differs_for_every_seed_step_and_worker() -> None:
+def test_the_seed_of_dropout_differs_for_every_seed_step_and_worker():
     places = list(product(range(4), (0, 1, 2, 11, 111), (0, 1, 2, 11)))
     seeds = {place: dropout_seed(*place) for place in places}
     assert len(set(seeds.values())) == len(places) and all(0 <= seed < 2**63 for seed in seeds.values())
     assert seeds[3, 111, 2] == int(hashlib.sha256(b"dropout/3/111/2").hexdigest()[:16], 16) // 2
 
 
-def test_steps_are_those_of_the_same_training_written_out() -> None:
+def test_steps_are_those_of_the_same_training_written_out():
     """Losses, counts, norms, rates and weights; dropout is on, and is a function of the step."""
     settings, steps = config(seed=9), (3, 4, 6)
     reads = {
@@ -92,28 +86,7 @@ def test_steps_are_those_of_the_same_training_written_out() -> None:
         torch.testing.assert_close(one, two, msg=name)
 
 
-def test_waiting_is_part_of_a_step_and_no_second_counts_twice() -> None:
-    """What the loop says it took, between what the reader took itself and what the caller saw pass."""
-    taken: list[float] = []
-
-    def slowly() -> Iterator[Read]:
-        for step in range(3):
-            begun = time.perf_counter()
-            made = Read(step, [batch(step)], 0, 0, 0)
-            taken.append(time.perf_counter() - begun)
-            yield made
-
-    own, begun = objective(), time.perf_counter()
-    waits, seconds = [], []
-    for record in run_steps(wrap_distributed(own), own, build_optimiser(own, config()), config(), slowly(), CPU):
-        waits.append(record.wait_seconds)
-        seconds.append(record.seconds)
-    passed = time.perf_counter() - begun
-    assert all(own <= waited <= whole for own, waited, whole in zip(taken, waits, seconds, strict=True))
-    assert sum(seconds) <= passed
-
-
-def test_a_part_that_a_loss_lacks_counts_nothing() -> None:
+def test_a_part_that_a_loss_lacks_counts_nothing():
     counts = {"one": torch.tensor(4.0), "two": torch.tensor(2.0)}
     loss = Loss({"two": Part(torch.tensor(6.0, requires_grad=True), counts["two"], 0.5)})
     found = values_of(loss, counts)
@@ -122,39 +95,32 @@ def test_a_part_that_a_loss_lacks_counts_nothing() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_rows_that_meet_give_the_same_step_however_it_is_cut(precision: str) -> None:
+def test_rows_that_meet_give_the_same_step_however_it_is_cut(precision):
     """Three micro-batches, asked for or not, or one where others have more, take the cache, which reads each text a
     second time; a whole batch does not. All passes round alike, so that a loss differs by the order of sums alone."""
-    texts = {name: random_texts([9, 14, 5, 11, 7, 12], seed=at) for at, name in enumerate(TEXTS)}
-    rows = {name: token_rows(text) for name, text in texts.items()}
-    cut = [
-        Batch(
-            0,
-            {
-                name: type(each)(each.ids_BL[at : at + 2], each.lengths_B[at : at + 2], each.keys_B[at : at + 2])
-                for name, each in rows.items()
-            },
-        )
-        for at in (0, 2, 4)
-    ]
-    whole, found, reads = [Batch(0, rows)], {}, Counter[str]()
-    for name, batches, micro in (("whole", whole, None), ("cut", cut, 2), ("unasked", cut, None), ("here", whole, 4)):
+    whole, found, reads = batch(0, [9, 14, 5, 11, 7, 12]), {}, Counter[str]()
+
+    def part(rows: TokenRows, at: int) -> TokenRows:
+        return TokenRows(rows.ids_BL[at : at + 2], rows.lengths_B[at : at + 2], rows.keys_B[at : at + 2])
+
+    few = [Batch(0, {name: part(rows, at) for name, rows in whole.texts.items()}) for at in (0, 2, 4)]
+    for name, batches, micro in (("whole", [whole], None), ("cut", few, 2), ("asked", few, None), ("here", [whole], 4)):
         own = objective("cocondenser", dropout=0.0, temperature=20.0, skip_from=1).float()
         embedding = next(layer for layer in own.modules() if isinstance(layer, torch.nn.Embedding))
         embedding.register_forward_pre_hook(lambda _, inputs, name=name: reads.update({name: len(inputs[0])}))
         settings = config(batch_size=6, micro_batch=micro, precision=precision)
         sums, counts = accumulate(wrap_distributed(own), own, settings, batches, (5, 6))
         found[name] = sums, counts, gradients(own)
-    assert reads == {"whole": 12, "cut": 24, "unasked": 24, "here": 24}, "six rows of two texts"
+    assert reads == {"whole": 12, "cut": 24, "asked": 24, "here": 24}, "six rows of two texts"
     near = 1e-6 if precision == "fp32" else 2e-2
-    for name in ("cut", "unasked", "here"):
+    for name in ("cut", "asked", "here"):
         torch.testing.assert_close(found[name][0], found["whole"][0], rtol=1e-6, atol=1e-6)
         assert found[name][1].tolist() == found["whole"][1].tolist() and found[name][1].tolist()[-2:] == [5, 6]
         for parameter, gradient in found[name][2].items():
             torch.testing.assert_close(gradient, found["whole"][2][parameter], rtol=10 * near, atol=near, msg=parameter)
 
 
-def test_losses_are_computed_in_the_wanted_precision() -> None:
+def test_losses_are_computed_in_the_wanted_precision():
     """To the last bit what autocast gives; float32 gives something else."""
     own, found = objective(dropout=0.0).float(), {}
     drawn = own.draw(batch(1))
@@ -171,9 +137,7 @@ def test_losses_are_computed_in_the_wanted_precision() -> None:
     ("batch_size", "micro_batch", "alone", "of_two"),
     [(8, None, False, False), (8, 8, False, False), (8, 7, True, False), (8, 4, True, False), (9, 4, True, True)],
 )
-def test_a_step_is_cut_if_the_largest_share_is(
-    batch_size: int, micro_batch: int | None, alone: bool, of_two: bool, request: pytest.FixtureRequest
-) -> None:
+def test_a_step_is_cut_if_the_largest_share_is(batch_size, micro_batch, alone, of_two, request):
     settings = config(batch_size=batch_size, micro_batch=micro_batch)
     assert is_cut(settings) == alone
     request.getfixturevalue("two_workers")
@@ -187,7 +151,7 @@ def averaged_with_nothing(state: None, bucket: dist.GradBucket) -> torch.futures
     return done
 
 
-def test_gradients_are_summed_over_workers_and_exchanged_once_a_step(two_workers: None) -> None:
+def test_gradients_are_summed_over_workers_and_exchanged_once_a_step(two_workers):
     """Torch averages them, so each worker's are multiplied before; only the last micro-batch exchanges."""
     own = objective(dropout=0.0)
     model = wrap_distributed(own)
@@ -204,23 +168,14 @@ def test_gradients_are_summed_over_workers_and_exchanged_once_a_step(two_workers
         torch.testing.assert_close(found[name], gradient / counts[0], msg=name)
 
 
-def test_without_other_workers_nothing_is_wrapped() -> None:
-    assert not isinstance(wrap_distributed(objective()), DistributedDataParallel)
-    dist.init_process_group("fake", rank=0, world_size=1, store=FakeStore())
-    try:
-        assert not isinstance(wrap_distributed(objective()), DistributedDataParallel), "one worker has a group too"
-    finally:
-        dist.destroy_process_group()
-
-
-def test_all_of_a_batch_is_moved_and_nothing_is_made_up() -> None:
+def test_all_of_a_batch_is_moved_and_nothing_is_made_up():
     rows = token_rows(random_texts([3, 4]))
     weighted = type(rows)(rows.ids_BL, rows.lengths_B, rows.keys_B, torch.rand(rows.ids_BL.shape))
     meta = torch.device("meta")
     moved = to_device(Batch(4, {"query": rows, "passage": weighted}, 2, 0.5, torch.rand(1, 2)), meta)
     assert (moved.step, moved.group, moved.progress, list(moved.texts)) == (4, 2, 0.5, ["query", "passage"])
-    assert moved.texts["query"].weights_BL is None and moved.teacher_QG is not None
     own = moved.texts["passage"]
     for tensor in (own.ids_BL, own.lengths_B, own.keys_B, own.weights_BL, moved.teacher_QG):
-        assert tensor is not None and tensor.device == meta
-    assert to_device(Batch(0, {"query": rows}), meta).teacher_QG is None
+        assert tensor.device == meta
+    moved = to_device(Batch(0, {"query": rows}), meta)
+    assert moved.teacher_QG is None and moved.texts["query"].weights_BL is None

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-import pytest
 
 from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig, prepare
@@ -42,14 +41,9 @@ def trained_on(folder: Path, missing: Mapping[str, list[str]]) -> dict[str, obje
     corpus = read(folder, missing)
     tokens = root / "tokens"
     tokenise(TokensConfig(vocabulary_size=300, max_length=32, query_length=8), {"corpus": corpus}, tokens)
-    config = Bm25Config(splits=("train",), judged="relevant", depth=20)
-    ranked = Artifact(
-        root / "bm25", {"fingerprint": "r", "result": ranked_by_bm25(config, {"corpus": corpus}, root / "bm25")}
-    )
-    inputs = {
-        "corpus": corpus,
-        "ranked": Artifact(ranked.place, {**ranked.record, "step": "bm25", "config": {}, "inputs": {}}),
-    }
+    config, bm25 = Bm25Config(splits=("train",), judged="relevant", depth=20), root / "bm25"
+    record = {"fingerprint": "r", "result": ranked_by_bm25(config, {"corpus": corpus}, bm25), "step": "bm25"}
+    inputs = {"corpus": corpus, "ranked": Artifact(bm25, {**record, "config": {}, "inputs": {}})}
     mining = MineConfig(depth=20, per_query=3, filters=FilterConfig(relative_margin=0.1))
     mined = mine(mining, inputs, root / "mined")
     write_candidates(inputs, root / "scored", split="train", depth=5, queries=100)
@@ -63,7 +57,6 @@ def trained_on(folder: Path, missing: Mapping[str, list[str]]) -> dict[str, obje
         per_query=2,
     ).open()
     probe = open_probe(tokens, corpus.place)
-    assert probe is not None
     return {
         "mined": {name: value for name, value in mined.items() if name != "source"},
         "negatives": pq.read_table((root / "mined/negatives.parquet").local()).drop(["list"]).to_pylist(),
@@ -75,7 +68,7 @@ def trained_on(folder: Path, missing: Mapping[str, list[str]]) -> dict[str, obje
     }
 
 
-def test_trainings_are_those_without_the_judgements(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_trainings_are_those_without_the_judgements(tmp_path, caplog):
     whole = trained_on(tmp_path / "whole", {})
     assert "left out" not in caplog.text
     with caplog.at_level(logging.INFO):

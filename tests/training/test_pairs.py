@@ -38,14 +38,11 @@ def examples(
     tokens: Place, corpus: Place, folder: Path, lists: dict[str, list[str]], scores: Pairs | None, **changes: object
 ) -> PairExamples:
     negatives = [{"query_id": query, "doc_id": doc} for query, docs in lists.items() for doc in docs]
-    table = [{"query_id": query, "doc_id": doc, "score": score} for (query, doc), score in (scores or {}).items()]
-    settings = {
-        "per_query": 3,
-        "negatives": written(folder, "negatives.parquet", negatives),
-        "scores": written(folder, "scores.parquet", table) if table else None,
-        **changes,
-    }
-    return PairExamples(tokens=tokens, corpus=corpus, split="train", fingerprint="f", **settings)  # type: ignore[arg-type]
+    settings = {"per_query": 3, "negatives": written(folder, "negatives.parquet", negatives), **changes}
+    if scores:
+        table = [{"query_id": query, "doc_id": doc, "score": score} for (query, doc), score in scores.items()]
+        settings["scores"] = written(folder, "scores.parquet", table)
+    return PairExamples(tokens, corpus, "train", "f", **settings)
 
 
 def groups(tokens: Place, found: PairExamples, epoch: int = 0) -> dict[str, list[tuple[str, float]]]:
@@ -53,13 +50,13 @@ def groups(tokens: Place, found: PairExamples, epoch: int = 0) -> dict[str, list
     source = found.open()
     rows = np.arange(source.count)
     text = source.read(rows, 0, epoch)["passage"]
-    assert text.scores is not None and text.scores.dtype == np.float32
+    assert text.scores.dtype == np.float32
     names = TokenTable(tokens / "passages").doc_ids(text.rows)
     pairs = list(zip(names, text.scores.tolist(), strict=True))
     return {name: pairs[row * source.group :][: source.group] for row, name in enumerate(source.names(rows))}
 
 
-def test_every_passage_of_a_group_has_its_own_score(tokens: Place, corpus: Place, tmp_path: Path) -> None:
+def test_every_passage_of_a_group_has_its_own_score(tokens, corpus, tmp_path):
     lists = mined()
     scores = scores_of(lists)
     found = examples(tokens, corpus, tmp_path, lists, scores)
@@ -72,44 +69,29 @@ def test_every_passage_of_a_group_has_its_own_score(tokens: Place, corpus: Place
     assert len(seen) == 45 * 5, "some scored negatives are never drawn"
 
 
-def test_scores_lie_beside_their_queries_in_every_micro_batch(tokens: Place, corpus: Place, tmp_path: Path) -> None:
+def test_scores_lie_beside_their_queries_in_every_micro_batch(tokens, corpus, tmp_path):
     lists = mined()
     scores = scores_of(lists)
     found = examples(tokens, corpus, tmp_path, lists, scores)
-    doc_ids = TokenTable(tokens / "passages")
-    source = found.open()
     order = Order(found, batch_size=10, seed=0, rank=0, size=1, start=0, stop=3)
     plain = {step: texts for step, texts in local_reader(order)}
     for read in reads(local_reader, order, steps=3, pad_id=0, micro_batch=4, pin=False):
         assert [tuple(batch.teacher_QG.shape) for batch in read.micro] == [(4, 4), (4, 4), (2, 4)]
         flat = [score for batch in read.micro for score in batch.teacher_QG.reshape(-1).tolist()]
-        names = source.names(order.plan().share(read.step, 0, 1))
-        docs = doc_ids.doc_ids(plain[read.step]["passage"].rows)
+        names = found.open().names(order.plan().share(read.step, 0, 1))
+        docs = TokenTable(tokens / "passages").doc_ids(plain[read.step]["passage"].rows)
         assert flat == [scores[names[place // 4], doc] for place, doc in enumerate(docs)]
 
 
-def test_without_a_teacher_there_are_no_scores(tokens: Place, corpus: Place, tmp_path: Path) -> None:
-    found = examples(tokens, corpus, tmp_path, mined(), None)
-    order = Order(found, batch_size=10, seed=0, rank=0, size=1, start=0, stop=1)
-    (read,) = reads(local_reader, order, steps=1, pad_id=0, micro_batch=None, pin=False)
-    assert read.micro[0].teacher_QG is None
-
-
-@pytest.mark.parametrize(
-    ("pair", "what"), [(("q1", "d3"), "candidate passage 'd3'"), (("q1", "d1"), "relevant passage 'd1'")]
-)
-def test_a_missing_score_names_query_and_passage(
-    tokens: Place, corpus: Place, tmp_path: Path, pair: tuple[str, str], what: str
-) -> None:
+@pytest.mark.parametrize("doc", ["d3", "d1"])
+def test_a_missing_score_names_query_and_passage(tokens, corpus, tmp_path, doc):
     scores = scores_of(mined())
-    del scores[pair]
-    with pytest.raises(UserError, match=rf"no score for query 'q1' and its {what}, 1 in all; score the same"):
+    del scores["q1", doc]
+    with pytest.raises(UserError, match=rf"no score for query 'q1' and its \w+ passage '{doc}', 1 in all"):
         examples(tokens, corpus, tmp_path, mined(), scores).open()
 
 
-def test_a_positive_without_a_score_may_take_the_highest_of_its_query(
-    tokens: Place, corpus: Place, tmp_path: Path
-) -> None:
+def test_a_positive_without_a_score_may_take_the_highest_of_its_query(tokens, corpus, tmp_path):
     """The SIGIR'23 benchmark's rule."""
     scores = scores_of(mined())
     del scores["q1", "d1"]
@@ -121,25 +103,17 @@ def test_a_positive_without_a_score_may_take_the_highest_of_its_query(
         examples(tokens, corpus, tmp_path, mined(), alone, missing_positive_score="highest").open()
 
 
-def test_too_few_scored_negatives_come_again_and_no_unscored_passage_stands_in(
-    tokens: Place, corpus: Place, tmp_path: Path
-) -> None:
-    lists = {**mined(), "q1": ["d200", "d1"]}  # the latter is its positive
+def test_too_few_scored_negatives_come_again_and_queries_without_one_are_left_out(tokens, corpus, tmp_path, caplog):
+    """No unscored passage stands in. d1 is q1's positive."""
+    lists = {**mined(), "q1": ["d200", "d1"]}
+    del lists["q6"]
     scores = scores_of(lists)
-    group = groups(tokens, examples(tokens, corpus, tmp_path, lists, scores))["q1"]
-    assert group == [("d1", scores["q1", "d1"])] + [("d200", scores["q1", "d200"])] * 3
+    found = groups(tokens, examples(tokens, corpus, tmp_path, lists, scores))
+    assert found["q1"] == [("d1", scores["q1", "d1"])] + [("d200", scores["q1", "d200"])] * 3
+    assert set(found) == set(TRAIN) - {"q6"} and "1 queries have no negative to be scored" in caplog.text
 
 
-def test_queries_without_a_scored_negative_are_left_out_and_named(
-    tokens: Place, corpus: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    lists = {query: docs for query, docs in mined().items() if query not in ("q1", "q6")}
-    found = groups(tokens, examples(tokens, corpus, tmp_path, lists, scores_of(lists)))
-    assert set(found) == set(TRAIN) - {"q1", "q6"}
-    assert "2 queries have no negative to be scored and are left out: q1, q6" in caplog.text
-
-
-def test_only_the_queries_of_a_subset_are_trained_on(tokens: Place, corpus: Place, tmp_path: Path) -> None:
+def test_only_the_queries_of_a_subset_are_trained_on(tokens, corpus, tmp_path):
     subset = written(tmp_path, "queries.parquet", [{"query_id": name} for name in ("q9", "q2", "q41")])
     source = examples(tokens, corpus, tmp_path, mined(), None, queries=subset).open()
     assert sorted(source.names(np.arange(source.count))) == ["q2", "q41", "q9"]

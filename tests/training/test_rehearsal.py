@@ -1,138 +1,20 @@
-"""Rows at once that follow from a device's memory: they fit, fewer pieces would not, and the run is the same."""
-
-import logging
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+"""Rows at once that follow from a device's memory; whether they fit tests/system holds against real tensors."""
 
 import pytest
 import torch
 
-from midmask.artifact import Place
-from midmask.errors import UserError
-from midmask.objectives import CoupledObjective, Objective
-from midmask.training.rehearsal import BESIDE_WEIGHTS, GIB, even_split, fit_micro_batch
-from midmask.training.setup import TrainingSetup
-from midmask.vocabulary import Vocabulary
-from tests.support.estimate.counted import kept_bytes
-from tests.support.training.runs import assert_same_run, run_here, run_workers, spec_of, trace_of
+from midmask.training.rehearsal import even_split, fit_micro_batch
+from tests.support.training.runs import spec_of
 from tests.support.training.worker import setup_of
 
-CPU = torch.device("cpu")
-QUIET = {"name": "tiny", "dropout": 0.0}
-MIDDLE = {"mlm": {"name": "mlm"}, "dupmae": {"name": "dupmae"}, "simcse": {"name": "simcse"}}
-COUPLED = ("simcse", "contrastive")
 
-
-def spec(tokens: Place, corpus: Place, out: Path, kind: str, **train: Any) -> dict[str, Any]:
-    steps = {"steps": 10, "learning_rate": 3e-4, **train}
-    if kind == "contrastive":
-        changes = {"kind": "finetune", "objective": {"name": "contrastive"}, "corpus": str(corpus), "per_query": 1}
-        return spec_of(tokens, out, backbone=QUIET, train=steps, **changes)
-    backbone = {**QUIET, "dropout": 0.1} if kind == "simcse" else QUIET
-    return spec_of(tokens, out, backbone=backbone, train=steps, objective=MIDDLE[kind])
-
-
-def fitted(setup: TrainingSetup, room: float) -> int | None:
-    """With so many bytes for what the forward pass keeps."""
-    _, objective, vocabulary = setup.build()
-    parameters = sum(parameter.numel() for parameter in objective.parameters())
-    limit = (room + (4 + BESIDE_WEIGHTS) * parameters) / GIB
-    limited = setup.__class__(**{**vars(setup), "train": setup.train.model_copy(update={"memory_gib": limit})})
-    return fit_micro_batch(objective.train(), limited, vocabulary, CPU)
-
-
-def kept(setup: TrainingSetup, objective: Objective, words: Vocabulary, rows: int) -> int:
-    batch = setup.longest_rows(rows, words)
-    return kept_bytes(objective, lambda: objective(objective.draw(batch)))
-
-
-def _cached(setup: TrainingSetup, objective: Objective, words: Vocabulary, rows: int) -> int:
-    """Bytes of all rows' vectors and of their gradients."""
-    assert isinstance(objective, CoupledObjective)
-    with torch.no_grad():
-        made = objective.represent(objective.draw(setup.longest_rows(rows, words)))
-    return 2 * sum(vector.nbytes for vector in made.vectors)
-
-
-@pytest.mark.parametrize("kind", ["mlm", "dupmae", pytest.param("simcse", marks=pytest.mark.slow), "contrastive"])
-def test_what_is_said_to_fit_does_and_in_fewer_pieces_it_would_not(
-    tokens: Place, corpus: Place, tmp_path: Path, kind: str
-) -> None:
-    setup = setup_of(spec(tokens, corpus, tmp_path, kind))
-    _, objective, words = setup.build()
-    objective.train()
-    share = setup.train.batch_size
-    needs = {rows: kept(setup, objective, words, rows) for rows in (1, 4, 5, 7, 8, 12, share)}
-    assert fitted(setup, 1.2 * needs[share]) is None, "the whole share fits"
-    for rows in (5, 7, 12):
-        room = 1.005 * needs[rows]
-        micro_batch = fitted(setup, room)
-        cached = _cached(setup, objective, words, share) if kind in COUPLED else 0
-        assert micro_batch is not None and kept(setup, objective, words, micro_batch) + cached <= room
-        pieces = -(-share // micro_batch)
-        assert pieces <= -(-share // rows) + (kind in COUPLED), "what is cached takes room too"
-    with pytest.raises(UserError, match=r"one row of the training keeps .* GiB beside the weights, and there are"):
-        fitted(setup, 0.5 * needs[1])
-
-
-@pytest.mark.parametrize("kind", COUPLED)
-def test_vectors_of_all_rows_lie_beside_what_a_piece_keeps(
-    tokens: Place, corpus: Place, tmp_path: Path, kind: str
-) -> None:
-    """Half of the share would fit to the byte, if nothing else were there."""
-    setup = setup_of(spec(tokens, corpus, tmp_path, kind))
-    _, objective, words = setup.build()
-    half = setup.train.batch_size // 2
-    room = 1.00005 * kept(setup, objective.train(), words, half)
-    assert _cached(setup, objective, words, 2 * half) > 0.00005 * room
-    micro_batch = fitted(setup, room)
-    assert micro_batch is not None and micro_batch < half
-
-
-def test_what_is_kept_once_is_not_reckoned_for_each_row(tokens: Place, corpus: Place, tmp_path: Path) -> None:
-    """The gradient of the output matrix, which is as large as some rows of eight tokens."""
-    setup = replace(setup_of(spec(tokens, corpus, tmp_path, "mlm")), longest=8)
-    _, objective, words = setup.build()
-    micro_batch = fitted(setup, 1.1 * kept(setup, objective.train(), words, 12))
-    assert micro_batch is not None and -(-setup.train.batch_size // micro_batch) == 2
-
-
-def test_no_limit_on_a_cpu_and_what_is_set_stays(tokens: Place, corpus: Place, tmp_path: Path) -> None:
-    free, given = (setup_of(spec(tokens, corpus, tmp_path, "mlm", micro_batch=n)) for n in (None, 3))
-    _, objective, words = free.build()
-    assert fit_micro_batch(objective, free, words, CPU) is None
-    assert fit_micro_batch(objective, given, words, CPU) == 3 == fitted(given, 1.0)
+def test_no_limit_on_a_cpu_and_what_is_set_stays(tokens, tmp_path):
+    for micro_batch in (None, 3):
+        setup = setup_of(spec_of(tokens, tmp_path, train={"micro_batch": micro_batch}))
+        _, objective, words = setup.build()
+        assert fit_micro_batch(objective, setup, words, torch.device("cpu")) == micro_batch
 
 
 @pytest.mark.parametrize(("share", "fitting", "rows"), [(256, 100, 86), (256, 128, 128), (17, 16, 9), (5, 1, 1)])
-def test_pieces_are_few_and_about_equal(share: int, fitting: int, rows: int) -> None:
+def test_pieces_are_few_and_about_equal(share, fitting, rows):
     assert even_split(share, fitting) == rows
-
-
-@pytest.mark.parametrize("kind", ["mlm", "contrastive"])
-def test_a_run_in_less_memory_is_the_same_run(
-    tokens: Place, corpus: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
-) -> None:
-    run_here(spec(tokens, corpus, tmp_path / "whole", kind))
-    assert "train.micro_batch" not in caplog.text
-    with caplog.at_level(logging.INFO):
-        run_here(spec(tokens, corpus, tmp_path / "little", kind, memory_gib=_room_for_a_third(tokens, corpus, kind)))
-    assert "of 16 rows at once, which is what fits into memory" in caplog.text
-    assert_same_run(trace_of(tmp_path / "little"), trace_of(tmp_path / "whole"), within=1e-4)
-
-
-def test_workers_agree_on_a_number(tokens: Place, corpus: Place, tmp_path: Path) -> None:
-    """Shares of 8 and 7 rows; the loss meets all rows, so that both must cut or none."""
-    limit = _room_for_a_third(tokens, corpus, "contrastive")
-    run_here(spec(tokens, corpus, tmp_path / "one", "contrastive", batch_size=15))
-    two = spec(tokens, corpus, tmp_path / "two", "contrastive", batch_size=15, memory_gib=limit)
-    assert run_workers(two, 2, tmp_path) == [0, 0]
-    assert_same_run(trace_of(tmp_path / "two"), trace_of(tmp_path / "one"), within=1e-4)
-
-
-def _room_for_a_third(tokens: Place, corpus: Place, kind: str) -> float:
-    setup = setup_of(spec(tokens, corpus, Path("unused"), kind))
-    _, objective, words = setup.build()
-    parameters = sum(parameter.numel() for parameter in objective.parameters())
-    return ((4 + BESIDE_WEIGHTS) * parameters + 1.2 * kept(setup, objective.train(), words, 5)) / GIB

@@ -1,25 +1,38 @@
-"""What a training run reads, by what its objective says it reads."""
+"""What a training run reads, by its objective; what is scored, and with which projection, goes from stage to stage of
+fine-tuning through the model's folder.
+"""
 
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
+import torch
 
 from midmask.artifact import Artifact, Place
 from midmask.backend.worker_group import absolute
 from midmask.encoders.backbone import BackboneConfig
+from midmask.encoders.folder import load_bi_encoder
+from midmask.encoders.representation import Representation, scores
+from midmask.errors import UserError
 from midmask.experiment.steps import PretrainConfig, pretrain_setup
-from midmask.objectives import PRETRAINING
+from midmask.objectives import PRETRAINING, Objective
+from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.distillation import Distillation
+from midmask.objectives.finetuning.regularisers import Regularisers
 from midmask.training.contexts import PseudoQueryExamples, SpanExamples
 from midmask.training.examples import PassageExamples
 from midmask.training.optimiser import TrainConfig
 from midmask.training.packing import PackedExamples
-from midmask.training.setup import PretrainSetup
+from midmask.training.pairs import PairExamples
+from midmask.training.run import local_reader, run_training
+from midmask.training.setup import FinetuneSetup, PretrainSetup
+from tests.support.objectives.texts import random_texts, token_rows
 
 NAMES = ("tokens", "corpus", "spans", "pseudo_queries", "weights")
 PLACES = {name: Place(f"store/{name}") for name in NAMES}
 
 
-def setup_of(objective: str, *, without: str = "", **settings: object) -> PretrainSetup:
+def setup_of(objective: str, **settings: object) -> PretrainSetup:
     """The setup of a pre-training whose inputs are all there, under fingerprints that are their names."""
     config = PretrainConfig(
         backbone=BackboneConfig(),
@@ -27,44 +40,27 @@ def setup_of(objective: str, *, without: str = "", **settings: object) -> Pretra
         train=TrainConfig(steps=1, batch_size=1, learning_rate=1.0),
     )
     record = {"config": {"max_length": 48, "span_length": 40}}
-    there = {name: place for name, place in PLACES.items() if name != without}
-    return pretrain_setup(
-        config, {name: Artifact(place, {"fingerprint": name, **record}) for name, place in there.items()}
-    )
+    return pretrain_setup(config, {name: Artifact(at, {"fingerprint": name, **record}) for name, at in PLACES.items()})
 
 
-def test_passages_of_the_tokens_unless_more_is_read() -> None:
-    assert setup_of("mlm").rows == PassageExamples(PLACES["tokens"], "tokens")
-
-
-def test_weights_come_with_a_weighted_mask_alone() -> None:
-    weighted = setup_of("mlm", encoder_mask="weighted").rows
-    assert weighted == PassageExamples(PLACES["tokens"], "tokens", PLACES["weights"]), "rows keep the tokens' order"
-
-
-def test_packed_rows_are_as_long_as_the_tokens_rows_may_be() -> None:
-    assert setup_of("mlm", packing=True).rows == PackedExamples(PLACES["tokens"], "tokens", 48)
-
-
-def test_pairs_are_read_from_their_own_artifacts() -> None:
+def test_rows_are_what_the_objective_reads():
+    tokens = PLACES["tokens"]
+    assert setup_of("mlm").rows == PassageExamples(tokens, "tokens")
+    weighted = PassageExamples(tokens, "tokens", PLACES["weights"])
+    assert setup_of("mlm", encoder_mask="weighted").rows == weighted, "rows keep the tokens' order"
+    assert setup_of("mlm", packing=True).rows == PackedExamples(tokens, "tokens", 48)
     assert setup_of("cotmae").rows == SpanExamples(PLACES["spans"], "spans", "mixed")
     assert setup_of("cocondenser").rows == SpanExamples(PLACES["spans"], "spans", "any")
-    queries = PseudoQueryExamples(PLACES["tokens"], PLACES["pseudo_queries"], "pseudo_queries")
-    assert setup_of("cotmae_qc").rows == queries
+    assert setup_of("cotmae_qc").rows == PseudoQueryExamples(tokens, PLACES["pseudo_queries"], "pseudo_queries")
+    assert (setup_of("mlm").longest, setup_of("cotmae").longest) == (48, 40)
 
 
-def test_where_rows_meet_batches_are_not_grouped_by_length() -> None:
+def test_where_rows_meet_batches_are_not_grouped_by_length():
     examples = setup_of("simcse").rows
     assert isinstance(examples, PassageExamples) and not examples.by_length
 
 
-def test_a_place_that_is_read_must_be_given() -> None:
-    for objective, name in (("cotmae", "spans"), ("cotmae_qc", "pseudo_queries")):
-        with pytest.raises(ValueError, match=f"the objective reads {name}"):
-            setup_of(objective, without=name)
-
-
-def test_every_place_is_absolute_for_workers() -> None:
+def test_every_place_is_absolute_for_workers():
     setup = absolute(setup_of("cotmae_qc", encoder_mask="weighted"))
     places = [getattr(holder, field.name) for holder in (setup, setup.rows) for field in fields(holder)]
     named = {place.uri for place in places if isinstance(place, Place)}
@@ -73,5 +69,58 @@ def test_every_place_is_absolute_for_workers() -> None:
     assert absolute(replace(setup, tokens=Place("s3://b/t"))).tokens == Place("s3://b/t")
 
 
-def test_the_longest_rows_are_those_of_what_is_read() -> None:
-    assert (setup_of("mlm").longest, setup_of("cotmae").longest) == (48, 40)
+HYBRID = Representation(width=8, lexical="logits", passage_terms=20, specials=False)
+QUERIES, PASSAGES = token_rows(random_texts([3, 5], 400, seed=1)), token_rows(random_texts([9, 14, 6], 400, seed=2))
+LEARNS = 2e-3
+
+
+def tuned_setup(tokens: Place, corpus: Place) -> FinetuneSetup:
+    return FinetuneSetup(
+        objective=Contrastive.Config(regularisers=Regularisers(passage="flops", lambda_passage=0.1, ramp=0.5)),
+        train=TrainConfig(steps=4, batch_size=6, learning_rate=LEARNS, threads=1, seed=3),
+        backbone=BackboneConfig(name="tiny"),
+        tokens=tokens,
+        rows=PairExamples(tokens, corpus, "train", "f", query_length=8, passage_length=24),
+        representation=HYBRID,
+    )
+
+
+def trained(setup: FinetuneSetup, out: Path) -> dict[str, object]:
+    return run_training(setup, Place(str(out)), local_reader, lambda *_: None, device=torch.device("cpu"))
+
+
+def scores_of(objective: Objective) -> torch.Tensor:
+    backbone = objective.backbone.eval()
+    special_V = objective.vocabulary(torch.device("cpu")).special_V
+    with torch.no_grad():
+        sides = [(QUERIES, "query"), (PASSAGES, "passage")]
+        return scores(*(backbone.pooling(backbone, t.ids_BL, t.lengths_B, special_V, side) for t, side in sides))
+
+
+def test_a_stage_goes_on_with_the_projection_of_the_one_before(tokens, corpus, tmp_path):
+    first = tuned_setup(tokens, corpus)
+    fresh = first.build()[1].backbone.pooling.projection.weight.detach()
+    result = trained(first, tmp_path / "one")
+    assert {"contrastive", "passage_regulariser", "query_terms", "passage_terms"} <= set(result["parts"])
+    assert result["parts"]["passage_terms"] == 20
+    saved = load_bi_encoder(tmp_path / "one" / "model", dropout=0.0)
+    learnt = saved.pooling.projection.weight.detach()
+    assert saved.pooling.representation == HYBRID
+    assert 1e-4 < (learnt - fresh).abs().max() < 10 * LEARNS, "the projection is trained, from the seed's weights"
+    second = replace(first, start=Place(str(tmp_path / "one")), train=first.train.model_copy(update={"seed": 4}))
+    objective = second.build()[1]
+    assert torch.equal(objective.backbone.pooling.projection.weight, learnt)
+    expected = scores_of(objective)
+    objective.backbone = saved
+    torch.testing.assert_close(scores_of(objective), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_projection_of_another_width_and_a_missing_teacher_are_refused(tokens, corpus, tmp_path):
+    setup = tuned_setup(tokens, corpus)
+    trained(replace(setup, train=setup.train.model_copy(update={"steps": 1})), tmp_path / "one")
+    wider = HYBRID.model_copy(update={"width": 9})
+    with pytest.raises(UserError, match=r"representation\.width"):
+        replace(setup, start=Place(str(tmp_path / "one")), representation=wider).build()
+    distilled = replace(setup, objective=Distillation.Config(), rows=replace(setup.rows, per_query=2))
+    with pytest.raises(UserError, match="Give the stage a teacher"):
+        trained(distilled, tmp_path / "out")

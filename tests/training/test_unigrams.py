@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from midmask.artifact import Place
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.objectives import PRETRAINING
 from midmask.training.examples import PassageExamples
@@ -17,7 +16,7 @@ from midmask.training.unigrams import unigram_log_probabilities
 from midmask.vocabulary import Vocabulary, load_tokenizer
 
 
-def test_shares_are_those_of_the_passages_without_special_tokens(tokens: Place) -> None:
+def test_shares_are_those_of_the_passages_without_special_tokens(tokens):
     vocabulary = Vocabulary.of((tokens / "tokenizer").local())
     counts: Counter[int] = Counter()
     for name in (tokens / "passages").names():
@@ -31,21 +30,12 @@ def test_shares_are_those_of_the_passages_without_special_tokens(tokens: Place) 
         assert found[token].item() == pytest.approx(math.log(count / sum(expected)), rel=1e-5)
 
 
-def headless(tokens: Place, folder: Place) -> str:
-    """A folder as sentence-transformers has it: an encoder without an MLM head."""
-    tokenizer = (tokens / "tokenizer").local()
-    backbone = build_backbone(BackboneConfig(), Vocabulary.of(tokenizer), seed=1)
-    backbone.encoder.save_pretrained(folder.local())
-    load_tokenizer(tokenizer).save_pretrained(folder.local())
-    return str(folder.local())
-
-
 @pytest.mark.parametrize("bias", ["zero", "unigram"])
-def test_only_a_head_that_was_missing_begins_with_them(
-    bias: str, tokens: Place, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    vocabulary = Vocabulary.of((tokens / "tokenizer").local())
-    without_head = headless(tokens, Place(str(tmp_path_factory.mktemp("headless"))))
+def test_only_a_head_that_was_missing_begins_with_them(bias, tokens, tmp_path):
+    tokenizer, without_head = (tokens / "tokenizer").local(), str(tmp_path)
+    vocabulary = Vocabulary.of(tokenizer)
+    build_backbone(BackboneConfig(), vocabulary, seed=1).encoder.save_pretrained(tmp_path)
+    load_tokenizer(tokenizer).save_pretrained(tmp_path)
     for name in (without_head, "tiny"):
         setup = PretrainSetup(
             objective=PRETRAINING["mlm"].Config(),

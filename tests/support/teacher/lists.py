@@ -14,6 +14,7 @@ from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.teacher.teach import TeachConfig
 from midmask.tokens import TokensConfig, tokenise
 from midmask.training.optimiser import TrainConfig
+from midmask.training.table import read_table
 from tests.support.retrieve.collection import write_parts
 
 PASSAGES, QUERIES, NEGATIVES = 120, 40, 6
@@ -73,3 +74,12 @@ def teaching(*, dropout: float = 0.1, r_drop: float = 0.0, **train: Any) -> Teac
 def trace_of(out: Place | Path) -> list[Mapping[str, Any]]:
     rows: list[Mapping[str, Any]] = pq.read_table(f"{out}/trace.parquet").to_pylist()
     return rows
+
+
+def texts_of(inputs: dict[str, Artifact]) -> tuple[dict[str, str], dict[str, str]]:
+    """Query id -> text, passage id -> text."""
+    corpus = inputs["corpus"].place
+    queries = read_table(corpus / "queries.parquet")
+    docs = [read_table(corpus / "docs" / name) for name in (corpus / "docs").names()]
+    passages = {row["doc_id"]: row["text"] for table in docs for row in table.to_pylist()}
+    return dict(zip(queries["query_id"].to_pylist(), queries["text"].to_pylist(), strict=True)), passages

@@ -1,4 +1,4 @@
-"""A batch of seven rows, cut into micro-batches, and the gradients that a step leaves."""
+"""A batch of seven rows, cut into micro-batches, objectives whose rows meet, and the gradients that a step leaves."""
 
 from typing import Any
 
@@ -6,11 +6,33 @@ import torch
 from torch import Tensor
 
 from midmask.batch import Batch, TokenRows
+from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective, build_objective
+from midmask.training.loop import accumulate, wrap_distributed
 from midmask.training.optimiser import TrainConfig
-from tests.support.objectives.texts import random_texts, token_rows
+from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 
 ROWS = 7
 LENGTHS = [9, 14, 5, 11, 7, 12, 8]
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "cocondenser": {"temperature": 20.0},
+    "contrastive": {"temperature": 20.0},
+    "simcse": {"mlm_weight": 0.1},
+    "diffcse": {"replaced_weight": 0.5},
+    "ict": {"temperature": 20.0},
+    "laprador": {"temperature": 20.0, "cache": 9},
+    "spider": {"temperature": 20.0, "shortest_phrase": 1, "longest_window": 9},
+}
+
+
+def coupled_objective(name: str) -> CoupledObjective:
+    vocabulary = small_vocabulary()
+    backbone = build_backbone(BackboneConfig(name="tiny", dropout=0.2), vocabulary, seed=3)
+    config = {**PRETRAINING, **FINETUNING}[name].Config(**SETTINGS[name])
+    built = build_objective(config, backbone, vocabulary, seed=5).double()
+    assert isinstance(built, CoupledObjective)
+    return built
 
 
 def batch(name: str) -> Batch:
@@ -46,3 +68,17 @@ def gradients(module: torch.nn.Module) -> dict[str, Tensor]:
     found = {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
     module.zero_grad(set_to_none=True)
     return found
+
+
+def trained(coupled: CoupledObjective, batches: list[Batch], **fields: Any) -> tuple[Tensor, dict[str, Tensor]]:
+    """The sums and gradients of a step on these micro-batches."""
+    torch.manual_seed(11)
+    size = max(len(b.texts["passage"].lengths_B) // b.group for b in batches)
+    sums, _ = accumulate(wrap_distributed(coupled), coupled, config(size, **fields), batches, ())
+    return sums, gradients(coupled)
+
+
+def assert_same_gradients(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: float) -> None:
+    assert one.keys() == other.keys() and len(one) > 30
+    for name, gradient in one.items():
+        torch.testing.assert_close(gradient, other[name], rtol=tolerance, atol=tolerance, msg=name)

@@ -52,11 +52,7 @@ def run_here(spec: dict[str, Any], *, stop_at: int | None = None) -> dict[str, A
         if done == stop_at:
             raise Stopped
 
-    before = torch.get_num_threads()
-    try:
-        return run_training(setup_of(spec), Place(spec["out"]), local_reader, log, device=torch.device("cpu"))
-    finally:
-        torch.set_num_threads(before)
+    return run_training(setup_of(spec), Place(spec["out"]), local_reader, log, device=torch.device("cpu"))
 
 
 def run_workers(spec: dict[str, Any], size: int, folder: Path) -> list[int]:
@@ -66,7 +62,7 @@ def run_workers(spec: dict[str, Any], size: int, folder: Path) -> list[int]:
     for rank in range(size):
         text = json.dumps({**spec, "rank": rank, "size": size, "meet": str(folder / "meet")})
         workers.append(subprocess.Popen([sys.executable, str(WORKER), text], env=environment))
-    return [worker.wait(timeout=120) for worker in workers]
+    return [worker.wait(timeout=500) for worker in workers]
 
 
 def trace_of(out: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,79 @@
+"""A plan that was told before anything was there, against what a tiny run really writes and takes."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+
+from midmask.artifact import Place, load
+from midmask.estimate import estimate, shape_named
+from midmask.estimate.devices import this_machine
+from midmask.experiment.plan import plan
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.steps import LOCAL
+from midmask.identity import override
+from midmask.recipes import RECIPES
+from tests.support.benchmark.tiny import short, write_collection
+from tests.support.object_store import Requests, object_store
+
+PASSAGES, QUERIES = 1500, 300
+TOLERANCES = {"pretrain": 0.05, "finetune": 0.05, "encode": 0.05, "tokenise": 0.7, "prepare": 0.7, "search": 0.7}
+"""Weights and vectors follow from shapes, beside a tokenizer of some 20 kB; what is compressed depends on the text."""
+
+
+@pytest.fixture
+def collection(tmp_path) -> str:
+    """Passages of made-up words, the first of each being a query's."""
+    folder, draw = tmp_path / "small", random.Random(0)
+    (folder / "qrels").mkdir(parents=True)
+    words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9))) for _ in range(800)]
+    texts = [" ".join(draw.choices(words, k=draw.randint(15, 60))) for _ in range(PASSAGES)]
+    lines = [json.dumps({"_id": f"d{number}", "title": "", "text": text}) for number, text in enumerate(texts)]
+    (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    asked = [json.dumps({"_id": f"q{number}", "text": texts[number][:40]}) for number in range(QUERIES)]
+    (folder / "queries.jsonl").write_text("\n".join(asked) + "\n")
+    for split, numbers in (("train", range(200)), ("dev", range(200, 250)), ("test", range(250, QUERIES))):
+        rows = "".join(f"q{number}\td{number}\t1\n" for number in numbers)
+        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
+    return f"beir:{folder}"
+
+
+def test_a_run_writes_and_takes_what_was_told(collection, tmp_path, monkeypatch):
+    changes = {"corpus.name": collection, "pretrain.steps": 6, "pretrain.batch_size": 8, "tokens.vocabulary_size": 600}
+    changes |= {"stages.0.train.steps": 4, "stages.0.train.batch_size": 8, "pretrain.threads": 1}
+    recipe = override(RECIPES["retromae"](), {**changes, "stages.0.train.threads": 1})
+    storage, target = Place(str(tmp_path / "store")), plan(recipe).evaluation(recipe.evaluation)
+    told = estimate([target], storage, shape_named("2xcpu"))
+    Runner(storage, LOCAL, Silent()).run(target)
+
+    for charge in told.charges:
+        if charge.step.name in TOLERANCES:
+            slack = 40_000 if charge.step.name in ("pretrain", "finetune") else 6_000
+            real = charge.step.place(storage).size()
+            assert charge.bytes == pytest.approx(real, rel=TOLERANCES[charge.step.name], abs=slack), charge.step.name
+    (line,) = told.volumes
+    assert int(line.split(": ")[1].split()[0].replace(",", "")) == pytest.approx(PASSAGES, rel=0.1)
+    (charge,) = (one for one in told.charges if one.step.name == "pretrain")
+    assert charge.tokens == pytest.approx(load(charge.step.place(storage)).result["tokens"], rel=0.25)
+
+    monkeypatch.setattr("midmask.estimate.measured.LONG_ENOUGH", 0.0)
+    done = estimate([target], storage)
+    assert done.charges == () and done.total_hours == 0
+    assert replace(done.shape, device=this_machine().device) == this_machine()
+    trained = [(one.flops, load(one.step.place(storage)).result["seconds"]) for one in told.charges if one.training]
+    rates = [flops / seconds for flops, seconds in trained if seconds]
+    assert min(rates) * 0.7 < done.shape.device.rate < max(rates) * 1.3, "trainings of this machine tell its rate"
+
+
+def test_a_store_counts_what_was_predicted(tmp_path):
+    """Small artifacts, so that what comes with every step is most of it."""
+    recipe, seen = short(RECIPES["retromae"](), write_collection(tmp_path / "tiny")), Requests()
+    with object_store(requests=seen) as options:
+        storage = Place(f"s3://bucket/store?{options}")
+        target = plan(recipe).evaluation(recipe.evaluation)
+        asked = estimate([target], storage, shape_named("2xcpu")).traffic
+        writing, reading = seen.writing, seen.reading
+        Runner(storage, LOCAL, Silent()).run(target)
+    for told, counted in ((asked.writes, seen.writing - writing), (asked.reads, seen.reading - reading)):
+        assert 0.4 < told / counted < 2.5

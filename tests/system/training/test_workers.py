@@ -1,0 +1,70 @@
+"""Runs as worker processes: two are one, and one that is killed goes on as the same run."""
+
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from tests.support.training.runs import assert_same_run, run_here, run_workers, spec_of, trace_of
+
+QUIET = {"name": "tiny", "dropout": 0.0}
+SPLIT = {**QUIET, "experts": "ffn"}
+TUNED = {"kind": "finetune", "objective": {"name": "contrastive"}, "per_query": 1}
+
+CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "retromae": ("", {"objective": {"name": "retromae"}}, {}),
+    "retromae, layers computed again": ("", {"objective": {"name": "retromae"}}, {"recompute": True, "micro_batch": 4}),
+    "contrastive": ("corpus", TUNED, {}),
+    "cocondenser": ("spans", {"objective": {"name": "cocondenser", "temperature": 20.0}}, {"micro_batch": 7}),
+    "cotmote, experts": ("pseudo_queries", {"objective": {"name": "cotmote"}, "backbone": SPLIT}, {}),
+    "contrastive, experts": ("corpus", {**TUNED, "backbone": SPLIT}, {}),
+}
+"""Name -> what is read beside tokens, the run, and what of the training of two differs. Of 15 rows, worker 0 has 8 and
+worker 1 has 7: with micro-batches of 7, two and one."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_workers_are_one_worker(tokens, tmp_path, name, request):
+    place, changes, of_two = CASES[name]
+    places = {place: str(request.getfixturevalue(place))} if place else {}
+    train = {"batch_size": 15, "learning_rate": 3e-4, "steps": 10}
+    one, two = (
+        spec_of(tokens, tmp_path / out, **{"backbone": QUIET, **places, **changes, "train": {**train, **own}})
+        for out, own in (("one", {}), ("two", of_two))
+    )
+    run_here(one)
+    assert run_workers(two, 2, tmp_path) == [0, 0]
+    assert_same_run(trace_of(tmp_path / "two"), trace_of(tmp_path / "one"), within=1e-4)
+
+
+@pytest.mark.parametrize("objective", ["mlm", "retromae"])
+def test_a_killed_job_started_again_is_the_same_run(tokens, tmp_path, objective):
+    """RetroMAE starts from a folder whose heads a resumed run must not take again."""
+    start = {}
+    if objective == "retromae":
+        run_here(spec_of(tokens, tmp_path / "start", objective={"name": objective}, train={"steps": 4}))
+        start = {"start": str(tmp_path / "start")}
+    whole, killed = (spec_of(tokens, tmp_path / out, objective={"name": objective}, **start) for out in "ab")
+    run_here(whole)
+    assert run_workers({**killed, "kill_at": 17}, 1, tmp_path) == [-9]
+    run_here(killed)
+    trace = trace_of(tmp_path / "b")
+    assert_same_run(trace, trace_of(tmp_path / "a"), within=1e-5)
+    assert [row["step"] for row in trace if row["first_after_start"]] == [0, 14]
+    for name in ("model/model.safetensors", "checkpoint/optimiser.safetensors"):
+        ours, theirs = (safetensors.torch.load_file(tmp_path / folder / name) for folder in "ba")
+        for key, tensor in theirs.items():
+            torch.testing.assert_close(ours[key], tensor, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_compiled_training_has_the_losses_of_one_that_is_not(tokens, tmp_path):
+    losses, names = [], []
+    for number, train in enumerate(({}, {"compile": True}, {"compile": True, "recompute": True})):
+        out = tmp_path / str(number)
+        run_here(spec_of(tokens, out, objective={"name": "retromae"}, train={"steps": 6, **train}))
+        losses.append([row["loss"] for row in trace_of(out)])
+        names.append(sorted(safetensors.torch.load_file(out / "model" / "model.safetensors")))
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5) and losses[2] == pytest.approx(losses[0], rel=1e-5)
+    assert names[0] == names[1] == names[2]
