@@ -121,8 +121,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks each test with its tier, and with the group that `--dist loadgroup` leaves in one process: a dear fixture's,
-    else its file's.
+    """Marks each test with its tier, and with the group that `--dist loadgroup` leaves in one process: that of a dear
+    fixture, else that of its file.
     """
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0]

@@ -1,4 +1,4 @@
-"""The page of answers: every claim once, a point for each experiment, as the records give it; no other page says anything else."""
+"""The page of answers: every claim once, a point for each experiment, as records give it; other pages agree with it."""
 
 import re
 from collections.abc import Iterator
