@@ -1,16 +1,21 @@
-"""Trained toys in this process: the model folder, the search against brute force, and nothing computed twice."""
+"""Trained toys in this process: model folders, search against brute force, nothing computed twice; scores."""
 
+import json
 import math
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
 import midmask
 from midmask import UserError
+from midmask.exchange.mteb_files import read_result
 from tests.support.api import toy
 
 
@@ -37,8 +42,6 @@ def test_a_search_gives_every_document_once_if_asked_for_more(run: midmask.Run) 
     hits = run.search("anything", k=1000)
     assert sorted(int(hit.doc_id) for hit in hits) == list(range(toy.DOCUMENTS))
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-    with pytest.raises(UserError, match="k = 0"):
-        run.search("anything", k=0)
 
 
 def test_an_encoder_without_fine_tuning_gives_the_vectors_that_were_asked_for(store: Path) -> None:
@@ -66,9 +69,7 @@ def test_an_evaluation_equals_ranks_counted_by_hand(run: midmask.Run) -> None:
     assert scores["RR@10"] == pytest.approx(math.fsum(reciprocal.values()) / len(reciprocal))
 
 
-def test_a_second_call_computes_nothing(
-    corpus: midmask.Corpus, run: midmask.Run, store: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_call_computes_nothing(corpus: midmask.Corpus, run: midmask.Run, store: Path, capsys) -> None:
     run.search("anything")
     midmask.evaluate(run)
     before = {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
@@ -87,36 +88,117 @@ def test_settings_seed_and_losses(run: midmask.Run, untuned: midmask.Run) -> Non
     assert list(run.losses) == ["pretrain", "finetune.0"]
     assert [len(losses) for losses in run.losses.values()] == [6, 6]
     assert list(untuned.losses) == ["pretrain"]
-    expected = midmask.settings("retromae")
-    changed = {path for path in expected if expected[path] != run.settings[path]}
-    assert (
-        changed - {path for path in changed if path.endswith("seed") or path.startswith("corpus.")}
-        <= toy.SETTINGS.keys()
-    )
+    changed = {path for path, value in midmask.settings("retromae").items() if value != run.settings[path]}
+    assert {path for path in changed if not path.endswith("seed") and "corpus." not in path} <= toy.SETTINGS.keys()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"recipe": "retromea"}, "unknown recipe 'retromea'; did you mean 'retromae'"),
         ({"settings": {"pretrain.steps": -3}}, "pretrain.steps = -3"),
         ({"backbone": "/nowhere"}, "/nowhere"),
         ({"corpus": ["a text"]}, r"corpus: a list; make a corpus of it, with midmask.Corpus.from_texts\(texts\)"),
     ],
 )
-def test_mistakes_are_refused_before_anything_is_computed(
-    arguments: dict[str, object], message: str, corpus: midmask.Corpus, tmp_path: Path
+def test_mistakes_are_refused_at_once(
+    arguments: dict[str, Any], message: str, corpus: midmask.Corpus, tmp_path
 ) -> None:
     with pytest.raises(UserError, match=message):
-        midmask.train(**{"recipe": "retromae", "corpus": corpus, "storage": tmp_path, **arguments})  # type: ignore[arg-type]
+        midmask.train(**{"recipe": "retromae", "corpus": corpus, "storage": tmp_path, **arguments})
     assert {path.name for path in tmp_path.iterdir()} <= {"collections"}
 
 
 def test_a_corpus_without_queries_is_not_fine_tuned_nor_evaluated(untuned: midmask.Run, tmp_path: Path) -> None:
     texts = midmask.Corpus.from_texts(toy.texts())
-    with pytest.raises(UserError, match="recipe 'none' has no middle training"):
-        midmask.train("none", texts, storage=tmp_path)
     with pytest.raises(UserError, match="protocol = 'dpr': texts has no queries to fine-tune on"):
         midmask.train("retromae", texts, protocol="dpr", storage=tmp_path)
     with pytest.raises(UserError, match="alone has no judged queries"):
         midmask.evaluate(untuned)
+
+
+Scores = dict[str, midmask.Scores]
+
+
+@pytest.fixture(scope="module")
+def scores(run: midmask.Run) -> Scores:
+    return {"run": midmask.evaluate(run, split="test"), "bm25": midmask.evaluate("bm25", run, split="test")}
+
+
+def test_bm25_and_a_folder_meet_the_queries_of_the_run(run: midmask.Run, scores: Scores) -> None:
+    own = scores["run"].per_query("nDCG@10")
+    assert own.keys() == scores["bm25"].per_query("nDCG@10").keys()
+    folder = midmask.evaluate(run.model, run, split="test")
+    assert folder.system == "model"
+    assert folder.per_query("nDCG@10") == own
+
+
+def test_another_corpus_keeps_the_splits_of_its_files(run: midmask.Run) -> None:
+    other = midmask.Corpus.from_texts(toy.texts()[:9], queries=toy.queries()[:9], relevant=range(9), name="other")
+    found = midmask.evaluate(run, other)
+    assert (found.corpus, found.split, len(found.per_query("RR@10"))) == ("other", "test", 9)
+    with pytest.raises(UserError, match=r"unknown split of other 'dev'.*Known: test"):
+        midmask.evaluate(run, other, split="dev")
+
+
+def test_a_run_can_be_joined_with_bm25(run: midmask.Run, scores: Scores) -> None:
+    both = midmask.evaluate(run, split="test", bm25_share=0.5)
+    assert both.system == "retromae + bm25"
+    assert both.per_query("RR@10").keys() == scores["run"].per_query("RR@10").keys()
+    weakest, strongest = sorted(scores[name]["RR@10"] for name in ("run", "bm25"))
+    assert weakest < both["RR@10"] != strongest
+    with pytest.raises(UserError, match=r"bm25_share = 0\.5: BM25's list is joined with an encoder's"):
+        midmask.evaluate("bm25", run, bm25_share=0.5)
+
+
+def test_a_comparison_tests_the_same_queries_in_pairs(scores: Scores) -> None:
+    table = midmask.compare([scores["run"], scores["bm25"]], measures=["RR@10"])
+    (row,) = table.result.comparisons["RR@10"]
+    values = [scores[name].per_query("RR@10") for name in ("run", "bm25")]
+    paired = [[one[query] for query in sorted(values[0])] for one in values]
+    assert row.p == pytest.approx(stats.ttest_rel(paired[0], paired[1]).pvalue)
+    assert abs(row.difference) == pytest.approx(abs(np.mean(paired[0]) - np.mean(paired[1])))
+    assert "paired t-test" in str(table) and "**1.0000**" in str(table)
+    assert table._repr_html_().startswith("<table>") and "\\toprule" in table.latex()
+    assert table.csv().splitlines()[0].startswith("system,column,mean")
+
+
+def test_labels_seeds_and_refusals(scores: Scores, run: midmask.Run) -> None:
+    one, bm25 = scores["run"], scores["bm25"]
+    table = midmask.compare({"seeds": [one, one], "bm25": bm25}, baseline="bm25")
+    assert table.result.cells["seeds", "RR@10"].seeds == 2
+    with pytest.raises(UserError, match="two systems are called 'retromae'"):
+        midmask.compare([one, one])
+    with pytest.raises(UserError, match="of one corpus and split"):
+        midmask.compare([one, midmask.evaluate("bm25", run, split="dev")])
+    with pytest.raises(UserError, match="share no measure"):
+        midmask.compare({"a": one, "b": midmask.evaluate(run, split="test", measures=["P@1"])})
+
+
+def test_scores_are_written_as_results_of_mteb(scores: Scores, tmp_path: Path) -> None:
+    own, bm25 = scores["run"], scores["bm25"]
+    files = midmask.export_mteb({"mine": [own, own], "bm25": bm25}, tmp_path, task="Texts")
+    assert list(files) == ["mine", "bm25"]
+    for label, scored in (("mine", own), ("bm25", bm25)):
+        result = read_result(files[label])
+        assert (result.model, result.task) == (label, "Texts")
+        assert result.dataset_revision == scored.artifact.record["inputs"]["corpus"]
+        assert result.measures["test", "default"] == pytest.approx(scored.measures, abs=1e-12)
+    parts = [json.loads(file.read_text())["scores"]["test"][0] for file in files.values()]
+    better = 0 if own["nDCG@10"] > bm25["nDCG@10"] else 1
+    assert parts[better]["rank"] == 1 and [part["seeds"] for part in parts] == [2, 1]
+    assert {"rank_best", "rank_worst"} <= parts[0].keys() and parts[0]["languages"] == ["eng-Latn"]
+
+
+def test_a_run_file_has_scores_like_any_system(run: midmask.Run, scores: Scores, tmp_path: Path) -> None:
+    """On the queries that were drawn for the run's training."""
+    bm25, file = scores["bm25"], tmp_path / "other.trec.gz"
+    shutil.copy((bm25.artifact.place / "runs" / "texts.test.trec.gz").local(), file)
+    other = midmask.evaluate_run(file, run, split="test")
+    assert (other.system, other.corpus, other.split) == ("other", "texts", "test")
+    assert other.measures == bm25.measures and other.table.equals(bm25.table)
+    assert "other: a run file of" in str(other)
+    (row,) = midmask.compare([other, bm25], measures=["RR@10"]).result.comparisons["RR@10"]
+    assert row.difference == 0 and row.p == 1
+    shallow = midmask.evaluate_run(file, run, split="test", name="first", depth=1, measures=["R@5"])
+    first = midmask.evaluate("bm25", run, split="test", measures=["R@1"])["R@1"]
+    assert shallow.system == "first" and shallow["R@5"] == pytest.approx(first)

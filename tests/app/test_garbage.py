@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -78,20 +77,13 @@ class Killed(BaseException):
     """Ends a call as a kill would: no handler of errors sees it."""
 
 
-def kill_at(number: int) -> Callable[[], None]:
-    """A function that raises when it is called for the `number`th time."""
+def interrupt_deletion(storage: Place, one: Stored, number: int) -> bool:
+    """Whether a deletion was killed before the change of the disk with this number; False: there are fewer."""
     counts = itertools.count()
 
     def count() -> None:
         if next(counts) == number:
             raise Killed
-
-    return count
-
-
-def interrupt_deletion(storage: Place, one: Stored, number: int) -> bool:
-    """Whether a deletion was killed before the change of the disk with this number; False: there are fewer."""
-    count = kill_at(number)
 
     def count_calls(call: Any) -> Any:
         def first_count(*args: Any, **named: Any) -> Any:
@@ -170,20 +162,15 @@ def an_artifact(step: str, fingerprint: str, *names: str) -> Stored:
 
 def test_trials_need_what_was_made_from_their_models() -> None:
     artifacts = [
-        an_artifact("initial", "start"),
-        an_artifact("pretrain", "quarter", "start"),
-        an_artifact("finetune", "probe", "quarter"),
-        an_artifact("evaluate", "probed", "probe"),
-        an_artifact("pretrain", "whole", "start", "quarter"),
-        an_artifact("finetune", "trial", "whole"),
-        an_artifact("evaluate", "tried", "trial"),
-        an_artifact("finetune", "stranger", "start"),
-    ]
+        an_artifact("initial", "start"), an_artifact("pretrain", "quarter", "start"),
+        an_artifact("finetune", "probe", "quarter"), an_artifact("evaluate", "probed", "probe"),
+        an_artifact("pretrain", "whole", "start", "quarter"), an_artifact("finetune", "trial", "whole"),
+        an_artifact("evaluate", "tried", "trial"), an_artifact("finetune", "stranger", "start"),
+    ]  # fmt: skip
     found = needed_fingerprints(artifacts, References(named=frozenset({"trial"}), tried=frozenset({"trial"})))
     assert found == {one.fingerprint for one in artifacts} - {"stranger"}
-    assert needed_fingerprints(artifacts, References(named=frozenset({"trial"}))) == {
-        *("trial", "whole", "quarter", "start")
-    }
+    alone = needed_fingerprints(artifacts, References(named=frozenset({"trial"})))
+    assert alone == {"trial", "whole", "quarter", "start"}
 
 
 def test_an_encoding_of_a_finished_search_is_spare_and_one_that_waits_for_its_search_is_not() -> None:

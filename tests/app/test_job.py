@@ -1,30 +1,50 @@
-"""The command line that all jobs share: what it refuses, where it puts results, whose queries it asks, how it ends."""
+"""How jobs begin, end and are made again: flags, stores, queries that are asked, nodes, and what ends their output."""
 
-import argparse
+import json
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sentence_transformers import SentenceTransformer
+from transformers import AutoConfig, AutoModelForSequenceClassification
 
 import midmask
+from midmask.app.checkup import CLOCKS_AGREE_S, faults
 from midmask.app.driver import choose_split, recipe_for
+from midmask.app.ending import ending, model_product
 from midmask.app.exits import mistake_in
 from midmask.app.flags import parse
 from midmask.app.job import Options, resolve
+from midmask.app.rerun import Wanted, rerun
+from midmask.app.run_contents import MODEL_PARAM
 from midmask.artifact import Place
+from midmask.backend.nodes import NodeReport
 from midmask.corpora import CorpusConfig, judged_splits, prepare
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.folder import save_bi_encoder
+from midmask.encoders.representation import Representation
 from midmask.errors import UserError
+from midmask.experiment.schema import Recipe
+from midmask.experiment.searching import adopted
+from midmask.identity import flatten, override
+from midmask.pretrained import model_folder
+from midmask.recipes import RECIPES
+from midmask.recipes.protocols import PROTOCOLS
+from midmask.recipes.published import at_scale
+from midmask.retrieve.run_file import run_digest
+from midmask.vocabulary import Vocabulary, load_tokenizer
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import write_beir
-
-
-def words(message: str) -> str:
-    """A one-line message, as it is promised."""
-    assert "\n" not in message
-    return message
+from tests.support.encoders.models import random_model
+from tests.support.encoders.tokenizers import write_tokenizer
 
 
 @pytest.fixture
@@ -41,27 +61,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def options(project: Path, *arguments: str):  # type: ignore[no-untyped-def]
     return resolve(parse(arguments, "A job."), project / "jobs" / "pretrain.py")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (["--corpsu", "pydocs"], ["'--corpsu'", "did you mean '--corpus'", "--dry-run"]),
-        (["pydocs"], ["'pydocs'", "--corpus"]),
-        (["--workers", "0"], ["--workers", "'0'", "at least 1"]),
-        (["--set", "steps"], ["--set", "'steps'", "PATH=VALUE"]),
-        (["--how", "gird"], ["--how", "'gird'", "grid", "tpe"]),
-        (["--storage"], ["--storage", "expected one argument"]),
-    ],
-)
-def test_a_wrong_flag_is_one_line_that_names_it_and_the_choices(arguments: list[str], parts: list[str]) -> None:
-    def own(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--how", choices=["grid", "tpe"], help="a flag of the job's own")
-
-    with pytest.raises(UserError) as error:
-        parse(arguments, "A job.", own)
-    for part in parts:
-        assert part in words(str(error.value))
 
 
 @settings(max_examples=20)
@@ -111,16 +110,10 @@ def uploaded(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_results_never_go_into_an_uploaded_folder(uploaded: Path) -> None:
+def test_results_never_go_into_an_uploaded_folder(uploaded: Path, tmp_path: Path, monkeypatch) -> None:
     for arguments in ([], ["--storage", "runs"], ["--storage", f"file://{uploaded}/x"]):
-        with pytest.raises(UserError) as error:
+        with pytest.raises(UserError, match=r"--storage .*--tracking-uri|--tracking-uri .*--storage"):
             options(uploaded, *arguments)
-        assert "--storage" in words(str(error.value)) and "--tracking-uri" in str(error.value)
-
-
-def test_in_an_uploaded_folder_stores_that_stay_are_accepted(
-    uploaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     chosen = options(uploaded, "--storage", str(tmp_path / "s"), "--tracking-uri", f"sqlite:///{tmp_path}/t.db")
     assert chosen.storage == str(tmp_path / "s")
     monkeypatch.setenv("MIDMASK_HOME", str(tmp_path))
@@ -132,7 +125,6 @@ def test_a_reader_that_goes_away_ends_a_command_without_a_word() -> None:
     command = [sys.executable, "-m", "midmask.commands", "--help"]
     own = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(midmask.__file__).parents[1])}  # its output is buffered
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own)
-    assert running.stdout is not None
     running.stdout.close()
     _, said = running.communicate(timeout=120)
     assert running.returncode == 141 and said == ""
@@ -155,56 +147,225 @@ def test_a_bug_while_a_mistake_is_handled_stays_a_bug() -> None:
         assert mistake_in(error) is None
 
 
-@pytest.fixture
-def collection(tmp_path: Path) -> Path:
-    """20 judged queries, all of them in a test split."""
-    write_beir(tmp_path / "few")
-    header, *_ = (tmp_path / "few/qrels/test.tsv").read_text().splitlines()
-    rows = [row for name in ("train", "dev", "test") for row in split_rows(tmp_path / f"few/qrels/{name}.tsv")]
+def test_a_test_split_alone_is_whole_where_nothing_is_trained_unless_the_user_says_so(tmp_path: Path) -> None:
+    """14 queries, judged in a test split alone."""
+    write_beir(tmp_path / "few", queries=42)
     for name in ("train", "dev"):
         (tmp_path / f"few/qrels/{name}.tsv").unlink()
-    (tmp_path / "few/qrels/test.tsv").write_text("\n".join([header, *rows]) + "\n")
-    return tmp_path / "few"
 
+    def chosen(split: str | None, *flags: str, trains: bool = False) -> tuple[CorpusConfig, str]:
+        asked = resolve(parse(["--corpus", f"beir:{tmp_path}/few", *flags], "A job."), tmp_path / "jobs" / "x.py")
+        recipe, found = choose_split(recipe_for(asked, "none"), split, asked, trains=trains)
+        return recipe.corpus, found
 
-def split_rows(path: Path) -> list[str]:
-    return path.read_text().splitlines()[1:]
-
-
-def asked(collection: Path, *flags: str) -> Options:
-    return resolve(parse(["--corpus", f"beir:{collection}", *flags], "A job."), collection.parent / "jobs" / "x.py")
-
-
-def split_of(collection: Path, split: str | None, *flags: str, trains: bool = False) -> tuple[CorpusConfig, str]:
-    options = asked(collection, *flags)
-    recipe, found = choose_split(recipe_for(options, "none"), split, options, trains=trains)
-    return recipe.corpus, found
-
-
-def test_a_test_split_alone_is_evaluated_on_whole(collection: Path, tmp_path: Path) -> None:
-    corpus, split = split_of(collection, None)
-    result = prepare(corpus, {}, Place(str(tmp_path / "out")))
-    assert split == "test" and result["splits"]["test"]["queries"] == 20
-    assert result["splits_made_here"] == [] and result["split_rule"] == "the corpus's own splits"
-
-
-def test_it_is_divided_where_training_needs_it_or_the_user_says_so(collection: Path, tmp_path: Path) -> None:
-    corpus, split = split_of(collection, None, trains=True)
+    corpus, split = chosen(None)
+    result = prepare(corpus, {}, Place(str(tmp_path / "whole")))
+    assert split == "test" and result["splits"]["test"]["queries"] == 14 and result["splits_made_here"] == []
+    corpus, split = chosen(None, trains=True)
     assert (corpus.splits, split) == ("complete", "dev")
-    assert split_of(collection, None, "--set", "corpus.splits=complete")[0].splits == "complete"
     assert prepare(corpus, {}, Place(str(tmp_path / "out")))["splits_made_here"] == ["dev", "test", "train"]
-
-
-def test_a_split_that_is_not_there_is_refused_before_anything_is_read(collection: Path) -> None:
+    assert chosen(None, "--set", "corpus.splits=complete")[0].splits == "complete"
     with pytest.raises(UserError, match=r"--split dev: beir:.* it has test; --set corpus\.splits=complete draws"):
-        split_of(collection, "dev")
+        chosen("dev")
 
 
 @pytest.mark.parametrize(("kind", "splits"), [("msmarco", "official"), ("nq", "complete"), ("beir", "official")])
-def test_the_splits_told_from_file_names_are_those_of_the_prepared_collection(
-    kind: str, splits: str, tmp_path: Path
-) -> None:
+def test_splits_told_from_file_names_are_those_of_the_prepared_collection(kind: str, splits: str, tmp_path) -> None:
     write = {"msmarco": layouts.write_msmarco, "nq": layouts.write_nq, "beir": write_beir}[kind]
     write(tmp_path / "in")
     config = CorpusConfig.model_validate({"name": f"{kind}:{tmp_path}/in", "splits": splits})
     assert set(prepare(config, {}, Place(str(tmp_path / "out")))["splits"]) <= set(judged_splits(config))
+
+
+TEXTS = ["a query", "a passage", "another one"]
+"""Those of the printed lines."""
+
+
+@pytest.fixture
+def tokenizer_folder(tmp_path: Path) -> Path:
+    return write_tokenizer(tmp_path / "tokenizer", "bert")
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Options:
+    stores = ["--storage", str(tmp_path / "store"), "--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db"]
+    return resolve(parse(stores, None))
+
+
+def ran(text: str) -> dict[str, Any]:
+    """The names that the indented lines of an ending define, and the value of the last line as `found`."""
+    *lines, last = re.findall(r"^    (.*)$", text, re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec("\n".join([*lines, f"found = {last}"]), names)
+    return names
+
+
+@pytest.mark.parametrize("view", ["dense", "lexical"])
+def test_the_lines_load_a_bi_encoder_and_compare_texts(
+    view: str, tokenizer_folder: Path, tmp_path: Path, stores: Options
+) -> None:
+    """Reference: the views as midmask computes them, multiplied in float64."""
+    representation = Representation() if view == "dense" else Representation(dense=None, lexical="splade")
+    backbone = Backbone(random_model("bert"), dropout=0.0).eval()
+    backbone.represent_as(representation, seed=3)
+    folder = tmp_path / "it's a model"
+    save_bi_encoder(backbone, folder, tokenizer_folder, max_length=12)
+    found = ran(ending(stores, "It is good.", (), model_product(Place(str(folder)))))["found"]
+
+    tokens = load_tokenizer(tokenizer_folder)(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        lengths, special = tokens["attention_mask"].sum(1), Vocabulary.of(tokenizer_folder).special_V
+        views = backbone.pooling(backbone, tokens["input_ids"], lengths, special, "passage")
+    vectors = (views.dense_BD if view == "dense" else views.lexical_BV).double().numpy()
+    np.testing.assert_allclose(found.numpy(), vectors[:1] @ vectors[1:].T, rtol=2e-4)
+
+
+def test_the_lines_load_a_folder_of_an_older_sentence_transformers(stores: Options) -> None:
+    """MiniLM's settings name no class."""
+    folder = model_folder("minilm")
+    found = ran(ending(stores, "It is good.", (), model_product(Place(str(folder)))))["found"]
+    vectors = SentenceTransformer(str(folder)).encode(TEXTS).astype(np.float64)
+    np.testing.assert_allclose(found.numpy(), vectors[:1] @ vectors[1:].T, rtol=2e-4)
+
+
+def test_the_lines_load_a_teacher_and_an_encoder(tokenizer_folder: Path, tmp_path: Path, stores: Options) -> None:
+    tokenizer = load_tokenizer(tokenizer_folder)
+    config = AutoConfig.for_model("bert", hidden_size=8, num_attention_heads=2, intermediate_size=8, num_labels=1)
+    teacher, encoder = tmp_path / "teacher", tmp_path / "encoder"
+    scorer = AutoModelForSequenceClassification.from_config(config)
+    for folder, model in ((teacher, scorer), (encoder, random_model("bert"))):
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    names = ran(ending(stores, "It is trained.", (), model_product(Place(str(teacher)), "teacher")))
+    assert names["found"].shape == (1,)
+    lines = model_product(Place(str(encoder))).loading
+    names = {}
+    exec("\n".join(lines), names)
+    assert len(lines) == 3 and names["model"].config.model_type == "bert"
+    assert names["tokenizer"]("a query")["input_ids"] == tokenizer("a query")["input_ids"]
+
+
+OWN = {"Python": "3.11.7", "midmask": "1", "torch": "2.13.0", "faiss-cpu": "1.12"}
+SOUND = NodeReport("worker", "10.0.0.2", clock=0.01, versions=OWN)
+HEAD = replace(SOUND, name="head", address="10.0.0.1")
+
+
+def said_of(node: NodeReport) -> list[str]:
+    of_head, own = faults([HEAD, node], OWN)
+    assert of_head == []
+    return own
+
+
+def test_sound_nodes_have_no_faults_nor_has_one_with_the_other_build_of_faiss():
+    build = {name: text for name, text in OWN.items() if name != "faiss-cpu"}
+    for name in ("faiss-gpu", "faiss-gpu-cu12"):
+        there = replace(SOUND, versions={**build, name: "1.11"}, gpus=(1, 1, 1))
+        assert faults([HEAD, SOUND, there], OWN) == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    ("changes", "what", "mend"),
+    [
+        ({"silent": "ModuleNotFoundError: midmask"}, "did not answer", "install midmask there"),
+        ({"versions": {**OWN, "torch": "2.12.0"}}, "torch 2.12.0 (2.13.0 here)", "pip install torch==2.13.0"),
+        ({"clock": CLOCKS_AGREE_S + 1}, "31 s ahead", "chrony"),
+        ({"address": "127.0.1.1"}, "joined as 127.0.1.1", "--node-ip-address"),
+        ({"closed": ("10.0.0.1",)}, "does not reach 10.0.0.1", "open the ports"),
+        ({"gpus": (2, 0, 0)}, "Ray has 2 GPUs there and torch sees 0", "build of torch for CUDA"),
+        ({"gpus": (1, 1, 0)}, "faiss is a build for CPUs", "midmask[gpu]"),
+        ({"store": "Access Denied"}, "cannot use the store: Access Denied", ""),
+    ],
+)
+def test_each_fault_is_said_once_with_what_mends_it(changes, what, mend):
+    (line,) = said_of(replace(SOUND, **changes))
+    assert what in line and mend in line
+
+
+def params_of(recipe: Recipe) -> dict[str, str]:
+    """A recipe's fields as the params of a tracked run."""
+    return {path: value if isinstance(value, str) else json.dumps(value) for path, value in flatten(recipe).items()}
+
+
+CHANGED: dict[str, object] = {
+    "corpus.name": "texts:/data/my corpus; it's big",
+    "objective.encoder_mask_ratio": 0.15,
+    "pretrain.seed": 11,
+    "evaluation.measures": ["nDCG@10", "R@100"],
+    "stages.0.train.learning_rate": 3e-5,
+}
+
+AT_HAND: dict[str, object] = {"backbone.name": "base", "tokens.tokenizer": None}
+OTHER_LOSS: dict[str, object] = {
+    "stages.0.loss": {"name": "distillation", "teacher_temperature": 2.0}, "stages.0.per_query": 3,
+    "stages.0.teacher": {"folder": "/models/teacher"}, "stages.0.negatives": ["bm25"],
+}  # fmt: skip
+
+CASES = {
+    "as it stands": RECIPES["retromae"](),
+    "changed": override(RECIPES["retromae"](), CHANGED),
+    "no objective": RECIPES["none"](),
+    "protocol": PROTOCOLS["lexmae"]().on(RECIPES["mlm"](), "demo"),
+    "published sizes": override(at_scale(RECIPES["cotmae"](), "cotmae", "published"), AT_HAND),
+    "a word that reads as a value": override(RECIPES["mlm"](), {"backbone.experts": "none", "tokens.tokenizer": None}),
+    "collections of its own": override(RECIPES["dupmae"](), {"pretrain_on": ["texts:/a b", "texts:/c"]}),
+    "another loss": override(RECIPES["mlm"](), OTHER_LOSS),
+}
+
+
+def made_by(arguments: tuple[str, ...], tmp_path: Path) -> Recipe:
+    """The recipe that a job makes of these arguments."""
+    job, *flags = arguments
+    return recipe_for(resolve(parse(flags, None), tmp_path / job), default="retromae")
+
+
+@pytest.mark.parametrize("recipe", CASES.values(), ids=CASES)
+def test_a_job_makes_the_same_recipe_of_it(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIDMASK_HOME", str(tmp_path))
+    found = rerun(Wanted({"midmask.step": "pretrain"}, params_of(recipe)))
+    assert found.differs == () and found.newer == () and found.arguments[0] == "jobs/pretrain.py"
+    assert made_by(found.arguments, tmp_path) == recipe
+
+
+def test_an_evaluated_folder_is_reached_by_its_flag_unless_it_has_changed(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    before = params_of(RECIPES["none"]()) | {MODEL_PARAM: adopted(str(tmp_path)).fingerprint}
+    wanted = Wanted({"midmask.step": "evaluate"}, before, split="test", model=str(tmp_path))
+    assert rerun(wanted).differs == ()
+    (tmp_path / "config.json").write_text('{"a": 1}')
+    assert rerun(wanted).differs == (MODEL_PARAM,)
+
+
+def test_the_command_of_a_run_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIDMASK_HOME", str(tmp_path))
+    file = tmp_path / "a b.trec"
+    file.write_text("q Q0 d 1 1.0 x\n")
+    recipe = override(RECIPES["none"](), {"corpus.name": "beir:/x", "corpus.splits": "official", "evaluation.depth": 7})
+    fields = ("corpus.", "evaluation.depth", "evaluation.measures", "evaluation.max_queries")
+    params = {path: text for path, text in params_of(recipe).items() if path.startswith(fields)}
+    own = {"evaluation.split": "test", "run.digest": run_digest(file), "run.ties": "trec_eval"}
+    tags = {"midmask.step": "evaluate", "midmask.recipe": "other", "midmask.run_file": str(file)}
+    tags |= {"midmask.artifact": "/store/evaluate/0123"}
+    wanted = Wanted(tags, {**params, **own}, split="test")
+    found = rerun(wanted)
+    job, name, *flags = found.arguments
+    assert (job, name, found.differs) == ("jobs/evaluate_run.py", str(file), ())
+    told = {"--name": "other", "--corpus": "beir:/x", "--split": "test", "--ties": "trec_eval", "--storage": "/store"}
+    assert all(flags[flags.index(flag) + 1] == value for flag, value in told.items())
+    sets = [flags[at + 1] for at, flag in enumerate(flags) if flag == "--set"]
+    assert sets == ["corpus.splits=official", "evaluation.depth=7"]
+    without = Wanted(tags, {**params, **own, "run.leave_out_copies": "True"}, split="test")
+    assert "--leave-out-copies" not in flags and "--leave-out-copies" in rerun(without).arguments
+    file.write_text("q Q0 d 1 2.0 x\n")
+    assert rerun(wanted).differs == ("run.digest",)
+    file.unlink()
+    assert rerun(wanted).differs == ("run.digest",)
+
+
+def test_what_cannot_be_reached_is_told() -> None:
+    params = params_of(RECIPES["retromae"]())
+    older = {path: text for path, text in params.items() if path != "pretrain.log_every"}
+    assert rerun(Wanted({}, older)).newer == ("pretrain.log_every",)
+    assert rerun(Wanted({}, {**params, "objective.gone": "3"})).differs == ("objective.gone",)
+    assert rerun(Wanted({}, {**params, "pretrain.steps": "12 [cut, 9000 characters]"})).differs
+    with pytest.raises(UserError, match="recipe"):
+        rerun(Wanted({"midmask.recipe": "retromea"}, {}))

@@ -9,8 +9,28 @@ import pytest
 from midmask.app.console import log_file, set_up_logging
 from midmask.app.display import LineSchedule
 from midmask.app.job_progress import JobProgress
+from midmask.experiment.plan import plan
 from midmask.experiment.step import Step
-from tests.support.planned_steps import STEPS, Turned, of, ten_seconds_each
+from midmask.recipes import RECIPES
+
+STEPS = list(plan(RECIPES["mlm"]()).evaluation(RECIPES["mlm"]().evaluation).upstream())
+
+
+class Turned:
+    """A clock that stands still until it is turned."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def of(kind: str) -> Step:
+    return next(step for step in STEPS if step.name == kind)
+
+
+def ten_seconds_each(steps: Sequence[Step]) -> dict[str, float]:
+    return {step.fingerprint: 9.5 for step in steps}
 
 
 def test_no_time_is_told_in_the_first_minute_and_then_it_follows_from_what_was_measured() -> None:
@@ -117,9 +137,8 @@ def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
         lines.look()
     assert [when for when, _ in shown] == [0.0, 70.0, 90.0, 150.0, 210.0, 280.0, 374.0, 499.0, 666.0]
     assert shown[0][1] == "phase 1 of 2: one · 0 of 2 steps"
-    assert re.fullmatch(r"phase 1 of 2: one · 0 of 2 steps · \d+ to \d+ (s|min) left", shown[1][1]), (
-        "it waited for the time"
-    )
+    own = r"phase 1 of 2: one · 0 of 2 steps · \d+ to \d+ (s|min) left"
+    assert re.fullmatch(own, shown[1][1]), "it waited for the time"
     assert re.fullmatch(r"phase 2 of 2: two · 1 of 2 steps · 1 to 2 min left", shown[2][1])
 
 
@@ -135,9 +154,7 @@ def logging_of_a_job() -> Callable[[], None]:
     own.setLevel(levels[1])
 
 
-def test_details_go_to_the_file_and_warnings_to_both(
-    logging_of_a_job: None, capsys: pytest.CaptureFixture[str], tmp_path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_details_go_to_the_file_and_warnings_to_both(logging_of_a_job: None, capsys, tmp_path, monkeypatch) -> None:
     details, progress = logging.getLogger("midmask.sweep.run"), logging.getLogger("midmask.app.display")
     monkeypatch.delenv("MIDMASK_VERBOSE", raising=False)
     details.info("before the file is open")

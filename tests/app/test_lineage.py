@@ -1,7 +1,9 @@
-"""What a recipe's steps and a sweep's trials tell MLflow they read and made, asked from a real store afterwards."""
+"""What a recipe's steps, a sweep's trials and several systems leave in MLflow while they run, from a real store."""
 
 import json
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +11,19 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, Run
 
+from midmask.app.graph_progress import GraphProgress
 from midmask.app.lineage import all_datasets, behind, collection_name
+from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.tracked_job import TrackedJob
-from midmask.artifact import RECORD, Place
+from midmask.artifact import RECORD, Place, load
 from midmask.backend.resources import Resources
+from midmask.experiment.costs import TRAINING
+from midmask.experiment.graph import Graph
 from midmask.experiment.plan import plan
+from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
+from midmask.experiment.steps import LOCAL
 from midmask.experiment.survey import Survey
 from midmask.identity import fingerprint, override
 from midmask.leaderboard.rows import rows
@@ -26,7 +34,7 @@ from midmask.sweep.measurement import final_evaluations
 from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.space import Space
 from midmask.sweep.trial import TrialContext
-from midmask.tracking import Tracker, read_runs
+from midmask.tracking import TrackedRow, TrackedRun, Tracker, read_runs
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, write
 from tests.support.tracking.recipes import run_tracked_here
@@ -34,9 +42,8 @@ from tests.support.tracking.stores import QUICK
 
 ALONE = Resources(cpus=1, gpus=0, side_by_side=1)
 
-SPACE = Space(
-    name="lr", recipe="mlm", search="grid", parameters={"pretrain.learning_rate": {"values": [1e-4, 2e-4]}}
-)  # fmt: skip
+RATES = {"pretrain.learning_rate": {"values": [1e-4, 2e-4]}}
+SPACE = Space(name="lr", recipe="mlm", search="grid", parameters=RATES)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +68,6 @@ def names(steps: list[Step]) -> list[str]:
 def test_a_walk_back_ends_at_models_and_sees_what_is_read_alone(folder: Path) -> None:
     recipe = recipe_on(folder, "ance")
     planned = plan(recipe)
-    assert planned.pretrained is not None
     dev = planned.evaluation(recipe.evaluation)
     found = {step.name: [names(part) for part in behind(step)] for step in (planned.pretrained, dev)}
     assert found == {"pretrain": [["there"], []], "evaluate": [["tiny"], ["finetune"]]}
@@ -92,7 +98,6 @@ def runs(uri: str) -> list[Run]:
     """All of them, each asked for by itself: a search leaves the models that were used out."""
     client = MlflowClient(uri)
     experiment = client.get_experiment_by_name("midmask")
-    assert experiment is not None
     return [client.get_run(run.info.run_id) for run in client.search_runs([experiment.experiment_id])]
 
 
@@ -128,7 +133,6 @@ def test_a_recipes_runs_are_linked_by_datasets_and_models(store: str, folder: Pa
         "finetune": ([("tiny", "train")], [first], [(last, 2)]),
         "evaluate": ([("tiny", "eval")], [last], []),
     }
-    assert [model.source_run_id for model in made.values()].count(None) == 0
     assert made["finetune"].name == finetune.info.run_name
     assert (Path(made["finetune"].tags["midmask.artifact"]) / "model" / "model.safetensors").is_file()
     assert not (folder / "mlartifacts" / "models").exists(), "weights are not copied"
@@ -154,6 +158,15 @@ def test_runs_are_nested_and_a_second_time_only_linked(store: str) -> None:
     assert of(store, "finetune").data.tags["mlflow.parentRunId"] == parents["first"]
 
 
+@contextmanager
+def sweep(folder: Path, uri: str, name: str) -> Iterator[tuple[Tracker, TrackedRun, TrialContext, TrialsObserver]]:
+    recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
+    context = TrialContext(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)
+    with Tracker(uri, folder, QUICK) as tracker, tracker.run(name, tags={}, params={}) as parent:
+        job = TrackedJob("sweep", tracker, parent, storage, ALONE)
+        yield tracker, parent, context, TrialsObserver(job, context, SweepProgress(3, 0, print), sweep=name)
+
+
 def row(event: str, step: Step | None = None, **values: Any) -> dict[str, Any]:
     own = {"step": step.name, "fingerprint": step.fingerprint} if step else {}
     return {"event": event, **own, **values}
@@ -161,11 +174,7 @@ def row(event: str, step: Step | None = None, **values: Any) -> dict[str, Any]:
 
 def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder: Path, store: str) -> None:
     """Rows as a worker pushes them: a probe's fine-tuning is no curve, a second stage goes on after the first."""
-    recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
-    context = TrialContext(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
-    with Tracker(store, folder, QUICK) as tracker, tracker.run("sweep", tags={}, params={}) as parent:
-        job = TrackedJob("sweep", tracker, parent, storage, ALONE)
-        board = TrialsObserver(job, context, SweepProgress(2, 0, print), sweep="5eed")
+    with sweep(folder, store, "5eed") as (_, parent, context, board):
         for number, rate in enumerate((1e-4, 2e-4)):
             point = {"pretrain.learning_rate": rate}
             (dev,) = final_evaluations(context.recipe_at(point), SPACE, context.survey)
@@ -182,10 +191,9 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
         board.close(())
     client = MlflowClient(store)
     trials = [run for run in runs(store) if run.data.tags.get("mlflow.parentRunId") == parent.id]
-    assert sorted(run.info.run_name.rsplit("-", 1)[0] for run in trials) == [
-        "trial 0.0001-mlm-tiny", "trial 0.0002-mlm-tiny",
-    ]  # fmt: skip
-    stages = len(recipe.stages)
+    names_of_trials = sorted(run.info.run_name.rsplit("-", 1)[0] for run in trials)
+    assert names_of_trials == ["trial 0.0001-mlm-tiny", "trial 0.0002-mlm-tiny"]
+    stages = len(recipe_on(folder, "ance").stages)
     for run in trials:
         history = client.get_metric_history(run.info.run_id, "finetune/loss")
         assert sorted(point.step for point in history) == list(range(1, 2 * stages + 1))
@@ -199,11 +207,7 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
 
 def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> None:
     """One was measured, and has its collection and number of queries; one was pruned at a rung; one died."""
-    recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
-    context = TrialContext(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)  # type: ignore[arg-type]
-    with Tracker(store, folder, QUICK) as tracker, tracker.run("ended", tags={}, params={}) as parent:
-        job = TrackedJob("sweep", tracker, parent, storage, ALONE)
-        board = TrialsObserver(job, context, SweepProgress(3, 0, print), sweep="e4ded")
+    with sweep(folder, store, "e4ded") as (tracker, parent, context, board):
         points = [{"pretrain.learning_rate": rate} for rate in (1e-4, 2e-4, 3e-4)]
         measured, pruned, died = map(fingerprint, points)
         for source, point in zip((measured, pruned, died), points, strict=True):
@@ -216,11 +220,75 @@ def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> No
         assert at_once == ["pruned"], "while others run"
         board.close({measured, pruned})
     found = {run.name.split("-")[0]: run for run in read_runs(store) if run.parent_id == parent.id}
-    assert {name: run.status for name, run in found.items()} == {
-        "trial 0.0001": "finished",
-        "trial 0.0002": "pruned",
-        "trial 0.0003": "failed",
-    }
+    statuses = {name: run.status for name, run in found.items()}
+    assert statuses == {"trial 0.0001": "finished", "trial 0.0002": "pruned", "trial 0.0003": "failed"}
     (only,) = rows(found.values())
-    corpus = plan(recipe, context.survey).corpus
+    corpus = plan(recipe_on(folder, "ance"), context.survey).corpus
     assert only.trial and only.place == ("tiny", "dev", corpus.fingerprint, 12)
+
+
+@pytest.fixture(scope="module")
+def systems(tmp_path_factory: pytest.TempPathFactory) -> list[TrackedSystem]:
+    """One recipe with two seeds, which share all steps before the fine-tuning."""
+    corpus = write_collection(tmp_path_factory.mktemp("observed") / "tiny")
+    recipes = [short(RECIPES["none"](), corpus).seeded(seed) for seed in (0, 1)]
+    dev, tags = [plan(recipe).evaluation(recipe.evaluation) for recipe in recipes], {"midmask.setting": "short"}
+    return [TrackedSystem(f"none, seed {n}", recipes[n], {"dev": dev[n]}, main="dev", tags=tags) for n in (0, 1)]
+
+
+def observe(systems: Sequence[TrackedSystem], folder: Path, uri: str) -> dict[str, str]:
+    """Runs what is left of the systems in a job of their own; what could not be measured."""
+    storage, targets = Place(str(folder / "store")), [system.evaluations["dev"] for system in systems]
+    with Tracker(uri, folder, QUICK) as tracker, tracker.run("job", tags={}, params={}) as parent:
+        graph = Graph.left_in(storage, targets)
+        job = TrackedJob("observed", tracker, parent, storage, ALONE)
+        progress = GraphProgress(job.progress, graph.left.values())
+        observer = GraphObserver(job, systems, progress, step_runs=TRAINING, keep_going=True)
+        for step in targets:
+            if step.is_finished(storage):
+                observer.end(step, load(step.place(storage)), cached=True)
+        runner = Runner(storage, LOCAL, observer)
+        while ready := graph.ready():
+            try:
+                runner.run_next(graph, ready[0])
+            except OSError:
+                continue
+        return observer.failures
+
+
+def children(uri: str) -> list[TrackedRow]:
+    return [run for run in read_runs(uri) if run.parent_id]
+
+
+def test_a_failed_step_takes_its_system_along_and_the_next_job_links_what_is_there(
+    systems: list[TrackedSystem], tmp_path: Path, empty_store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file lies where the second system's fine-tuned model should be."""
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    doomed = next(step for step in systems[1].evaluations["dev"].upstream() if step.name == "finetune")
+    obstacle = tmp_path / "store" / "finetune" / doomed.fingerprint
+    obstacle.parent.mkdir(parents=True)
+    obstacle.write_text("in the way")
+    caplog.set_level("INFO")
+
+    failures = observe(systems, tmp_path, uri)
+    assert list(failures) == ["none, seed 1"] and failures["none, seed 1"].startswith("finetune: ")
+    ended = sorted((run.tags["midmask.step"], run.status) for run in children(uri))
+    assert ended == [("evaluate", "finished"), ("finetune", "failed"), ("finetune", "finished")]
+    (row,) = [run for run in children(uri) if run.tags["midmask.step"] == "evaluate"]
+    assert row.name == "none, seed 0" and row.tags["midmask.setting"] == "short"
+    dev = systems[0].evaluations["dev"].place(Place(str(tmp_path / "store")))
+    assert row.tags["midmask.artifact"] == str(load(dev).address)
+    assert row.metrics["tiny/dev/nDCG_at_10"] == pytest.approx(load(dev).result["measures"]["nDCG@10"])
+    lines = [record.getMessage() for record in caplog.records]
+    assert any(line.endswith("steps · 0 of 2 systems measured") for line in lines)
+    assert any(line.startswith("finetune-none-tiny-") and "(none, seed 0): step 2 of 2" in line for line in lines)
+
+    obstacle.unlink()
+    caplog.clear()
+    assert not observe(systems, tmp_path, uri)
+    later = [run for run in children(uri) if run.parent_id != row.parent_id]
+    measured = sorted((run.name, run.status) for run in later if run.tags["midmask.step"] == "evaluate")
+    assert measured == [("none, seed 0 (cached)", "cached"), ("none, seed 1", "finished")]
+    assert "steps · 2 of 2 systems measured" in caplog.text

@@ -1,11 +1,30 @@
-"""How a cluster is divided among trainings and their workers, and what workers are given."""
+"""What of the backend needs no Ray: a cluster's division and addresses, folders of the killed, interrupts, reports."""
 
+import logging
+import os
+import signal
+import stat
+import subprocess
+import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import ray
+from ray.util import get_node_ip_address
 
 from midmask.artifact import Place
-from midmask.backend.resources import Resources, resources
+from midmask.backend.connection import connect
+from midmask.backend.interface import (
+    VARIABLE,
+    choose_interface,
+    interfaces_by_address,
+    is_loopback,
+    refuse_loopback_nodes,
+)
+from midmask.backend.mailbox import Post
+from midmask.backend.resources import Resources, alive_nodes, resources
+from midmask.backend.scratch import ROOT, Scratch, scratch
 from midmask.backend.worker_group import absolute, worker_cpus
 from midmask.errors import UserError
 from tests.support.training.runs import spec_of
@@ -41,17 +60,15 @@ def test_a_process_has_a_gpu_and_its_share_of_the_cores_or_one_core() -> None:
     assert resources(TWO, 20, None) == Resources(cpus=1, gpus=0, side_by_side=2, workers=1)
 
 
-@pytest.mark.parametrize(
-    ("asked", "per_training", "said"),
-    [
-        (3, None, "--workers 3: 3 trainings need 3 CPUs together, the cluster has 2. Type --workers 2 or fewer"),
-        (None, 3, "--workers-per-training 3: a training needs 3 CPUs, the cluster has 2"),
-        (2, 2, "2 trainings of 2 processes need 4 CPUs together"),
-    ],
-)
-def test_what_does_not_fit_is_refused_with_the_sum(asked: int | None, per_training: int | None, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        resources(TWO, 20, asked, per_training)
+def test_what_does_not_fit_is_refused_with_the_sum() -> None:
+    with pytest.raises(UserError, match="--workers 3: 3 trainings need 3 CPUs together, the cluster has 2"):
+        resources(TWO, 20, 3, None)
+    with pytest.raises(UserError, match="--workers-per-training 3: a training needs 3 CPUs, the cluster has 2"):
+        resources(TWO, 20, None, 3)
+    with pytest.raises(UserError, match="2 trainings of 2 processes need 4 CPUs together"):
+        resources(TWO, 20, 2, 2)
+    with pytest.raises(UserError, match=r"--workers 5: .*2\.5 in all; the cluster has 2"):
+        worker_cpus(5, [2.0])
 
 
 @pytest.mark.parametrize(
@@ -71,11 +88,6 @@ def test_workers_leave_room_for_reading(workers: int, nodes: list[float], cpus: 
     assert sum(int(node / (cpus + 0.25)) for node in nodes) >= workers
 
 
-def test_workers_without_room_are_refused_with_the_sum() -> None:
-    with pytest.raises(UserError, match=r"--workers 5: .*2\.5 in all; the cluster has 2\. Use --workers 4 or fewer"):
-        worker_cpus(5, [2.0])
-
-
 def test_a_backbone_in_a_relative_folder_is_found_by_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray's workers run elsewhere. Sizes and hub ids are no folders, even if a folder has a size's name."""
     monkeypatch.chdir(tmp_path)
@@ -84,3 +96,127 @@ def test_a_backbone_in_a_relative_folder_is_found_by_workers(tmp_path: Path, mon
     for name, expected in (("model", str(tmp_path / "model")), ("tiny", "tiny"), ("someone/else", "someone/else")):
         setup = setup_of(spec_of(Place("tokens"), tmp_path, backbone={"name": name}))
         assert absolute(setup).backbone.name == expected
+
+
+def nodes(*addresses: str, alive: bool = True) -> list[dict[str, object]]:
+    own = {f"n{number}": address for number, address in enumerate(addresses)}
+    return [{"NodeManagerHostname": name, "NodeManagerAddress": own[name], "Alive": alive} for name in own]
+
+
+def test_a_living_node_that_the_others_cannot_reach_is_refused_by_name(monkeypatch):
+    with pytest.raises(UserError, match=r"1 of 2 nodes .* n1 as 127\.0\.1\.1.*--node-ip-address"):
+        refuse_loopback_nodes(nodes("10.0.0.1", "127.0.1.1"))
+    one = nodes("127.0.0.1")
+    for reachable in (one, one * 2, nodes("10.0.0.1", "10.0.0.2"), nodes("fd00::2", "fd00::3")):
+        refuse_loopback_nodes(reachable)
+    living = nodes("10.0.0.1", "10.0.0.2")
+    monkeypatch.setattr(ray, "nodes", lambda: [*living, *nodes("127.0.1.1", alive=False)])
+    assert alive_nodes() == living
+
+
+def test_gloo_is_told_the_interface_of_the_nodes_address_unless_the_environment_names_one(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    choose_interface()
+    address = get_node_ip_address()
+    wanted = None if is_loopback(address) else interfaces_by_address()[address]
+    assert os.environ.pop(VARIABLE, None) == wanted
+    monkeypatch.setenv(VARIABLE, "chosen")
+    choose_interface()
+    assert os.environ[VARIABLE] == "chosen"
+
+
+def test_a_ray_that_does_not_start_in_time_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ray 2.60 says it on a machine with forty processes a core."""
+
+    def time_out(**options: object) -> None:
+        raise Exception("The current node timed out during startup. This could happen because some of the raylet …")
+
+    monkeypatch.setattr(ray, "init", time_out)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    with pytest.raises(UserError, match="did not start within the 30 seconds") as caught:
+        connect()
+    assert "\n" not in str(caught.value)
+
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from midmask.backend.scratch import Scratch
+print(Scratch(Path(sys.argv[1])).folder, flush=True)
+time.sleep(600)
+"""
+
+
+def test_folders_of_killed_processes_are_swept_and_those_of_living_ones_stay(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OWNER, str(tmp_path)]
+    owners = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    dead, living = (Path(owner.stdout.readline().strip()) for owner in owners)
+    (tmp_path / "mm-of-somebody").mkdir()
+    (tmp_path / "mm-made-again" / "ray" / "session").mkdir(parents=True)
+    (dead / "ray" / "session").mkdir(parents=True)
+    owners[0].send_signal(signal.SIGKILL)
+    owners[0].communicate()
+    assert dead.exists()
+    with scratch(tmp_path) as own:
+        assert not dead.exists()
+        assert {path.name for path in tmp_path.iterdir()} == {own.name, living.name, "mm-of-somebody"}
+    assert living.exists() and not own.exists()
+    owners[1].kill()
+    owners[1].communicate()
+
+
+def test_a_folder_is_private_and_short(tmp_path: Path) -> None:
+    own = Scratch(tmp_path)
+    assert stat.S_IMODE(own.folder.stat().st_mode) == 0o700
+    assert len(str(ROOT / own.folder.name)) <= 16
+    own.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+LONG = """
+import signal, threading, time
+from midmask.backend.interrupt import run_interruptibly
+
+def fit():
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, lambda number, frame: None)
+    print("begun", flush=True)
+    time.sleep(600)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    run_interruptibly(fit)
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+
+
+def test_an_interrupt_ends_a_call_that_would_swallow_it() -> None:
+    process = subprocess.Popen([sys.executable, "-c", LONG], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    process.stdout.close()
+
+
+def test_what_was_accepted_outlives_the_process_and_counts_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "reports.db")
+    first = Post(path)
+    first.push("w", 0, [("a", {"n": 0}), ("a", {"n": 1})])
+    [(number, *_), _] = first.take(0)
+    assert len(first.take(number)) == 1, "what was fetched is forgotten once the driver says that it has it"
+    again = Post(path)
+    again.push("w", 0, [("a", {"n": 0}), ("a", {"n": 1}), ("a", {"n": 2})])  # its answer was lost
+    again.push("other", 5, [("b", {"n": 5})])  # the oldest were dropped
+    found = again.take(number)
+    assert [(source, row["n"]) for _, source, row in found] == [("a", 1), ("a", 2), ("b", 5)]
+    assert all(after > before for (before, *_), (after, *_) in pairwise(found))
+
+
+def test_a_disk_that_is_full_leaves_reports_in_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    post = Post(str(tmp_path / "missing" / "reports.db"))
+    post.push("w", 0, [("a", {"n": 0})])
+    assert [row for _, _, row in post.take(0)] == [{"n": 0}]
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "in memory only" in warning

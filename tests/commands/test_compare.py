@@ -1,22 +1,32 @@
-"""`midmask compare` on a real store: what is meant, what is refused, and every number against scipy."""
+"""`midmask compare`, `import-mteb`, `export-mteb` on real stores: every number against scipy, files that mteb wrote."""
 
 import csv
 import io
+import json
 import shutil
 from argparse import ArgumentParser
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from midmask.commands import compare
+from midmask.commands import compare, export_mteb, import_mteb
 from midmask.errors import UserError
-from midmask.tracking import Tracker
+from midmask.evaluation.statistics.ranks import rank_ranges
+from midmask.evaluation.statistics.significance import compare as compare_tables
+from midmask.exchange.mteb_files import read_result
+from midmask.leaderboard.entries import entries
+from midmask.leaderboard.rows import LeaderboardRow, rows
+from midmask.tracking import Tracker, read_runs
 from tests.support.dashboards import compared
+from tests.support.exchange.mteb_results import CACHE
 from tests.support.tracking.stores import QUICK
 
+Typed = Callable[..., str]
 Store = tuple[str, Mapping[tuple[str, str, int], str]]
 
 
@@ -27,11 +37,8 @@ def store(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Store:
     shutil.copy(empty_store, folder / "mlflow.db")
     uri = f"sqlite:///{folder}/mlflow.db"
     with Tracker(uri, folder, QUICK) as tracker:
-        made = {
-            (split, *key): run_id
-            for split in ("dev", "test")
-            for key, run_id in compared.benchmark(tracker, split).items()
-        }
+        own = {split: compared.benchmark(tracker, split) for split in ("dev", "test")}
+        made = {(split, *key): run_id for split in own for key, run_id in own[split].items()}
         parent = tracker.run("a job", tags={"midmask.step": "job"}, params={})
         tracker.link_cached(made["dev", "none", 1], "none (cached)", tags={}, parent=parent.id)
         parent.finish()
@@ -39,27 +46,37 @@ def store(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Store:
 
 
 @pytest.fixture
-def printed(store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """What the command prints."""
+def run_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
+    """What a command prints."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
-    def run(*arguments: str) -> str:
+    def run(command: ModuleType, store: str, *arguments: object) -> str:
         parser = ArgumentParser()
-        compare.add_flags(parser)
-        compare.work(parser.parse_intermixed_args([*arguments, "--tracking-uri", store[0]]))
+        command.add_flags(parser)
+        command.work(parser.parse_intermixed_args([*map(str, arguments), "--tracking-uri", store]))
         return capsys.readouterr().out
 
     return run
+
+
+@pytest.fixture
+def printed(store: Store, run_command: Typed) -> Typed:
+    """What `midmask compare` prints."""
+    return partial(run_command, compare, store[0])
 
 
 def lines_of(text: str) -> dict[tuple[str, str], dict[str, str]]:
     return {(line["measure"], line["system"]): line for line in csv.DictReader(io.StringIO(text))}
 
 
+def seeds_of(system: str) -> tuple[int, ...]:
+    return tuple(compared.SEEDS) if system != "bm25" else (0,)
+
+
 def by_query(system: str, measure: str) -> np.ndarray:
     """Means over the seeds, by query."""
-    seeds = compared.SEEDS if system != "bm25" else (0,)
-    return np.mean([list(compared.values(system, seed, measure).values()) for seed in seeds], axis=0)
+    values = [list(compared.values(system, seed, measure).values()) for seed in seeds_of(system)]
+    return np.mean(values, axis=0)
 
 
 def holm(p_values: list[float]) -> list[float]:
@@ -96,24 +113,14 @@ def test_numbers_are_those_of_scipy_over_means_of_seeds(printed, store: Store) -
         assert found[measure, "dupmae"]["p"] == "" and found[measure, "bm25"]["spread"] == ""
 
 
-@pytest.mark.parametrize("name", ["none", "dense · none", "none · corpus · dense · in_batch · tiny"])
-def test_a_name_or_a_part_of_it_means_all_seeds(name: str, printed) -> None:
-    found = lines_of(printed("bm25", name, "--on", "squad/dev", "--csv"))
-    assert found["nDCG@10", "none"]["seeds"] == "3"
-
-
-def test_a_run_is_one_seed_by_its_id_its_beginning_or_its_name(printed, store: Store) -> None:
-    run_id = store[1]["dev", "none", 1]
-    for typed in (run_id, run_id[:10]):
+def test_a_name_or_a_part_of_it_means_all_seeds_and_a_run_one(printed, store: Store) -> None:
+    """A run by its id, its beginning or its name, of which --on leaves out that on test; or by a job that links it."""
+    run_id, job = store[1]["dev", "none", 1], store[1]["", "job", 0]
+    for typed in ("none", "dense · none", "none · corpus · dense · in_batch · tiny"):
+        assert lines_of(printed("bm25", typed, "--on", "squad/dev", "--csv"))["nDCG@10", "none"]["seeds"] == "3"
+    for typed in (run_id, run_id[:10], "evaluate-none-1", job):
         line = lines_of(printed("bm25", typed, "--on", "squad/dev", "--csv"))["nDCG@10", "none"]
         assert (line["runs"], line["seeds"]) == (run_id, "1")
-    named = lines_of(printed("bm25", "evaluate-none-1", "--on", "squad/dev", "--csv"))
-    assert named["nDCG@10", "none"]["runs"] == run_id, "the run of this name on test is left out by --on"
-
-
-def test_a_jobs_run_means_the_evaluation_in_it_also_if_it_only_links_one(printed, store: Store) -> None:
-    line = lines_of(printed("bm25", store[1]["", "job", 0], "--csv", "--on", "squad/dev"))["nDCG@10", "none"]
-    assert line["runs"] == store[1]["dev", "none", 1]
 
 
 REFUSED = {
@@ -131,3 +138,101 @@ def test_a_mistake_says_what_to_type(case: str, printed) -> None:
     typed, message = REFUSED[case]
     with pytest.raises(UserError, match=message):
         printed(*typed)
+
+
+@pytest.fixture
+def typed(tmp_path: Path, empty_store: Path, run_command: Typed, monkeypatch: pytest.MonkeyPatch) -> Typed:
+    """What a command prints on the store in tmp_path."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    return lambda command, *arguments: run_command(command, uri(tmp_path), *arguments)
+
+
+def uri(folder: Path) -> str:
+    return f"sqlite:///{folder}/mlflow.db"
+
+
+def shown(folder: Path) -> list[LeaderboardRow]:
+    return rows(read_runs(uri(folder)))
+
+
+def test_imported_results_are_rows(typed: Typed, tmp_path: Path) -> None:
+    said = typed(import_mteb, CACHE)
+    assert "Models: 1, with 2 results; new on the leaderboard: 1." in said
+    assert "another kind than retrieval: 1 (" in said and "MockSTSTask.json" in said
+    found = {(row.corpus, row.split): row for row in shown(tmp_path)}
+    assert len(found) == 6
+    row = found["MockRetrievalTask", "test"]
+    assert row.recipe == "sentence-transformers/all-MiniLM-L6-v2" and row.representation == "MTEB"
+    assert (row.measures["nDCG@10"], row.measures["R@1000"]) == (0.63093, 1.0)
+    assert (row.place.collection, row.place.queries, row.costs, row.protocol) == ("mteb:NA", 0, {}, "")
+    assert found["MockMultilingualRetrievalTask fra", "val"].run_id == row.run_id, "a run for each model"
+    (entry,) = entries(shown(tmp_path))
+    assert entry.name == "sentence-transformers/all-MiniLM-L6-v2 · MTEB" and len(entry.rows) == 6
+
+    assert "new on the leaderboard: 0." in typed(import_mteb, CACHE) and len(read_runs(uri(tmp_path))) == 1
+    changed = tmp_path / "results"
+    shutil.copytree(CACHE, changed)
+    meta = next(changed.rglob("model_meta.json"))
+    meta.write_text(meta.read_text().replace("8b3219a9", "f00dfeed"))
+    assert "new on the leaderboard: 1." in typed(import_mteb, changed)
+    assert len(entries(shown(tmp_path))) == 2, "another revision is another system"
+
+
+def test_models_are_ranked_over_the_tasks_they_share(typed: Typed, tmp_path: Path) -> None:
+    def write(model: str, task: str, value: float) -> None:
+        folder = tmp_path / "results" / model / "r1"
+        folder.mkdir(parents=True, exist_ok=True)
+        part = {"ndcg_at_10": value, "main_score": value, "hf_subset": "default", "languages": ["eng-Latn"]}
+        content = {"task_name": task, "dataset_revision": "a", "scores": {"test": [part]}}
+        (folder / f"{task}.json").write_text(json.dumps(content))
+
+    for number in range(7):
+        write("good", f"T{number}", 0.60 + number / 100)
+        write("bad", f"T{number}", 0.30 + number / 50)
+    write("good", "OnlyGood", 0.0)
+    write("partial", "T0", 0.99)
+    said = typed(import_mteb, tmp_path / "results")
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in said.splitlines() if line.startswith("|")]
+    assert cells[2:] == [["good", "1", "1-1", "0.6300"], ["bad", "2", "2-2", "0.3600"]]
+    assert "Collections that all of these have: 7 (T0 test, " in said and "OnlyGood" not in said
+    assert "since they lack one of the collections: partial." in said
+
+
+def test_nothing_is_imported_where_a_file_is_bad(typed: Typed, tmp_path: Path) -> None:
+    bad = tmp_path / "results"
+    shutil.copytree(CACHE, bad)
+    (next(bad.rglob("model_meta.json")).parent / "Z.json").write_text("{")
+    with pytest.raises(UserError, match=r"Z\.json: no JSON"):
+        typed(import_mteb, bad)
+    assert not read_runs(uri(tmp_path))
+
+
+def test_exported_systems_are_mtebs_results(typed: Typed, tmp_path: Path) -> None:
+    """Values: means over seeds and queries. Ranks: by the tests of the leaderboard."""
+    with Tracker(uri(tmp_path), tmp_path, QUICK) as tracker:
+        compared.benchmark(tracker)
+    systems = ["dupmae", "retromae", "none", "bm25"]
+    said = typed(export_mteb, *systems, "--out", tmp_path / "out", "--task", "SQuADRetrieval", "--language", "deu-Latn")
+    files = dict(line.split(": ") for line in said.splitlines())
+    assert list(files) == systems
+
+    def table(name: str, seed: int):  # type: ignore[no-untyped-def]
+        return compared.per_query({measure: compared.values(name, seed, measure) for measure in compared.MEASURES})
+
+    tables = {name: [table(name, seed) for seed in seeds_of(name)] for name in systems}
+    allowed = rank_ranges(compare_tables(tables, measure="nDCG@10", correction="bonferroni"))
+    for rank, name in enumerate(systems, start=1):
+        result = read_result(Path(files[name]))
+        assert (result.model, result.task, result.dataset_revision) == (name, "SQuADRetrieval", compared.COLLECTION)
+        own = result.measures["dev", "default"]
+        for measure in compared.MEASURES:
+            assert own[measure] == pytest.approx(by_query(name, measure).mean(), abs=1e-12)
+        (part,) = json.loads(Path(files[name]).read_text())["scores"]["dev"]
+        assert part["main_score"] == own["nDCG@10"] and part["languages"] == ["deu-Latn"]
+        assert part["seeds"] == len(seeds_of(name))
+        assert [part["rank"], part["rank_best"], part["rank_worst"]] == [rank, *allowed[name]]
+    assert allowed["dupmae"] == allowed["retromae"] == (1, 2), "a tie, else ranks would tell nothing"
+    again = typed(export_mteb, *systems, "--out", tmp_path / "out", "--task", "SQuADRetrieval")
+    assert again == said, "the same files"
+    assert "new on the leaderboard: 4." in typed(import_mteb, tmp_path / "out")

@@ -1,7 +1,8 @@
-"""`midmask gc` on a store that a real run has filled: what it lists, keeps, deletes and refuses."""
+"""`midmask gc`: a store that a real run has filled, and copies of remote artifacts; what goes, stays and is refused."""
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,13 @@ import pytest
 from mlflow import MlflowClient
 
 from midmask.app.flags import Parser
+from midmask.app.node_cache import Copy, find_excess
 from midmask.artifact import RECORD, Place, Timing
 from midmask.attempts import attempt
 from midmask.commands import gc
 from midmask.errors import UserError
 from midmask.experiment.graph import Graph
-from midmask.experiment.plan import Plan, plan
+from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
@@ -27,33 +29,19 @@ from tests.support.dashboards.tracked import QUICK
 ALL = ("--older-than", "0d")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Job:
     """The runs of `worked` in a folder of their own, and an artifact chain of the same recipe that no run names."""
 
     home: Path
     recipe: Recipe
 
-    @property
-    def storage(self) -> Place:
-        return Place(str(self.home / "store"))
-
-    @property
-    def uri(self) -> str:
-        return f"sqlite:///{self.home}/mlflow.db"
-
-    @property
-    def steps(self) -> Plan:
-        return plan(self.recipe)
-
-    @property
-    def target(self) -> Step:
-        return self.steps.evaluation(self.recipe.evaluation)
-
-    @property
-    def untracked(self) -> Step:
+    def __post_init__(self) -> None:
+        self.storage, self.uri = Place(str(self.home / "store")), f"sqlite:///{self.home}/mlflow.db"
+        self.steps = plan(self.recipe)
+        self.target = self.steps.evaluation(self.recipe.evaluation)
+        self.untracked = plan(self.recipe.seeded(99)).stages[-1]
         """The fine-tuning with another seed."""
-        return plan(self.recipe.seeded(99)).stages[-1]
 
     def run(self, step: Step) -> None:
         Runner(self.storage, LOCAL, Silent()).run(step)
@@ -112,9 +100,7 @@ def test_without_delete_everything_stays(job: Job, capsys: pytest.CaptureFixture
     assert line.split()[1:] == ["2", "·", *line.split()[3:5], "1", "·", *line.split()[7:9], "0", "days"]
 
 
-def test_what_a_rerun_needs_is_kept_and_what_no_run_names_is_deleted(
-    job: Job, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_rerun_needs_is_kept_and_what_no_run_names_is_deleted(job: Job, capsys) -> None:
     before = job.names()
     job.gc(*ALL, "--delete")
     assert before - job.names() == {address(job.untracked)}
@@ -169,7 +155,6 @@ def test_deleted_runs_need_nothing_but_registered_models_do(job: Job) -> None:
 def test_a_living_attempt_stays_and_artifacts_wait_for_it(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
     before = job.names()
     with attempt(job.storage / "pretrain" / "0123456789abcdef", Timing()) as own:
-        assert own is not None
         (own.out / "weights").write(b"half")
         job.gc(*ALL, "--delete")
         assert (own.out / "weights").read() == b"half" and job.names() == before
@@ -204,9 +189,7 @@ def test_what_lies_behind_a_link_is_kept(job: Job, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["empty", "damaged"])
-def test_a_tracking_store_without_runs_of_this_store_is_refused(
-    job: Job, kind: str, tmp_path: Path, empty_store: Path
-) -> None:
+def test_a_tracking_store_without_runs_of_this_store_is_refused(job: Job, kind: str, tmp_path, empty_store) -> None:
     path, before = tmp_path / "other.db", job.names()
     if kind == "empty":
         shutil.copy(empty_store, path)
@@ -221,3 +204,60 @@ def test_runs_of_another_store_with_the_same_artifacts_are_refused(job: Job, tmp
     shutil.copytree(job.storage.uri, tmp_path / "copy")
     with pytest.raises(UserError, match=f"these runs name {job.storage.uri}"):
         run_gc("--storage", str(tmp_path / "copy"), "--tracking-uri", job.uri, *ALL, "--delete")
+
+
+def set_last_use(path: Path, days: float) -> None:
+    os.utime(path, (time.time() - days * gc.DAY,) * 2)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MIDMASK_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> list[Place]:
+    """Three remote folders of a megabyte each."""
+    for name in "abc":
+        (tmp_path / "store" / name).mkdir(parents=True)
+        (tmp_path / "store" / name / "file").write_bytes(b"x" * 2**20)
+    return [Place(f"file://{tmp_path}/store/{name}") for name in "abc"]
+
+
+def test_the_copies_used_least_recently_go_and_are_copied_again(cache: Path, places: list[Place], capsys) -> None:
+    copies = [place.local() for place in places]
+    (cache / "recalled.json").write_text("{}")
+    for copy, days in zip(copies, (3, 5, 4), strict=True):
+        set_last_use(copy, days)
+    run_gc("--cache", "--limit", "2MiB")
+    assert all(copy.exists() for copy in copies) and "Nothing was deleted" in capsys.readouterr().out
+    run_gc("--cache", "--limit", "2MiB", "--delete")
+    assert [copy.exists() for copy in copies] == [True, False, True]
+    assert sorted(path.name for path in cache.iterdir()) == sorted([copies[0].name, copies[2].name, "recalled.json"])
+    assert (places[1].local() / "file").read_bytes() == b"x" * 2**20
+
+
+def test_a_copy_in_use_stays(cache: Path, places: list[Place]) -> None:
+    copies = [place.local() for place in places]
+    for copy in copies:
+        set_last_use(copy, 3)
+    places[0].local()
+    run_gc("--cache", "--limit", "0MiB", "--delete")
+    assert [copy.exists() for copy in copies] == [True, False, False]
+
+
+def test_drafts_of_killed_processes_go_and_links_stay(cache: Path, tmp_path: Path) -> None:
+    for name, days in (("tmpdead", 2), ("tmpnew", 0)):
+        (cache / name).mkdir(parents=True)
+        set_last_use(cache / name, days)
+    (tmp_path / "elsewhere").mkdir()
+    (cache / "tmplink").symlink_to(tmp_path / "elsewhere")
+    set_last_use(tmp_path / "elsewhere", 9)
+    run_gc("--cache", "--delete")
+    assert sorted(path.name for path in cache.iterdir()) == ["tmplink", "tmpnew"]
+
+
+def test_what_fits_stays_even_after_a_large_one() -> None:
+    copies = [Copy(Path(f"/{size}"), size, used) for size, used in ((4, 30.0), (9, 20.0), (3, 10.0))]
+    assert find_excess(copies, 8, 1e9) == [copies[1]]

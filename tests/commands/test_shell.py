@@ -1,11 +1,15 @@
-"""The console command: what it lists, refuses and completes."""
+"""The console command: what it lists, refuses and completes, and what its small tools do."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from midmask.choice.calibration_records import FILE as GAINS
+from midmask.choice.calibration_records import load_records
+from midmask.choice.levels import FILE as LEVELS
 from midmask.commands import JOBS, TOOLS, shell
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,18 +37,17 @@ def test_help_lists_every_command_and_each_has_its_own(midmask) -> None:
         assert code == 0 and out.startswith(f"usage: midmask {name} ")
 
 
-@pytest.mark.parametrize(
-    ("typed", "nearest"),
-    [
-        (["rnu"], "run"),
-        (["finetune", "--protocol", "dprr"], "dpr"),
-        (["sweep", "--space", "x.yaml", "--set", "objective.encoder_mask_ration=0.3"], "objective.encoder_mask_ratio"),
-        (["compare", "--help"], None),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_help_and_the_nearest_name_come_before_anything_heavy_is_imported(typed: list[str], nearest: str) -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "midmask.commands", *typed]
+NEAREST = {
+    "rnu": "run",
+    "finetune --protocol dprr": "dpr",
+    "sweep --space x.yaml --set objective.encoder_mask_ration=0.3": "objective.encoder_mask_ratio",
+    "compare --help": "",
+}
+
+
+@pytest.mark.parametrize(("typed", "nearest"), NEAREST.items(), ids=NEAREST)
+def test_help_and_the_nearest_name_come_before_anything_heavy_is_imported(typed: str, nearest: str) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "midmask.commands", *typed.split()]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if nearest:
         line = done.stderr.splitlines()[-1]
@@ -75,3 +78,19 @@ def test_a_query_may_stand_before_or_after_the_flags(midmask, tmp_path: Path) ->
     for typed in (["minilm", *words, *corpus], ["minilm", *corpus, *words], [*corpus, "minilm", *words]):
         code, _, err = midmask("search", *typed, "--storage", str(tmp_path))
         assert code == 2 and f"{tmp_path}/absent" in err and "unrecognized" not in err
+
+
+def test_records_go_to_the_folder_that_is_named_and_never_into_the_package(tmp_path, capsys):
+    """Two folders of revealed verdicts, as `midmask choose --reveal` leaves them."""
+    verdicts = []
+    for name in ("cranfield", "manual"):
+        (tmp_path / name).mkdir()
+        shutil.copy(ROOT / f"docs/results/records/choose/{name}.json", tmp_path / name / "revealed.json")
+        verdicts.append(str(tmp_path / name))
+    shipped = [file.read_bytes() for file in (GAINS, LEVELS)]
+    out = tmp_path / "made" / "here"
+    shell.run_tool("calibrate", [*verdicts, "--out", str(out)])
+    assert {record.collection for record in load_records(out / GAINS.name)} == {"cranfield", "manual"}
+    assert (out / LEVELS.name).read_text("utf-8").count("\n") == 2
+    assert "cranfield" in capsys.readouterr().out
+    assert [file.read_bytes() for file in (GAINS, LEVELS)] == shipped

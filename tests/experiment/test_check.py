@@ -1,13 +1,19 @@
-"""Backbones and representations in a plan: what they cannot do is said before anything runs, and what is shared."""
+"""Backbones and representations in a plan: their defaults, what they cannot do, what is shared, and folders as read."""
 
 from pathlib import Path
 
+import ir_measures
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from ir_measures import Qrel, ScoredDoc
 from safetensors.torch import save_file
 from transformers import AutoConfig
 
+from midmask.app.driver import recipe_for
+from midmask.app.flags import parse
+from midmask.app.job import resolve
 from midmask.artifact import Artifact, Place, load
 from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.experts import FILE
@@ -15,18 +21,21 @@ from midmask.errors import UserError
 from midmask.experiment.backbone_defaults import apply_changes
 from midmask.experiment.merge import MergeConfig, merge
 from midmask.experiment.model_folder import as_folder_reads
-from midmask.experiment.plan import Step, plan
+from midmask.experiment.plan import Step, adopted, plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import LOCAL
-from midmask.identity import override
+from midmask.identity import flatten, override
+from midmask.pretrained import model_folder
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.retrieve import ranked
 from midmask.retrieve.bm25 import Bm25Config
 from midmask.teacher.teach import TeacherConfig
 from midmask.vocabulary import Vocabulary
+from tests.support.api import toy
 from tests.support.benchmark.tiny import short, write_collection
-from tests.support.corpora.collections import write_beir
+from tests.support.corpora.collections import json_lines, write, write_beir
 from tests.support.encoders.models import random_model
 from tests.support.encoders.tokenizers import write_tokenizer
 from tests.support.unread import Unread
@@ -77,33 +86,36 @@ def test_a_query_expert_that_would_stay_behind_is_refused(tmp_path: Path) -> Non
 def test_a_method_without_queries_trains_one_encoder_that_fine_tuning_splits(experts: str) -> None:
     divided = plan(override(RECIPES["cotmae"](), {"backbone.experts": experts}))
     whole = plan(RECIPES["cotmae"]())
-    assert divided.pretrained is not None and whole.pretrained is not None
     assert divided.pretrained.fingerprint == whole.pretrained.fingerprint, "the middle training is shared"
     assert divided.stages[0].config.backbone.experts == experts
     own = plan(override(RECIPES["cotmote"](), {"backbone.experts": experts})).pretrained
-    assert own is not None and own.config.backbone.experts == experts
+    assert own.config.backbone.experts == experts
 
 
-REFUSED = {
-    "mlm": ({"objective.packing": True}, r"objective\.packing = true.*objective\.packing=false"),
-    "retromae": ({"excerpt": 20}, r"excerpt = 20.*leave excerpt at none"),
-    "dupmae": ({"pretrain_on": ["tokens:/rows"]}, r"tokens:/rows.*name a collection with titles"),
-    "rom": ({"tokens.titles": False}, r"title_join = pair with titles = false.*tokens\.titles=true"),
-}
+PAIR = {"tokens.titles": True, "tokens.title_join": "pair"}
 
 
-@pytest.mark.parametrize("method", REFUSED)
-def test_what_has_no_meaning_is_refused(method: str) -> None:
-    changes, message = REFUSED[method]
+@pytest.mark.parametrize(
+    ("method", "changes", "message"),
+    [
+        ("mlm", {**PAIR, "objective.packing": True}, r"objective\.packing = true.*objective\.packing=false"),
+        ("retromae", {**PAIR, "excerpt": 20}, r"excerpt = 20.*leave excerpt at none"),
+        ("dupmae", {**PAIR, "pretrain_on": ["tokens:/rows"]}, r"tokens:/rows.*name a collection with titles"),
+        ("rom", {**PAIR, "tokens.titles": False}, r"title_join = pair with titles = false.*tokens\.titles=true"),
+        ("none", {"stages.0.loss.widths": (64, 128)}, "loss.widths = 64,128: the dense view has 128 dimensions"),
+        ("none", {"evaluation.width": 8, "representation.width": 4}, "has 4 dimensions"),
+        ("none", {"evaluation.width": 8, "evaluation.index": "IVF4,Flat"}, "it is of an exact search"),
+    ],
+)
+def test_what_has_no_meaning_is_refused_before_any_work(method: str, changes: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        override(RECIPES[method](), {"tokens.titles": True, "tokens.title_join": "pair", **changes})
+        override(RECIPES[method](), changes).check()
 
 
 def test_a_folder_s_form_is_taken_over_and_a_teacher_reads_one_text(tmp_path: Path) -> None:
     random_model("bert").save_pretrained(tmp_path)
-    (tmp_path / "midmask.json").write_text(
-        '{"format": 3, "representation": {}, "form": {"titles": true, "title_join": "pair"}}'
-    )
+    form = '{"titles": true, "title_join": "pair"}'
+    (tmp_path / "midmask.json").write_text(f'{{"format": 3, "representation": {{}}, "form": {form}}}')
     recipe: Recipe = RECIPES["retromae"]()
     read = as_folder_reads(recipe, tmp_path, ()).tokens
     assert (read.titles, read.title_join) == (True, "pair")
@@ -151,20 +163,6 @@ def test_a_recipe_with_widths_is_searched_by_them_without_new_vectors(tmp_path: 
     assert len((storage / "encode").names()) == 2, "passages and queries, once"
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"stages.0.loss.widths": (64, 128)}, "loss.widths = 64,128: the dense view has 128 dimensions"),
-        ({"evaluation.width": 8, "representation.width": 4}, "has 4 dimensions"),
-        ({"evaluation.width": 8, "evaluation.index": "IVF4,Flat"}, "it is of an exact search"),
-    ],
-)
-def test_widths_that_cannot_be_are_refused_before_any_work(changes: dict[str, object], told: str) -> None:
-    with pytest.raises(UserError) as refused:
-        override(RECIPES["none"](), changes).check()
-    assert told in str(refused.value)
-
-
 def artifact(folder: Path, tokenizer: Path, seed: int) -> Artifact:
     backbone = build_backbone(BackboneConfig(), Vocabulary.of(tokenizer), seed=seed)
     backbone.save(folder / "model", tokenizer)
@@ -175,10 +173,8 @@ def test_every_weight_of_the_encoder_is_the_mean_and_the_head_is_the_trained_one
     tokenizer = write_tokenizer(tmp_path / "tokenizer", "bert")
     inputs = {name: artifact(tmp_path / name, tokenizer, seed) for seed, name in enumerate(("initial", "start"))}
     merge(MergeConfig(start_share=0.25), inputs, Place(str(tmp_path / "out")))
-    start, end, found = (
-        safetensors.torch.load_file(tmp_path / name / "model" / "model.safetensors")
-        for name in ("initial", "start", "out")
-    )
+    files = [tmp_path / name / "model" / "model.safetensors" for name in ("initial", "start", "out")]
+    start, end, found = map(safetensors.torch.load_file, files)
     assert found.keys() == end.keys() and any(name.startswith("cls.") for name in found)
     for name, tensor in found.items():
         mean = 0.25 * start[name].double() + 0.75 * end[name].double()
@@ -193,3 +189,124 @@ def test_fine_tuning_and_the_untuned_retriever_begin_with_it() -> None:
         assert step.inputs["start"].inputs == {"start": steps.pretrained, "initial": steps.initial}
     steps = plan(apply_changes(RECIPES["retromae"](), {"backbone.name": "minilm"}), Unread())
     assert steps.stages[0].inputs["start"] == steps.pretrained
+
+
+FOLLOWING = {
+    "pretrain.learning_rate": (1e-3, 5e-5),
+    "stages.0.train.learning_rate": (1e-3, 5e-5),
+    "stages.2.train.learning_rate": (1e-3, 5e-5),
+    "stages.2.teacher.train.learning_rate": (5e-4, 5e-5),
+    "tokens.max_length": (48, 128),
+    "tokens.query_length": (24, 32),
+    "spans.span_length": (48, 128),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    """A config alone: defaults are known before any weight is read."""
+    AutoConfig.for_model("bert").save_pretrained(tmp_path / "bert")
+    return str(tmp_path / "bert")
+
+
+def asked(*flags: str, recipe: str = "dupmae") -> Recipe:
+    options = resolve(parse(["--recipe", recipe, *flags], "A job."), Path("jobs/run_recipe.py"))
+    return recipe_for(options, default="none")
+
+
+def values(recipe: Recipe) -> dict[str, object]:
+    found = flatten(recipe)
+    return {path: found[path] for path in FOLLOWING}
+
+
+def test_a_command_line_gets_the_defaults_of_its_backbone(folder: str) -> None:
+    assert values(asked()) == {path: fresh for path, (fresh, _) in FOLLOWING.items()}
+    assert values(asked("--set", "backbone.name=mini")) == values(asked())
+    found = asked("--set", f"backbone.name={folder}")
+    assert values(found) == {path: pretrained for path, (_, pretrained) in FOLLOWING.items()}
+    assert found.tokens.tokenizer == folder
+    untrained = asked("--set", f"backbone.name={folder}", "--set", "backbone.fresh=true")
+    assert values(untrained) == values(asked()), "only the shape of a folder is no pre-training"
+
+
+def test_a_finished_retriever_is_pooled_and_scored_as_its_files_say(folder: str) -> None:
+    found = asked("--set", "backbone.name=minilm", recipe="retromae")
+    assert (found.representation.dense, found.representation.normalise) == ("mean", True)
+    assert found.backbone.sentence_vector == "mean" and found.tokens.tokenizer == "minilm"
+    assert found.backbone.head_bias == "unigram"
+    assert {stage.loss.temperature for stage in found.stages} == {0.05}
+    again = apply_changes(found, {"backbone.name": folder})
+    assert (again.representation.dense, again.representation.normalise) == ("cls", False)
+    assert (again.backbone.sentence_vector, again.tokens.tokenizer) == ("cls", folder)
+    with_words = asked("--protocol", "dupmae", "--set", "backbone.name=minilm")
+    assert with_words.representation.lexical and not with_words.representation.normalise
+
+
+@pytest.mark.parametrize("path", FOLLOWING)
+def test_what_is_set_by_hand_wins_even_if_it_is_the_other_default(path: str, folder: str) -> None:
+    fresh, _ = FOLLOWING[path]
+    found = flatten(asked("--set", f"{path}={fresh}", "--set", f"backbone.name={folder}"))
+    assert found[path] == fresh
+    assert all(found[other] == pretrained for other, (_, pretrained) in FOLLOWING.items() if other != path)
+
+
+def test_published_protocols_keep_their_numbers(folder: str) -> None:
+    for name in PROTOCOLS:
+        published = PROTOCOLS[name]().on(RECIPES["mlm"](), "published")
+        found = apply_changes(published, {"backbone.name": folder})
+        assert found.stages == published.stages, name
+        assert found.pretrain.learning_rate == 5e-5, "the recipe's own, which is no protocol's"
+
+
+MINILM = model_folder("minilm")
+
+
+def test_all_minilm_scores_and_ranks_as_in_sentence_transformers(tmp_path: Path) -> None:
+    """40 passages, one of them longer than the model reads, each under the beginning of another one as its title."""
+    from sentence_transformers import SentenceTransformer
+
+    texts, folder = [*toy.texts()[:39], "amber birch cedar " * 150], tmp_path / "few"
+    titles = [text[:20] for text in (*texts[1:], texts[0])]
+    passages = [{"_id": f"d{n}", "title": titles[n], "text": text} for n, text in enumerate(texts)]
+    queries = [{"_id": f"q{n}", "text": text} for n, text in enumerate(toy.queries()[:6])]
+    qrels = [Qrel(f"q{n}", f"d{n + step}", 2 - step) for n in range(6) for step in (0, 1)]
+    write(folder / "corpus.jsonl", json_lines(passages))
+    write(folder / "queries.jsonl", json_lines(queries))
+    judged = "".join(f"{qrel.query_id}\t{qrel.doc_id}\t{qrel.relevance}\n" for qrel in qrels)
+    write(folder / "qrels" / "test.tsv", f"query-id\tcorpus-id\tscore\n{judged}".encode())
+
+    model = SentenceTransformer(str(MINILM), device="cpu", local_files_only=True)
+    passages_ND = model.encode([f"{row['title']} {row['text']}" for row in passages])
+    scores_QN = model.encode([row["text"] for row in queries]) @ passages_ND.T
+    run = [
+        ScoredDoc(query["_id"], passage["_id"], float(score))
+        for query, scores_N in zip(queries, scores_QN, strict=True)
+        for passage, score in zip(passages, scores_N, strict=True)
+    ]
+    expected = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run)[ir_measures.nDCG @ 10]
+
+    recipe = override(RECIPES["retromae"](), {"corpus.name": f"beir:{folder}", "corpus.splits": "official"})
+    recipe = as_folder_reads(recipe, MINILM, ())
+    config = recipe.evaluation.model_copy(update={"split": "test"})
+    step = plan(recipe).evaluation(config, model=adopted(str(MINILM)))
+    runner = Runner(Place(str(tmp_path / "store")), LOCAL, Silent())
+    done = runner.run(step)
+    assert done.result["measures"]["nDCG@10"] == pytest.approx(expected, abs=1e-3)
+    assert done.result["queries"] == 6 and not done.result["split_made_here"]
+    found = ranked.read(runner.run(step.inputs["ranked"]).place / "ranked" / "test.parquet")
+    scores = {(row.query_id, row.doc_id): row.score for row in run}
+    for row in found.to_pylist():
+        assert row["score"] == pytest.approx(scores[row["query_id"], row["doc_id"]], abs=1e-4)
+    tokenizer = model.tokenizer
+    lengths = [len(tokenizer(f"{row['title']} {row['text']}")["input_ids"]) for row in passages]
+    cut = round(float(np.mean(np.array(lengths) > 256)), 4)
+    assert done.result["read"]["passages"] == {"length": 256, "cut_share": cut, "titles": True}
+
+
+def test_what_the_user_sets_wins_over_the_folder() -> None:
+    recipe = RECIPES["retromae"]()
+    read = as_folder_reads(recipe, MINILM, ()).tokens
+    assert (read.max_length, read.query_length, read.titles, read.tokenizer) == (256, 256, True, str(MINILM))
+    asked = override(recipe, {"tokens.max_length": 64, "tokens.titles": False})
+    kept = as_folder_reads(asked, MINILM, ("tokens.max_length", "tokens.titles")).tokens
+    assert (kept.max_length, kept.query_length, kept.titles) == (64, 256, False)

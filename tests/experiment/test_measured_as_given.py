@@ -6,7 +6,8 @@ passages that the collection lacks, once the only relevant one of a query.
 
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,13 @@ from midmask.evaluation.retriever import EvaluateConfig
 from midmask.evaluation.statistics.significance import compare
 from midmask.experiment.plan import plan
 from midmask.experiment.reading_notes import notes
-from midmask.experiment.report import evaluations_table, per_query, results_table, zero_shot_table
+from midmask.experiment.report import per_query
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.run_files import collection_step, run_file_evaluation
-from midmask.experiment.step import Step
 from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.retrieve import ranked
-from midmask.retrieve.ranked import TieRule
 
 MEASURES = {"nDCG@10": "ndcg_cut_10", "RR": "recip_rank", "R@5": "recall_5", "R@100": "recall_100", "AP": "map"}
 QUERIES = [f"q{n}" for n in range(12)]
@@ -46,7 +45,7 @@ Run = Mapping[str, Mapping[str, float]]
 
 def write(folder: Path, judged: Mapping[str, Mapping[str, Mapping[str, int]]]) -> CorpusConfig:
     words = [f"amber{n} birch{n} cedar{n} delta{n % 4}" for n in range(12)]
-    docs = {**{f"d{n}": f"{text} and more of it" for n, text in enumerate(words)}}
+    docs = {f"d{n}": f"{text} and more of it" for n, text in enumerate(words)}
     docs |= {copy: words[int(query[1:])] for query, copy in COPIES.items()} | {"copy77": "amber7 birch7"}
     queries = {**dict(zip(QUERIES, words, strict=True)), "q77": "amber7 birch7"}
     (folder / "qrels").mkdir(parents=True)
@@ -86,38 +85,31 @@ def run() -> Run:
 
 def trec_eval(run: Run, judged: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, float]]:
     """Measure -> query -> value, as `trec_eval -c` has it: 0 for a judged query that the run lacks."""
-    evaluator = pytrec_eval.RelevanceEvaluator(
-        {query: dict(own) for query, own in judged.items()}, set(MEASURES.values())
-    )
-    values = evaluator.evaluate({query: dict(own) for query, own in run.items()})
+    given = [{query: dict(own) for query, own in table.items()} for table in (judged, run)]
+    values = pytrec_eval.RelevanceEvaluator(given[0], set(MEASURES.values())).evaluate(given[1])
     lacking = dict.fromkeys(MEASURES.values(), 0.0)
     return {name: {query: values.get(query, lacking)[key] for query in judged} for name, key in MEASURES.items()}
 
 
-def measured(
-    storage: Place,
-    corpus: CorpusConfig,
-    file: Path,
-    run: Run,
-    ties: TieRule = "trec_eval",
-    *,
-    leave_out_copies: bool = False,
-) -> Artifact:
+def measure_file(storage: Place, corpus: CorpusConfig, file: Path, run: Run, **how: Any) -> Artifact:
     lines = [f"{query} Q0 {doc} 0 {score} other\n" for query, own in run.items() for doc, score in own.items()]
     file.write_text("".join(lines))
     config = EvaluateConfig(split="test", measures=tuple(MEASURES))
-    step = run_file_evaluation(file, collection_step(corpus), config, ties, leave_out_copies=leave_out_copies)
+    step = run_file_evaluation(file, collection_step(corpus), config, **{"ties": "trec_eval", **how})
     return Runner(storage, LOCAL, Silent()).run(step)
 
 
-def searching(corpus: CorpusConfig, measures: Sequence[str] = tuple(MEASURES)) -> Step:
-    """BM25's evaluation, a search of ours."""
-    recipe = override(RECIPES["none"](), {"corpus": corpus.model_dump()})
-    return plan(recipe).bm25_evaluation(EvaluateConfig(split="test", measures=tuple(measures)))
+@pytest.fixture
+def measured(collection: CorpusConfig, storage: Place, tmp_path: Path) -> Callable[..., Artifact]:
+    """The evaluation of a run: of a file that is written with it."""
+    return partial(measure_file, storage, collection, tmp_path / "run.trec")
 
 
 def searched(storage: Place, corpus: CorpusConfig) -> Artifact:
-    return Runner(storage, LOCAL, Silent()).run(searching(corpus))
+    """BM25's evaluation, a search of ours."""
+    recipe = override(RECIPES["none"](), {"corpus": corpus.model_dump()})
+    step = plan(recipe).bm25_evaluation(EvaluateConfig(split="test", measures=tuple(MEASURES)))
+    return Runner(storage, LOCAL, Silent()).run(step)
 
 
 def has_values(done: Artifact, wanted: Mapping[str, Mapping[str, float]]) -> None:
@@ -126,10 +118,8 @@ def has_values(done: Artifact, wanted: Mapping[str, Mapping[str, float]]) -> Non
         assert done.result["measures"][measure] == float(np.mean([values[query] for query in sorted(values)]))
 
 
-def test_a_run_file_has_trec_evals_figures_copies_and_missing_passages_included(
-    collection: CorpusConfig, storage: Place, run: Run, tmp_path: Path
-) -> None:
-    done = measured(storage, collection, tmp_path / "run.trec", run)
+def test_a_run_file_has_trec_evals_figures_copies_and_missing_passages_included(measured, run: Run) -> None:
+    done = measured(run)
     wanted = trec_eval(run, JUDGED)
     has_values(done, wanted)
     assert wanted["R@100"]["q10"] == 0 < wanted["R@100"]["q11"] and done.result["queries"] == 12
@@ -137,26 +127,20 @@ def test_a_run_file_has_trec_evals_figures_copies_and_missing_passages_included(
     for measure, value in done.result["slices"]["test.hard"]["measures"].items():
         assert value == pytest.approx(np.mean(list(hard[measure].values())), abs=1e-12)
     said = notes({"other": done})
-    assert "2 judgements name passages that the collection lacks" in said
-    assert "other, few test: 5 rows of the run are the query itself and keep their ranks." in said
-    assert "--leave-out-copies" in said and "1 queries of the slice test.hard" in said
-    assert "not judged" not in said and "unjudged" not in said
+    assert "2 judgements name passages that the collection lacks" in said and "unjudged" not in said
+    assert "5 rows of the run are the query itself and keep their ranks" in said
 
 
-def test_ties_are_broken_by_our_rule_where_it_is_asked_for(
-    collection: CorpusConfig, storage: Place, run: Run, tmp_path: Path
-) -> None:
+def test_ties_are_broken_by_our_rule_where_it_is_asked_for(measured, run: Run) -> None:
     """trec_eval gets ranks without a tie: by score, then by id upwards."""
     orders = {query: sorted(own, key=lambda doc: (-own[doc], doc)) for query, own in run.items()}
     ranks = {query: {doc: -float(rank) for rank, doc in enumerate(docs)} for query, docs in orders.items()}
-    done = measured(storage, collection, tmp_path / "run.trec", run, "midmask")
+    done = measured(run, ties="midmask")
     has_values(done, trec_eval(ranks, JUDGED))
     assert trec_eval(ranks, JUDGED)["RR"] != trec_eval(run, JUDGED)["RR"]
 
 
-def test_the_content_and_the_rule_are_the_identity_and_the_place_is_not(
-    collection: CorpusConfig, tmp_path: Path
-) -> None:
+def test_content_and_rule_are_the_identity_and_the_place_is_not(collection: CorpusConfig, tmp_path: Path) -> None:
     (file := tmp_path / "run.trec").write_text("q1 Q0 d1 0 1.0 other\n")
     (packed := tmp_path / "elsewhere.gz").write_bytes(gzip.compress(file.read_bytes()))
     corpus, config = collection_step(collection), EvaluateConfig(split="test")
@@ -171,35 +155,25 @@ def test_the_content_and_the_rule_are_the_identity_and_the_place_is_not(
     assert plan(recipe).corpus.fingerprint == corpus.fingerprint, "it is measured on what others are measured on"
 
 
-def test_copies_are_left_out_of_a_run_only_if_asked(
-    collection: CorpusConfig, storage: Place, run: Run, tmp_path: Path
-) -> None:
-    done = measured(storage, collection, tmp_path / "run.trec", run, leave_out_copies=True)
+def test_copies_are_left_out_of_a_run_only_if_asked(measured, run: Run) -> None:
+    done = measured(run, leave_out_copies=True)
     without = {q: {doc: score for doc, score in own.items() if doc != COPIES.get(q)} for q, own in run.items()}
     has_values(done, trec_eval(without, JUDGED))
     assert done.result["self_matches"] == 5
-    said = notes({"other": done})
-    assert "5 results that are the query itself are left out" in said and "keep their ranks" not in said
-    plain = measured(storage, collection, tmp_path / "run.trec", run)
+    assert "keep their ranks" not in notes({"other": done})
+    plain = measured(run)
     assert plain.result["measures"] != done.result["measures"]
-    none = collection.model_copy(update={"self_matches": "none"})
-    asked_in_vain = measured(storage, none, tmp_path / "run.trec", run, leave_out_copies=True)
-    assert "no row of the run is the query itself" in notes({"other": asked_in_vain})
 
 
-def test_a_search_of_ours_counts_missing_passages_and_says_how_many_copies_it_left_out(
-    collection: CorpusConfig, storage: Place, tmp_path: Path
-) -> None:
+def test_our_search_counts_missing_passages_and_copies_left_out(collection: CorpusConfig, storage: Place) -> None:
     done = searched(storage, collection)
-    lists = ranked.read_trec(done.place / "runs" / "few.test.trec.gz").to_pylist()
     run: dict[str, dict[str, float]] = {}
-    for row in lists:
+    for row in ranked.read_trec(done.place / "runs" / "few.test.trec.gz").to_pylist():
         run.setdefault(row["query_id"], {})[row["doc_id"]] = row["score"]
     assert not any(COPIES.get(query) in own for query, own in run.items())
     has_values(done, trec_eval(run, JUDGED))
     assert done.result["self_matches"] == len(COPIES) and done.result["missing_passages"] == 2
-    said = notes({"bm25": done, "again": done})
-    assert said.count("bm25; again, few test: 6 results that are the query itself are left out") == 1
+    assert "6 results that are the query itself are left out" in notes({"bm25": done})
     whole = searched(storage, collection.model_copy(update={"self_matches": "none"}))
     assert whole.result["self_matches"] == 0 and "the query itself" not in notes({"bm25": whole})
     tested = compare({"bm25": per_query(done), "whole": per_query(whole)}, baseline="bm25", measure="nDCG@10")
@@ -211,7 +185,7 @@ def test_what_is_judged_but_has_no_text_is_not_blamed_on_the_run(tmp_path: Path,
     corpus = write(tmp_path / "few", {"test": {**JUDGED, "nameless": {"d1": 1}}})
     corpus = corpus.model_copy(update={"bad_rows_threshold": 0.5})
     given = {**run, "nameless": {"d1": 1.0}, "stranger": {"d1": 1.0}, "q77": {"d2": 1.0, "nowhere": 0.5}}
-    done = measured(Place(str(tmp_path / "store")), corpus, tmp_path / "run.trec", given)
+    done = measure_file(Place(str(tmp_path / "store")), corpus, tmp_path / "run.trec", given)
     has_values(done, trec_eval(run, JUDGED))
     said = notes({"other": done})
     assert "2 queries of the run are not judged there" in said
@@ -219,33 +193,11 @@ def test_what_is_judged_but_has_no_text_is_not_blamed_on_the_run(tmp_path: Path,
     assert "1 unknown id" in said and "unjudged documents of the run that the collection lacks: 1, in 1 rows" in said
 
 
-def evaluation(cut: float, length: int | None = None) -> Artifact:
-    read = {"passages": {"length": 48, "cut_share": cut, "titles": False}, "queries": {"length": 24, "cut_share": 0.0}}
-    return read_so(read, passage_length=length)
-
-
-def read_so(read: dict[str, Any], **config: Any) -> Artifact:
-    result = {"corpus": "few", "split": "test", "queries": 1225, "split_made_here": False, "read": read}
-    result |= {"split_rule": "the corpus's own splits", "measures": {"nDCG@10": 0.5}}
-    return Artifact(Place("/nowhere"), {"config": config, "result": {**result, "slices": {}}})
-
-
-BM25 = read_so({"passages": {"titles": True}})
-
-
 def test_more_than_a_fifth_cut_is_a_warning_that_names_the_flag() -> None:
-    (warning,) = [line for line in notes({"mine": evaluation(0.21), "bm25": BM25}).splitlines() if "Warning" in line]
-    assert (
-        "21% of the passages of few are cut at 48 tokens" in warning
-        and '--set tokens.max_length=96 (in Python: settings={"tokens.max_length": 96})' in warning
-    )
-    assert "--set evaluation.passage_length=96" in notes({"mine": evaluation(0.21, 48)})
-
-
-def test_every_table_has_the_number_of_queries() -> None:
-    evaluations = {"mine": evaluation(0.0), "bm25": BM25}
-    for table in (evaluations_table("few", evaluations), results_table(evaluations), zero_shot_table([], evaluations)):
-        header, _, *rows = (line.split("|") for line in table.split("\n\n")[0].splitlines())
-        column = [cell.strip() for cell in header].index("queries")
-        assert [row[column].strip() for row in rows] == ["1225", "1225"]
-        assert table.endswith(notes(evaluations))
+    read = {"passages": {"length": 48, "cut_share": 0.21, "titles": False}, "queries": {"length": 24, "cut_share": 0.0}}
+    result = {"corpus": "few", "split": "test", "queries": 9, "split_made_here": False, "read": read, "slices": {}}
+    result |= {"split_rule": "the corpus's own splits", "measures": {"nDCG@10": 0.5}}
+    for length, flag in ((None, "--set tokens.max_length=96"), (48, "--set evaluation.passage_length=96")):
+        config = {"passage_length": length}
+        said = notes({"mine": Artifact(Place("/nowhere"), {"config": config, "result": result})})
+        assert "21% of the passages of few are cut at 48 tokens" in said and flag in said

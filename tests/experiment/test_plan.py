@@ -1,4 +1,4 @@
-"""Plans: what is shared, what they depend on, `stages.*`, and that a finished step is never computed again."""
+"""Plans: what is shared, what they depend on, `stages.*`, indexes of vectors; finished steps are not computed again."""
 
 from pathlib import Path
 
@@ -16,17 +16,33 @@ from midmask.identity import override
 from midmask.mining.mine import MineConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.retrieve.index_training import TRAINING_ROWS
 from tests.support.corpora.collections import write_beir
 
 
 @pytest.fixture
-def retromae(tmp_path) -> Recipe:
-    folder = tmp_path / "tiny"
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "a passage"}\n')
-    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "a query"}\n')
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
-    return override(RECIPES["retromae"](), {"corpus.name": f"beir:{folder}"})
+def corpus(tmp_path: Path) -> str:
+    write_beir(tmp_path / "few")
+    return f"beir:{tmp_path}/few"
+
+
+@pytest.fixture
+def retromae(corpus: str) -> Recipe:
+    return recipe_named("retromae", corpus)
+
+
+def recipe_named(name: str, corpus: str, **changes: str) -> Recipe:
+    return override(RECIPES[name](), {"corpus.name": corpus, **changes})
+
+
+def test_the_corpus_is_known_by_its_bytes_not_by_its_place(retromae, tmp_path):
+    before = plan(retromae).corpus.fingerprint
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "few").rename(tmp_path / "sub" / "few")
+    there = override(retromae, {"corpus.name": f"beir:{tmp_path}/sub/few"})
+    assert plan(there).corpus.fingerprint == before
+    (tmp_path / "sub" / "few" / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "another passage"}\n')
+    assert plan(there).corpus.fingerprint != before
 
 
 def test_recipes_share_all_steps_that_their_difference_does_not_touch(retromae):
@@ -35,31 +51,15 @@ def test_recipes_share_all_steps_that_their_difference_does_not_touch(retromae):
     assert one.tokens.fingerprint == other.tokens.fingerprint
     assert one.pretrained.fingerprint != other.pretrained.fingerprint
     assert one.stages[-1].fingerprint != other.stages[-1].fingerprint
-    assert (
-        plan(retromae).bm25_evaluation(retromae.evaluation).fingerprint
-        == plan(recipe_of(retromae, "none")).bm25_evaluation(retromae.evaluation).fingerprint
-    )
-
-
-def recipe_of(recipe: Recipe, name: str) -> Recipe:
-    return override(RECIPES[name](), {"corpus.name": recipe.corpus.name})
+    untrained = plan(override(RECIPES["none"](), {"corpus.name": retromae.corpus.name}))
+    bm25 = [steps.bm25_evaluation(retromae.evaluation).fingerprint for steps in (one, untrained)]
+    assert bm25[0] == bm25[1]
 
 
 def test_runtime_fields_change_no_fingerprint(retromae):
     slow = override(retromae, {"pretrain.log_every": 1, "pretrain.micro_batch": 4, "stages.0.train.threads": 1})
     evaluation = retromae.evaluation
     assert plan(slow).evaluation(evaluation).fingerprint == plan(retromae).evaluation(evaluation).fingerprint
-
-
-def test_the_corpus_is_known_by_its_bytes_not_by_its_place(retromae, tmp_path):
-    folder = tmp_path / "tiny"
-    moved = folder.rename(tmp_path / "elsewhere").parent / "elsewhere"
-    (tmp_path / "sub").mkdir()
-    same = moved.rename(tmp_path / "sub" / "tiny")
-    there = override(RECIPES["retromae"](), {"corpus.name": f"beir:{same}"})
-    before = plan(there).corpus.fingerprint
-    (same / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "another passage"}\n')
-    assert plan(there).corpus.fingerprint != before
 
 
 def test_rungs_are_prefixes_that_go_on_from_each_other_without_changing_the_whole(retromae):
@@ -160,33 +160,7 @@ def test_a_failed_step_is_tried_again_and_its_inputs_are_not(retromae, tmp_path)
     assert calls.count("pretrain") == 1
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> str:
-    write_beir(tmp_path / "few")
-    return f"beir:{tmp_path}/few"
-
-
-def recipe_named(name: str, corpus: str, **changes: str) -> Recipe:
-    return override(RECIPES[name](), {"corpus.name": corpus, **changes})
-
-
-def test_what_a_generators_folder_holds_is_part_of_the_identity(corpus, tmp_path):
-    simlm = override(recipe_named("simlm", corpus), {"objective.generator": str(tmp_path / "generator")})
-    found = []
-    for text in ("{}", '{"other": 1}', "{}"):
-        (tmp_path / "generator").mkdir(exist_ok=True)
-        (tmp_path / "generator" / "config.json").write_text(text)
-        found.append(plan(simlm).pretrained.fingerprint)
-    assert found[0] == found[2] != found[1]
-
-
-READ = {
-    "mlm": set(),
-    "cocondenser": {"spans"},
-    "cotmae": {"spans"},
-    "cotmae_qc": {"pseudo_queries"},
-    "rom": {"weights"},
-}
+READ = {"mlm": set(), "cocondenser": {"spans"}, "cotmae_qc": {"pseudo_queries"}, "rom": {"weights"}}
 """What each recipe reads besides tokens."""
 
 CHANGES = {
@@ -224,31 +198,30 @@ def test_a_file_of_queries_or_weights_counts_by_its_contents(name, field, text, 
         plan(recipe)
 
 
+def test_what_a_generators_folder_holds_is_part_of_the_identity(corpus, tmp_path):
+    simlm, found = recipe_named("simlm", corpus, **{"objective.generator": str(tmp_path)}), []
+    for text in ("{}", '{"other": 1}', "{}"):
+        (tmp_path / "config.json").write_text(text)
+        found.append(plan(simlm).pretrained.fingerprint)
+    assert found[0] == found[2] != found[1]
+
+
 TWO = PROTOCOLS["ance"]().on(RECIPES["mlm"](), "demo")
-TAUGHT = PROTOCOLS["retromae_distil"]().on(RECIPES["mlm"](), "demo")
-NONE = RECIPES["mlm"]().model_copy(update={"stages": ()})
 
 
-def test_a_field_of_every_stage() -> None:
-    assert len(TWO.stages) == 2
+def test_a_field_of_every_stage_is_set_in_each_that_has_it_unless_a_later_change_wins() -> None:
     changed = apply_changes(TWO, {"stages.*.train.steps": 7, "stages.1.train.batch_size": 6, "pretrain.steps": 5})
     assert [stage.train.steps for stage in changed.stages] == [7, 7]
     assert [stage.train.batch_size for stage in changed.stages] == [TWO.stages[0].train.batch_size, 6]
     assert changed.pretrain.steps == 5
-
-
-def test_a_later_change_wins() -> None:
     both = {"stages.*.train.steps": 7, "stages.1.train.steps": 9}
-    assert [stage.train.steps for stage in apply_changes(TWO, both).stages] == [7, 9]
-    turned = dict(reversed(both.items()))
-    assert [stage.train.steps for stage in apply_changes(TWO, turned).stages] == [7, 7]
-
-
-def test_a_teachers_fields_are_of_the_stages_that_have_one() -> None:
-    taught = [stage.teacher is not None for stage in TAUGHT.stages]
-    assert any(taught) and not all(taught)
-    changes = for_each_stage(TAUGHT, {"stages.*.teacher.train.steps": 3})
-    assert changes == {f"stages.{n}.teacher.train.steps": 3 for n, has in enumerate(taught) if has}
+    for changes, steps in ((both, [7, 9]), (dict(reversed(both.items())), [7, 7])):
+        assert [stage.train.steps for stage in apply_changes(TWO, changes).stages] == steps
+    taught = PROTOCOLS["retromae_distil"]().on(RECIPES["mlm"](), "demo")
+    with_teacher = [number for number, stage in enumerate(taught.stages) if stage.teacher is not None]
+    assert 0 < len(with_teacher) < len(taught.stages)
+    changes = for_each_stage(taught, {"stages.*.teacher.train.steps": 3})
+    assert changes == {f"stages.{number}.teacher.train.steps": 3 for number in with_teacher}
 
 
 def test_what_no_stage_has_a_place_for_is_refused() -> None:
@@ -256,6 +229,76 @@ def test_what_no_stage_has_a_place_for_is_refused() -> None:
     with pytest.raises(UserError, match=r"stages\.\*\.teacher\.train\.steps = 3: no stage of mlm has a teacher"):
         refuse_idle(TWO, {"stages.*.teacher.train.steps": 3})
     with pytest.raises(UserError, match="no stage of mlm is there"):
-        refuse_idle(NONE, {"stages.*.train.steps": 3})
+        refuse_idle(RECIPES["mlm"]().model_copy(update={"stages": ()}), {"stages.*.train.steps": 3})
     with pytest.raises(UserError, match=r"stages\.0\.train\.stepz"):
         apply_changes(TWO, {"stages.*.train.stepz": 3})
+
+
+def test_searches_of_two_splits_share_one_index_and_only_another_build_makes_another(retromae: Recipe) -> None:
+    steps, exact = plan(retromae), retromae.evaluation
+    approximate = exact.model_copy(update={"index": "IVF16,Flat", "nprobe": 2})
+
+    def ranked(**changes: object) -> Step:
+        return steps.evaluation(approximate.model_copy(update=changes)).inputs["ranked"]
+
+    assert "index" not in steps.evaluation(exact).inputs["ranked"].inputs
+    dev, test, wider = ranked(), ranked(split="test"), ranked(nprobe=4)
+    assert dev.inputs["index"] == test.inputs["index"] == wider.inputs["index"]
+    assert dev.fingerprint != wider.fingerprint
+    assert ranked(index="IVF32,Flat").inputs["index"].fingerprint != dev.inputs["index"].fingerprint
+    assert ranked(index="HNSW8", nprobe=None).inputs["index"].config.ef_construction is None
+    twice, codes = ranked(rescore=2), ranked(rescore=0)
+    assert twice.config.rescore == 2 and codes.config.rescore == 0 and twice.inputs["index"] == dev.inputs["index"]
+    assert len({twice.fingerprint, codes.fingerprint, dev.fingerprint}) == 3
+    for index, learns in {"IVF16,Flat": True, "OPQ8_64,PQ8": True, "SQfp16": False, "HNSW8": False}.items():
+        own = ranked(index=index, nprobe=None).inputs["index"].config.training_rows
+        assert own == (TRAINING_ROWS if learns else None), index
+    bm25 = [steps.bm25_evaluation(config).fingerprint for config in (exact, approximate)]
+    assert bm25[0] == bm25[1], "BM25 is searched without any index of vectors"
+
+
+def test_every_ranking_by_bm25_shares_one_index_which_is_not_in_its_identity(retromae: Recipe) -> None:
+    """Evaluations of any split and depth, joined lists and candidates; results of before are found."""
+    mined = override(retromae, {"stages.0.negatives": ["bm25"], "stages.0.per_query": 1, "evaluation.bm25_share": 0.5})
+    steps, wanted = plan(mined), mined.evaluation
+    tuned, joined = steps.stages[-1], steps.evaluation(wanted)
+    others = [wanted, wanted.model_copy(update={"split": "test", "depth": 7, "max_queries": 3})]
+    targets = [tuned, joined, *(steps.bm25_evaluation(config) for config in others)]
+    every = [one for target in targets for one in target.upstream()]
+    ranked = {one.fingerprint: one for one in every if one.name == "bm25"}
+    assert len(ranked) == 3 and len({one.prepared["index"].fingerprint for one in ranked.values()}) == 1
+    assert all(one.identity["inputs"] == {"corpus": steps.corpus.fingerprint} for one in ranked.values())
+    assert [one.name for one in every if one.name.startswith("bm25")][:3] == ["bm25_words", "bm25_index", "bm25"]
+
+
+def test_all_indexes_of_an_encoding_are_held_against_one_exact_search_of_a_sample(retromae: Recipe) -> None:
+    """It asks for what they ask for: as deep, as many words; and an exact search has neither."""
+    steps, exact = plan(retromae), retromae.evaluation
+    words = {"passage_terms": 9, "views": "all"}
+
+    def ranked(**changes: object) -> Step:
+        return steps.evaluation(exact.model_copy(update={**words, **changes})).inputs["ranked"]
+
+    whole, ivf, hnsw = ranked(), ranked(index="IVF16,Flat", nprobe=2), ranked(index="HNSW8", ef_search=9)
+    assert not {"index", "exact"} & whole.inputs.keys()
+    against = ivf.inputs["exact"]
+    assert against == hnsw.inputs["exact"] and against.config == whole.config
+    assert against.inputs["queries"].name == "sample"
+    assert against.inputs["queries"].inputs["queries"] == whole.inputs["queries"] == ivf.inputs["queries"]
+    assert all(against.inputs[name] == whole.inputs[name] for name in ("passages", "tokens"))
+    assert ranked(index="IVF16,Flat", depth=5).inputs["exact"].config.depth == 6
+
+
+def test_an_index_of_words_is_planned_where_words_alone_are_searched(retromae: Recipe) -> None:
+    asked = override(retromae, {"evaluation.index": "Seismic", "evaluation.query_cut": 5})
+    with pytest.raises(UserError, match=r"evaluation\.index = Seismic: words are not all that is searched; leave it"):
+        plan(asked).evaluation(asked.evaluation)
+    words = override(asked, {"representation.dense": None, "representation.lexical": "splade"})
+    search = plan(words).evaluation(words.evaluation).inputs["ranked"]
+    assert search.config.query_cut == 5 and search.inputs["exact"].config.index == "Flat"
+    other = plan(words).evaluation(words.evaluation.model_copy(update={"query_cut": 9})).inputs["ranked"]
+    assert other.fingerprint != search.fingerprint and other.inputs["index"] == search.inputs["index"]
+    hybrid = override(asked, {"representation.lexical": "splade"})
+    with pytest.raises(UserError, match=r"words are not all that is searched"):
+        plan(hybrid).evaluation(hybrid.evaluation)
+    assert plan(hybrid).evaluation(hybrid.evaluation.model_copy(update={"views": "lexical"}))

@@ -1,5 +1,6 @@
-"""The collections of the middle training: who reads what, what stays as it was, what is refused, and a run of each."""
+"""The middle training's collections, a filter of its pairs, and collections that are only searched or come back."""
 
+import shutil
 import zlib
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from midmask.artifact import Artifact, Place, load
-from midmask.experiment.plan import Step, plan
+from midmask.errors import UserError
+from midmask.evaluation.groups import folders as names_of
+from midmask.experiment.export import export
+from midmask.experiment.needed_splits import refuse_missing_splits
+from midmask.experiment.plan import Plan, Step, plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
-from midmask.experiment.steps import LOCAL
+from midmask.experiment.steps import LOCAL, pretrain_setup
+from midmask.experiment.zero_shot import collections, with_averages, zero_shot
 from midmask.identity import override
 from midmask.recipes import RECIPES
-from tests.support.corpora.collections import json_lines, write, write_beir
+from tests.support.benchmark.tiny import short, write_collection
+from tests.support.corpora.collections import json_lines, rows, write, write_beir
 
 AS_BEFORE = {"corpus": "d6ad6ab229978c14", "tokens": "67ccc9d52826e518", "pretrained": "15f6bb2ced067d52"}
 """Of `mlm` on `tiny` before there was `pretrain_on`, with the library versions below. They may change with the recipe's
@@ -66,9 +73,8 @@ def test_all_that_is_derived_follows_the_middle_training_and_nothing_else_does(f
     assert both.corpus.fingerprint == plain.corpus.fingerprint and both.tokens.fingerprint == plain.tokens.fingerprint
     assert both.pretraining_tokens.inputs["like"].fingerprint == plain.tokens.fingerprint
     joined = both.pretraining_tokens.inputs["corpus"]
-    assert joined.name == "join" and [step.config.short_name for step in joined.inputs.values()] == ["there", "more"]  # type: ignore[attr-defined]
-    assert one.pretraining_tokens.inputs["corpus"].config.short_name == "there"  # type: ignore[attr-defined]
-    assert both.pretrained is not None and one.pretrained is not None
+    assert joined.name == "join" and [step.config.short_name for step in joined.inputs.values()] == ["there", "more"]
+    assert one.pretraining_tokens.inputs["corpus"].config.short_name == "there"
     assert both.pretrained.inputs["weights"].inputs["tokens"] is both.pretraining_tokens
     assert one.pretrained.inputs["spans"].inputs["corpus"] is one.pretraining_tokens.inputs["corpus"]
     assert both.pretrained.inputs["corpus"] is both.corpus and both.pretrained.inputs["probed"] is both.tokens
@@ -92,7 +98,6 @@ def pretrained(recipe: Recipe, store: Path, seen: Kept | None = None) -> tuple[A
     """(the middle training, the tokens that it was to read)."""
     recipe.check()
     steps, runner = plan(recipe), Runner(Place(str(store)), LOCAL, seen or Silent())
-    assert steps.pretrained is not None
     return runner.run(steps.pretrained), load(steps.pretraining_tokens.place(runner.storage))
 
 
@@ -141,4 +146,126 @@ def test_tokens_from_elsewhere_train_every_method_that_reads_passages(folders: P
         assert_read(run, found)
     moved = (folders / "given").rename(folders / "moved")
     again = plan(override(recipe, {"pretrain_on": [f"tokens:{moved}"]})).pretrained
-    assert again is not None and again.fingerprint == run.fingerprint
+    assert again.fingerprint == run.fingerprint
+
+
+TWO = {"pseudo_queries.keep_rank": 2}
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    corpus = write_collection(tmp_path_factory.mktemp("consistency") / "tiny")
+    return override(short(RECIPES["e5"](), corpus), {"pseudo_queries.source": "sentences"})
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place(str(tmp_path_factory.mktemp("store")))
+
+
+def judged(recipe: Recipe, judge: str, **changes: Any) -> Plan:
+    filtered = override(recipe, {"pseudo_queries.judged_by": judge, **TWO, **changes})
+    filtered.check()
+    found = plan(filtered)
+    refuse_missing_splits([found.pretrained])
+    return found
+
+
+def test_the_middle_training_on_all_pairs_judges_and_is_that_of_the_recipe_without_a_filter(recipe: Recipe) -> None:
+    found, before = judged(recipe, "middle_training"), plan(recipe)
+    first, second = [step for step in found.pretrained.upstream() if step.name == "pretrain"]
+    assert first.fingerprint == before.pretrained.fingerprint != second.fingerprint
+    assert second.inputs["pseudo_queries"].fingerprint == found.pseudo_queries.fingerprint
+    assert "keep_pairs" not in [step.name for step in before.pretrained.upstream()]
+
+
+def test_the_filter_and_what_its_judge_holds_are_part_of_the_identity(recipe: Recipe, store: Place, tmp_path) -> None:
+    folder = trained_folder(recipe, store)
+    other = shutil.copytree(folder, tmp_path / "other")
+    (other / "sentence_bert_config.json").write_text('{"max_seq_length": 20}')
+    plans = [plan(recipe), judged(recipe, "bm25", **{"pseudo_queries.keep_rank": 3})]
+    plans += [judged(recipe, judge) for judge in ("bm25", "middle_training", str(folder), str(other))]
+    assert len({found.pretrained.fingerprint for found in plans}) == len(plans)
+    made = {found.pseudo_queries.inputs["pairs"].fingerprint for found in plans[1:]}
+    assert made == {plans[0].pseudo_queries.fingerprint}
+
+
+def trained_folder(recipe: Recipe, store: Place) -> Path:
+    """The model of the recipe's middle training on all pairs."""
+    before = plan(recipe)
+    return Path(Runner(store, LOCAL, Silent()).run(before.pretrained).place.local()) / "model"
+
+
+@pytest.mark.parametrize("judge", ["bm25", "folder"])
+def test_the_middle_training_reads_the_kept_pairs_alone(recipe: Recipe, store: Place, judge: str) -> None:
+    found = judged(recipe, str(trained_folder(recipe, store)) if judge == "folder" else judge)
+    done = Runner(store, LOCAL, Silent()).run(found.pretrained)
+    kept = load(found.pseudo_queries.place(store))
+    assert 0 < kept.result["dropped"] < kept.result["judged"] == 48
+    assert kept.result["queries"] + kept.result["dropped"] == 48
+    table = pq.read_table(Path(kept.place.local()) / "pseudo_queries").to_pylist()
+    wanted = [row["doc_id"] for row in table if row["queries"]]
+    sources = {name: load(step.place(store)) for name, step in found.pretrained.inputs.items()}
+    source = pretrain_setup(found.pretrained.config, sources).rows.open()
+    assert [name for row in range(source.count) for name in source.names([row])] == wanted
+    assert done.result["steps"] == 3
+
+
+def test_a_group_is_all_its_sets_in_official_splits_and_none_is_named_twice(tmp_path: Path) -> None:
+    for name in names_of("beir13"):
+        tiny(tmp_path / name)
+    alone = tiny(tmp_path / "mine")
+    (tmp_path / "scifact").rename(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=r"beir13 in .*: 1 of 13 folders lack files. Missing: scifact"):
+        collections([f"beir13:{tmp_path}"])
+    with pytest.raises(UserError, match=r"'mine' is named already"):
+        collections([f"beir:{alone}", f"beir:{alone}"])
+    (tmp_path / "elsewhere").rename(tmp_path / "scifact")
+    found = collections([f"beir:{alone}", f"beir13:{tmp_path}"])
+    assert list(found) == ["mine", *names_of("beir13")]
+    assert {corpus.splits for corpus in found.values()} == {"official"}
+
+
+def test_the_test_queries_are_searched_by_the_model_that_was_trained_elsewhere(tmp_path: Path) -> None:
+    recipe = override(RECIPES["none"](), {"corpus.name": f"beir:{tiny(tmp_path / 'here')}"})
+    steps = plan(recipe)
+    (evaluation,) = zero_shot(steps, recipe.evaluation, [f"beir:{tiny(tmp_path / 'there')}"]).values()
+    searched = evaluation.inputs["ranked"].inputs
+    assert evaluation.config.split == searched["queries"].config.split == "test"
+    assert evaluation.inputs["corpus"].config.short_name == "there"
+    assert searched["passages"].inputs["model"] is steps.stages[-1]
+    assert searched["tokens"].inputs["like"] is steps.tokens
+
+
+def test_an_average_counts_cqadupstack_once_and_keeps_what_all_sets_have() -> None:
+    measured = {name: {"nDCG@10": 0.5, "R@100": 0.1} for name in names_of("beir14")}
+    measured |= {name: {"nDCG@10": 0.08} for name in names_of("beir14") if name.startswith("cqadupstack/")}
+    rows = with_averages(["beir14:/data", "beir:/data/mine"], {**measured, "mine": {"nDCG@10": 1.0}})
+    assert rows.pop("beir14, average") == {"nDCG@10": pytest.approx((13 * 0.5 + 0.08) / 14)}
+    assert rows == {**measured, "mine": {"nDCG@10": 1.0}}
+
+
+def spans_of(artifact: Artifact) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in ("doc_id", "number", "ids")} for row in rows(Path(f"{artifact.place}/spans"))]
+
+
+def test_a_corpus_and_its_spans_go_out_and_come_in_again(tmp_path: Path) -> None:
+    write_beir(tmp_path / "here")
+    docs = [{"_id": f"d{n}", "text": f"This is {n}. It says that! There is more of it."} for n in range(40)]
+    write(tmp_path / "here" / "corpus.jsonl", json_lines(docs))
+    storage, out = Place(str(tmp_path / "store")), tmp_path / "out"
+    runner = Runner(storage, LOCAL, Silent())
+    small = {"tokens.vocabulary_size": 300, "spans.span_length": 12}
+    steps = plan(override(RECIPES["cotmae"](), {**small, "corpus.name": f"beir:{tmp_path}/here"}))
+    cut = runner.run(steps.spans)
+    export(steps, storage, Place(str(out)), [])
+    assert not (out / "spans.jsonl.gz").exists()
+    export(steps, storage, Place(str(out)), ["spans"])
+    given = {"corpus.name": f"beir:{out}", "spans.source": f"file:{out}/spans.jsonl.gz"}
+    again = plan(override(RECIPES["cotmae"](), {**small, **given}))
+    read = runner.run(again.spans)
+    assert again.spans.fingerprint != steps.spans.fingerprint
+    assert spans_of(read) == spans_of(cut) and len(spans_of(cut)) > 80
+    assert read.result["given"] == {"lines": 40, "kept": 40}
+    judged = [rows(Path(f"{step.place(storage)}/qrels.parquet")) for step in (steps.corpus, again.corpus)]
+    assert judged[0] == judged[1]

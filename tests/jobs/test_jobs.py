@@ -1,21 +1,22 @@
-"""Jobs run by themselves: a whole dry run, and one line with exit code 2 for what a user gets wrong."""
+"""Jobs by themselves: the wrong Python, a whole dry run, mistakes as one line, and credentials that appear nowhere."""
 
+import ast
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.corpora.collections import write_beir
+from tests.support.jobs.planted import ENVIRONMENT, FLAGS, found_below, found_in, outcome, tracking_uri
 from tests.support.jobs.running import JOBS, run_job
 
 
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("data") / "few"
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "a passage"}\n')
-    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "a query"}\n')
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
+    write_beir(folder := tmp_path_factory.mktemp("data") / "few")
     return f"beir:{folder}"
 
 
@@ -32,11 +33,7 @@ MISTAKES = {
     "a field of another job": ("sweep_mask_ratio", ["--set", "pretrain.stepz=1"], ["did you mean 'pretrain.steps'"]),
     "a missing folder": ("pretrain", ["--corpus", "beir:/nowhere/at/all"], ["/nowhere/at/all"]),
     "an impossible value": ("pretrain", ["--set", "objective.encoder_mask_ratio=1.7"], ["encoder_mask_ratio", "1.7"]),
-    "too many workers": (
-        "pretrain",
-        ["--dry-run", "--on", "2xT4", "--workers", "3"],
-        ["--workers 3", "3 in all", "2xT4 has 2"],
-    ),
+    "too many workers": ("pretrain", ["--dry-run", "--on", "2xT4", "--workers", "3"], ["--workers 3", "2xT4 has 2"]),
     "a shape without a dry run": ("pretrain", ["--on", "2xT4"], ["--on 2xT4", "add --dry-run"]),
     "a stage without a teacher": ("train_teacher", ["--recipe", "dupmae", "--stage", "0"], ["With one: 2."]),
     "an unknown source of queries": ("prepare_corpus", ["--pseudo-queries", "title"], ["sentences, titles"]),
@@ -79,7 +76,104 @@ def test_a_folder_with_files_is_not_written_into(tmp_path: Path, collection: str
 
 def test_run_files_may_stand_before_and_after_flags(tmp_path: Path, collection: str) -> None:
     for name in ("one", "two"):
-        (tmp_path / name).write_text(f"q Q0 d 1 1.0 {name}\n")
+        (tmp_path / name).write_text(f"q2 Q0 d1 1 1.0 {name}\n")
     flags = ["--dry-run", "--corpus", collection, "--split", "test"]
     done = run_job("evaluate_run", str(tmp_path / "one"), *flags, str(tmp_path / "two"), home=tmp_path)
     assert done.code == 0 and done.out.count("to do   read_run") == 2, done.err
+
+
+ENTRY = Path(__file__).resolve().parents[2] / "jobs" / "_entry.py"
+BARE = [sys.executable, "-S"]  # a Python without site-packages: neither midmask nor what it needs
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    (tmp_path / "jobs").mkdir()
+    shutil.copy(ENTRY, tmp_path / "jobs")
+    path = tmp_path / "jobs" / "work.py"
+    path.write_text('from _entry import run\n\nrun("pretrain")\n')
+    return path
+
+
+def said(*command: str | Path, path: Path | None = None) -> tuple[int, list[str]]:
+    environment = {"PATH": "/usr/bin:/bin"} | ({"PYTHONPATH": str(path)} if path else {})
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert not done.stdout
+    return done.returncode, done.stderr.splitlines()
+
+
+def test_without_midmask_or_what_it_needs_one_line_names_it(job: Path, tmp_path: Path) -> None:
+    code, lines = said(*BARE, job)
+    assert code == 2 and len(lines) == 1 and sys.executable in lines[0] and "lacks midmask" in lines[0]
+    record = tmp_path / "site" / "midmask-0.1.0.dist-info"
+    record.mkdir(parents=True)
+    record.joinpath("METADATA").write_text(
+        "Metadata-Version: 2.1\nName: midmask\nVersion: 0.1.0\n"
+        'Requires-Dist: unheard-of; extra == "dev"\nRequires-Dist: quite-missing[all]<3,>=1\n'
+    )
+    code, lines = said(*BARE, job, path=record.parent)
+    assert code == 2 and len(lines) == 1 and "lacks quite-missing, which midmask needs" in lines[0]
+
+
+def test_old_pythons_can_read_the_entry() -> None:
+    """A syntax error would be a traceback where one line is promised."""
+    ast.parse(ENTRY.read_text(), feature_version=(3, 6))
+
+
+PLANTED = [
+    tracking_uri(1),
+    "s3://AKIAPLANTEDKEY01:plantedSecret/Key+02@bucket/place",
+    "s3://bucket/x?secret_access_key=plantedSecret/Key+02&sig=plantedSignature06",
+    "account_key=plantedAccount05==",
+    '{"token": "plantedToken07"}',
+    "the store refuses plantedSecret/Key+02",
+]
+
+TRACKED = """
+import json, logging, sys
+from pathlib import Path
+from midmask.app.job import run
+from midmask.tracking import Dataset, Patience, TrackedModel, Tracker
+
+def work(options, flags):
+    planted = json.loads(Path(flags.planted).read_text())
+    with Tracker(options.tracking_uri, options.home, Patience(flush=0.02)) as tracker:
+        for text in planted:
+            with tracker.run(f"a {text}", tags={"where": text}, params={"where": text, "all": [text]}) as run:
+                run.log_text(text, "notes/a.txt")
+                run.describe(text)
+                run.log_inputs([Dataset("squad", "d", text, "train")])
+                run.log_output_model(TrackedModel("m", "pretrain", text[:3], "encoder", text, {"where": text}), 1)
+                try:
+                    raise ConnectionError(f"cannot reach {text}")
+                except ConnectionError:
+                    logging.getLogger("someone.else").exception("no answer from %s", text)
+        print(options.where_to_look())
+        raise RuntimeError(f"no answer from {' or '.join(planted)}")
+
+run(work, "Tracks.", lambda parser: parser.add_argument("--planted"))
+"""
+
+
+def test_what_is_tracked_logged_and_raised_names_no_credentials(tmp_path: Path, empty_store: Path) -> None:
+    """Every way into the store, logged tracebacks, and one that ends the process."""
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copy(empty_store, home / "mlflow.db")
+    (tmp_path / "track.py").write_text(TRACKED)
+    (tmp_path / "planted.json").write_text(json.dumps(PLANTED))
+    command = [sys.executable, str(tmp_path / "track.py"), "--planted", str(tmp_path / "planted.json")]
+    code, said = outcome(*command, home=home, MLFLOW_TRACKING_URI=f"sqlite:///{home}/mlflow.db")
+    assert code == 1 and said.count(b"Traceback") == len(PLANTED) + 1, said.decode()
+    assert said.count(b"***") > 2 * len(PLANTED) and found_in(said) == [], said.decode()
+    assert found_below([home]) == {}
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_credentials_in_a_storage_or_collection_are_refused_in_one_line(flag: str, tmp_path, monkeypatch) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    done = run_job("pretrain", flag, FLAGS[flag], home=tmp_path)
+    (line,) = (done.out + done.err).splitlines()
+    assert done.code == 2 and line.startswith(f"error: {flag} ") and "AWS_SECRET_ACCESS_KEY" in line
+    assert found_in(line.encode()) == [] and list(tmp_path.iterdir()) == []

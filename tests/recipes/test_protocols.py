@@ -1,9 +1,13 @@
-"""Protocols: their published numbers, what they refuse, and each from texts to measures on a tiny collection."""
+"""Recipes and protocols: their fields, published numbers, scales, what they refuse, and each from texts to measures."""
 
 from pathlib import Path
 
 import pytest
+from transformers import AutoConfig
 
+from midmask.app.driver import recipe_for, scale_notes
+from midmask.app.flags import parse
+from midmask.app.job import resolve
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.experiment.plan import plan
@@ -12,37 +16,26 @@ from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import LOCAL
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
+from midmask.recipes.fields import FILE, fields, refuse_unknown_fields
+from midmask.recipes.fields_page import page
 from midmask.recipes.protocols import PROTOCOLS
-from tests.support.benchmark.tiny import write_collection
+from tests.support.benchmark.tiny import short, write_collection
 
 
 @pytest.fixture(scope="module")
-def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("protocols") / "tiny"
-    write_collection(folder)
-    return folder
-
-
-def small(recipe: Recipe, collection: Path) -> Recipe:
-    """The recipe on the collection, each training two steps long."""
-    changes: dict[str, object] = {"corpus.name": f"beir:{collection}", "tokens.vocabulary_size": 300, "objective": None}
-    for path in flatten(recipe):
-        if path.startswith("stages.") and path.endswith(".steps"):
-            changes[path] = 2
-        if path.startswith("stages.") and path.endswith(".batch_size"):
-            changes[path] = 4
-    return override(recipe, {path: value for path, value in changes.items() if path in flatten(recipe)})
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    write_collection((made := tmp_path_factory.mktemp("protocols")) / "tiny")
+    return made
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name == "dupmae" else pytest.mark.system) for name in PROTOCOLS]
 )
-def test_a_protocol_runs_from_texts_to_measures(name: str, collection: Path, tmp_path: Path) -> None:
-    recipe = small(PROTOCOLS[name]().on(RECIPES["scratch"](), "demo"), collection)
+def test_a_protocol_runs_from_texts_to_measures(name: str, folder: Path) -> None:
+    recipe = short(PROTOCOLS[name]().on(RECIPES["scratch"](), "demo"), f"beir:{folder}/tiny")
     recipe.check()
     stages = plan(recipe)
-    storage = Place(str(collection.parent / "store"))
-    done = Runner(storage, LOCAL, Silent()).run(stages.evaluation(recipe.evaluation))
+    done = Runner(Place(str(folder / "store")), LOCAL, Silent()).run(stages.evaluation(recipe.evaluation))
     assert done.result["queries"] == 12 and set(done.result["measures"]) == {"nDCG@10", "RR@10", "R@100"}
     assert done.result["measures"]["R@100"] == 1.0, "all 48 passages are ranked"
     for step, stage in zip(stages.stages, recipe.stages, strict=True):
@@ -80,9 +73,8 @@ PUBLISHED = {
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_numbers(name: str) -> None:
     stage = flatten(PROTOCOLS[name]().stages[0])
-    found = {
-        path.rsplit(".", 1)[-1]: value for path, value in stage.items() if not path.startswith(("teacher", "mine.per"))
-    }
+    own = [path for path in stage if not path.startswith(("teacher", "mine.per"))]
+    found = {path.rsplit(".", 1)[-1]: stage[path] for path in own}
     assert {field: found[field] for field in PUBLISHED[name]} == PUBLISHED[name]
 
 
@@ -107,3 +99,77 @@ def test_what_a_stage_cannot_do_is_said_at_once() -> None:
     ]:
         with pytest.raises(UserError, match=message):
             override(recipe, {path: value})
+
+
+def asked(*flags: str) -> tuple[Recipe, list[str]]:
+    """The recipe that a command line asks for, and what is said of it."""
+    options = resolve(parse([*flags], "A job."), Path("jobs/run_recipe.py"))
+    recipe = recipe_for(options, default="retromae")
+    return recipe, scale_notes(recipe, options)
+
+
+@pytest.fixture
+def bert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that a relative name finds, as if it had been fetched: the config of BERT-base, no weights."""
+    AutoConfig.for_model("bert").save_pretrained(tmp_path / "bert-base-uncased")
+    monkeypatch.chdir(tmp_path)
+
+
+def test_published_is_published_in_every_field(bert: None) -> None:
+    recipe, notes = asked("--recipe", "retromae", "--protocol", "retromae", "--scale", "published")
+    assert notes == ["--scale published, but corpus.name = pydocs: steps are epochs over MS MARCO"]
+    assert (recipe.backbone.name, recipe.backbone.dropout) == ("bert-base-uncased", 0.1)
+    assert recipe.tokens.tokenizer == "bert-base-uncased"
+    assert (recipe.tokens.query_length, recipe.tokens.max_length, recipe.tokens.titles) == (32, 140, True)
+    middle = recipe.pretrain
+    assert (middle.steps, middle.batch_size, middle.learning_rate) == (round(20 * 8_841_823 / 1024), 1024, 1e-4)
+    assert [(stage.train.batch_size, stage.train.learning_rate) for stage in recipe.stages] == [(128, 2e-5)] * 2
+
+
+FIELDS = {"backbone.name": "tiny", "pretrain.steps": "800", "stages.0.per_query": "7"}
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_a_field_of_another_scale_is_named_with_both_values(path: str, bert: None) -> None:
+    _, notes = asked("--protocol", "retromae", "--scale", "published", "--set", f"{path}={FIELDS[path]}")
+    assert any(f"{path} = {FIELDS[path]}, published: " in note for note in notes)
+    assert len(notes) == 2, "that one, and the corpus"
+
+
+def test_a_published_rate_does_not_follow_another_backbone(bert: None) -> None:
+    """MLM's published 5e-5 is also the default of pre-trained backbones; on a fresh BERT-base it stays."""
+    recipe, _ = asked("--recipe", "mlm", "--scale", "published", "--set", "backbone.name=base")
+    assert recipe.pretrain.learning_rate == 5e-5 and recipe.tokens.max_length == 128
+
+
+def test_a_backbone_that_is_not_at_hand_says_what_to_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+    AutoConfig.for_model("roberta").save_pretrained(tmp_path / "bert-base-uncased")
+    (tmp_path / "bert-base-uncased" / "config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"--scale published trains bert-base-uncased: .*--set backbone.name=FOLDER"):
+        asked("--recipe", "retromae", "--scale", "published")
+
+
+def test_the_file_holds_the_fields_of_all_recipes() -> None:
+    assert FILE.read_text("utf-8").split() == fields(), "type `make guide`"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_field_and_section_of_a_recipe_is_known(name: str) -> None:
+    paths = list(flatten(RECIPES[name]()))
+    refuse_unknown_fields([*paths, *{path.rpartition(".")[0] for path in paths if "." in path}])
+
+
+@pytest.mark.parametrize("path", ["pretrain.stepz", "stages.0.trane.steps", "x", "pretrain.steps.more", "stages.*.los"])
+def test_another_path_is_refused(path: str) -> None:
+    with pytest.raises(UserError, match="unknown field"):
+        refuse_unknown_fields(["pretrain.steps", path])
+
+
+def test_the_page_of_fields_is_up_to_date_and_has_each_with_a_type_and_a_meaning() -> None:
+    written = (Path(__file__).resolve().parents[2] / "docs" / "fields.md").read_text("utf-8")
+    assert page() == written, "type `make guide`"
+    rows = [line.strip("| ").split(" | ") for line in written.splitlines() if line.startswith("| `")]
+    assert sorted({row[0].strip("`") for row in rows}) == fields()
+    assert not [row[0] for row in rows if not all(cell.strip() for cell in row[1:4])]

@@ -29,9 +29,8 @@ def decoder() -> dict[str, Any]:
             points.append(point(str(kept), kept, value))
     best = max(points, key=lambda one: one["values"]["nDCG@10"])
     best |= {"to_best": None, "front": True}
-    points.append(
-        point("pruned", {"o.decoding": "basic", "o.layers": 3, "o.ratio": 0.5}, 0.9, complete=False, values={})
-    )
+    pruned = {"o.decoding": "basic", "o.layers": 3, "o.ratio": 0.5}
+    points.append(point("pruned", pruned, 0.9, complete=False, values={}))
     return {
         "format": 1, "name": "decoder_depth", "study": "s", "fingerprint": "f", "recipe": "retromae",
         "corpus": "pydocs", "split": "dev", "search": "grid",

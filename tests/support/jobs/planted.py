@@ -2,6 +2,8 @@
 
 import base64
 import json
+import os
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
@@ -23,14 +25,8 @@ FLAGS = {
 }
 
 VALUES = (
-    PASSWORD,
-    "AKIAPLANTEDKEY01",
-    "plantedSecret/Key+02",
-    "plantedSession03==",
-    "hf_plantedToken04",
-    "plantedAccount05==",
-    "plantedSignature06",
-    "plantedToken07",
+    *(PASSWORD, "AKIAPLANTEDKEY01", "plantedSecret/Key+02", "plantedSession03==", "hf_plantedToken04"),
+    *("plantedAccount05==", "plantedSignature06", "plantedToken07"),
 )
 
 
@@ -53,3 +49,11 @@ def found_below(folders: Iterable[Path]) -> dict[str, list[str]]:
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     assert files, "a search that looks at nothing finds nothing"
     return {str(path): found for path in files if (found := found_in(path.read_bytes() + str(path).encode()))}
+
+
+def outcome(*command: str, home: Path, **environment: str) -> tuple[int, bytes]:
+    """Exit code of a process that has the planted environment, and all that it prints."""
+    own = {**os.environ, **ENVIRONMENT, "MIDMASK_HOME": str(home), **environment}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(command, env=own, cwd=home, **pipes, check=False, timeout=120)
+    return done.returncode, done.stdout

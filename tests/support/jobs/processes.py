@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+import psutil
 
-from tests.support.jobs.killing import kill_tree
+from tests.support.jobs.running import JOBS
 from tests.support.waiting import wait_until
-
-JOBS = Path(__file__).resolve().parents[3] / "jobs"
 
 
 def start(home: Path, job: str, *arguments: str) -> subprocess.Popen[str]:
@@ -30,6 +29,14 @@ def start(home: Path, job: str, *arguments: str) -> subprocess.Popen[str]:
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+
+
+def kill_tree(process: subprocess.Popen[str]) -> None:
+    """Ends a process and its descendants at once, and reads what is left of its output."""
+    for pid in [*(child.pid for child in psutil.Process(process.pid).children(recursive=True)), process.pid]:
+        if psutil.pid_exists(pid):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
 
 
 def has_row(path: Path, query: str, *values: object) -> bool:

@@ -1,13 +1,18 @@
-"""Nodes and workers of a real Ray: what they say of themselves and compute aside; how mistakes and ends are told."""
+"""Real heads, drivers, nodes: how jobs reach a cluster, what nodes say and compute, how mistakes and ends are told."""
 
+import contextlib
 import os
+import shutil
+import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import optuna
+import psutil
 import pytest
 import ray
 import torch
@@ -18,6 +23,7 @@ from midmask.app.exits import mistake_in
 from midmask.app.tracked_job import expected_seconds
 from midmask.artifact import Place
 from midmask.backend.aside import compute_aside
+from midmask.backend.head import head, run_quietly
 from midmask.backend.nodes import report_on_nodes
 from midmask.backend.resources import Resources
 from midmask.backend.tune import Halving, Report, TrialSearch, objective, run_trials
@@ -28,6 +34,7 @@ from midmask.estimate.devices import this_machine
 from midmask.experiment.plan import plan
 from midmask.recipes import RECIPES
 from tests.support.benchmark.tiny import short, write_collection
+from tests.support.ports import free_port
 
 
 def test_a_sound_node_has_no_faults_and_leaves_nothing_in_the_store(ray_local: None, tmp_path: Path) -> None:
@@ -39,8 +46,7 @@ def test_a_sound_node_has_no_faults_and_leaves_nothing_in_the_store(ray_local: N
 
 
 def test_stores_that_it_cannot_use_are_told_with_the_reason(ray_local: None, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     (tmp_path / "file").write_text("no folder")
     (report,) = report_on_nodes(Place(str(tmp_path / "file")), f"http://127.0.0.1:{port}")
     (of_store, of_tracking) = faults([report], own_versions())[0]
@@ -49,10 +55,8 @@ def test_stores_that_it_cannot_use_are_told_with_the_reason(ray_local: None, tmp
 
 
 def test_a_store_without_a_server_is_told_as_such() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    place = Place(f"s3://somebody:secret@bucket/store?endpoint_override=127.0.0.1:{port}&scheme=http")
-    said = why_not_writable(place)
+    where = f"endpoint_override=127.0.0.1:{free_port()}&scheme=http"
+    said = why_not_writable(Place(f"s3://somebody:secret@bucket/store?{where}"))
     assert "connect" in said.lower() and "secret" not in said
 
 
@@ -78,13 +82,10 @@ time.sleep(60)
 
 def test_a_killed_raylet_ends_its_driver_with_one_line_and_nothing_is_left() -> None:
     command = [sys.executable, "-c", DRIVER]
-    done = subprocess.run(
-        command, env={**os.environ, "RAY_ADDRESS": "local"}, capture_output=True, text=True, timeout=120
-    )
+    environment = {**os.environ, "RAY_ADDRESS": "local"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
-    lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(lines) == 1, done.stderr
-    (line,) = lines
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert "local Ray" in line and "raylet: signal 9" in line and "go on with: " in line
     assert "Traceback" not in done.stderr
     folder = Path(done.stdout.splitlines()[0])
@@ -99,9 +100,7 @@ def test_it_is_another_process_and_refusals_are_raised(ray_local: None) -> None:
         compute_aside(lambda: 1 / 0)
 
 
-def test_steps_are_expected_to_take_what_a_dry_run_says_and_no_random_number_is_drawn_here(
-    ray_local: None, tmp_path
-) -> None:
+def test_steps_are_expected_to_take_what_a_dry_run_says_and_no_random_number_is_drawn_here(ray_local, tmp_path) -> None:
     recipe = short(RECIPES["retromae"](), write_collection(tmp_path / "tiny"))
     storage, steps = Place(str(tmp_path / "store")), list(plan(recipe).evaluation(recipe.evaluation).upstream())
     torch.manual_seed(4)
@@ -150,18 +149,126 @@ def suggest(asked: optuna.Trial) -> dict[str, Any]:
 def test_trials_that_are_pruned_or_fail_are_told(ray_local: None, tmp_path: Path) -> None:
     told: list[tuple[str, str]] = []
     points = [{"kind": kind} for kind in ("good", "poor", "broken", "better")]
-    search = TrialSearch(
-        study="told",
-        storage=optuna.storages.InMemoryStorage(),
-        sampler=optuna.samplers.RandomSampler(seed=0),
-        suggest=suggest,
-        modes=["max"],
-        points=points,
-    )
-    one_by_one = Resources(cpus=1, gpus=0, side_by_side=1)
-    halving = Halving("max", rungs=2, reduction=2)
-    run_trials(
-        trial, search, len(points), one_by_one, halving, Place(str(tmp_path)),
-        lambda point, how: told.append((point["kind"], how)),
-    )  # fmt: skip
+    storage, sampler = optuna.storages.InMemoryStorage(), optuna.samplers.RandomSampler(seed=0)
+    search = TrialSearch("told", storage, sampler, suggest=suggest, modes=["max"], points=points)
+    use, halving = Resources(cpus=1, gpus=0, side_by_side=1), Halving("max", rungs=2, reduction=2)
+
+    def tell(point: dict[str, Any], how: str) -> None:
+        told.append((point["kind"], how))
+
+    run_trials(trial, search, len(points), use, halving, Place(str(tmp_path)), tell)
     assert told == [("poor", "pruned"), ("broken", "failed")]
+
+
+ENTRY = Path(__file__).resolve().parents[3] / "jobs" / "_entry.py"
+RAY = [sys.executable, "-m", "ray.scripts.scripts", "job", "submit"]
+JOB = '''#!/usr/bin/env python3
+"""Adds two numbers on the cluster."""
+
+import _entry  # noqa: F401
+import ray
+from midmask.app.job import run
+from midmask.backend.connection import connect
+
+
+@ray.remote
+def add(left, right):
+    return left + right
+
+
+def work(options, flags):
+    connect()
+    print("sum", ray.get(add.remote(2, flags.right)), "store", options.storage)
+
+
+if __name__ == "__main__":
+    run(work, __doc__, lambda parser: parser.add_argument("--right", type=int, default=3, help="what is added"))
+'''
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "jobs").mkdir()
+    (folder / "pyproject.toml").touch()
+    shutil.copy(ENTRY, folder / "jobs")
+    (folder / "jobs" / "add.py").write_text(JOB)
+    (folder / "jobs" / "add.py").chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster(project: Path) -> Iterator[dict[str, str]]:
+    """A head with token authentication, started in the project's folder."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.chdir(project):
+            environment = stack.enter_context(head(cpus=1))
+        yield environment
+
+
+def outcome(command: list[str], environment: dict[str, str], folder: Path | None = None) -> tuple[int, str, str]:
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_job_is_submitted_by_its_path(cluster: dict[str, str], project: Path, tmp_path: Path) -> None:
+    """It runs in the folder, and with the Python, that the head was started with, wherever it is submitted from."""
+    code, out, err = outcome([*RAY, "--", "jobs/add.py", "--right", "5"], cluster, tmp_path)
+    assert code == 0, out + err
+    assert f"sum 7 store {project}/store" in out
+
+
+def test_what_ray_says_of_itself_is_withheld_until_something_fails(cluster: dict[str, str], capfd) -> None:
+    script = "echo hello; echo '2026-11-25 12:32:21,759\tWARNING cli.py:42 -- careful'; echo oops >&2; exit {}"
+    told = []
+    for code in (0, 3):
+        told.append((run_quietly([*RAY, "--", "sh", "-c", script.format(code)], cluster), capfd.readouterr().out))
+    (ended, out), (failed, all_of_it) = told
+    lines = [line for line in out.splitlines() if not line.startswith("Running entrypoint for job ")]
+    assert ended == 0 and sorted(lines) == ["2026-11-25 12:32:21,759\tWARNING cli.py:42 -- careful", "hello", "oops"]
+    assert failed == 1 and all_of_it.index("submitted successfully") > all_of_it.index("Running entrypoint for job ")
+
+
+def test_a_driver_joins_by_address_and_one_with_a_wrong_token_is_told(cluster: dict[str, str], project: Path) -> None:
+    job = [sys.executable, str(project / "jobs" / "add.py")]
+    code, out, err = outcome(job, cluster)
+    assert code == 0 and "sum 5" in out and "joined the Ray cluster" in err
+    code, out, err = outcome(job, cluster | {"RAY_AUTH_TOKEN": "f" * 64})
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "refuses this process's token" in err and "RAY_AUTH_TOKEN" in err
+
+
+def test_an_address_without_a_cluster_is_one_line(project: Path) -> None:
+    for address, part in (("127.0.0.1:1", "no Ray cluster answers"), ("http://127.0.0.1:8265", "is a job server")):
+        environment = os.environ | {"RAY_ADDRESS": address}
+        code, _, err = outcome([sys.executable, str(project / "jobs" / "add.py")], environment)
+        assert code == 2 and len(err.splitlines()) == 1 and part in err
+
+
+def test_without_a_cluster_a_local_ray_serves_and_leaves_nothing(project: Path, tmp_path: Path) -> None:
+    """In particular no token in the user's home, which would make every later `ray start` demand it."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    environment |= {"HOME": str(tmp_path), "RAY_TMPDIR": str(tmp_path)}  # no cluster is on record there
+    code, out, err = outcome([sys.executable, str(project / "jobs" / "add.py")], environment)
+    assert code == 0 and "sum 5" in out and "started a local one" in err, err
+    assert not (tmp_path / ".ray").exists()
+
+
+def test_a_head_is_interrupted_with_its_command_and_ends_whole(tmp_path: Path) -> None:
+    """Also: it starts beside any other Ray, and its exit code is the command's."""
+    code = "import os, time; print(os.environ['RAY_ADDRESS'], flush=True); time.sleep(600)"
+    command = [sys.executable, "-m", "midmask.backend.head", "--", sys.executable, "-c", code]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    host, port = process.stdout.readline().strip().split(":")
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) > 3
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 130
+    psutil.wait_procs(family)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)))
+
+
+def test_a_head_that_cannot_start_says_what_ray_said() -> None:
+    with pytest.raises(UserError, match=r"the local Ray ended at once: .*nonnegative.*CPU"), head(cpus=-1):
+        pass

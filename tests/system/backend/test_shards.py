@@ -1,10 +1,11 @@
-"""Steps that work shard by shard give the same bytes on Ray Data as in one process, also when they go on."""
+"""What reads or works shard by shard gives on Ray Data what it gives in one process, to the byte, from any step on."""
 
 import gc
+import itertools
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,8 +13,12 @@ import ray
 
 from midmask import tokens
 from midmask.artifact import Artifact, Place
+from midmask.backend import prepare as cluster
 from midmask.backend.makers import cluster_makers
 from midmask.backend.shards import run_sharded
+from midmask.backend.stream import ray_reader
+from midmask.corpora import CorpusConfig, docs, prepare
+from midmask.corpora import chunks as pieces
 from midmask.derived.kept_pairs import KEEP_PAIRS, KeepPairsConfig
 from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.derived.span_documents import SpansConfig
@@ -27,12 +32,24 @@ from midmask.recipes import RECIPES
 from midmask.sharded import Sharded
 from midmask.teacher.score import SCORE, ScoreConfig
 from midmask.teacher.teach import teach
-from midmask.tokens import TokensConfig
-from tests.support.corpora.collections import contents, write_beir
+from midmask.tokens import TokensConfig, tokenise
+from midmask.training.contexts import SpanExamples
+from midmask.training.examples import Examples, PassageExamples
+from midmask.training.order import Order, local_reader
+from midmask.training.packing import PackedExamples
+from midmask.training.pairs import PairExamples
+from tests.support.corpora import layouts
+from tests.support.corpora.collections import contents, quarantine, write_beir
+from tests.support.corpora.documents import write_documents
+from tests.support.corpora.saved import write_saved
 from tests.support.derived.documents import files, write_inputs
 from tests.support.derived.judged import texts_of, write_pairs, write_tied_lists
 from tests.support.teacher import lists
+from tests.support.training.corpus import write_corpus
+from tests.support.training.examples import write_weights
 from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("ray_local")
 
 STEPS: dict[str, tuple[Sharded, Config]] = {
     "tokenise": (tokens.tokenise, TokensConfig(vocabulary_size=250, max_length=40)),
@@ -41,44 +58,31 @@ STEPS: dict[str, tuple[Sharded, Config]] = {
 }
 
 
-@pytest.fixture
-def without_gc() -> Iterator[None]:
-    gc.disable()
-    yield
-    gc.enable()
-
-
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
     return write_inputs(tmp_path_factory.mktemp("derived"))
 
 
-def here_and_there(step: Sharded, config: Config, sources: dict[str, Artifact], folder: Path, actors: int = 2) -> Path:
+def here_and_there(step: Sharded, config: Config, sources: dict[str, Artifact], folder: Path) -> Path:
     """Computes the step in both ways; the folder of the distributed one."""
     result = step(config, sources, Place(str(folder / "here")))
-    assert run_sharded(step, config, sources, Place(str(folder / "there")), actors=actors) == result
+    assert run_sharded(step, config, sources, Place(str(folder / "there")), actors=2) == result
     assert files(folder / "there") == files(folder / "here")
     return folder / "there"
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_the_cluster_writes_what_one_process_writes(
-    inputs: dict[str, Artifact], ray_local: None, tmp_path: Path, name: str
-) -> None:
+def test_the_cluster_writes_what_one_process_writes(inputs: dict[str, Artifact], tmp_path: Path, name: str) -> None:
     here_and_there(*STEPS[name], inputs, tmp_path)
 
 
-def test_the_cluster_keeps_the_pairs_that_one_process_keeps(
-    inputs: dict[str, Artifact], ray_local: None, tmp_path: Path
-) -> None:
+def test_the_cluster_keeps_the_pairs_that_one_process_keeps(inputs: dict[str, Artifact], tmp_path: Path) -> None:
     artifact, pairs = write_pairs(inputs, tmp_path)
     ranked, _ = write_tied_lists(pairs, list(texts_of(inputs["corpus"])), Place(str(tmp_path / "lists")))
     here_and_there(KEEP_PAIRS, KeepPairsConfig(rank=2), {"pairs": artifact, "ranked": ranked}, tmp_path)
 
 
-def test_a_killed_run_goes_on_with_the_shards_it_has(
-    inputs: dict[str, Artifact], ray_local: None, tmp_path: Path
-) -> None:
+def test_a_killed_run_goes_on_with_the_shards_it_has(inputs: dict[str, Artifact], tmp_path: Path) -> None:
     step, config = STEPS["spans"]
     there = here_and_there(step, config, inputs, tmp_path)
     shutil.copytree(there, tmp_path / "killed")
@@ -92,10 +96,10 @@ def test_a_killed_run_goes_on_with_the_shards_it_has(
     assert files(tmp_path / "killed") == files(there)
 
 
-def test_a_failed_step_gives_its_cpus_back(
-    inputs: dict[str, Artifact], ray_local: None, tmp_path: Path, without_gc: None
-) -> None:
+def test_a_failed_step_gives_its_cpus_back(inputs: dict[str, Artifact], tmp_path: Path, request) -> None:
     """While the error is held, and with it all that its traceback refers to."""
+    gc.disable()
+    request.addfinalizer(gc.enable)
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     config = PseudoQueriesConfig(source=f"model:{tmp_path}")
     with pytest.raises(UserError) as error:
@@ -104,7 +108,7 @@ def test_a_failed_step_gives_its_cpus_back(
     assert "\n" not in str(error.value)
 
 
-def test_actors_score_as_one_process_does_to_the_last_bit(ray_local: None, tmp_path: Path) -> None:
+def test_actors_score_as_one_process_does_to_the_last_bit(tmp_path: Path) -> None:
     """A teacher's scores: of seven shards, two are there already."""
     inputs = lists.write_inputs(Place(f"file://{tmp_path}/lists"))
     teach(lists.teaching(dropout=0.0, steps=6), inputs, Place(str(tmp_path / "teacher")), log=lambda done, values: None)
@@ -118,7 +122,7 @@ def test_actors_score_as_one_process_does_to_the_last_bit(ray_local: None, tmp_p
     assert files(tmp_path / "there") == files(tmp_path / "here")
 
 
-def test_the_cluster_reads_what_one_process_reads(ray_local: None, tmp_path: Path) -> None:
+def test_the_cluster_reads_what_one_process_reads(tmp_path: Path) -> None:
     for name in ("here", "there", "more"):
         write_beir(tmp_path / name, passages=30 if name == "here" else 21)
     (tmp_path / "given").mkdir()
@@ -136,7 +140,99 @@ def test_the_cluster_reads_what_one_process_reads(ray_local: None, tmp_path: Pat
             written.pop("record.json")  # names the folders of the inputs
         assert found[0] == found[1]
         if corpus := step.inputs.get("corpus"):
-            joined = [
-                contents(corpus.place(Place(str(tmp_path / store))).local() / "docs") for store in ("one", "many")
-            ]
-            assert joined[0] == joined[1]
+            docs_of = [corpus.place(Place(str(tmp_path / store))).local() / "docs" for store in ("one", "many")]
+            assert contents(docs_of[0]) == contents(docs_of[1])
+
+
+def both(config: CorpusConfig, folder: Path) -> Path:
+    here, there = folder / "here", folder / "there"
+    assert prepare(config, {}, Place(str(here))) == cluster.prepare(config, {}, Place(str(there)))
+    assert contents(here) == contents(there)
+    return there
+
+
+def test_answers_slices_and_titles_apart(tmp_path: Path) -> None:
+    """What these layouts add to a row, or read beside it, travels through the workers, too."""
+    layouts.write_nq(tmp_path / "nq")
+    layouts.write_dpr_training(tmp_path / "nq")
+    layouts.write_rocketqa(tmp_path / "msmarco")
+    layouts.write_tripclick(tmp_path / "tripclick")
+    write_saved(tmp_path / "hf")
+    for kind in ("nq", "msmarco", "tripclick", "hf"):
+        both(CorpusConfig(name=f"{kind}:{tmp_path}/{kind}"), tmp_path / f"{kind}-out")
+
+
+def test_documents_in_many_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts of files and encodings travel in marker rows."""
+    write_documents(tmp_path / "in")
+    (tmp_path / "in/bad.txt").write_bytes(b"\0\1\2")
+    monkeypatch.setattr(docs, "PIECE_FILES", 2)
+    there = both(CorpusConfig(name=f"docs:{tmp_path}/in", passage_words=10, passage_overlap=2), tmp_path)
+    assert [row["kind"] for row in quarantine(there)] == ["binary file"]
+
+
+def test_many_byte_ranges_keep_order_and_line_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_beir(tmp_path / "in", passages=3000)
+    corpus = tmp_path / "in/corpus.jsonl"
+    lines = corpus.read_bytes().splitlines()
+    for line in (0, 777, 1500, 3002):
+        lines.insert(line, b"{broken")
+    corpus.write_bytes(b"\n".join(lines))
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 20_000)
+    there = both(CorpusConfig(name=f"beir:{tmp_path}/in"), tmp_path)
+    assert [row["line"] for row in quarantine(there)] == [1, 778, 1501, 3003]
+
+
+def test_a_workers_user_error_arrives_as_one_line(tmp_path: Path) -> None:
+    write_beir(tmp_path / "in", packed=True)
+    corpus = tmp_path / "in/corpus.jsonl.gz"
+    corpus.write_bytes(corpus.read_bytes()[:-20])
+    with pytest.raises(UserError, match=r"corpus\.jsonl\.gz: broken gzip") as error:
+        cluster.prepare(CorpusConfig(name=f"beir:{tmp_path}/in"), {}, Place(str(tmp_path / "out")))
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, Place]:
+    folder = tmp_path_factory.mktemp("data")
+    write_corpus(folder / "corpus")
+    corpus, tokens = Place(f"file://{folder}/corpus"), Place(f"file://{folder}/tokens")
+    config = TokensConfig(vocabulary_size=500, max_length=48, query_length=8)
+    tokenise(config, {"corpus": Artifact(corpus, {})}, tokens)
+    return corpus, tokens
+
+
+def examples_of(kind: str, corpus: Place, tokens: Place, folder: Path) -> Examples:
+    """What a run may read, made from the corpus where it has to be."""
+    made = Place(f"file://{folder}/made")
+    inputs = {"corpus": Artifact(corpus, {}), "tokens": Artifact(tokens, {})}
+    if kind == "pairs":
+        return PairExamples(tokens, corpus, "train", "f", per_query=2, query_length=8, passage_length=20)
+    if kind == "packed, weighted":
+        return PackedExamples(tokens, "f", 64, write_weights(tokens, folder))
+    SPANS(SpansConfig(span_length=16), inputs, made)
+    return SpanExamples(made, "f", "mixed")
+
+
+@pytest.mark.parametrize("kind", ["pairs", "packed, weighted", "spans"])
+def test_the_ray_reader_equals_the_one_process_reader(places: tuple[Place, Place], kind: str, tmp_path: Path) -> None:
+    corpus, tokens = places
+    order = Order(examples_of(kind, corpus, tokens, tmp_path), batch_size=9, seed=3, rank=1, size=2, start=13, stop=80)
+    steps = 0
+    for (step, texts), (expected_step, expected) in itertools.zip_longest(ray_reader(order), local_reader(order)):
+        assert step == expected_step and texts.keys() == expected.keys()
+        for name, text in texts.items():
+            for ours, theirs in zip(text, expected[name], strict=True):
+                assert (ours is None) == (theirs is None)
+                if ours is None:
+                    continue
+                assert ours.dtype == theirs.dtype
+                np.testing.assert_array_equal(ours, theirs)
+        steps += 1
+    assert steps == 67
+
+
+def test_an_error_while_reading_reaches_the_reader(places: tuple[Place, Place]) -> None:
+    order = Order(PassageExamples(places[1] / "nowhere", "f"), batch_size=9, seed=3, rank=0, size=1, start=0, stop=9)
+    with pytest.raises(Exception, match="nowhere"):
+        list(ray_reader(order))

@@ -1,23 +1,50 @@
-"""Training under Ray Train equals training without it, also when a worker is killed on the way."""
+"""Trainings, actor pools and reports on Ray: equal to what one process does, also when workers are killed."""
 
+import hashlib
+import json
+import logging
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
+import psutil
+import pyarrow.parquet as pq
 import pytest
+import ray
 
-from midmask.artifact import Artifact, Place
+from midmask.artifact import RECORD, Artifact, Place, load
+from midmask.backend import pool
+from midmask.backend.channel import Channel
+from midmask.backend.shards import run_sharded
 from midmask.backend.worker_group import train_on_ray
 from midmask.errors import UserError
+from midmask.retrieve import encode as encoding
+from midmask.retrieve import ranked
+from midmask.retrieve.blocks import SELECTION, blocks_in, passage_blocks
+from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
+from midmask.retrieve.bm25_index import BM25_INDEX, Bm25IndexConfig
+from midmask.retrieve.bm25_words import BM25_WORDS, Bm25WordsConfig
+from midmask.retrieve.encode import EncodeConfig
+from midmask.retrieve.index import IndexConfig
+from midmask.retrieve.search import SearchConfig, search
+from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.views import Views
 from midmask.tokens import TokensConfig, tokenise
 from midmask.training.run import NonFiniteLoss
 from tests.support.cluster.processes import ray_processes
+from tests.support.retrieve.bm25 import bm25_index
+from tests.support.retrieve.collection import encoded, made, with_index, write_all
 from tests.support.training.corpus import write_corpus
 from tests.support.training.runs import assert_same_run, run_here, run_workers, spec_of, spoil, trace_of
 from tests.support.training.worker import setup_of
 from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("ray_local")
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +63,7 @@ def kill_one(actor: str, after: Path) -> None:
     os.kill(next(ray_processes(actor)).pid, signal.SIGKILL)
 
 
-def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_path: Path, ray_local: None) -> None:
+def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_path: Path) -> None:
     """Two workers on two CPUs that Ray Data reads beside, dropout on, storage by URI; the oracle runs without Ray."""
     train = {"steps": 30, "checkpoint_every": 5}
     spec = spec_of(tokens, tmp_path / "alone", train=train)
@@ -61,22 +88,24 @@ def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_
 
 
 @pytest.mark.slow
-def test_a_training_whose_controller_is_killed_goes_on(tokens: Place, tmp_path: Path, ray_local: None) -> None:
+def test_a_training_whose_controller_is_killed_goes_on(tokens: Place, tmp_path: Path) -> None:
     spec = spec_of(tokens, tmp_path / "alone", train={"steps": 40, "checkpoint_every": 5})
     assert run_workers(spec, 1, tmp_path) == [0]
     out, reports = tmp_path / "ray", []
     first = out / "checkpoints" / "step-00000005" / "position.json"
     threading.Thread(target=kill_one, args=["TrainController", first], daemon=True).start()
-    train_on_ray(
-        setup_of(spec), Place(str(out)), workers=1, use_gpu=False, log=lambda done, values: reports.append(done)
-    )
+
+    def log(done: int, values: dict[str, float]) -> None:
+        reports.append(done)
+
+    train_on_ray(setup_of(spec), Place(str(out)), workers=1, use_gpu=False, log=log)
     trace = trace_of(out)
     assert_same_run(trace, trace_of(tmp_path / "alone"), within=1e-5)
     assert [row["first_after_start"] for row in trace].count(True) == 2, "the controller was killed too late"
     assert reports == list(range(1, 41)), "every step is reported once"
 
 
-def test_a_loss_that_is_not_finite_is_not_tried_again(tokens: Place, tmp_path: Path, ray_local: None) -> None:
+def test_a_loss_that_is_not_finite_is_not_tried_again(tokens: Place, tmp_path: Path) -> None:
     run_here(spec_of(tokens, tmp_path / "good", stop_after=3))
     spoil(tmp_path / "good" / "checkpoint")
     setup = replace(setup_of(spec_of(tokens, tmp_path)), resume=Place(str(tmp_path / "good")))
@@ -84,7 +113,265 @@ def test_a_loss_that_is_not_finite_is_not_tried_again(tokens: Place, tmp_path: P
         train_on_ray(setup, Place(str(tmp_path / "out")), workers=1, use_gpu=False, log=lambda done, values: None)
 
 
-def test_gpus_that_are_not_there_are_refused(tokens: Place, tmp_path: Path, ray_local: None) -> None:
+def test_gpus_that_are_not_there_are_refused(tokens: Place, tmp_path: Path) -> None:
     setup = setup_of(spec_of(tokens, tmp_path))
     with pytest.raises(UserError, match=r"--workers 1: one GPU each .* the cluster has 0"):
         train_on_ray(setup, Place(str(tmp_path)), workers=1, use_gpu=True, log=lambda done, values: None)
+
+
+ROWS = 400
+
+
+@pytest.fixture
+def posts() -> Iterator[None]:
+    yield
+    psutil.wait_procs(post_processes())  # the actor of a closed channel ends
+
+
+def post_processes() -> list[psutil.Process]:
+    """The processes that hold rows, of this test's own Ray."""
+    return list(ray_processes("ray::Post"))
+
+
+@ray.remote(num_cpus=0)
+def push_all(channel: Channel, source: str, deaths: str) -> int:
+    """Pushes row after row; each quarter but the last waits at its end for a file of this folder, one a death."""
+    for n in range(ROWS):
+        channel.push(source, [{"n": n}])
+        if (n + 1) % (ROWS // 4) == 0 and n + 1 < ROWS:
+            wait_until((Path(deaths) / str((n + 1) // (ROWS // 4))).exists)
+    return ROWS
+
+
+def test_every_row_is_delivered_in_order(posts: None) -> None:
+    seen: list[tuple[str, int]] = []
+    with Channel.open() as channel:
+        with channel.forwarding(lambda source, row: seen.append((source, row["n"])), every_s=0.01):
+            for n in range(20):
+                channel.push("a", [{"n": 2 * n}, {"n": 2 * n + 1}])
+        assert seen == [("a", n) for n in range(40)]
+        assert channel.drain() == []
+
+
+def test_the_death_of_the_actor_loses_nothing_and_ends_nothing(posts: None, tmp_path: Path) -> None:
+    """Killed with -9 again and again while two workers push, and with rows in it that nobody has fetched."""
+    seen: list[tuple[str, int]] = []
+    with Channel.open() as channel:
+        channel.push("driver", [{"n": n} for n in range(50)])
+        workers = [push_all.remote(channel, name, str(tmp_path)) for name in "ab"]
+        for death in ("1", "2", "3"):
+            wait_until(post_processes)
+            doomed = post_processes()
+            for process in doomed:
+                process.send_signal(signal.SIGKILL)
+            psutil.wait_procs(doomed)
+            (tmp_path / death).touch()
+        with channel.forwarding(lambda source, row: seen.append((source, row["n"])), every_s=0.01):
+            assert ray.get(workers, timeout=240) == [ROWS, ROWS]
+    for source, count in (("driver", 50), ("a", ROWS), ("b", ROWS)):
+        assert [n for one, n in seen if one == source] == list(range(count))
+
+
+def test_a_push_to_a_closed_channel_is_one_warning_and_no_error(posts: None, caplog: pytest.LogCaptureFixture) -> None:
+    with Channel.open() as channel:
+        pass
+    for n in range(3):
+        channel.push("a", [{"n": n}])
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "the work goes on" in warning
+
+
+def test_a_row_that_the_driver_cannot_take_is_left_out_alone(posts: None, caplog: pytest.LogCaptureFixture) -> None:
+    seen = []
+
+    def take(source: str, row: dict[str, int]) -> None:
+        seen.append(1 / row["n"])
+
+    with Channel.open() as channel, channel.forwarding(take, every_s=0.01):
+        channel.push("a", [{"n": 1}, {"n": 0}, {"n": 2}])
+    assert seen == [1, 0.5]
+    assert "a report of a is left out" in caplog.text
+
+
+PASSAGES = EncodeConfig(side="passages")
+CONFIG = SearchConfig(depth=25)
+KINDS = {"dense": ("dense",), "hybrid": ("dense", "lexical")}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    return write_all(Place(f"file://{tmp_path_factory.mktemp('collection')}"))
+
+
+@pytest.fixture
+def pooled(tmp_path: Path) -> Place:
+    return Place(f"file://{tmp_path}/pooled")
+
+
+def digests(out: Place) -> dict[str, str]:
+    """Of all files below a folder on this machine."""
+    root = Path(out.uri.removeprefix("file://"))
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def untimed(result: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in result.items() if name not in ("seconds", "query_seconds")}
+
+
+def test_actors_write_the_files_of_one_process(inputs, tmp_path: Path, pooled: Place):
+    alone = Place(f"file://{tmp_path}/alone")
+    vectors, same = encoded(inputs, alone), encoded(inputs, pooled, partial(pool.encode, actors=2))
+    for name in ("passages", "queries"):
+        assert digests(same[name].place) == digests(vectors[name].place)
+        assert untimed(same[name].result) == untimed(vectors[name].result)
+    expected = search(CONFIG, vectors, alone / "search")
+    assert untimed(pool.search(CONFIG, vectors, pooled / "search", actors=2)) == untimed(expected)
+    assert digests(pooled / "search") == digests(alone / "search")
+
+
+def test_with_an_index_any_number_of_actors_finds_what_one_process_finds(inputs, tmp_path: Path):
+    """More actors than one hold the same index and share the blocks of queries."""
+    root = Place(f"file://{tmp_path}")
+    config = SearchConfig(depth=25, index="IVF16,Flat", nprobe=2)
+    vectors = with_index(encoded(inputs, root / "vectors"), root, IndexConfig(index="IVF16,Flat"), config)
+    expected = search(config, vectors, root / "alone")
+    assert untimed(pool.search(config, vectors, root / "pooled", actors=2)) == untimed(expected)
+    assert digests(root / "pooled") == digests(root / "alone")
+
+
+def planted(root: Path, kind: str, vectors: dict[str, Artifact]) -> np.ndarray:
+    """Writes encodings of few whole numbers to `root`, as if a model had made them; returns the scores of all pairs."""
+    draw = np.random.default_rng(0)
+    all_views: dict[str, list[np.ndarray]] = {}
+    for name in ("queries", "passages"):
+        place, parts = Place(str(root / name)), []
+        (root / name).mkdir(parents=True)
+        if name == "queries":
+            (root / name / SELECTION).write_bytes((vectors[name].place / SELECTION).read())
+            blocks = blocks_in([place / SELECTION])
+        else:
+            blocks = passage_blocks(vectors["tokens"].place)
+        for block in blocks:
+            dense_ND = draw.integers(-1, 2, (block.rows, 5)).astype(np.float32)
+            words_NV = draw.integers(-1, 3, (block.rows, 30))
+            lexical_NV = (words_NV * (draw.random((block.rows, 30)) < 0.2)).astype(np.float32)
+            own = {"dense": dense_ND, "lexical": lexical_NV}
+            rows = SparseRows.top(lexical_NV, None) if "lexical" in KINDS[kind] else None
+            Views(dense_ND if "dense" in KINDS[kind] else None, rows).write(place, block.name)
+            parts.append(np.concatenate([own[view] for view in KINDS[kind]], axis=1))
+        all_views[name] = np.concatenate(parts).astype(np.float64)
+        result = {**vectors[name].result, "views": KINDS[kind]}
+        (root / name / RECORD).write_text(json.dumps({**vectors[name].record, "result": result}))
+    return all_views["queries"] @ all_views["passages"].T
+
+
+def best_of(scores_QN: np.ndarray, query_ids: list[str], doc_ids: list[str]) -> list[tuple[str, str, float, int]]:
+    """The ranked list by a plain sort."""
+    found = []
+    for query_id, scores in zip(query_ids, scores_QN.astype(np.float32).tolist(), strict=True):
+        order = sorted(range(len(doc_ids)), key=lambda row: (-scores[row], doc_ids[row]))[: CONFIG.depth]
+        found += [(query_id, doc_ids[row], scores[row], rank) for rank, row in enumerate(order, start=1)]
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_and_two_actors_equal_brute_force_with_exact_ties(inputs, tmp_path: Path, kind: str):
+    """In float64, with ties within and across shards."""
+    vectors = encoded(inputs, Place(str(tmp_path / "encoded")))
+    scores_QN = planted(tmp_path, kind, vectors)
+    given = {name: load(Place(str(tmp_path / name))) for name in ("passages", "queries")}
+    given["tokens"] = vectors["tokens"]
+    found = []
+    for actors in (1, 2):
+        pool.search(CONFIG, given, out := Place(str(tmp_path / str(actors))), actors=actors)
+        found.append(ranked.read(out / "ranked" / "train.parquet").to_pylist())
+    blocks = passage_blocks(vectors["tokens"].place)
+    doc_ids = [name for block in blocks for name in block.read(["doc_id"])["doc_id"].to_pylist()]
+    query_ids = pq.read_table((vectors["queries"].place / SELECTION).uri)["query_id"].to_pylist()
+    assert found[0] == found[1]
+    assert [tuple(row.values()) for row in found[0]] == best_of(scores_QN, query_ids, doc_ids)
+    assert len({(row["query_id"], row["score"]) for row in found[0]}) < len(found[0]) / 2, "too few ties"
+
+
+def test_bm25_is_built_and_searched_by_the_cluster_as_by_one_process(inputs, tmp_path: Path):
+    root = Place(f"file://{tmp_path}")
+    alone = bm25_index(inputs["corpus"], root / "alone")
+    spread = {"counts": partial(run_sharded, BM25_WORDS, actors=2), "index": partial(run_sharded, BM25_INDEX, actors=2)}
+    words = made(spread["counts"], Bm25WordsConfig(), {"corpus": inputs["corpus"]}, root / "words")
+    index = made(spread["index"], Bm25IndexConfig(), {"words": words}, root / "index")
+    assert digests(words.place) == digests(root / "alone" / "words")
+    assert (digests(index.place), index.result) == (digests(alone.place), alone.result)
+    config, given = Bm25Config(splits=("dev", "train"), depth=25), {"corpus": inputs["corpus"], "index": index}
+    expected = rank_with_bm25(config, given, root / "by one")
+    assert pool.rank_with_bm25(config, given, root / "by two", actors=2) == expected
+    assert digests(root / "by two") == digests(root / "by one")
+    with pytest.raises(UserError, match=r"actors = 3, threads = 1: .* cluster has 2"):
+        pool.rank_with_bm25(config, given, root / "by three", actors=9)  # there are three shards
+
+
+class Killer(threading.Thread):
+    """Kills one actor with SIGKILL as soon as a file matches `pattern`; notes which files were there before."""
+
+    def __init__(self, actor: str, out: Path, pattern: str) -> None:
+        super().__init__(daemon=True)
+        self._actor, self._out, self._pattern = actor, out, pattern
+        self.killed: int | None = None
+        self.files: dict[Path, int] = {}
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self.stopped.wait(0.002):
+            if any(self._out.glob(self._pattern)):
+                for process in ray_processes(self._actor):
+                    self.files = {path: path.stat().st_mtime_ns for path in self._out.glob(self._pattern)}
+                    process.kill()
+                    self.killed = process.pid
+                    return
+
+    def __enter__(self) -> "Killer":
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stopped.set()
+        self.join()
+
+
+def run_with_a_kill(run: Callable[[Place], object], worker: str, pattern: str, folder: Path) -> tuple[Place, Killer]:
+    """Runs into fresh folders until an actor was killed in the middle: a run may end before its actors are found."""
+    for number in range(10):
+        with Killer(worker, folder / str(number), pattern) as killer:
+            run(out := Place(f"file://{folder}/{number}"))
+        if killer.killed and killer.files:
+            return out, killer
+    pytest.fail("no actor was killed in ten runs")
+
+
+def test_an_encoder_killed_in_the_middle_is_made_again_and_encodes_nothing_twice(inputs, tmp_path: Path):
+    alone = Place(str(tmp_path / "alone"))
+    encoding.encode(PASSAGES, inputs, alone)
+    pooled, killer = run_with_a_kill(
+        lambda out: pool.encode(PASSAGES, inputs, out, actors=2), "EncodeWorker", "dense/*.npy", tmp_path / "pooled"
+    )
+    assert digests(pooled) == digests(alone)
+    assert {path: path.stat().st_mtime_ns for path in killer.files} == killer.files
+
+
+def test_a_searcher_killed_in_the_middle_is_made_again_and_the_list_is_the_same(inputs, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(encoding, "QUERY_BLOCK", 1)  # thirty query blocks, so that there is a middle
+    vectors = encoded(inputs, Place(str(tmp_path)))
+    search(CONFIG, vectors, Place(str(tmp_path / "alone")))
+    pooled, _ = run_with_a_kill(
+        lambda out: pool.search(CONFIG, vectors, out, actors=2), "SearchWorker", "partial/*", tmp_path / "pooled"
+    )
+    assert digests(pooled) == digests(Place(str(tmp_path / "alone")))
+
+
+def test_a_pool_that_can_never_start_is_refused_with_the_sum(inputs, pooled: Place, tmp_path: Path):
+    with pytest.raises(UserError, match=r"actors = 3, threads = 1: 3 x 1 = 3 CPUs .* cluster has 2 = 2"):
+        pool.encode(PASSAGES, inputs, pooled, actors=3)
+    vectors = encoded(inputs, Place(str(tmp_path)))
+    with pytest.raises(UserError, match=r"1 x 3 = 3 CPUs .*room for 0 such actors"):
+        pool.search(CONFIG.model_copy(update={"threads": 3}), vectors, pooled, actors=1)
+    assert pooled.names() == []

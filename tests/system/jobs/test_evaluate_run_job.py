@@ -1,10 +1,15 @@
-"""The jobs `evaluate_run`, `sweep_index` and `train_generator`: what they print, track and leave, and a second run."""
+"""`sweep`, `evaluate_run`, `sweep_index`, `train_generator`: what they print, track and leave, killed and run again."""
 
 import gzip
+import json
+import re
 import shutil
 from pathlib import Path
 
+import optuna
 import pyarrow as pa
+import pytest
+import yaml
 from mlflow import MlflowClient
 
 from midmask.artifact import Place
@@ -26,7 +31,9 @@ from midmask.queries.made import Passage
 from midmask.recipes import RECIPES
 from midmask.tracking import LOG, read_runs
 from tests.support.benchmark.tiny import write_collection
+from tests.support.jobs.processes import finished_points, killed_after_one_trial, start
 from tests.support.jobs.running import run_job
+from tests.support.opens import opens
 
 
 def shown(uri: str) -> dict[str, LeaderboardRow]:
@@ -46,9 +53,8 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     flags = ["--corpus", corpus, "--split", "test"]
     done = run_job("evaluate_run", str(file), *flags, home=tmp_path)
     assert done.code == 0, done.err
-    by_name = run_job(
-        "evaluate_retriever", "--model", "bm25", *flags, "--tracking-uri", "sqlite:///bm25.db", home=tmp_path
-    )
+    own = ["--tracking-uri", "sqlite:///bm25.db"]
+    by_name = run_job("evaluate_retriever", "--model", "bm25", *flags, *own, home=tmp_path)
     assert by_name.code == 0 and f"{searched.result['measures']['nDCG@10']:.4f}" in by_name.table()["bm25"], by_name.err
     assert f"other: a run file of 12 queries and {len(gzip.open(file).readlines())} rows." in done.out
     (row,) = shown(uri).values()
@@ -74,13 +80,7 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     assert len(list((tmp_path / "store" / "read_run").iterdir())) == 1
 
 
-POINTS = """
-depth: 20
-points:
-  - {index: Flat}
-  - {index: "IVF4,Flat", nprobe: 1}
-  - {index: SQ8, rescore: 0}
-"""
+POINTS = 'depth: 20\npoints: [{index: Flat}, {index: "IVF4,Flat", nprobe: 1}, {index: SQ8, rescore: 0}]'
 LABELS = ["Flat", "IVF4,Flat nprobe 1", "SQ8 rescore 0"]
 
 
@@ -98,10 +98,7 @@ def test_the_job_prints_the_table_tracks_it_and_computes_nothing_twice(ray_local
     assert len(entries(rows(read_runs(f"sqlite:///{tmp_path}/mlflow.db")))) == len(LABELS)
 
 
-SHORT = [
-    *("--steps", "3", "--batch-size", "8"),
-    *("--set", "tokens.vocabulary_size=300", "--set", "stages.0.train.threads=1"),
-]
+SHORT = "--steps 3 --batch-size 8 --set tokens.vocabulary_size=300 --set stages.0.train.threads=1".split()
 
 
 def test_it_trains_tracks_and_copies(ray_local: None, tmp_path: Path) -> None:
@@ -116,10 +113,82 @@ def test_it_trains_tracks_and_copies(ray_local: None, tmp_path: Path) -> None:
     config = QueriesConfig(per_passage=1, generate=GenerateConfig(max_tokens=6))
     made = list(ModelQueries(str(out), config).queries([Passage("d0", "", "amber birch cedar")]))
     assert len(made) <= 1, "three steps teach it nothing, but it is read and writes"
-    client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
-    (experiment,) = [one for one in client.search_experiments() if one.name == "midmask"]
-    (run,) = client.search_runs([experiment.experiment_id], "tags.`midmask.step` = 'generator'")
-    assert run.info.status == "FINISHED" and "generator/loss" in run.data.metrics
-    assert run.data.params["stages.0.train.steps"] == "3", "the flags are fields, so a page can repeat the run"
+    (run,) = [run for run in read_runs(f"sqlite:///{tmp_path}/mlflow.db") if run.tags["midmask.step"] == "generator"]
+    assert run.status == "finished" and "generator/loss" in run.metrics
+    assert run.params["stages.0.train.steps"] == "3", "the flags are fields, so a page can repeat the run"
     again = run_job("train_generator", "--corpus", collection, *SHORT, home=tmp_path)
     assert again.code == 0 and f"model:{tmp_path}/store/generator/" in again.out
+
+
+SMALL = ["--search", "tpe", "--trials", "4", "--set", "pretrain.steps=16", "--set", "stages.0.train.steps=12"]
+SMALL += ["--set", "tokens.vocabulary_size=300"]
+
+SPACE = {
+    "name": "two", "recipe": "retromae", "search": "grid", "baselines": [], "seeds": [0],
+    "parameters": {"tokens.query_length": {"values": [16, 4]}},
+    "rungs": {"shares": [0.5], "steps": 2, "reduction": 2},
+    "settings": {
+        "tokens.vocabulary_size": 300, "pretrain.steps": 4, "pretrain.batch_size": 8, "pretrain.threads": 1,
+        "stages.0.train.steps": 2, "stages.0.train.batch_size": 4, "stages.0.train.threads": 1,
+    },
+}  # fmt: skip
+
+
+def test_a_sweep_of_two_trials_ends_the_one_that_is_behind(ray_local: None, tmp_path: Path) -> None:
+    space, collection = tmp_path / "two.yaml", write_collection(tmp_path / "words")
+    space.write_text(yaml.safe_dump(SPACE))
+    with opens(tmp_path / "words", tmp_path / "words" / "qrels") as counts:
+        done = run_job("sweep", "--space", str(space), "--corpus", collection, "--workers", "1", home=tmp_path)
+    assert done.code == 0, done.err[-2000:]
+    assert max(counts.values()) <= 7, "twice whole, by the plan and by prepare; the others look at the first rows"
+
+    assert re.search(rf"\n\nmodel: {tmp_path}/store/finetune/\w+/model\n    from sentence_transformers ", done.out)
+    assert done.out.rsplit("\n\n", 1)[1].splitlines()[-1].startswith("make it again: ")
+    (log,) = (tmp_path / "store" / "logs").iterdir()
+    assert "trial 1 of 2" in log.read_text() and "trial 1 of 2" not in done.err, "details are in the file alone"
+
+    storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/store/optuna.db")
+    (name,) = optuna.get_all_study_names(storage)
+    whole, behind = optuna.load_study(study_name=name, storage=storage).trials
+    (told,) = (json.loads(path.read_text()) for path in (tmp_path / "store" / "sweep").glob("*/sweep.json"))
+    best, other = told["points"]
+    assert best["complete"] and not other["complete"] and other["probes"] == behind.values and not other["values"]
+    assert best["values"] == {"nDCG@10": pytest.approx(whole.values[0])}
+    records = [json.loads(path.read_text()) for path in tmp_path.glob("store/evaluate/*/record.json")]
+    evaluated = {record["result"]["measures"]["nDCG@10"] for record in records}
+    assert {*behind.values, *whole.values, *whole.intermediate_values.values()} <= evaluated
+
+    runs = read_runs(f"sqlite:///{tmp_path}/mlflow.db")
+    assert all(run.ended is not None for run in runs)
+    (parent,) = (run for run in runs if run.tags["midmask.step"] == "sweep")
+    assert parent.tags["midmask.status"] == "finished"
+    (read,) = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db").get_run(parent.run_id).inputs.dataset_inputs
+    assert json.loads(read.dataset.profile)["passages"] == 48, "also where the sweep itself prepares its collection"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_sweep_is_killed_goes_on_and_is_then_cached(tmp_path: Path) -> None:
+    job = ["sweep_mask_ratio", "--corpus", write_collection(tmp_path / "words"), *SMALL]
+    before = killed_after_one_trial(tmp_path, *job)
+    assert 1 <= len(before) < 4
+
+    out, err = start(tmp_path, *job).communicate(timeout=400)
+    assert "was measured on too few queries" in out, err[-2000:]
+    points = finished_points(tmp_path)
+    assert points[: len(before)] == before and len(points) == len(set(map(str, points))) == 4
+
+    runs = read_runs(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    parents = [run for run in runs if run.tags["midmask.step"] == "sweep"]
+    assert [run.tags["midmask.status"] for run in parents] == ["finished"]
+    nested = [run for run in runs if run.parent_id == parents[0].run_id]
+    systems = [run for run in nested if run.tags["midmask.step"] == "evaluate" and run.status == "finished"]
+    assert sorted({run.tags["midmask.recipe"] for run in systems}) == ["bm25", "mlm", "none", "retromae"]
+    assert all("words/test/nDCG_at_10" in run.metrics for run in systems if run.tags["midmask.recipe"] != "bm25")
+
+    again, err = start(tmp_path, *job).communicate(timeout=120)
+    assert again and out.endswith(again) and "already computed" in err
+    later = read_runs(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    assert len(later) == len(runs) + 1
+    assert later[0].status == "cached" and later[0].tags["midmask.cached_run"] == parents[0].run_id
+    assert rows(later) == rows(runs)

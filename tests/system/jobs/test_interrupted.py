@@ -1,19 +1,27 @@
-"""Jobs that are interrupted or killed: what MLflow shows of them afterwards, and what they print and leave."""
+"""Jobs that are interrupted or killed: what MLflow shows of them, and no credentials are left; and large dry runs."""
 
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 from mlflow import MlflowClient
 
+from midmask.backend.head import head
 from midmask.tracking import Tracker
 from tests.support.benchmark.tiny import write_collection
+from tests.support.jobs.planted import ENVIRONMENT, PASSWORD, USER, found_below, found_in, outcome, tracking_uri
 from tests.support.jobs.processes import has_row, kill_tree, start
+from tests.support.jobs.running import JOBS, run_job
+from tests.support.opens import opens
+from tests.support.tracking.guarded import Guarded
+from tests.support.tracking.server import Server
 from tests.support.tracking.stores import QUICK
 from tests.support.waiting import wait_until
 
@@ -31,8 +39,8 @@ def running(home: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             kill_tree(process)
 
 
-def runs_in(home: Path) -> list:
-    client = MlflowClient(f"sqlite:///{home}/mlflow.db")
+def runs_in(uri: str) -> list:
+    client = MlflowClient(uri)
     experiment = client.get_experiment_by_name("midmask")
     return list(client.search_runs([experiment.experiment_id])) if experiment else []
 
@@ -45,8 +53,8 @@ def wait_for_loss(home: Path, job: subprocess.Popen[str], since: float) -> None:
 
 def states(home: Path) -> set[tuple[str, str, str]]:
     """(step, MLflow's status, midmask's) of every run but those of finished steps."""
-    found = {(run.data.tags["midmask.step"], run.info.status, run.data.tags["midmask.status"]) for run in runs_in(home)}
-    return {one for one in found if one[1] != "FINISHED"}
+    left = [run for run in runs_in(f"sqlite:///{home}/mlflow.db") if run.info.status != "FINISHED"]
+    return {(run.data.tags["midmask.step"], run.info.status, run.data.tags["midmask.status"]) for run in left}
 
 
 @pytest.mark.timeout(900)
@@ -70,6 +78,95 @@ def test_an_interrupted_job_is_killed_in_mlflow_and_so_is_one_that_was_killed(tm
         wait_for_loss(tmp_path, doomed, began)
         kill_tree(doomed)
     assert states(tmp_path) > {("job", "RUNNING", "running")}
-    Tracker(f"sqlite:///{tmp_path}/mlflow.db", tmp_path, QUICK).close()
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    Tracker(uri, tmp_path, QUICK).close()
     assert states(tmp_path) == killed
-    assert len([run for run in runs_in(tmp_path) if run.data.tags["midmask.step"] == "job"]) == 1
+    assert len([run for run in runs_in(uri) if run.data.tags["midmask.step"] == "job"]) == 1
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Guarded]:
+    (tmp_path / "server").mkdir()
+    server = Server(tmp_path / "server")
+    server.start()
+    server.wait()
+    proxy = Guarded(server.port, USER, PASSWORD)
+    yield proxy
+    proxy.stop()
+    server.stop()
+
+
+def test_a_whole_job_leaves_no_credentials(guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused first, then interrupted in its training, on a Ray whose workers have the planted environment too."""
+    home, uri = tmp_path / "home", tracking_uri(guarded.server_port)
+    home.mkdir()
+    job = [sys.executable, str(JOBS / "pretrain.py"), "--corpus", write_collection(home / "words"), *SMALL]
+    code, said = outcome(*job, "--tracking-uri", tracking_uri(guarded.server_port, "another"), home=home)
+    assert code == 2 and b"refuses access" in said and found_in(said) == []
+
+    for name, value in {**ENVIRONMENT, "MLFLOW_TRACKING_URI": uri}.items():
+        monkeypatch.setenv(name, value)
+    began = time.time()
+    with head(cpus=2) as environment, open(tmp_path / "said", "wb") as said_by_job:
+        process = subprocess.Popen(
+            [*job, "--tracking-uri", uri],
+            env={**environment, "MIDMASK_HOME": str(home)},
+            stdout=said_by_job,
+            stderr=subprocess.STDOUT,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        wait_until(lambda: any("pretrain/loss" in run.data.metrics for run in runs_in(uri)), process, tmp_path / "said")
+        assert found_in(Path(f"/proc/{process.pid}/cmdline").read_bytes()) == []
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) == 130
+        own = [path for path in Path("/tmp").glob("mm*") if path.stat().st_ctime >= began]
+        assert any(path.name == "raylet.out" for folder in own for path in folder.rglob("raylet.out"))
+        assert found_below([home, tmp_path / "server", *own]) == {}
+    text = (tmp_path / "said").read_text()
+    assert "interrupted; the same command goes on" in text and "jobs/pretrain.py --corpus" in text
+    assert found_in(text.encode()) == [], text
+    assert guarded.passed_on > 10
+    assert {run.info.status for run in runs_in(uri)} <= {"FINISHED", "KILLED"}
+
+
+FILES = {"corpus.jsonl", "queries.jsonl", "train.tsv", "dev.tsv", "test.tsv"}
+OPENS = 7
+"""Of a file by a dry run: fingerprinted once; the others look at its first rows, for form, layout, splits and size."""
+SPACE = {
+    "name": "few", "recipe": "retromae", "search": "grid", "baselines": ["none", "mlm"],
+    "parameters": {"objective.encoder_mask_ratio": {"values": [0.1, 0.2, 0.3, 0.4, 0.5]}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        *("sweep --space few.yaml", "benchmark_middle_training --systems none,mlm,retromae"),
+        *("sweep_decoder_depth", "sweep_sparse_topn", "sweep_index"),
+    ],
+)
+def test_a_dry_run_reads_its_collection_once_and_leaves_nothing(job: str, tmp_path: Path, monkeypatch) -> None:
+    """However many points or systems there are."""
+    (home := tmp_path / "home").mkdir()
+    (tmp_path / "few.yaml").write_text(yaml.safe_dump(SPACE))
+    monkeypatch.chdir(tmp_path)
+    corpus = write_collection(tmp_path / "words")
+    with opens(tmp_path / "words", tmp_path / "words" / "qrels") as counts:
+        done = run_job(*job.split(), "--corpus", corpus, "--dry-run", home=home)
+    assert done.code == 0, done.err[-2000:]
+    assert f"corpus.name = {corpus}" in done.out and "to do" in done.out
+    assert "in all" in done.out.split("estimate on this machine")[1]
+    assert list(home.iterdir()) == []
+    assert counts.keys() == FILES and set(counts.values()) == {OPENS}, counts
+
+
+def test_a_dry_run_is_that_of_the_job_and_imports_neither_ray_nor_mlflow(tmp_path: Path) -> None:
+    environment = {**os.environ, "MIDMASK_HOME": str(tmp_path)}
+    flags = ["--dry-run", "--set", "pretrain.steps=3"]
+    commands = [["-X", "importtime", "-m", "midmask.commands", "pretrain"], ["-X", "importtime", "jobs/pretrain.py"]]
+    quiet = {"env": environment, "cwd": JOBS.parent, "capture_output": True, "text": True, "check": True}
+    done = [subprocess.run([sys.executable, *one, *flags], **quiet) for one in commands]
+    assert done[0].stdout == done[1].stdout and "pretrain.steps = 3" in done[0].stdout
+    for one in done:
+        imported = {row.rpartition("|")[2].strip().split(".")[0] for row in one.stderr.splitlines()}
+        assert "torch" in imported and not imported & {"ray", "mlflow", "pandas"}

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +55,12 @@ class Pipeline:
 
 
 @pytest.fixture(scope="module")
-def pipeline(ray_local: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
-    yield Pipeline(tmp_path_factory.mktemp("pipeline"))
+def pipeline(ray_local: None, tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
+    return Pipeline(tmp_path_factory.mktemp("pipeline"))
 
 
 def result_of(artifact: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((artifact / "record.json").read_text())["result"]
-    return found
+    return json.loads((artifact / "record.json").read_text())["result"]
 
 
 def input_of(artifact: Path, name: str) -> Path:
@@ -154,9 +152,8 @@ def test_5_mined_negatives_are_ranked_passages_that_are_not_relevant(pipeline: P
 
 def test_6_a_model_folder_is_evaluated_on_a_split_and_elsewhere(pipeline: Pipeline) -> None:
     model = pipeline.artifact("finetune", pipeline.run("finetune").out) / "model"
-    done = pipeline.run(
-        "evaluate_retriever", "--model", str(model), "--split", "test", "--zero-shot", pipeline.elsewhere
-    )
+    asked = ["--split", "test", "--zero-shot", pipeline.elsewhere]
+    done = pipeline.run("evaluate_retriever", "--model", str(model), *asked)
     evaluation = pipeline.artifact("evaluate", done.out)
     assert json.loads((evaluation / "record.json").read_text())["config"]["split"] == "test"
     run = run_of(evaluation)
@@ -167,10 +164,9 @@ def test_6_a_model_folder_is_evaluated_on_a_split_and_elsewhere(pipeline: Pipeli
         ranks = reciprocal_ranks(run_of(artifact), result_of(artifact)["split"])
         assert len(ranks) == 12
         assert result_of(artifact)["measures"]["RR@10"] == pytest.approx(np.mean(ranks))
-    there = [row for name, row in done.table(1).items() if "elsewhere" in name]
-    assert len(there) == 1
+    (there,) = [row for name, row in done.table(1).items() if "elsewhere" in name]
     column_there = next(iter(done.table(1).values())).index("RR@10")
-    assert there[0][column_there] == table[str(model)][column], "the same collection under another name"
+    assert there[column_there] == table[str(model)][column], "the same collection under another name"
     tracked = [row for row in rows(read_runs(f"sqlite:///{pipeline.home}/mlflow.db")) if MODEL_PARAM in row.params]
     assert {(row.recipe, row.backbone, row.protocol) for row in tracked} == {(f"{model.parent.name}/model", "", "")}
     assert {row.corpus for row in tracked} == {"tiny", "elsewhere"}, "no system of the recipe's name"
