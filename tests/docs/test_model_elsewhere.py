@@ -12,7 +12,6 @@ import pytest
 
 import midmask
 from tests.support.api import toy
-from tests.support.docs.markdown import DOCS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -22,7 +21,7 @@ TEXTS = ["numpy has arrays", "a function returns a value", "files are opened and
 
 def blocks(language: str) -> list[str]:
     """The page's blocks of code in a language."""
-    text = (DOCS / "model_elsewhere.md").read_text("utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "model_elsewhere.md").read_text("utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 

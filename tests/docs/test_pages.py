@@ -1,12 +1,46 @@
-"""Pages link to what exists and list every recipe, and the site's navigation has all of them."""
+"""Pages link to what exists, name files and modules that exist and list every recipe; what is shipped names no test;
+README's commands exist, its Python is the guide's, and its figures are those of committed results.
+"""
 
 import re
 import tomllib
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
 
 import midmask
+from midmask.artifact import Place
+from midmask.benchmark.results import read_results
 from midmask.recipes.methods import METHODS
-from tests.support.docs.markdown import DOCS, ROOT, anchors, pages, relative_links
+from tests.support.tracked import is_foreign
 from tests.tools.screenshots.guides import PICTURES
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+HOMES = (ROOT / "platform", ROOT / "dashboards", ROOT)
+
+FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+?)\s*$", re.MULTILINE)
+
+
+def pages() -> list[Path]:
+    """README, CONTRIBUTING, CHANGELOG, and everything under docs/."""
+    return [page for page in (*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))) if not is_foreign(page)]
+
+
+def relative_links(text: str) -> list[str]:
+    """Targets of links and images that lie in the project, as written outside of code."""
+    plain = re.sub(r"`[^`\n]*`", "", FENCE.sub("", text))
+    return [link for link in LINK.findall(plain) if not re.match(r"[a-z]+:", link)]
+
+
+def anchors(text: str) -> set[str]:
+    """What a link may name behind `#`: the page's headings, in lower case and hyphens."""
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in HEADING.findall(FENCE.sub("", text))]
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in plain}
 
 
 def test_relative_links_and_their_anchors_exist() -> None:
@@ -29,6 +63,58 @@ def test_links_and_anchors_are_read_as_markdown_has_them() -> None:
     text += "```\n[no](no.md)\n# no\n```\n"
     assert relative_links(text) == ["x.md", "b.md#c", "q.svg"]
     assert anchors(text) == {"a-link-code--more"}
+
+
+FILE = re.compile(
+    r"(?<![\w./:-])(?:(?:platform|jobs|tests|dashboards|search_spaces|midmask)/[\w./-]*\w|(?:\w+/)+\w+\.py\b)"
+)
+ADDRESS = re.compile(r"(?<![\w./-])(?:midmask|midmask_papers|tests)(?:\.[A-Za-z]\w*)+")
+NOT_LOOKED_UP = re.compile(r"one_word|\bNAME\b|\bFILE\b|platform/__init__\.py")
+"""The toy of the guide to objectives, placeholders, and a file that must not exist."""
+OLD = re.compile(r"git checkout [0-9a-f]{8}\n(?:.+\n)*")
+"""Commands that are typed at another commit."""
+
+
+@cache
+def shipped() -> dict[Path, str]:
+    """Code, and the spaces and tables beside it: what they say, users read."""
+    paths = [
+        path for folder in ("platform", "jobs", "dashboards", "search_spaces") for path in (ROOT / folder).rglob("*")
+    ]
+    return {path: path.read_text("utf-8") for path in paths if path.suffix in {".py", ".yaml", ".toml"}}
+
+
+@cache
+def is_address(name: str) -> bool:
+    """Whether a dotted name is a module, a package, a name in one with members of any class, or a tag."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        for home in (root.joinpath(*parts[:length]) for root in HOMES):
+            files = [path for path in (home.with_suffix(".py"), home / "__init__.py") if path.is_file()]
+            if length == len(parts) and (files or home.is_dir()):
+                return True
+            if files and re.search(rf"\b{parts[length]}\b", files[0].read_text("utf-8")):
+                return all(f" def {one}(" in "".join(shipped().values()) for one in parts[length + 1 :])
+    return f'"{name}"' in "".join(shipped().values())
+
+
+def test_files_and_modules_that_are_named_exist() -> None:
+    """Not those of the CHANGELOG, and not the tests of pages of results: both may name what has gone."""
+    texts = {page: OLD.sub("", page.read_text("utf-8")) for page in pages() if page.name != "CHANGELOG.md"}
+    wrong = []
+    for path, text in (texts | shipped()).items():
+        homes = (*HOMES, ROOT / "platform" / "midmask", *path.parents)
+        found = [name for name in FILE.findall(text) if not any((home / name).exists() for home in homes)]
+        found += [name for name in set(ADDRESS.findall(text)) if not is_address(name)]
+        may_name_tests = path in shipped() or "results" in path.parts
+        wrong += [(path, name) for name in found if not (may_name_tests and name.startswith("tests"))]
+    assert not [one for one in wrong if not NOT_LOOKED_UP.search(one[1])]
+    assert is_address("midmask.errors.UserError") and not is_address("midmask.cluster.pool")
+
+
+def test_what_is_shipped_names_no_test() -> None:
+    """Whoever installs the package has none of them."""
+    assert not [path for path, text in shipped().items() if re.search(r"(?<![\w./-])tests(/\w|\.[a-z]+\.)", text)]
 
 
 def test_the_table_of_methods_has_every_recipe_in_the_table_of_recipes() -> None:
@@ -55,3 +141,52 @@ def test_every_picture_is_shown_and_is_one_that_a_script_makes() -> None:
 def test_the_reference_has_every_public_name() -> None:
     listed = re.findall(r"^::: midmask\.(\w+)$", (DOCS / "reference" / "python.md").read_text("utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(midmask.__all__)
+
+
+README = (ROOT / "README.md").read_text("utf-8")
+SYSTEMS = ("none", "mlm", "retromae", "dupmae", "bm25")
+"""Columns of its second table."""
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def tables(text: str) -> list[list[str]]:
+    """The lines of each table."""
+    return [found.splitlines() for found in re.findall(r"(?:^\|.*\|\n)+", text, re.M)]
+
+
+def test_commands_of_readme_exist_and_its_python_is_that_of_the_guide_which_a_test_runs() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z-]+)", "".join(blocks(README, "sh")))) <= targets
+    assert blocks(README, "python") == blocks((DOCS / "python.md").read_text("utf-8"), "python")[:1]
+
+
+def test_every_figure_of_readmes_first_table_stands_in_the_result_that_it_links() -> None:
+    figures = re.findall(r"[+-]?\d[\d.]*(?:e-\d+)?(?: ± [\d.]+)?", "\n".join(tables(README)[0][2:]))
+    result = "\n".join(line for table in tables((DOCS / "results" / "demo.md").read_text("utf-8")) for line in table)
+    of_names = {"25", "0.3", "0.15"}
+    assert len(figures) > 10 and set(figures) <= of_names | {cell.strip() for cell in re.split(r"[|\n]", result)}
+
+
+@pytest.mark.parametrize(("run", "row"), [("retromae", 2), ("squad-late", 3)])
+def test_figures_of_kept_runs_are_those_of_their_records(run: str, row: int) -> None:
+    values: dict[str, list[float]] = {}
+    for path in (DOCS / "results" / "records" / run).glob("*.parquet"):
+        for one in read_results(Place(str(path)))[0].where(split="test"):
+            if one.key.setting in ("none", "dpr", "in_batch"):
+                values.setdefault(one.key.system, []).append(one.measures["RR@10"])
+    figures = [f"{np.mean(values[name]):.3f}" if name in values else "—" for name in SYSTEMS]
+    assert re.findall(r" (—|0\.\d{3}) ", tables(README)[1][row]) == figures
+    assert all(len(found) == 3 for name, found in values.items() if name in SYSTEMS[:-1])
+
+
+def test_figures_of_other_runs_stand_on_their_page() -> None:
+    dense, _, _, splade, *_ = tables((DOCS / "results" / "squad.md").read_text("utf-8"))
+    of_squad = ("none", "mlm (squad)", "retromae (squad)", "dupmae (squad)", "bm25")
+    for row, table, names in ((4, dense, of_squad), (5, splade, SYSTEMS)):
+        found = {re.sub(r"^\w+ ", "", cells[1].strip()): cells[3] for cells in (line.split("|") for line in table)}
+        figures = [float(re.search(r"0\.\d+", found[name])[0]) for name in names]
+        said = [float(figure) for figure in re.findall(r" (0\.\d{3}) ", tables(README)[1][row])]
+        assert said == pytest.approx(figures, abs=0.00051)
