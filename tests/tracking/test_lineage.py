@@ -10,10 +10,9 @@ from mlflow.entities import LoggedModelStatus
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import ENDPOINT_NOT_FOUND
 
-from midmask.tracking import Dataset, Patience, Tracker
+from midmask.tracking import Dataset, Tracker
 from midmask.tracking.journal import find_left_behind
-from tests.support.tracking.lineage import MODEL, SQUAD, links, models
-from tests.support.tracking.stores import NEVER, QUICK, TAGS, history
+from tests.support.tracking.stores import MODEL, NEVER, QUICK, SQUAD, TAGS, history, links, models
 
 KEY = "squad/dev/nDCG_at_10"
 
@@ -86,7 +85,7 @@ def test_what_is_sent_twice_is_linked_once(uri: str, tmp_path: Path) -> None:
     assert links(uri, ids[0])["made"] == [(model.model_id, 500)]
     assert links(uri, ids[1])["used"] == [model.model_id]
     assert [len(links(uri, one)["datasets"]) for one in ids] == [1, 1]
-    assert len(model.metrics or []) == len(history(uri, ids[1], KEY)) == 1
+    assert len(model.metrics or []) == len(history(uri, ids[1], KEY)) == len(history(uri, ids[1], "odd")) == 1
     assert not list((tmp_path / "mlflow-pending").iterdir()), "nothing is refused as known already"
 
 
@@ -135,7 +134,7 @@ def test_a_server_too_old_to_know_models_costs_nothing_but_them(
 
 
 def test_who_ran_it_and_why_it_failed_is_told(uri: str, tmp_path: Path) -> None:
-    with Tracker(uri, tmp_path, Patience(answer=30, close=20, flush=0.02)) as tracker:
+    with Tracker(uri, tmp_path, QUICK) as tracker:
         with pytest.raises(OSError), tracker.run("a", tags={}, params={}) as run:
             run.describe("| a | b |\n| --- | --- |")
             raise OSError("no room on postgresql://me:pw@h/d\nsecond line")
