@@ -31,8 +31,8 @@ def everything_served(home: Path, worked: Path) -> Iterator[Site]:
     shutil.copy(worked / "mlflow.db", home)
     uri = f"sqlite:///{home}/mlflow.db"
     tracked.everything(uri, home)
-    compared.store(uri, home)
     with Tracker(uri, home, tracked.QUICK) as tracker:
+        compared.benchmark(tracker)
         swept.track(tracker)
     verdict = write_verdict(home / "verdict", extra=30)
     flags = ["--tracking-uri", uri, "--mlflow-ui", "http://127.0.0.1:5999", "--verdict", str(verdict)]
