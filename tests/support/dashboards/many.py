@@ -18,6 +18,7 @@ SEEDS = range(5)
 BEGAN = 1_760_000_000_000
 """Milliseconds since 1970 at which the first run started; the others follow by seconds."""
 
+Rows = dict[type, list[dict[str, Any]]]
 NAMES = ("retromae", "dupmae", "mlm", "none", "lexmae", "cotmae", "condenser", "simlm")
 
 
@@ -26,7 +27,7 @@ def fill(uri: str, home: Path, runs: int, params: int = 12) -> None:
     with Tracker(uri, home, QUICK) as tracker:
         experiment = int(tracker.experiment_id)
     store = SqlAlchemyStore(uri, (home / "mlartifacts").as_uri())
-    rows: dict[type, list[dict[str, Any]]] = {SqlRun: [], SqlTag: [], SqlParam: [], SqlLatestMetric: []}
+    rows: Rows = {SqlRun: [], SqlTag: [], SqlParam: [], SqlLatestMetric: []}
     for number in range(runs):
         _add(rows, experiment, number, *divmod(number, len(SEEDS)), params)
     with store.engine.begin() as connection:
@@ -35,9 +36,7 @@ def fill(uri: str, home: Path, runs: int, params: int = 12) -> None:
     store.engine.dispose()
 
 
-def _add(
-    rows: dict[type, list[dict[str, Any]]], experiment: int, number: int, system: int, seed: int, params: int
-) -> None:
+def _add(rows: Rows, experiment: int, number: int, system: int, seed: int, params: int) -> None:
     run_id, recipe, started = uuid.UUID(int=number).hex, NAMES[system % len(NAMES)], BEGAN + 1000 * number
     own = {"run_uuid": run_id}
     run = {"name": f"evaluate-{recipe}-{number}", "user_id": "midmask", "status": "FINISHED", "source_type": "LOCAL"}
