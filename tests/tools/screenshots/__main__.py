@@ -18,10 +18,9 @@ from pathlib import Path
 from selenium.webdriver import Chrome
 
 from midmask.tracking import resolve_tracking_uri
-from tests.support.dashboards.browser import ROOT, chromium, served
+from tests.support.dashboards.browser import PAGE, ROOT, chromium, served
 from tests.support.dashboards.pages import PAGES
-from tests.tools.screenshots.guides import PAGE, SCENES
-from tests.tools.screenshots.taking import Picture, take
+from tests.tools.screenshots.guides import SCENES, Picture, take
 
 THEMES, WIDTHS = ("light", "dark"), (1280, 390)
 
