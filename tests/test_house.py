@@ -49,11 +49,7 @@ def test_what_is_no_code_is_installed_with_the_packages() -> None:
     found = {(package, one): set((source / package).glob(one)) for package, own in patterns.items() for one in own}
     assert not [one for one, files in found.items() if not files]
     assert wanted == {path for files in found.values() for path in files if not is_foreign(path)}
-
-
-def test_platform_is_no_package() -> None:
-    """`platform/` is a source root. As a package it would hide the standard library's module from torch."""
-    assert not (ROOT / "platform" / "__init__.py").exists()
+    assert not (source / "__init__.py").exists(), "a package of this name would hide the standard library's from torch"
 
 
 def test_every_named_dependency_is_pinned_within_its_range() -> None:

@@ -69,15 +69,11 @@ def test_a_difference_is_marked_as_one_and_is_no_value_of_the_system():
     assert {(one.value, one.against) for one in own} == {(0.3553, ""), (0.0196, "the best baseline")}
     marked = next(one for one in own if one.against)
     assert marked.cells()[-3:-1] == ["RR@10 over the best baseline", "+0.0196"]
+    assert list(slots_of("retromae", "text", lambda one: one.label, lambda one: one.measure)) == [], "in no table"
+    assert len(list(slots_of("retromae", "main", lambda one: one.label, lambda one: one.measure))) > 20
     for plain in ("| RR@10 | +0.0196 |", "| RR@10 over BERT | 0.0196 |"):
         with pytest.raises(ValueError, match="a difference has a sign"):
             Section(f"| retromae | wiki | dense | dpr | msmarco | dev {plain} — |").figures  # noqa: B018
-
-
-def test_no_table_shows_a_difference_as_a_number_of_a_system():
-    """Slots of a paper's table are numbers; of RetroMAE's text, all of which is differences, there are none."""
-    assert list(slots_of("retromae", "text", lambda one: one.label, lambda one: one.measure)) == []
-    assert len(list(slots_of("retromae", "main", lambda one: one.label, lambda one: one.measure))) > 20
 
 
 @pytest.mark.parametrize("name", [name for name in (*PAPERS, "demo") if section(name, "Small").figures])

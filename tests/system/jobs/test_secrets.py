@@ -14,8 +14,7 @@ from mlflow import MlflowClient
 from midmask.backend.head import head
 from tests.support.benchmark.tiny import write_collection
 from tests.support.jobs.planted import ENVIRONMENT, PASSWORD, USER, found_below, found_in, tracking_uri
-from tests.support.tracking.guarded import Guarded
-from tests.support.tracking.server import Server
+from tests.support.tracking.server import Guarded, Server
 from tests.support.waiting import wait_until
 
 JOBS = Path(__file__).resolve().parents[3] / "jobs"
