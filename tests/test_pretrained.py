@@ -6,8 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -114,27 +112,19 @@ class Hub(BaseHTTPRequestHandler):
     def log_message(self, *arguments: object) -> None: ...
 
 
-@contextmanager
-def hub(files: dict[str, bytes]) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Hub, files))
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.mark.parametrize("weights", [["model.safetensors", "pytorch_model.bin"], ["pytorch_model.bin"]], ids=len)
 def test_a_download_fetches_the_model_if_it_is_allowed(tmp_path: Path, weights: list[str]) -> None:
     """Its weights once, and no code; without the permission, a hub that would answer is not asked."""
     files = {"config.json": b"{}", "vocab.txt": b"[PAD]", "modeling.py": b"raise", **{name: b"0" for name in weights}}
-    with hub(files) as address:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Hub, files)) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
         asked = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": address, "HF_HUB_OFFLINE": "0"}
         refused = shown("owner/model", **asked, MIDMASK_ALLOW_DOWNLOAD="0")
         assert refused.returncode and not list(tmp_path.rglob("config.json"))
         done = shown("owner/model", **asked, MIDMASK_ALLOW_DOWNLOAD="1")
         none = shown("owner/other", **asked, MIDMASK_ALLOW_DOWNLOAD="1")
+        server.shutdown()
     assert done.returncode == 0, done.stderr
     assert {path.name for path in Path(done.stdout.strip()).iterdir()} == {"config.json", "vocab.txt", weights[0]}
     assert "backbone.name = 'owner/other': cannot be downloaded" in none.stderr

@@ -1,6 +1,5 @@
 """Pages of stores that have nothing to show, or not yet, or cannot be read, and of jobs that run or have ended."""
 
-import shutil
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -94,15 +93,12 @@ def test_a_store_with_nothing_to_show_says_what_to_type(
     assert "secret" not in shown + "".join(capfd.readouterr()) and not (tmp_path / "none.db").exists()
 
 
-def test_a_store_that_is_lost_shows_what_was_known_of_it(
-    start: Callable[..., str], tmp_path: Path, empty_store: Path
-) -> None:
-    shutil.copy(empty_store, tmp_path)
-    with Tracker(f"sqlite:///{tmp_path}/mlflow.db", tmp_path, tracked.QUICK) as tracker:
+def test_a_store_that_is_lost_shows_what_was_known_of_it(start: Callable[..., str], tmp_path: Path, uri: str) -> None:
+    with Tracker(uri, tmp_path, tracked.QUICK) as tracker:
         tracker.run("pretrain alive", tags=tracked.tags("pretrain", "retromae", "live"), params={})
-    assert "pretrain alive" in start("--tracking-uri", "sqlite:///{home}/mlflow.db")
+    assert "pretrain alive" in start("--tracking-uri", uri)
     (tmp_path / "mlflow.db").write_bytes(b"no database" * 1000)
-    shown = start("--tracking-uri", "sqlite:///{home}/mlflow.db")
+    shown = start("--tracking-uri", uri)
     assert "pretrain alive" in shown and "Below is what was known before" in shown
 
 

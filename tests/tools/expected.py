@@ -96,8 +96,7 @@ def _figure(row: tuple[str, ...]) -> Figure:
     *key, corpus, split, measure, value, tolerance = row
     known = None if tolerance == UNKNOWN else float(tolerance)
     name, _, against = measure.partition(OVER)
-    if bool(against) != value.startswith(("+", "-")):
-        raise ValueError(f"{' | '.join(row)}: a difference has a sign and says over what; a value has neither")
+    assert bool(against) == value.startswith(("+", "-")), f"{row}: a difference has a sign and says over what"
     return Figure(SystemKey(*key), corpus, split, name, float(value), known, against)
 
 

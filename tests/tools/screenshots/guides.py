@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -85,10 +85,6 @@ def take(browser: Chrome, address: str, picture: Picture, folder: Path) -> Path:
     return path
 
 
-Scene = Callable[[Chrome, Path, Path], Iterator[Path]]
-"""(browser, folder of stores, folder of pictures) -> the pictures, one by one."""
-
-
 def records(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
     """MiniLM after more middle training, on SQuAD; and every method at demo size."""
     with _pages(home / "pretrained", lambda uri, own: track_records(uri, own, RECORDS / "pretrained", "minilm")) as at:
@@ -127,7 +123,8 @@ def choose(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
         yield take(browser, at, PICTURES["search"], out)
 
 
-SCENES: Mapping[str, Scene] = {"records": records, "sweep": sweep, "choose": choose}
+SCENES = {"records": records, "sweep": sweep, "choose": choose}
+"""Name -> of a browser, a folder of stores and one of pictures, the pictures, one by one."""
 
 
 @contextmanager
