@@ -169,6 +169,13 @@ def empty_store(made_once: MadeOnce) -> Path:
     return made_once("empty", make) / "mlflow.db"
 
 
+@pytest.fixture
+def uri(tmp_path: Path, empty_store: Path) -> str:
+    """A fresh SQLite store for each test."""
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    return f"sqlite:///{tmp_path}/mlflow.db"
+
+
 @pytest.fixture(scope="session")
 def worked_store(made_once: MadeOnce, empty_store: Path) -> tuple[Path, dict[str, str]]:
     """A folder with two tiny recipes and BM25, computed and tracked, and their fingerprints; to be read or copied."""

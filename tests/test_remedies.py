@@ -1,23 +1,148 @@
-"""What messages advise can be typed: all literals of the package are read for commands, flags, fields and extras."""
+"""What a message shows is typed where it was shown, in Python and as flags of a job, and works; and the commands, flags
+and extras that the package's texts name are there.
+"""
 
 import ast
 import re
+import shlex
+import shutil
 import tomllib
-from collections.abc import Iterator
-from functools import cache
+from argparse import Namespace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import mlflow.experiments
 import pytest
 
+import midmask
+from midmask.app.driver import recipe_for
+from midmask.app.flags import parse, same_store
+from midmask.app.job import resolve
 from midmask.commands import JOBS, TOOLS
 from midmask.commands.shell import whole_parser
-from midmask.identity import flatten
-from midmask.queries.config import QueriesConfig
-from midmask.recipes.fields import FILE, any_stage
+from midmask.errors import UserError
+from midmask.leaderboard.selection import select_systems
+from midmask.leaderboard.watch import look_once
+from midmask.tracking.store import create_store
+from tests.support.api import toy
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "platform" / "midmask"
+
+TEXTS, QUERIES = toy.texts()[:40], toy.queries()[:40]
+QUICK = {**toy.SETTINGS, "pretrain.steps": 2, "stages.0.train.steps": 2}
+
+
+def refusal(call: Callable[[], object]) -> str:
+    with pytest.raises(UserError) as refused:
+        call()
+    return str(refused.value)
+
+
+def typed_settings(message: str) -> dict[str, Any]:
+    """What to give in Python: of `settings={…}`, else of `set PATH=VALUE`, SHARE being a half."""
+    if shown := re.search(r"settings=(\{.*\})\)", message.replace("SHARE", "0.5")):
+        changes: dict[str, Any] = ast.literal_eval(shown[1])
+        return changes
+    return dict(re.findall(r"\b(?:[Ss]et|[Uu]se) ([a-z_.0-9]+)=([\w.]+)", message)[:1])
+
+
+def typed_flags(message: str, changes: Mapping[str, Any]) -> list[str]:
+    """What to type in a shell: of `--set …`, else the settings."""
+    if shown := re.search(r"(--set .*?) \(in Python", message):
+        return shlex.split(shown[1].replace("SHARE", "0.5"))
+    return [word for path, value in changes.items() for word in ("--set", f"{path}={value}")]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "given", "wrong"),
+    [
+        ("none", {}, {"stages.0.loss.candidates": "own"}),
+        ("none", {"relevant": [0] * 40}, {}),
+        ("mlm", {}, {"pretrain.batch_size": 41}),
+        ("retromae", {}, {"objective.encoder_weight": 0, "objective.decoder_weight": 0}),
+        ("mlm", {}, {"objective.encoder_mask_ratio": 1e-9}),
+        ("mlm", {}, {"tokens.max_length": 4000}),
+        ("none", {}, {"stages.0.loss": {"name": "distillation"}}),
+    ],
+    ids=["no negatives", "one relevant passage", "few texts", "no terms", "no targets", "long texts", "no teacher"],
+)
+def test_a_training_takes_what_its_refusal_shows(
+    recipe: str, given: dict[str, Any], wrong: dict[str, Any], tmp_path: Path
+) -> None:
+    plain = {"queries": QUERIES, "relevant": range(40), "splits": {"train": range(30), "dev": range(30, 40)}}
+    corpus = midmask.Corpus.from_texts(TEXTS, **{**plain, **given})
+
+    def train(changes: Mapping[str, Any]) -> object:
+        return midmask.train(recipe, corpus, settings={**QUICK, **changes}, storage=tmp_path, progress=False)
+
+    message = refusal(lambda: train(wrong))
+    shown = typed_settings(message)
+    train({**wrong, **shown})
+    first = typed_flags("", {path: value for path, value in wrong.items() if not isinstance(value, dict)})
+    options = resolve(parse(["--recipe", recipe, *first, *typed_flags(message, shown)], None), ROOT / "jobs" / "any.py")
+    recipe_for(options, default=recipe).check()
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A collection of which three rows in eleven cannot be read, and a run file of it."""
+    folder = tmp_path_factory.mktemp("damaged")
+    (folder / "qrels").mkdir()
+    found = {
+        "corpus.jsonl": [*(f'{{"_id": "{n}", "text": "{TEXTS[n]}"}}' for n in range(8)), "{", "{", "{"],
+        "queries.jsonl": [f'{{"_id": "q{n}", "text": "{QUERIES[n]}"}}' for n in range(8)],
+        "qrels/test.tsv": ["query-id\tcorpus-id\tscore", *(f"q{n}\t{n}\t1" for n in range(8))],
+        "run.trec": [f"q{n} Q0 {n} 1 1.0 tag" for n in range(8)],
+    }
+    for name, lines in found.items():
+        (folder / name).write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("entry", ["evaluate", "evaluate_run", "train", "Corpus"])
+def test_rows_are_left_out_where_the_refusal_was_shown(entry: str, damaged: Path, tmp_path: Path) -> None:
+    def call(settings: Mapping[str, Any]) -> object:
+        own = settings if entry == "Corpus" else {}
+        corpus, here = midmask.Corpus.from_folder(f"beir:{damaged}", settings=own), {"storage": tmp_path}
+        if entry == "train":
+            few = {"pretrain.batch_size": 4, "stages.0.train.batch_size": 2}
+            return midmask.train("mlm", corpus, settings={**QUICK, **few, **settings}, progress=False, **here)
+        if entry == "evaluate_run":
+            return midmask.evaluate_run(damaged / "run.trec", corpus, settings=settings, **here)
+        return midmask.evaluate("bm25", corpus, settings={} if own else settings, **here)
+
+    message = refusal(lambda: call({}))
+    shown = typed_settings(message)
+    assert shown == {"corpus.bad_rows_threshold": 0.5}
+    call(shown)
+    assert parse(typed_flags(message, shown), None).changes == [("corpus.bad_rows_threshold", "0.5")]
+    assert entry == "train" or "pretrain.steps" in refusal(lambda: call({"pretrain.steps": 3})), "it trains nothing"
+
+
+def test_commands_that_are_shown_name_the_store_that_was_given(
+    tmp_path: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(empty_store, tmp_path / "my runs.db")
+    uri = f"sqlite:///{tmp_path}/my runs.db"
+    client, experiment = create_store(uri, tmp_path)
+    run = tmp_path / "a run.trec"
+    run.write_text("q Q0 d 1 1.0 tag\n")
+    given = same_store(Namespace(tracking_uri=uri))
+    message = refusal(lambda: select_systems([str(run), "bm25"], look_once(uri), None, store=given))
+    _, command, *typed = shlex.split(message.partition("measure it first: ")[2])
+    flags = parse(typed, None, JOBS[command].load().add_flags)
+    assert (flags.files, flags.tracking_uri) == ([str(run)], uri)
+
+    client.delete_experiment(experiment)
+    message = refusal(lambda: create_store(uri, tmp_path))
+    variable, program, *rest = shlex.split(message.partition("bring it back with: ")[2])
+    assert program == "mlflow" and rest[0] == "experiments"
+    mlflow.set_tracking_uri(None)
+    monkeypatch.setenv(*variable.split("=", 1))
+    mlflow.experiments.commands.main(rest[1:], standalone_mode=False)
+    assert create_store(uri, tmp_path)[1] == experiment
+
 
 FOREIGN = set(
     "--node-ip-address --force-reinstall --no-deps --backend-store-uri --host --port --server --working-dir --quiet "
@@ -26,106 +151,22 @@ FOREIGN = set(
 )
 """Flags of ray, mlflow, streamlit and pip."""
 
-PATH = r"(?P<path>[a-z_]+(?:\.[a-z_*{}0-9N]+)+|[a-z_]+=)"
-ADVICE = re.compile(rf"\b(?:[Ss]et|[Rr]aise|[Uu]se|[Cc]hoose|[Tt]ype|[Ww]rite|[Gg]ive|[Nn]ame) {PATH}")
-A_FILE = re.compile(r"\.(jsonl|json|gz|tsv|parquet|npy|py|html|md)$")
-STYLES = re.compile(r"var\(--|style=\"--")
-PAGES = ("recipes/fields_page.py",)
-"""Modules whose literals are pages of the documentation, for a checkout."""
 
-
-@cache
-def flags() -> set[str]:
-    """Every flag of every command."""
+def test_commands_flags_and_extras_that_texts_name_are_there() -> None:
     (commands,) = (action.choices for action in whole_parser()._actions if isinstance(action.choices, dict))
     parsers = (whole_parser(), *commands.values())
-    return {name for parser in parsers for one in parser._actions for name in one.option_strings}
-
-
-@cache
-def fields() -> set[str]:
-    """Every path that a recipe or `choose` has, sections too; `*` for a stage."""
-    made = [f"queries.{path}" for path in flatten(QueriesConfig())]
-    paths = [path.split(".") for path in (*FILE.read_text("utf-8").split(), *made)]
-    return {".".join(path[:end]) for path in paths for end in range(1, len(path) + 1)}
-
-
-@cache
-def targets() -> list[str]:
-    return re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
-
-
-@cache
-def extras() -> dict[str, Any]:
-    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    return found
-
-
-def faults(text: str) -> Iterator[str]:
-    """What a message advises and nobody can type. `{}` stands for a value that is filled in."""
-    yield from (f"make {target}" for target in re.findall(r"\bmake ([a-z-]+)\b", text) if target in targets())
-    if re.search(r"constraints\.txt|pip install -e", text):
-        yield "pip install from a checkout"
-    yield from (f"extra {name}" for name in re.findall(r"midmask\[([a-z-]+)\]", text) if name not in extras())
-    for name in re.findall(r"(?:`|: |with |, )midmask ([a-z]+(?:-[a-z]+)*)(?= -|`| [A-Z{]|$)", text):
-        if name not in JOBS and name not in TOOLS:
-            yield f"midmask {name}"
-    yield from (job for job in re.findall(r"jobs/[a-z_]+\.py", text) if not (ROOT / job).is_file())
-    for flag in () if STYLES.search(text) else re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text):
-        if flag not in flags() and flag not in FOREIGN:
-            yield flag
-    for found in ADVICE.finditer(text):
-        path = found["path"].rstrip("=")
-        if not is_field(path) and not A_FILE.search(path):
-            yield path
-
-
-def is_field(path: str) -> bool:
-    named = any_stage(re.sub(r"\bN\b", "0", path)).rstrip(".")
-    if "{}" in named:  # such as {place}.pool
-        end = named.rpartition("{}")[2]
-        return any(known.endswith(end) for known in fields())
-    return named in fields()
-
-
-def literals(file: Path) -> Iterator[tuple[int, str]]:
-    """The line and the text of each literal of a module that is no docstring."""
-    nodes = list(ast.walk(ast.parse(file.read_text("utf-8"))))
-    outer = [node for node in nodes if isinstance(node, ast.JoinedStr)]
-    outer += [node for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
-    inside = {id(part) for node in outer for part in ast.walk(node) if part is not node}
-    for node in nodes:
-        if id(node) in inside:
-            continue
-        if isinstance(node, ast.JoinedStr):
-            parts = (str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
-            yield node.lineno, "".join(parts)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.lineno, node.value
-
-
-def test_what_literals_advise_can_be_typed() -> None:
-    found = [
-        f"{file.relative_to(ROOT)}:{line}: {fault}"
-        for file in sorted(PACKAGE.rglob("*.py"))
-        if str(file.relative_to(PACKAGE)) not in PAGES
-        for line, text in literals(file)
-        for fault in faults(text)
-    ]
-    assert not found, "\n".join(found)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "train.batch_size = 16: there are only 10 rows; set batch_size=10 or less",
-        "is not installed: make venv",
-        "type: pip install -c constraints.txt -e '.[documents]'",
-        "pip install 'midmask[document]'",
-        "train one with jobs/train_teachers.py",
-        "make it with midmask evaluate-runs --corpus NAME",
-        "name it: --corpora beir:FOLDER",
-    ],
-)
-def test_the_reader_of_literals_sees_what_cannot(text: str) -> None:
-    assert list(faults(text))
+    flags = {name for parser in parsers for one in parser._actions for name in one.option_strings} | FOREIGN
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    wrong = []
+    for file in (ROOT / "platform" / "midmask").rglob("*.py"):
+        for line in file.read_text("utf-8").splitlines():
+            named = re.findall(r"(?:`|: |with |, )midmask ([a-z]+(?:-[a-z]+)*)(?= -|`| [A-Z{]|$)", line)
+            found = [name for name in named if name not in JOBS and name not in TOOLS]
+            found += [name for name in re.findall(r"midmask\[([a-z-]+)\]", line) if name not in extras]
+            found += [job for job in re.findall(r"jobs/[a-z_]+\.py", line) if not (ROOT / job).is_file()]
+            if not re.search(r"var\(--|style=", line):  # of a style sheet
+                found += [
+                    one for one in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z](?![\w:-])", line) if one not in flags
+                ]
+            wrong += [(file, name) for name in found]
+    assert not wrong

@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.dashboards.browser import chromium
-from tests.support.jobs import running
-
 ROOT = Path(__file__).resolve().parents[1]
 ELSEWHERE = "192.0.2.1"
 """An address that is nobody's (RFC 5737)."""
@@ -47,21 +44,3 @@ def test_nothing_of_the_users_environment_reaches_a_test() -> None:
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     kept = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     assert done.stdout.strip() == f"{ {name: kept.get(name) for name in FOREIGN} } set()"
-
-
-def test_a_missing_browser_is_demanded_by_its_own_variable_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("REQUIRE_BROWSER", raising=False)
-    for variable, outcome in (("CI", pytest.skip.Exception), ("REQUIRE_BROWSER", pytest.fail.Exception)):
-        monkeypatch.setenv(variable, "1")
-        with pytest.raises(outcome, match="chromedriver"), chromium(tmp_path):
-            pass
-
-
-def test_an_interrupted_job_ends_the_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "JOBS", tmp_path)
-    (tmp_path / "job.py").write_text("raise SystemExit(130)")
-    with pytest.raises(KeyboardInterrupt):
-        running.run_job("job", home=tmp_path)

@@ -37,7 +37,7 @@ from midmask.sweep.trial import TrialContext
 from midmask.tracking import TrackedRow, TrackedRun, Tracker, read_runs
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, write
-from tests.support.tracking.recipes import run_tracked_here
+from tests.support.dashboards.worked import run_tracked_here
 from tests.support.tracking.stores import QUICK
 
 ALONE = Resources(cpus=1, gpus=0, side_by_side=1)

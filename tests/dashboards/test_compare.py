@@ -97,8 +97,3 @@ def test_the_newest_collection_comes_first_and_of_its_splits_dev() -> None:
     trial = replace(compared.tagged(older[0], step="trial"), started=now[0].started + timedelta(days=1))
     app = page("compare", [trial, *compared.tracked_rows("test"), *now, *older], per_query=shifted(0.05))
     assert app.selectbox(key="place").options == ["squad dev", "squad test", "nq dev"]
-
-
-def test_one_system_cannot_be_compared() -> None:
-    app = page("compare", compared.tracked_rows()[:1], per_query=shifted(0.05))
-    assert "here is one" in app.info[0].value and not app.warning

@@ -3,21 +3,19 @@
 import html
 import importlib
 import re
-import sys
 from types import ModuleType
 
 import pytest
 
-from midmask.choice.interleaving import BlindPreference
 from midmask.choice.judgements import Judgement, JudgementJournal
 from tests.support.choice.searched import HOSTILE
 from tests.support.dashboards.page import DASHBOARDS
 
 
-def view(name: str) -> ModuleType:
-    if DASHBOARDS not in sys.path:
-        sys.path.append(DASHBOARDS)
-    return importlib.import_module(f"views.{name}")
+@pytest.fixture
+def results(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(DASHBOARDS)
+    return importlib.import_module("views.results")
 
 
 def text_of(shown: str) -> str:
@@ -25,10 +23,10 @@ def text_of(shown: str) -> str:
 
 
 @pytest.mark.parametrize("query", ["window hacked", HOSTILE, "img"])
-def test_a_card_has_only_its_own_tags(query: str) -> None:
+def test_a_card_has_only_its_own_tags(results: ModuleType, query: str) -> None:
     """Whatever stands in the document's id, title and text, marked or not, short or cut."""
     for text in (HOSTILE, f"{HOSTILE} " * 60):
-        shown = view("results").card(f'"><script>{HOSTILE}.md#0-9', HOSTILE, text, query, "1", "")
+        shown = results.card(f'"><script>{HOSTILE}.md#0-9', HOSTILE, text, query, "1", "")
         tags = set(re.findall(r"<\s*(\w+)", shown))
         assert tags <= {"article", "div", "span", "p", "details", "summary", "mark"} and "mark" in tags
         assert HOSTILE in text_of(shown) and ("details" in tags) == (text != HOSTILE)
@@ -38,31 +36,17 @@ def test_a_card_has_only_its_own_tags(query: str) -> None:
     ("rank", "ranks", "shown"),
     [(1, 3, "↑3"), (9, -2, "↓2"), (4, 0, "="), (1, None, "new"), (2, 8, "↑8"), (2, 9, "new")],
 )
-def test_a_rank_change_is_of_what_the_other_list_shows(rank: int, ranks: int | None, shown: str) -> None:
-    assert text_of(view("results").change(rank, ranks)) == shown
+def test_a_rank_change_is_of_what_the_other_list_shows(
+    results: ModuleType, rank: int, ranks: int | None, shown: str
+) -> None:
+    assert text_of(results.change(rank, ranks)) == shown
 
 
-def test_a_thumb_shows_blind_judgements_apart_from_others() -> None:
+def test_a_thumb_shows_blind_judgements_apart_from_others(results: ModuleType) -> None:
     side = Judgement("q", "d", 1, "side by side", "a", "b")
     blind = Judgement("q", "d", 0, "blind", "b", "a", "a")
-    grade_of = view("results").grade_of
+    grade_of = results.grade_of
     assert grade_of(JudgementJournal((side,)), blind) is None
     assert grade_of(JudgementJournal((side, blind)), blind) == 0
     assert grade_of(JudgementJournal((side, blind)), side) == 0, "the last judgement of a passage counts"
     assert grade_of(JudgementJournal((side, blind)), Judgement("q", "d", None, "blind", "a", "c")) is None
-
-
-@pytest.mark.parametrize(
-    ("found", "words"),
-    [
-        (BlindPreference(0, 0, 0, 0.5, 0, 1, 1), "not compared blind yet"),
-        (BlindPreference(3, 1, 2, 0.75, 0.2, 0.99, 0.6), "too close to call (a wins 75% of the decided queries"),
-        (BlindPreference(1, 12, 2, 0.08, 0.01, 0.3, 0.003), "b is preferred (a wins 8%"),
-    ],
-)
-def test_a_sentence_says_who_is_preferred(found: BlindPreference, words: str) -> None:
-    assert words in view("judged").blind_words(found, "a", "b")
-
-
-def test_names_of_icons_and_markdown_are_plain_text() -> None:
-    assert view("results").plain("**a** :smile: <b>") == r"\*\*a\*\* \:smile\: &lt;b&gt;".replace(r"\: ", ": ")

@@ -1,8 +1,5 @@
-"""Pages of stores that have nothing to show, or not yet, or cannot be read: each says what it waits for or what to
-type.
-"""
+"""Pages of stores that have nothing to show, or not yet, or cannot be read, and of jobs that run or have ended."""
 
-import shutil
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,10 +9,11 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from midmask.tracking import TrackedRow, Tracker
+from midmask.tracking import LOG, TrackedRow, Tracker
+from midmask.tracking.lease import OWNER, lease_tags
 from tests.support.dashboards import tracked
 from tests.support.dashboards.browser import PAGE
-from tests.support.dashboards.page import DASHBOARDS, LONGEST, page, words
+from tests.support.dashboards.page import DASHBOARDS, LONGEST, html, page, table, words
 
 NOTHING = {
     "board": "Nothing has been evaluated",
@@ -45,6 +43,23 @@ def begun() -> list[TrackedRow]:
 def test_a_page_without_results_says_so(view: str) -> None:
     assert NOTHING[view] in words(page(view, []))
     assert BEGUN[view] in words(page(view, begun()))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_job_is_shown_with_its_life_and_the_end_of_its_log(tmp_path: Path, killed: bool) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("".join(f"line {number} of the log\n" for number in range(2000)))
+    tags = {**lease_tags(), LOG: str(log)}
+    if killed:
+        tags[OWNER] = tags[OWNER].rpartition(":")[0] + ":1"
+    now = datetime.now(UTC)
+    job = TrackedRow("1", "1", "run_recipe <a>", None, "running", now, None, tags, {}, {})
+    early = TrackedRow("2", "1", "lost", None, "failed", now, now, {"midmask.reason": "ValueError: no"}, {}, {})
+    app = page("progress", [job, early])
+    assert ("Its process has ended" in html(app)) == killed and "run_recipe &lt;a&gt;" in html(app)
+    lines = app.code[0].value.splitlines()
+    assert lines == [f"line {number} of the log" for number in range(2000 - len(lines), 2000)] and len(lines) > 5
+    assert table(app, "ended early")[1][0][4].startswith("ValueError: no")
 
 
 @pytest.fixture
@@ -78,15 +93,12 @@ def test_a_store_with_nothing_to_show_says_what_to_type(
     assert "secret" not in shown + "".join(capfd.readouterr()) and not (tmp_path / "none.db").exists()
 
 
-def test_a_store_that_is_lost_shows_what_was_known_of_it(
-    start: Callable[..., str], tmp_path: Path, empty_store: Path
-) -> None:
-    shutil.copy(empty_store, tmp_path)
-    with Tracker(f"sqlite:///{tmp_path}/mlflow.db", tmp_path, tracked.QUICK) as tracker:
+def test_a_store_that_is_lost_shows_what_was_known_of_it(start: Callable[..., str], tmp_path: Path, uri: str) -> None:
+    with Tracker(uri, tmp_path, tracked.QUICK) as tracker:
         tracker.run("pretrain alive", tags=tracked.tags("pretrain", "retromae", "live"), params={})
-    assert "pretrain alive" in start("--tracking-uri", "sqlite:///{home}/mlflow.db")
+    assert "pretrain alive" in start("--tracking-uri", uri)
     (tmp_path / "mlflow.db").write_bytes(b"no database" * 1000)
-    shown = start("--tracking-uri", "sqlite:///{home}/mlflow.db")
+    shown = start("--tracking-uri", uri)
     assert "pretrain alive" in shown and "Below is what was known before" in shown
 
 

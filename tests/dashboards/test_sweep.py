@@ -92,13 +92,3 @@ def test_the_answer_comes_first_and_pruned_trials_are_grey(store: tuple[str, lis
     slices = {one["layout"]["xaxis"]["title"]["text"]: one["data"] for one in figures if len(one["data"]) == 2}
     assert set(slices) == {"CLS width", "N", "words from"}
     assert sorted(slices["N"][1]["x"]) == sorted(words for _, words in swept.POINTS if words)
-
-
-def test_two_parameters_are_laid_over_each_other_as_chosen(store: tuple[str, list[TrackedRow]]) -> None:
-    app = named(store, plain=False)
-    app.selectbox(key="across").set_value("N").run()
-    app.selectbox(key="up").set_value("CLS width").run()
-    figures = [json.loads(one.proto.spec)["data"][0] for one in app.get("plotly_chart")]
-    (told,) = [one for one in figures if one["type"] == "heatmap"]
-    expected = sorted(f"{swept.value(width, words):.4f}" for width, words in swept.POINTS if words)
-    assert sorted(text for line in told["text"] for text in line if text) == expected

@@ -32,13 +32,6 @@ def test_a_linter_accepts(program: str, files: list[str]) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize(("arguments", "message"), [([], "sbatch"), (["jobs/pretrain.py"], "run this with sbatch")])
-def test_the_slurm_script_asks_for_a_job_and_for_sbatch(arguments: list[str], message: str) -> None:
-    command = ["bash", DEPLOY / "slurm.sh", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
-    assert done.returncode != 0 and message in done.stderr
-
-
 def test_the_image_gets_all_that_it_copies_and_nothing_else() -> None:
     """Each COPY names what is there and what the ignore file lets through; the jobs' folders are all there."""
     lines = (DEPLOY / "Dockerfile").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""The figures of a reproduction page from a run of its command:
+"""The figures of a reproduction page, `docs/reproduce/PRESET.md`, as data, and from a run of its command:
 
     python -m tests.tools.expected benchmarks/rom/results.parquet [--split dev] [--measure nDCG@10 …]
 
@@ -6,14 +6,17 @@ Prints the table for the page. A figure is a mean over seeds. Its tolerance is w
 within, for all figures together with a probability of 0.95, if another machine is no more than other seeds: Student's
 t, the variance between seeds pooled over the systems of a representation and setting, Bonferroni over the table.
 
+A page has a section per scale, in it a command, the first block of `sh`, and a table of the figures to expect.
 Left out are cells that have not learned to search, by the rule of the claims (a tenth of BM25's measure), and figures
 whose tolerance exceeds a quarter of them: nothing could fail such an expectation. A sentence names them.
 """
 
 import argparse
 import math
+import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +27,81 @@ from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Results, SystemKey, read_results
 from midmask.evaluation.rendering import markdown
 from midmask_papers.verdict import LEAST_OF_BM25
-from tests.support.reproduce.pages import HEADER, LEFT_OUT, Figure
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reproduce"
+
+SCALES = ("Toy", "Small", "Full")
+HEADER = ("system", "collection", "representation", "setting", "corpus", "split", "measure", "expected", "±")
+
+UNKNOWN, OVER = "—", " over "
+LEFT_OUT = "Left out: "
+"""How the line below a table begins that says which figures the table lacks, and why."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The mean over the command's seeds, and by how much another machine's may differ from it; none: not known.
+
+    against: empty, or to what the value is a difference: a page has `RR@10 over the best baseline` and `+0.0196` then.
+    """
+
+    key: SystemKey
+    corpus: str
+    split: str
+    measure: str
+    value: float
+    tolerance: float | None
+    against: str = ""
+
+    def cells(self) -> list[str]:
+        """In the order of HEADER."""
+        tolerance = UNKNOWN if self.tolerance is None else f"{self.tolerance:.4f}"
+        measure, value = self.measure, f"{self.value:.4f}"
+        if self.against:
+            measure, value = f"{measure}{OVER}{self.against}", f"{self.value:+.4f}"
+        return [*vars(self.key).values(), self.corpus, self.split, measure, value, tolerance]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One scale of a page."""
+
+    text: str
+
+    @property
+    def command(self) -> str:
+        """The first block of `sh`."""
+        (first, *_) = re.findall(r"^```sh\n(.*?)^```$", self.text, re.M | re.S)
+        return first
+
+    @property
+    def figures(self) -> list[Figure]:
+        lines = [line.strip().strip("|") for line in self.text.splitlines() if line.startswith("|")]
+        rows = [tuple(cell.strip() for cell in line.split("|")) for line in lines]
+        return [_figure(row) for row in rows if len(row) == len(HEADER) and row != HEADER and "--" not in row[-1]]
+
+    @property
+    def left_out(self) -> str:
+        """The line that says which figures the table lacks; empty if there is none."""
+        return next((line for line in self.text.splitlines() if line.startswith(LEFT_OUT)), "")
+
+
+def section(name: str, scale: str) -> Section:
+    """The section of a preset's page whose heading begins with the scale."""
+    (found,) = re.findall(rf"^## {scale}\b.*?(?=^## |\Z)", (FOLDER / f"{name}.md").read_text("utf-8"), re.M | re.S)
+    return Section(found)
+
+
+def _figure(row: tuple[str, ...]) -> Figure:
+    *key, corpus, split, measure, value, tolerance = row
+    known = None if tolerance == UNKNOWN else float(tolerance)
+    name, _, against = measure.partition(OVER)
+    assert bool(against) == value.startswith(("+", "-")), f"{row}: a difference has a sign and says over what"
+    return Figure(SystemKey(*key), corpus, split, name, float(value), known, against)
+
 
 LEVEL = 0.05
-
 USUAL = ("RR@10", "R@100")
-
 WIDEST = 0.25
 """The largest tolerance of an expected figure, as a share of it."""
 
@@ -51,13 +123,9 @@ def figures(results: Results, corpus: str, split: str, measures: list[str]) -> l
 
 
 def _tolerance(key: SystemKey, measure: str, values: dict[tuple[SystemKey, str], list[float]]) -> float:
-    like = [
-        own
-        for (other, name), own in values.items()
-        if name == measure
-        and (other.representation, other.setting) == (key.representation, key.setting)
-        and len(own) > 1
-    ]
+    condition = (measure, key.representation, key.setting)
+    all_like = (own for (k, name), own in values.items() if (name, k.representation, k.setting) == condition)
+    like = [own for own in all_like if len(own) > 1]
     if not like:
         return FLOOR
     degrees = sum(len(own) - 1 for own in like)
@@ -66,16 +134,11 @@ def _tolerance(key: SystemKey, measure: str, values: dict[tuple[SystemKey, str],
     return max(FLOOR, quantile * math.sqrt(2 * pooled / len(values[key, measure])))
 
 
-def below_floor(found: Sequence[Figure]) -> list[Figure]:
-    """Figures of the cells that do not reach a tenth of BM25's by each measure; all, if BM25 is not among them."""
-    least = {one.measure: LEAST_OF_BM25 * one.value for one in found if one.key.system == BM25}
-    short = {one.key for one in found if one.value < least.get(one.measure, math.inf)}
-    return [one for one in found if one.key in short]
-
-
 def expected(found: Sequence[Figure]) -> tuple[list[Figure], str]:
     """The figures to expect, and the sentence that names the systems of those left out; empty if none is."""
-    short = below_floor(found)
+    least = {one.measure: LEAST_OF_BM25 * one.value for one in found if one.key.system == BM25}
+    below = {one.key for one in found if one.value < least.get(one.measure, math.inf)}
+    short = [one for one in found if one.key in below]
     wide = [one for one in found if (one.tolerance or 0) > WIDEST * one.value and one not in short]
     said = []
     for own, why in (

@@ -59,13 +59,10 @@ def _defined(node: ast.stmt, path: Path, owner: str | None = None) -> Iterator[D
             yield Definition(place, name, names_in(node), owner)
         case ast.ClassDef(name=name):
             own = [*node.bases, *node.keywords, *node.decorator_list]
-            rest = [
-                each for each in node.body if not isinstance(each, ast.FunctionDef | ast.ClassDef) or validates(each)
-            ]
-            yield Definition(place, name, names_in(*own, *rest), owner)
-            for each in node.body:
-                if isinstance(each, ast.FunctionDef | ast.ClassDef) and not validates(each):
-                    yield from _defined(each, path, name)
+            inner = [one for one in node.body if isinstance(one, ast.FunctionDef | ast.ClassDef) and not validates(one)]
+            yield Definition(place, name, names_in(*own, *(one for one in node.body if one not in inner)), owner)
+            for each in inner:
+                yield from _defined(each, path, name)
         case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
             for alias in aliases:
                 if alias.asname is not None:
@@ -80,15 +77,12 @@ def _defined(node: ast.stmt, path: Path, owner: str | None = None) -> Iterator[D
                 yield from _defined(each, path)
 
 
-def _assigned(target: ast.expr) -> Iterator[str]:
-    match target:
-        case ast.Name(id=name):
-            yield name
-        case ast.Tuple(elts=parts):
-            for part in parts:
-                yield from _assigned(part)
-        case ast.Subscript(value=base) | ast.Attribute(value=base):
-            yield from _assigned(base)
+def _assigned(target: ast.expr) -> list[str]:
+    if isinstance(target, ast.Tuple):
+        return [name for part in target.elts for name in _assigned(part)]
+    while isinstance(target, ast.Subscript | ast.Attribute):
+        target = target.value
+    return [target.id] if isinstance(target, ast.Name) else []
 
 
 def validates(node: ast.FunctionDef | ast.ClassDef) -> bool:
@@ -137,20 +131,20 @@ def unreached(root: Path) -> list[str]:
     return [f"{one.place}: {one.owner + '.' if one.owner else ''}{one.name}" for one in left]
 
 
-def main() -> int:
-    lines = [f"{line} is reached by nothing" for line in unreached(ROOT)]
-    names = {one.name for path in python_files(ROOT) for one in definitions(path, ROOT)}
-    lines += [f"CALLED_BY_LIBRARIES: {name} is defined nowhere" for name in sorted(CALLED_BY_LIBRARIES - names)]
-    print(*lines, sep="\n", end="\n" * bool(lines))
-    return int(bool(lines))
-
-
 def is_reached(one: Definition, live: set[str]) -> bool:
     if one.owner is not None and one.owner not in live:
         return False
     if one.owner in midmask.__all__ and not one.name.startswith("_"):
         return True  # what a public class offers
     return one.name in live or (one.name.startswith("__") and one.name.endswith("__"))
+
+
+def main() -> int:
+    lines = [f"{line} is reached by nothing" for line in unreached(ROOT)]
+    names = {one.name for path in python_files(ROOT) for one in definitions(path, ROOT)}
+    lines += [f"CALLED_BY_LIBRARIES: {name} is defined nowhere" for name in sorted(CALLED_BY_LIBRARIES - names)]
+    print(*lines, sep="\n", end="\n" * bool(lines))
+    return int(bool(lines))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from midmask.errors import UserError
 from midmask.tracking import Patience, Tracker, read_runs
 from tests.support.disks import mounted
 from tests.support.tracking.stores import QUICK, TAGS, history
-from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -70,26 +69,17 @@ def test_a_home_that_may_not_be_written_is_one_line_at_once(
     assert warnings(caplog) == [], "it waits for nothing"
 
 
-EXPERIMENT = b"""{"experiment_id": "1", "experiment": {
-    "experiment_id": "1", "name": "midmask", "artifact_location": "x", "lifecycle_stage": "active"}}"""
-
-
 @contextlib.contextmanager
-def refusing(status: int, body: bytes, *, lets_experiments: bool = False) -> Iterator[tuple[str, list[str]]]:
-    """The host and port of a server that answers every request with this, and the requests it got.
-
-    Args:
-        lets_experiments: requests for an experiment are answered as they should be.
-    """
+def refusing(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
+    """The host and port of a server that answers every request with this, and the requests it got."""
     seen: list[str] = []
 
     class Refusing(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             seen.append(self.path)
-            lets = lets_experiments and "/experiments/" in self.path
-            self.send_response(200 if lets else status)
+            self.send_response(status)
             self.end_headers()
-            self.wfile.write(EXPERIMENT if lets else body)
+            self.wfile.write(body)
 
         do_POST = do_GET
 
@@ -119,11 +109,3 @@ def test_a_refused_token_is_one_line_at_once(
             Tracker(f"http://me:pass-word-1@{host}", tmp_path, Patience())
     assert len(requests) <= 3 and warnings(caplog) == []
     assert "\n" not in str(told.value) and "pass-word-1" not in str(told.value)
-
-
-def test_a_tracker_that_is_refused_later_leaves_no_thread(tmp_path: Path) -> None:
-    with refusing(403, b"go away", lets_experiments=True) as (host, _):
-        before = set(threading.enumerate())
-        with pytest.raises(UserError, match="refuses access"):
-            Tracker(f"http://{host}", tmp_path, Patience())
-        wait_until(lambda: not set(threading.enumerate()) - before)

@@ -5,7 +5,6 @@ import json
 import logging
 import multiprocessing
 import os
-import resource
 import signal
 import stat
 from collections.abc import Callable
@@ -119,46 +118,6 @@ def test_a_killed_owner_loses_its_lock_and_half_a_line(tmp_path: Path, caplog: p
         assert list(again.entries()) == [JournalEntry("tags", {"a": "b"}), TAGS]
     assert caplog.text.count("a half-written line is left out") == 1
     assert path.read_text().splitlines()[-1] == json.dumps(TAGS)
-
-
-def test_a_disk_that_takes_no_more_is_one_warning_and_costs_no_earlier_value(
-    journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Half of a line fits, nothing of the next two, and then there is room again."""
-    journal.append(TAGS)
-
-    def write_to_a_full_disk() -> None:
-        size, most = journal.path.stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, most))
-        for _ in range(3):
-            journal.append(POINTS)
-        assert journal.path.stat().st_size == size + 10
-        assert caplog.text.count("cannot be written") == 1
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-        journal.append(POINTS)
-        assert list(journal.entries()) == [TAGS, POINTS]
-
-    assert end_of(write_to_a_full_disk) == 0
-
-
-def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "home").touch()
-    with pytest.raises(NotADirectoryError):
-        Journal.claim(tmp_path / "home" / "mlflow-pending" / "run.jsonl")
-
-
-def test_a_journal_that_somebody_removed_can_still_be_closed(journal: Journal) -> None:
-    journal.path.unlink()
-    journal.close(remove=True)
-    assert not journal.path.exists()
-
-
-def test_an_empty_line_is_no_torn_one(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
-    journal.append(TAGS)
-    with journal.path.open("ab") as stream:
-        stream.write(b"\n")
-    journal.append(POINTS)
-    assert list(journal.entries()) == [TAGS, POINTS] and not caplog.text
 
 
 def test_what_the_store_refuses_is_kept_beside_the_journal(journal: Journal) -> None:

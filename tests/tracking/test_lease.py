@@ -1,6 +1,5 @@
 """Runs of jobs that have ended without saying so: told from those of living jobs by their leases, and marked."""
 
-import threading
 import time
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from mlflow import MlflowClient
 from midmask.tracking import Tracker, read_runs
 from midmask.tracking.lease import EXPIRES_S, LEASE, OWNER, PARENT, Leases, is_dead, lease_tags
 from tests.support.tracking.stores import QUICK, TAGS, statuses
+from tests.support.waiting import wait_until
 
 ELSEWHERE, THIRD = "another0host:17:4711", "third0host:18:4712"
 RUNNING, KILLED = ("RUNNING", "running"), ("KILLED", "killed")
@@ -63,22 +63,19 @@ class Held:
 
     def __init__(self) -> None:
         self.leases: list[float] = []
-        self.ended = threading.Event()
 
     @property
     def is_open(self) -> bool:
-        return not self.ended.is_set()
+        return len(self.leases) < 3
 
     def tag(self, tags: dict[str, str]) -> None:
         self.leases.append(float(tags[LEASE]))
-        if len(self.leases) == 3:
-            self.ended.set()
 
 
 def test_leases_of_open_runs_are_renewed() -> None:
     leases, run, began = Leases(interval=0.01), Held(), time.time()
     leases.hold(run)
-    run.ended.wait()
+    wait_until(lambda: not run.is_open)
     leases.close()
     assert len(run.leases) == 3 and min(run.leases) >= began - 1
 

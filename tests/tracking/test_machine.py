@@ -73,18 +73,17 @@ def test_only_whole_spans_of_a_run_count() -> None:
         machine.close()
 
 
-def test_nothing_is_left_behind_and_short_runs_have_none(uri: str, tmp_path: Path) -> None:
-    before = len(psutil.Process().children())
+def test_nothing_is_left_behind_and_short_runs_have_none(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
+    threads, before = set(threading.enumerate()), len(psutil.Process().children())
+    Machine().watch(Listener())
+    assert not set(threading.enumerate()) - threads, "MLflow's own switch turns it off"
+    monkeypatch.delenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING")
     with Tracker(uri, tmp_path, QUICK) as tracker:
         with tracker.run("short", tags={}, params={}) as run:
             tracker.watch(run)
         assert len(psutil.Process().children()) == before, "a thread, no process"
     wait_until(lambda: not [one for one in threading.enumerate() if one.name == "midmask-machine"])
     assert not [key for key in MlflowClient(uri).get_run(run.id).data.metrics if key.startswith("system/")]
-
-
-def test_mlflows_own_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
-    before = set(threading.enumerate())
-    Machine().watch(Listener())
-    assert not set(threading.enumerate()) - before

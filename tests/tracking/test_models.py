@@ -15,9 +15,8 @@ from midmask.tracking.models import Registered, RegistryEntry, register_model
 from midmask.tracking.store import create_store
 from tests.support.tracking.stores import QUICK
 
-ENTRY = RegistryEntry(
-    "contrastive", "tiny", "f00d", {"dense": 3, "lexical": 40}, {"recipe": "dupmae", "corpus": "squad"}
-)
+LINEAGE = {"recipe": "dupmae", "corpus": "squad"}
+ENTRY = RegistryEntry("contrastive", "tiny", "f00d", {"dense": 3, "lexical": 40}, LINEAGE)
 NAME = "midmask.contrastive.tiny"
 
 
@@ -40,19 +39,11 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def fetch(uri: str, folder: Path) -> Path:
-    """A registered folder, as MLflow gives it to anyone."""
-    client = MlflowClient(uri)
-    version = client.get_model_version_by_alias(NAME, "candidate")
-    place = client.get_model_version_download_uri(NAME, version.version)
-    return Path(download_artifacts(artifact_uri=place, dst_path=str(folder), tracking_uri=uri))
-
-
 def test_mlflow_itself_knows_signature_and_lineage(uri: str, tmp_path: Path, folder: Path) -> None:
     with Tracker(uri, tmp_path, QUICK) as tracker:
         run = tracker.run("finetune", tags={"midmask.step": "finetune"}, params={})
         run.finish("finished")
-    entry = RegistryEntry(**{**vars(ENTRY), "run_id": run.id, "lineage": {**ENTRY.lineage, "step.pretrain": "beef"}})
+    entry = RegistryEntry(**{**vars(ENTRY), "run_id": run.id, "lineage": {**LINEAGE, "step.pretrain": "beef"}})
     made = register(uri, tmp_path, folder, entry, "best-dev")
     version = MlflowClient(uri).get_model_version_by_alias(NAME, "best-dev")
     assert (version.run_id, int(version.version), made.uri) == (run.id, 1, f"models:/{NAME}/1")
@@ -84,7 +75,8 @@ def test_the_model_that_runs_are_linked_to_is_the_one_that_is_registered(
     assert version.tags["midmask.logged_model"] == output.model_id
     (model,) = client.search_logged_models([create_store(uri, tmp_path)[1]])
     assert model.tags.items() >= {"midmask.artifact": "/store/f00d", "midmask.corpus": "squad"}.items()
-    found = files(fetch(uri, tmp_path / "elsewhere"))
+    place = client.get_model_version_download_uri(NAME, version.version)
+    found = files(Path(download_artifacts(artifact_uri=place, dst_path=str(tmp_path / "own"), tracking_uri=uri)))
     assert b"python_function" not in found.pop("MLmodel") and found == files(folder), "nothing can be unpickled"
 
 

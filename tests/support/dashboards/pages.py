@@ -70,13 +70,6 @@ def texts(browser: Chrome, where: str) -> list[str]:
     return list(browser.execute_script(script, where))
 
 
-def table(browser: Chrome, label: str) -> list[list[str]]:
-    """The texts of a table's lines, cell by cell."""
-    script = """return [...document.querySelectorAll(`table[aria-label="${arguments[0]}"] tbody tr`)]
-        .map(line => [...line.cells].map(cell => cell.innerText.trim()))"""
-    return list(browser.execute_script(script, label))
-
-
 def systems(browser: Chrome) -> list[str]:
     """The systems of the leaderboard in the order in which they stand there."""
     script = """return [...document.querySelectorAll("table[aria-label=systems] tbody tr")]
@@ -91,10 +84,14 @@ def wait_for_systems(browser: Chrome, expected: list[str]) -> list[list[str]]:
 
 
 def wait_for_table(browser: Chrome, label: str, ready: Callable[[list[list[str]]], bool] | int) -> list[list[str]]:
-    """A table's lines as one look found them ready, or that many of them, the page's script at its end."""
+    """The texts of a table's lines, cell by cell, as one look found them ready, or that many of them, the page's script
+    at its end.
+    """
+    script = """return [...document.querySelectorAll(`table[aria-label="${arguments[0]}"] tbody tr`)]
+        .map(line => [...line.cells].map(cell => cell.innerText.trim()))"""
 
     def look(page: Chrome) -> list[list[str]]:
-        lines = table(page, label)
+        lines = list(page.execute_script(script, label))
         is_ready = len(lines) == ready if isinstance(ready, int) else ready(lines)
         return lines if is_ready and page.find_elements(By.CSS_SELECTOR, DRAWN) else []
 
@@ -149,10 +146,8 @@ def choose(browser: Chrome, key: str, value: str) -> None:
 
 def wait_for_query(browser: Chrome, **expected: str) -> None:
     """Until these values stand in the address behind the question mark."""
-    wait_until_equal(browser, lambda page: {name: query(page).get(name) for name in expected},
-                     {name: [value] for name, value in expected.items()})  # fmt: skip
 
+    def look(page: Chrome) -> dict[str, list[str] | None]:
+        return {name: parse_qs(urlsplit(page.current_url).query).get(name) for name in expected}
 
-def query(browser: Chrome) -> dict[str, list[str]]:
-    """What stands in the address behind the question mark."""
-    return parse_qs(urlsplit(browser.current_url).query)
+    wait_until_equal(browser, look, {name: [value] for name, value in expected.items()})

@@ -1,15 +1,7 @@
 """The store that the browser's tests share, with the pages over it."""
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from midmask.tracking import Tracker
-from tests.support.choice.searched import write_verdict
-from tests.support.dashboards import compared, swept, tracked
-from tests.support.dashboards.browser import PAGE, served
 
 
 @dataclass(frozen=True)
@@ -19,22 +11,3 @@ class Site:
     address: str
     uri: str
     verdict: Path
-
-
-@contextmanager
-def everything_served(home: Path, worked: Path) -> Iterator[Site]:
-    """Recipes with their artifacts, a benchmark, two sweeps, runs that go on or failed, and a verdict.
-
-    Args:
-        worked: the folder of `worked_store`.
-    """
-    shutil.copy(worked / "mlflow.db", home)
-    uri = f"sqlite:///{home}/mlflow.db"
-    tracked.everything(uri, home)
-    compared.store(uri, home)
-    with Tracker(uri, home, tracked.QUICK) as tracker:
-        swept.track(tracker)
-    verdict = write_verdict(home / "verdict", extra=30)
-    flags = ["--tracking-uri", uri, "--mlflow-ui", "http://127.0.0.1:5999", "--verdict", str(verdict)]
-    with served(PAGE, flags, home / "streamlit.log") as address:
-        yield Site(address, uri, verdict)

@@ -29,15 +29,9 @@ def difference(value: float, p: float, outcome: str, queries: int) -> dict[str, 
     return {**shape, "p": p, "outcome": outcome, "queries": queries}
 
 
+TO_FLOOR = {"dev": difference(-0.02, 0.057, "equal", 61), "test": difference(-0.0885, 1.3e-05, "worse", 93)}
 SYSTEMS = [
-    {
-        "label": "dupmae 64/128",
-        **{"dev": [0.52, 0.53], "test": [0.43, 0.44]},
-        "to_floor": {
-            "dev": difference(-0.02, 0.057, "equal", 61),
-            "test": difference(-0.0885, 1.3e-05, "worse", 93),
-        },
-    },
+    {"label": "dupmae 64/128", "dev": [0.52, 0.53], "test": [0.43, 0.44], "to_floor": TO_FLOOR},
     {"label": "none", "dev": [0.545], "test": [0.5235], "to_floor": {}},
 ]
 """The best on dev is within the noise there, and loses on test."""
@@ -46,14 +40,8 @@ SYSTEMS = [
 def told(points: list[tuple[int | None, int | None]] = POINTS) -> dict[str, Any]:
     """The content of `sweep.json`; the points but the last two are on no front, and one more was pruned."""
     return {
-        "format": 1,
-        "name": "sparse_topn",
-        "study": "sparse_topn-0",
-        "fingerprint": "5eed",
-        "recipe": "dupmae",
-        "corpus": "pydocs",
-        "split": "dev",
-        "search": "grid",
+        **{"format": 1, "name": "sparse_topn", "study": "sparse_topn-0", "fingerprint": "5eed", "recipe": "dupmae"},
+        **{"corpus": "pydocs", "split": "dev", "search": "grid"},
         "objectives": [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}],
         "parameters": [
             parameter(VIEW, "words from", ["logits", None]),
@@ -64,9 +52,7 @@ def told(points: list[tuple[int | None, int | None]] = POINTS) -> dict[str, Any]
         "best": label(*BEST),
         "noise_floor": {"value": NOISE, "seed_spread": 0.004, "seed_degrees": 6, "repeats": 3},
         "importance": {"evaluator": "PED-ANOVA", "trials": 13, "quantile": 0.4, "shares": {WORDS: 0.7, WIDTH: 0.3}},
-        "proxies": [],
-        "systems": SYSTEMS,
-        "floor": "none",
+        **{"proxies": [], "systems": SYSTEMS, "floor": "none"},
         "sentences": ["64/128 is <best>; it is *not* distinguishable from 64/64 on dev (p = 0.2)."],
     }
 
@@ -91,9 +77,7 @@ def point(width: int | None, words: int | None) -> dict[str, Any]:
         "brief": f"{width}/{words}",
         "mark": "CLS:128" if words is None else "64+64" if (width, words) == (64, 64) else None,
         "parameters": {VIEW: None} if words is None else here,
-        "run": f"t-{width}-{words}",
-        "complete": True,
-        "probes": [],
+        **{"run": f"t-{width}-{words}", "complete": True, "probes": []},
         "values": {"nDCG@10": mean, "bytes_per_passage": size(width, words)},
         "measures": {"nDCG@10": mean},
         "costs": {"bytes_per_passage": size(width, words)},

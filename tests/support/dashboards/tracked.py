@@ -17,20 +17,13 @@ SYSTEMS = {
 }
 """nDCG@10 on dev and on test."""
 
-
 COLLECTIONS = {"pydocs": "3f2a90c1d2e3", "cranfield": "77aa00bb11cc"}
 QUERIES = {"dev": 1204, "test": 1190}
 
 
 def tags(step: str, objective: str, fingerprint: str, **more: str) -> dict[str, str]:
-    named = {
-        "job": "sweep_mask_ratio",
-        "step": step,
-        "objective": objective,
-        "fingerprint": fingerprint,
-        "corpus": "pydocs",
-    }
-    return {f"midmask.{name}": value for name, value in (named | more).items()}
+    named = {"job": "sweep_mask_ratio", "step": step, "objective": objective, "fingerprint": fingerprint}
+    return {f"midmask.{name}": value for name, value in {**named, "corpus": "pydocs", **more}.items()}
 
 
 def sweep(tracker: Tracker) -> str:
@@ -38,16 +31,13 @@ def sweep(tracker: Tracker) -> str:
     parent = tracker.run("sweep_mask_ratio", tags=tags("sweep", "retromae", "5eed"), params={"search": "grid"})
     for number, (encoder, decoder) in enumerate(RATIOS):
         params = {"objective.encoder_mask_ratio": encoder, "objective.decoder_mask_ratio": decoder, "train.seed": 1}
-        trial = tracker.run(
-            f"trial {number}", tags=tags("trial", "retromae", f"7{number}"), params=params, parent=parent.id
-        )
+        own = tags("trial", "retromae", f"7{number}")
+        trial = tracker.run(f"trial {number}", tags=own, params=params, parent=parent.id)
         for rung in (1, 2, 4):
             trial.log({"probe/pydocs/dev/nDCG_at_10": DEV[encoder, decoder] * (0.8 + rung / 20)}, rung)
-        if number == 0:
-            trial.finish("pruned")
-            continue
-        measured(trial, "pydocs", "dev", DEV[encoder, decoder])
-        trial.finish()
+        if number:
+            measured(trial, "pydocs", "dev", DEV[encoder, decoder])
+        trial.finish("finished" if number else "pruned")
     parent.finish()
     return parent.id
 
@@ -61,9 +51,8 @@ def measured(run: TrackedRun, corpus: str, split: str, value: float) -> None:
 def systems(tracker: Tracker, parent: str) -> None:
     for (recipe, objective), (dev, test) in SYSTEMS.items():
         named = tags("evaluate", objective, f"e-{objective}", recipe=recipe)
-        with tracker.run(
-            f"evaluate {recipe}", tags=named, params={"pretrain.seed": 0, "stages.0.train.seed": 3}, parent=parent
-        ) as run:
+        params = {"pretrain.seed": 0, "stages.0.train.seed": 3}
+        with tracker.run(f"evaluate {recipe}", tags=named, params=params, parent=parent) as run:
             measured(run, "pydocs", "dev", dev)
             measured(run, "pydocs", "test", test)
             run.log({"train/loss": 1.0, "train/loss/encoder": 2.0}, 7)

@@ -1,21 +1,27 @@
 """A store whose runs have all that pages ask for: two tiny recipes and BM25, made and tracked as jobs do, less Ray."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 
+from midmask.app.graph_progress import GraphProgress
+from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.run_contents import base_tags
 from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import Place
 from midmask.backend.resources import Resources
+from midmask.experiment.graph import Graph
 from midmask.experiment.plan import plan
+from midmask.experiment.run import Runner, report_finished
 from midmask.experiment.schema import Recipe
+from midmask.experiment.step import Step
+from midmask.experiment.steps import LOCAL
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
 from midmask.tracking import Tracker
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.dashboards.tracked import QUICK
-from tests.support.tracking.recipes import run_tracked_here
 
 JOB = "run_recipe"
 ALONE = Resources(cpus=1, gpus=0, side_by_side=1)
@@ -26,6 +32,17 @@ def recipes(corpus: str) -> tuple[Recipe, Recipe]:
     changes = {"pretrain.log_every": 1, "stages.0.train.log_every": 1}
     found = [override(short(RECIPES[name](), corpus), changes) for name in ("retromae", "none")]
     return found[0], found[1].seeded(7)
+
+
+def run_tracked_here(job: TrackedJob, recipe: Recipe, targets: Iterable[Step]) -> None:
+    """A recipe's steps run and tracked in this process, as a job runs them on a cluster."""
+    graph = Graph.left_in(job.storage, targets)
+    progress = GraphProgress(job.progress, graph.left.values())
+    observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)], progress)
+    report_finished(graph.there.values(), job.storage, observer)
+    runner = Runner(job.storage, LOCAL, observer)
+    while ready := graph.ready():
+        runner.run_next(graph, ready[0])
 
 
 def everything(uri: str, home: Path) -> dict[str, str]:

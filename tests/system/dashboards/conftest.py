@@ -1,13 +1,17 @@
 """One browser and one server of pages for all tests."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from selenium.webdriver import Chrome
 
-from tests.support.dashboards.browser import chromium
-from tests.support.dashboards.site import Site, everything_served
+from midmask.tracking import Tracker
+from tests.support.choice.searched import write_verdict
+from tests.support.dashboards import compared, swept, tracked
+from tests.support.dashboards.browser import PAGE, chromium, served
+from tests.support.dashboards.site import Site
 
 
 @pytest.fixture(scope="session")
@@ -20,5 +24,15 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 def site(
     tmp_path_factory: pytest.TempPathFactory, browser: Chrome, worked_store: tuple[Path, dict[str, str]]
 ) -> Iterator[Site]:
-    with everything_served(tmp_path_factory.mktemp("home"), worked_store[0]) as found:
-        yield found
+    """Recipes with their artifacts, a benchmark, two sweeps, runs that go on or failed, and a verdict."""
+    home = tmp_path_factory.mktemp("home")
+    shutil.copy(worked_store[0] / "mlflow.db", home)
+    uri = f"sqlite:///{home}/mlflow.db"
+    tracked.everything(uri, home)
+    with Tracker(uri, home, tracked.QUICK) as tracker:
+        compared.benchmark(tracker)
+        swept.track(tracker)
+    verdict = write_verdict(home / "verdict", extra=30)
+    flags = ["--tracking-uri", uri, "--mlflow-ui", "http://127.0.0.1:5999", "--verdict", str(verdict)]
+    with served(PAGE, flags, home / "streamlit.log") as address:
+        yield Site(address, uri, verdict)

@@ -17,7 +17,6 @@ from tests.support.dashboards.pages import (
     wait_for_systems,
     wait_for_table,
     wait_for_text,
-    wait_for_texts,
     wait_until_equal,
 )
 from tests.support.dashboards.site import Site
@@ -29,8 +28,9 @@ GROUPS = "table[aria-label=systems] th.group"
 
 
 def test_systems_with_seeds_as_one_line_superscripts_and_costs(browser: Chrome, site: Site) -> None:
-    browser.get(f"{site.address}/?corpus=squad")
+    browser.get(site.address)  # it opens on the newest results
     lines = wait_for_systems(browser, SQUAD)
+    wait_until_equal(browser, lambda page: texts(page, GROUPS), ["squad dev, 60 queries"])
     assert [line[0].split() for line in lines] == [["1", "1-2"], ["2", "1-2"], ["3"], ["4"]]
     assert [line[1].split()[0] for line in lines] == ["a", "b", "c", "d"]
     assert lines[3][1].split() == ["d", "bm25"], "its representation has the name of the system, its training none"
@@ -46,31 +46,7 @@ def test_systems_with_seeds_as_one_line_superscripts_and_costs(browser: Chrome, 
     wait_until_equal(browser, lambda page: [one[:5] for one in texts(page, bold)], [best[:5], "0.619"])
     links = browser.execute_script("return [...document.querySelectorAll('td a')].slice(0, 10).map(one => one.href)")
     assert len(set(links)) == 10 and all(str(link).startswith("http://127.0.0.1:5999/#/experiments/") for link in links)
-    wait_for_texts(
-        browser, "pre-trained on corpus, representation dense, protocol in_batch, backbone tiny.", "letters: "
-    )
-    click(browser, "//summary[contains(., 'How to read this table')]")
-    wait_for_texts(browser, "Superscripts: ", "Gain per hour: ")
-
-
-def test_it_opens_on_the_newest_results_and_finds_systems_by_their_names(browser: Chrome, site: Site) -> None:
-    browser.get(site.address)
-    wait_for_systems(browser, SQUAD)
-    wait_until_equal(browser, lambda page: texts(page, GROUPS), ["squad dev, 60 queries"])
-    browser.get(f"{site.address}/?find=MAE+dense")
-    wait_for_systems(browser, SQUAD[:2])
-    browser.get(f"{site.address}/?find=nothing+of+the+kind")
-    wait_for_text(browser, "No system matches these choices")
-
-
-def test_a_system_that_is_clicked_has_a_card_and_costs_have_a_chart(browser: Chrome, site: Site) -> None:
-    browser.get(f"{site.address}/?corpus=squad&cost=Training")
-    wait_for_systems(browser, SQUAD)
-    wait_until_equal(browser, lambda page: sorted(texts(page, ".st-key-quality_cost .textpoint text")), sorted(SQUAD))
-    click(browser, "tr[data-system=none] button[data-open]")
-    facts = dict(wait_for_table(browser, "system", lambda lines: ["System", "none"] in lines))
-    assert facts["Rank by squad dev nDCG@10"] == "3" and facts["Training"] == "30m00s CPU"
-    assert facts["Runs, by seed"] == "0 · 1 · 2"
+    wait_for_text(browser, "pre-trained on corpus, representation dense, protocol in_batch, backbone tiny.")
 
 
 def test_all_corpora_side_by_side_and_what_has_not_finished(browser: Chrome, site: Site) -> None:
@@ -79,13 +55,8 @@ def test_all_corpora_side_by_side_and_what_has_not_finished(browser: Chrome, sit
     wait_until_equal(browser, lambda page: (systems(page)[:4], sorted(systems(page)[4:])), (PYDOCS, rest))
     lines = wait_for_table(browser, "systems", len(PYDOCS + rest))
     assert lines[0][2] == "0.6412" and lines[1][8:10] == ["—", "—"]
-    groups = [
-        "pydocs dev, 1,204 queries",
-        "pydocs test, 1,190 queries",
-        "squad dev, 60 queries",
-        "tiny dev, 12 queries",
-    ]
-    groups += ["cranfield dev, 1,204 queries (split made here)"]
+    groups = ["pydocs dev, 1,204 queries", "pydocs test, 1,190 queries", "squad dev, 60 queries"]
+    groups += ["tiny dev, 12 queries", "cranfield dev, 1,204 queries (split made here)"]
     wait_until_equal(browser, lambda page: sorted(texts(page, GROUPS)), sorted(groups))
     wait_until_equal(browser, lambda page: texts(page, "th.order"), ["nDCG@10"])
     left = {line[0]: line[2] for line in wait_for_table(browser, "unfinished", lambda lines: len(lines) > 1)}
@@ -106,6 +77,8 @@ def test_a_filter_narrows_the_table_and_lies_in_the_address(browser: Chrome, sit
     browser.get(f"{site.address}/?corpus=squad&representation=dense&marks=tie+groups&measures=RR%4010&baseline=bm25")
     lines = wait_for_systems(browser, SQUAD[:3])
     assert [line[2].splitlines()[0][5:] for line in lines] == ["a", "a", "b"]
+    browser.get(f"{site.address}/?find=MAE+dense")
+    wait_for_systems(browser, SQUAD[:2])
     browser.get(f"{site.address}/?corpus=cranfield&split=test")
     wait_for_text(browser, "No system was evaluated on this split of this corpus")
 

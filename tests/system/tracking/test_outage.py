@@ -8,15 +8,10 @@ from pathlib import Path
 import pytest
 
 from midmask.errors import UserError
-from midmask.tracking import (
-    Patience,
-    Tracker,
-    read_runs,
-)
+from midmask.tracking import Patience, Tracker, read_runs
 from midmask.tracking.journal import find_left_behind
-from tests.support.tracking.lineage import MODEL, SQUAD, links, models
 from tests.support.tracking.server import Server
-from tests.support.tracking.stores import QUICK, TAGS, history
+from tests.support.tracking.stores import MODEL, QUICK, SQUAD, TAGS, history, links, models
 
 
 @pytest.fixture
@@ -50,9 +45,7 @@ def test_a_server_away_for_a_while_costs_one_warning(
         child.finish()
         run.finish()
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert 1 <= len(warnings) <= 2, (
-        warnings
-    )  # one of the sender; one of the call that could not go on without an answer
+    assert 1 <= len(warnings) <= 2, warnings  # of the sender, and of the call that could not go on without an answer
     assert any("mlflow-pending" in text for text in warnings)
     assert history(server.uri, run.id, "loss") == [(step, step / 3) for step in range(90)]
     assert len(history(server.uri, run.id, "odd")) == 90

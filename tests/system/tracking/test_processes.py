@@ -9,8 +9,7 @@ from mlflow import MlflowClient
 
 from midmask.tracking import Tracker, read_runs
 from midmask.tracking.lease import OWNER
-from tests.support.tracking.lineage import MODEL, links, models
-from tests.support.tracking.stores import QUICK, TAGS, killed, statuses
+from tests.support.tracking.stores import MODEL, QUICK, TAGS, killed, links, models, statuses
 
 JOB = {"midmask.fingerprint": "beef", "midmask.step": "job"}
 WRITER = """

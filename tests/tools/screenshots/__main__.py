@@ -11,41 +11,37 @@ records, sweep, choose; all of them in half an hour).
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 from selenium.webdriver import Chrome
 
 from midmask.tracking import resolve_tracking_uri
-from tests.support.dashboards.browser import ROOT, chromium, served
+from tests.support.dashboards.browser import PAGE, ROOT, chromium, served
 from tests.support.dashboards.pages import PAGES
-from tests.tools.screenshots.guides import PAGE, SCENES
-from tests.tools.screenshots.taking import Picture, take
+from tests.tools.screenshots.guides import SCENES, Picture, take
 
 THEMES, WIDTHS = ("light", "dark"), (1280, 390)
 
 
 def main() -> int:
-    flags = arguments()
-    out = flags.out or ROOT / ("screenshots" if flags.guides is None else "docs/pictures")
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, chromium(Path(folder) / "profile") as browser:
-        if flags.guides is None:
-            show(all_pages(browser, flags, Path(folder), out))
-        else:
-            for name in flags.guides or SCENES:
-                show(SCENES[name](browser, Path(folder), out))
-    return 0
-
-
-def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.tools.screenshots", description=__doc__)
     parser.add_argument("--tracking-uri", help="the MLflow store; default MLFLOW_TRACKING_URI, else ./mlflow.db")
     parser.add_argument("--verdict", type=Path, help="a verdict's folder, for the page Search")
     parser.add_argument("--out", type=Path, help="default: screenshots, with --guides docs/pictures")
     parser.add_argument("--guides", nargs="*", choices=SCENES, help="the pictures of the documentation; default: all")
-    return parser.parse_args()
+    flags = parser.parse_args()
+    out = flags.out or ROOT / ("screenshots" if flags.guides is None else "docs/pictures")
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, chromium(Path(folder) / "profile") as browser:
+        if flags.guides is None:
+            made = all_pages(browser, flags, Path(folder), out)
+        else:
+            made = (path for name in flags.guides or SCENES for path in SCENES[name](browser, Path(folder), out))
+        for path in made:
+            print(path, flush=True)
+    return 0
 
 
 def all_pages(browser: Chrome, flags: argparse.Namespace, home: Path, out: Path) -> Iterator[Path]:
@@ -55,11 +51,6 @@ def all_pages(browser: Chrome, flags: argparse.Namespace, home: Path, out: Path)
         for page, theme, width in product(PAGES, THEMES, WIDTHS):
             picture = Picture(f"{page or 'leaderboard'}-{theme}-{width}", page, theme, width)
             yield take(browser, address, picture, out)
-
-
-def show(pictures: Iterable[Path]) -> None:
-    for path in pictures:
-        print(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path, flush=True)
 
 
 if __name__ == "__main__":

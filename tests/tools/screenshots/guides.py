@@ -9,18 +9,22 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
+import pyarrow.parquet as pq
 from selenium.webdriver import Chrome
 
-from tests.support.dashboards.browser import ROOT, served
-from tests.support.dashboards.pages import wait_for_text
-from tests.tools.screenshots.records import track_records
-from tests.tools.screenshots.taking import Picture, take, take_file
+from midmask.artifact import Place
+from midmask.benchmark.records import CellRecord, read_records
+from midmask.identity import fingerprint
+from midmask.tracking import Tracker, collection_key, metric_key, queries_key
+from tests.support.dashboards.browser import PAGE, ROOT, appearance, served
+from tests.support.dashboards.pages import wait_for_text, wait_until_drawn
 
-PAGE = ROOT / "dashboards" / "leaderboard.py"
 RECORDS = ROOT / "docs" / "results" / "records"
 PATIENCE = 1800
 """Seconds for a job."""
@@ -30,6 +34,24 @@ SWEEP = (
     *("--set", "stages.0.train.steps=100"),
 )
 CHOOSE = ("jobs/choose_middle_training.py", "--budget", "12m")
+
+TALLEST, LEAST = 6000, 700
+"""Pixels; a page with a hundred systems is cut at the first, and an empty one is as tall as the second."""
+
+BOTTOM = """return Math.max(...[...document.querySelectorAll("[data-testid=stMainBlockContainer] *")]
+    .filter(one => one.checkVisibility()).map(one => one.getBoundingClientRect().bottom))"""
+"""Where what is seen of a page ends, in pixels."""
+
+
+class Picture(NamedTuple):
+    """page: its path, with what stands behind its address. height: pixels; 0: the whole page."""
+
+    name: str
+    page: str
+    theme: str = "light"
+    width: int = 1280
+    height: int = 0
+
 
 LABELS = "?corpus=squad&split=test&protocol=10k+labels"
 ASKED = "search?q=which+masks+does+ROM+compare+with+random+ones"
@@ -49,8 +71,18 @@ PICTURES = {
     )
 }
 
-Scene = Callable[[Chrome, Path, Path], Iterator[Path]]
-"""(browser, folder of stores, folder of pictures) -> the pictures, one by one."""
+
+def take(browser: Chrome, address: str, picture: Picture, folder: Path) -> Path:
+    """Draws a page, as tall as its content where no height is given; the file."""
+    path = folder / f"{picture.name}.png"
+    with appearance(browser, picture.theme, picture.width, picture.height or TALLEST):
+        browser.get(f"{address}/{picture.page}")
+        wait_until_drawn(browser)
+        needed = int(browser.execute_script(BOTTOM)) + 1
+    with appearance(browser, picture.theme, picture.width, picture.height or min(TALLEST, max(needed, LEAST))):
+        wait_until_drawn(browser)
+        browser.save_screenshot(str(path))
+    return path
 
 
 def records(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
@@ -80,14 +112,19 @@ def choose(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
     shutil.copytree(ROOT / "docs", documents, ignore=shutil.ignore_patterns("records", "*.png", "*.svg", "*.ipynb"))
     with _job((*CHOOSE, "--corpus", f"docs:{documents}", "--out", str(own / "verdict")), own) as job:
         _succeed(job)
-    yield take_file(browser, own / "verdict", PICTURES["verdict"], out)
+    picture = PICTURES["verdict"]  # a file, which needs no server
+    with appearance(browser, picture.theme, picture.width, picture.height):
+        browser.get((own / "verdict" / picture.page).as_uri())
+        browser.save_screenshot(str(out / f"{picture.name}.png"))
+    yield out / f"{picture.name}.png"
     with _pages(own, flags=("--verdict", str(own / "verdict"))) as at:
         browser.get(f"{at}/{ASKED}")
         wait_for_text(browser, "three ranks higher", PATIENCE)
         yield take(browser, at, PICTURES["search"], out)
 
 
-SCENES: Mapping[str, Scene] = {"records": records, "sweep": sweep, "choose": choose}
+SCENES = {"records": records, "sweep": sweep, "choose": choose}
+"""Name -> of a browser, a folder of stores and one of pictures, the pictures, one by one."""
 
 
 @contextmanager
@@ -118,3 +155,39 @@ def _job(command: tuple[str, ...], home: Path) -> Iterator[subprocess.Popen[byte
 def _succeed(job: subprocess.Popen[bytes]) -> None:
     if job.wait(PATIENCE):
         raise SystemExit(f"the job {job.args} ended with exit code {job.returncode}; its log is beside its store")
+
+
+def track_records(uri: str, home: Path, records: Path, backbone: str) -> None:
+    """A benchmark's records as tracked runs, one for each, with measures, values per query and costs."""
+    with Tracker(uri, home) as tracker, tempfile.TemporaryDirectory() as folder:
+        for number, record in enumerate(read_records(Place(str(records))).values()):
+            _track(tracker, record, Path(folder) / f"{number}", backbone)
+        tracker.find("none", step="none")  # waits until all is sent: the files go when this returns
+
+
+def _track(tracker: Tracker, record: CellRecord, folder: Path, backbone: str) -> None:
+    first = record.results[0]
+    key = first.key
+    tags = {
+        **{"job": "benchmark_middle_training", "step": "evaluate", "recipe": key.system, "corpus": first.corpus},
+        **{"objective": key.system, "representation": key.representation, "pretrain_on": key.collection},
+        **{"seed": str(first.seed), "fingerprint": record.measurement.fingerprint},
+    }
+    if key.system != "bm25":
+        tags |= {"backbone": backbone, "protocol": key.setting}
+    run = tracker.run(
+        f"{key.system}, seed {first.seed}", tags={f"midmask.{name}": value for name, value in tags.items()}, params={}
+    )
+    folder.mkdir()
+    for result in record.results:
+        corpus, split = result.corpus, result.split
+        queries = len(set(result.per_query["query_id"].to_pylist()))
+        # a record has no fingerprint of its collection, so the name stands for it
+        run.tag({collection_key(corpus): fingerprint(corpus), queries_key(corpus, split): f"{queries}"})
+        run.log({metric_key(corpus, split, name): mean for name, mean in result.measures.items()}, 0)
+        path = folder / f"{corpus}.{split}.parquet"
+        pq.write_table(result.per_query, path)
+        run.log_file(path, "per_query")
+    if first.costs is not None:
+        run.log(first.costs.metrics(), 0)
+    run.finish()
