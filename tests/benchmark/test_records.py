@@ -1,10 +1,13 @@
-"""Records of cells: a benchmark goes on where its store is not, with the same report, and computes nothing twice."""
+"""Results and records of cells: a benchmark goes on where its store is not, and computes nothing twice."""
 
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from midmask.app.flags import parse
 from midmask.app.job import Options, resolve
@@ -15,7 +18,10 @@ from midmask.benchmark.design import Benchmark, Setting
 from midmask.benchmark.job import Job, describe, with_records
 from midmask.benchmark.layout import Layout, lay_out
 from midmask.benchmark.records import Recording, RecordWriter, identity_of_cell, read_records
+from midmask.benchmark.results import Result, Results, SystemKey, read_results
 from midmask.errors import UserError
+from midmask.evaluation.measures import SCHEMA, aggregate
+from midmask.experiment.costs import Costs
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
 from midmask_papers.report import report_of
@@ -147,3 +153,46 @@ def test_a_file_that_is_no_record_is_refused(content, recorded, tmp_path):
         (tmp_path / "mlm.parquet").write_bytes(content)
     with pytest.raises(UserError, match=r"mlm\.parquet is no record of a cell"):
         job(whole, tmp_path, Place(str(tmp_path)))
+
+
+COSTS = Costs(12.5, 0.25, 0.0, 3000, 400, 512.0, None)
+
+
+def result(system: str, seed: int, values: list[float], representation: str = "dense", split: str = "test") -> Result:
+    rows = [{"query_id": f"q{number}", "measure": "RR@10", "value": value} for number, value in enumerate(values)]
+    per_query = pa.Table.from_pylist(rows, schema=SCHEMA)
+    key = SystemKey(system, "corpus", representation, "in_batch")
+    return Result(key, seed, "squad", split, aggregate(per_query), per_query, COSTS if seed else None)
+
+
+GIVEN = Results(
+    [
+        result("retromae", 0, [0.5, 1.0, 0.25]),
+        result("retromae", 1, [0.5, 0.5, 0.5]),
+        result("mlm", 0, [0.0, 1.0, 0.2]),
+        result("mlm", 0, [1.0, 1.0, 0.1], representation="splade"),
+        result("mlm", 0, [0.3, 0.3, 0.3], split="dev"),
+    ]
+)
+
+
+def test_two_systems_never_share_a_row():
+    with pytest.raises(ValueError, match="splade"):
+        GIVEN.per_query("squad", "test")
+    both = GIVEN.per_query("squad", "test", by=lambda key: f"{key.system}, {key.representation}")
+    assert [len(tables) for tables in both.values()] == [2, 1, 1]
+
+
+@settings(max_examples=25)
+@given(
+    values=st.lists(st.floats(0, 1), min_size=1, max_size=5),
+    names=st.lists(st.sampled_from(["none", "mlm", "rétro|mae"]), min_size=1, max_size=4, unique=True),
+)
+def test_a_file_of_results_holds_them_all(values, names, tmp_path_factory):
+    place = Place(str(tmp_path_factory.mktemp("results") / "results.parquet"))
+    given = Results(result(name, number, values) for number, name in enumerate(names))
+    given.write(place, {"names": names})
+    found, about = read_results(place)
+    assert list(found) == list(given) and about == {"names": names}
+    with pytest.raises(ValueError, match="no values"):
+        Results([result("mlm", 0, [])]).write(place)

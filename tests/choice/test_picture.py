@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.choice.label_placement import LabelBox, WantedLabel, place_labels
-from midmask.choice.picture import NARROW, WIDE, Canvas, description, front, picture
+from midmask.choice.picture import NARROW, WIDE, Canvas, front, picture
 from midmask.choice.verdict import SystemEstimate, Verdict
 from midmask.choice.wording import readable
-from tests.support.verdicts import HOSTILE, undecided, verdict
+from tests.support.verdicts import undecided, verdict
 
 FINITE = st.floats(-0.5, 0.5)
 
@@ -91,17 +91,6 @@ def test_the_front_is_what_nothing_beats() -> None:
     assert steps[:2] == pytest.approx(corners["bm25"], abs=0.11)
     assert steps[2:4] == pytest.approx(corners["none · dense"], abs=0.11)
     assert steps[4:6] == pytest.approx(corners["retromae · dense"], abs=0.11)
-
-
-def test_it_has_a_title_and_a_description_with_every_number() -> None:
-    root = drawn(verdict())
-    named = {each.attrib["id"]: each.text for each in root if each.tag in ("title", "desc")}
-    assert root.attrib["role"] == "img" and named[root.attrib["aria-labelledby"]]
-    told = named[root.attrib["aria-describedby"]]
-    assert told == description(verdict()) and HOSTILE in str(told)
-    assert "retromae · dense: +0.065, 90% interval +0.036 to +0.093, 1 h 12 min." in str(told)
-    kinds = [each.attrib["class"] for each in root.iter("g")]
-    assert (kinds.count("point taken"), kinds.count("point baseline"), kinds.count("point given-up")) == (1, 1, 6)
 
 
 @given(st.lists(st.tuples(FINITE, FINITE, FINITE, st.floats(0, 1e8), st.booleans()), min_size=1, max_size=14))

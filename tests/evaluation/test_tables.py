@@ -1,18 +1,23 @@
-"""Tables of systems by columns, what is marked in them, and how they are written."""
+"""Tables of systems by columns, groups of ties, the front, what is marked, and how they are written."""
 
 import csv
 import io
 from functools import partial
+from itertools import chain, combinations
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from midmask.errors import UserError
 from midmask.evaluation.groups import FORUMS, folders, group_average
+from midmask.evaluation.pareto import on_front
 from midmask.evaluation.rendering import Style, as_csv, as_latex, as_markdown, caption, comparisons_csv
-from midmask.evaluation.statistics.significance import compare
+from midmask.evaluation.statistics.significance import Comparison, compare
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, by_measure, tabulate
+from midmask.evaluation.ties import label, letters, tie_groups
 from tests.support.evaluation.columns import average_columns, by_corpus, by_slice
 from tests.support.evaluation.per_query import drawn, table
 
@@ -177,13 +182,6 @@ def test_latex_is_a_booktabs_table_with_names_escaped():
     assert lines[9:] == [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
 
 
-def test_special_characters_are_escaped_in_latex():
-    name = "a&%$#_{}\\~^b"
-    one = ResultTable((name,), ("dev",), {}, {"dev": ()}, ComparisonProtocol())
-    escaped = r"a\&\%\$\#\_\{\}\textbackslash{}\textasciitilde{}\textasciicircum{}b"
-    assert f"a {escaped} & ---" in as_latex(one)
-
-
 def test_superscripts_may_be_tie_groups_instead():
     rows = as_markdown(shown(), Style(marks="ties", decimals=2)).splitlines()
     assert [row.split("|")[2].strip() for row in (rows[2], rows[4])] == ["0.18<sup>b</sup>", "**0.36**<sup>a</sup>"]
@@ -215,3 +213,94 @@ def test_csv_keeps_who_is_beaten_and_every_test(compared):
     for row, found in zip(tests, [*compared.comparisons["one"], *compared.comparisons["two"]], strict=True):
         for name in ("p", "p_corrected", "low", "high", "effect", "detectable"):
             assert float(row[name]) == getattr(found, name)
+
+
+def row(system: str, baseline: str, means: dict[str, float], significant: bool, measure: str = "RR@10") -> Comparison:
+    own, base = means[system], means[baseline]
+    numbers = {"difference": own - base, "low": 0.0, "high": 0.0, "p": 0.5, "p_corrected": 0.5, "effect": 0.0}
+    return Comparison(system, baseline, measure, 10, 1, own, base, detectable=0.0, significant=significant, **numbers)
+
+
+@st.composite
+def families(draw: st.DrawFn) -> tuple[dict[str, float], set[frozenset[str]], list[Comparison]]:
+    """Systems with means, the pairs that differ (any, however odd), and their comparisons in any order."""
+    names = "ABCDEFG"[: draw(st.integers(2, 7))]
+    means = {name: draw(st.sampled_from([0.1, 0.2, 0.3])) for name in names}
+    pairs = list(combinations(names, 2))
+    apart = {frozenset(pair) for pair in pairs if draw(st.booleans())}
+    rows = [row(*draw(st.permutations(pair)), means, frozenset(pair) in apart) for pair in draw(st.permutations(pairs))]
+    return means, apart, rows
+
+
+@given(families())
+def test_groups_are_all_largest_sets_without_a_significant_pair(family):
+    """Against every subset of the systems."""
+    means, apart, rows = family
+    subsets = map(frozenset, chain.from_iterable(combinations(means, size) for size in range(1, len(means) + 1)))
+    tied = [one for one in subsets if not any(frozenset(pair) in apart for pair in combinations(one, 2))]
+    largest = {one for one in tied if not any(one < other for other in tied)}
+    groups = tie_groups(rows)
+    assert {frozenset(group) for group in groups} == largest and len(groups) == len(largest)
+
+
+@given(families())
+def test_two_systems_share_a_letter_exactly_when_they_do_not_differ(family):
+    means, apart, rows = family
+    shown = letters(tie_groups(rows))
+    assert shown.keys() == means.keys()
+    for pair in combinations(means, 2):
+        assert bool(set(shown[pair[0]]) & set(shown[pair[1]])) == (frozenset(pair) not in apart)
+
+
+@given(families())
+def test_the_best_system_is_an_a_and_groups_stand_by_their_best_members(family):
+    means, _, rows = family
+    groups = tie_groups(rows)
+    assert means[groups[0][0]] == max(means.values()) and letters(groups)[groups[0][0]].startswith("a")
+    for group in groups:
+        assert [means[name] for name in group] == sorted((means[name] for name in group), reverse=True)
+    best = [means[group[0]] for group in groups]
+    assert best == sorted(best, reverse=True)
+
+
+def test_a_chain_of_three_is_two_groups():
+    """The ends differ, the middle from neither: a, ab, b."""
+    means = {"low": 0.1, "middle": 0.2, "high": 0.3}
+    rows = [row("middle", "low", means, False), row("high", "low", means, True), row("high", "middle", means, False)]
+    assert tie_groups(rows) == [("high", "middle"), ("middle", "low")]
+    assert letters(tie_groups(rows)) == {"high": "a", "middle": "ab", "low": "b"}
+
+
+def test_not_all_pairs_is_a_bug():
+    systems = {name: table(drawn(seed)) for seed, name in enumerate("xyz")}
+    pairs = compare(systems, measure="RR@10")
+    for rows in (compare(systems, measure="RR@10", baseline="x"), [*pairs, pairs[0]], pairs[1:]):
+        with pytest.raises(ValueError, match="every pair of systems compared once"):
+            tie_groups(rows)
+    means = dict.fromkeys("xyz", 0.0)
+    mixed = [row("x", "y", means, True), row("y", "z", means, True), row("x", "z", means, True, measure="AP")]
+    with pytest.raises(ValueError, match="on one measure"):
+        tie_groups(mixed)
+
+
+def test_letters_after_z_are_numbered():
+    assert [label(number) for number in (0, 25, 26, 53)] == ["a", "z", "a1", "b2"]
+
+
+VALUES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 2)), max_size=14)
+
+
+def dominates(one, other, modes) -> bool:
+    gains = [(a - b) if mode == "max" else (b - a) for a, b, mode in zip(one, other, modes, strict=True)]
+    return min(gains) >= 0 and max(gains) > 0
+
+
+@given(VALUES, st.tuples(*[st.sampled_from(["max", "min"])] * 3))
+def test_the_front_is_what_nothing_dominates(values, modes):
+    brute = [not any(dominates(other, own, modes) for other in values) for own in values]
+    assert on_front(values, modes) == brute
+
+
+def test_with_one_value_the_front_is_the_best_and_its_equals():
+    assert on_front([[3.0], [5.0], [5.0]], ["max"]) == [False, True, True]
+    assert on_front([[3.0], [5.0], [5.0]], ["min"]) == [True, False, False]
