@@ -77,13 +77,6 @@ def test_an_uncertain_shrink_widens_large_gains_more():
     assert unsure.high - unsure.value == pytest.approx(stats.t.ppf(0.95, freedom) * math.sqrt(variance))
 
 
-def test_a_single_query_shows_no_spread():
-    found = gain_interval([0.4], LEVEL)
-    assert (found.low, found.high) == (-math.inf, math.inf)
-    nothing = gain_interval([0.4], LEVEL, shrink=0.0)
-    assert (nothing.low, nothing.high) == (0.0, 0.0), "nothing of a gain remains, so its spread does not matter"
-
-
 def test_many_collections_give_the_parameters_back():
     generator = np.random.default_rng(3)
     records, _ = simulated(generator, collections=60, systems=10, shrink=0.6, between=0.012, error=0.015)
@@ -224,7 +217,6 @@ PRIORS = {
 
 
 def records(trained: float, joined: float) -> list[GainRecord]:
-    """Of one collection, so that the priors are what predicts it."""
     return [
         GainRecord("a", "titles", JOINED, 0.2, 0.0, joined, 0.004),
         GainRecord("a", "titles", "mlm \u00b7 dense with BM25", 0.02, 0.0, trained, 0.003, over=JOINED),
@@ -243,7 +235,6 @@ def held(trained: float, joined: float) -> tuple[float | None, float, int, int]:
 
 
 def test_ranks_and_regret_are_of_the_sums() -> None:
-    """Expected over the baseline: 0.1, 0.12 and 0.03."""
     tau, regret, covered, _ = held(trained=0.01, joined=0.09)
     assert (tau, covered) == (1.0, 3) and regret == 0.0
     tau, regret, _, _ = held(trained=-0.05, joined=0.09)

@@ -48,13 +48,11 @@ def conditions(tmp_path: Path) -> Conditions:
 
 
 def held(conditions: Conditions, folder, budget: float):
-    """A contest of BM25 alone."""
     running = Contest(conditions, workshop(folder), Clock(budget), ContestJournal(folder / "verdict", "one"))
     return running, running.hold([LEXICAL])
 
 
 def searched(running: Contest, split: str) -> set[str]:
-    """Folders of the collections that BM25 searches for a split."""
     steps = [step for cell in running.cells(LEXICAL, SHORTEST, split) for step in cell.evaluations.values()]
     made = [one for step in steps for one in step.upstream() if one.name == "prepare"]
     return {one.config.name.rpartition("/")[2] for one in made}
@@ -88,7 +86,6 @@ TUNED_ONLY, MLM = (Contender(system, "dense", TUNED) for system in ("none", "mlm
 
 
 def test_time_is_kept_for_fewer_tests_where_nothing_could_be_trained_otherwise(conditions, tmp_path) -> None:
-    """By the budget alone: what is searched for the test queries, and how much time is kept for it."""
     waiting = (LEXICAL, TUNED_ONLY, MLM)
     shop = workshop(tmp_path)
     prices = Prices(Contest(conditions, shop, Clock(1e6), ContestJournal(tmp_path / "p", "p")).cells, shop, 1e6)
@@ -132,7 +129,6 @@ def test_another_contest_begins_afresh(tmp_path):
 
 
 def test_a_kill_hides_no_more_time_than_a_tick(tmp_path):
-    """What another process would read while this one runs grows, though nothing is decided."""
     journal, spent = ContestJournal(tmp_path, "one"), set()
     with journal.keep_time(Clock(1e6, spent=50.0), every=0.01):
         while len(spent) < 5:

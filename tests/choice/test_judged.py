@@ -143,7 +143,6 @@ def test_the_coin_is_fair_and_of_the_query() -> None:
 
 
 def credited(*outcomes: tuple[int, int]) -> JudgementJournal:
-    """A query for each pair of credits of a and b."""
     rows = []
     for number, (own, other) in enumerate(outcomes):
         for team, count in (("a", own), ("b", other)):
@@ -284,7 +283,6 @@ def test_concurrent_writers_lose_nothing(store: JudgementStore) -> None:
 
 
 def is_waiting(process: int) -> bool:
-    """Whether a process waits for another one's lock of a file."""
     lines = Path("/proc/locks").read_text().splitlines()
     return any("->" in line and str(process) in line.split() for line in lines)
 

@@ -33,8 +33,6 @@ VOID = {"meta", "link", "img", "br"}
 
 
 class Page(HTMLParser):
-    """Elements with their attributes, texts by the elements they are in, and rows of tables."""
-
     def __init__(self, text: str) -> None:
         super().__init__()
         self.open: list[str] = []
@@ -108,19 +106,6 @@ def test_every_number_of_the_tables_is_the_datas() -> None:
             size(system.bytes_per_passage),
         ]
     assert page.rows[15:] == [[name, f"{count:,}"] for name, count in one.queries.source.items()]
-
-
-def test_it_is_told_by_heading_roles_and_marks() -> None:
-    page = Page(verdict_html(verdict()))
-    assert all(each.get("scope") in ("col", "row") for each in page.named("th"))
-    systems = [each for each in page.named("table") if each.get("class") == "systems"]
-    assert len(systems) == 2 and all(each["role"] == "table" for each in systems)
-    assert all(each["role"] == "cell" for each in page.named("td")[:30])
-    assert page.named("html") == [{"lang": "en"}] and len(page.named("h1")) == 1
-    assert page.inside("h1").replace("\xa0", " ") == headline(verdict())
-    marked = {text for where, text in page.texts if where[-1:] == ("mark",)}
-    assert {"pump", "reset", "Resetting", "relay", "temperature", "bearings", "valve"} <= marked
-    assert PUMP in "".join(text for where, text in page.texts if "details" in where), "the whole passage on demand"
 
 
 def test_hostile_texts_are_shown_as_they_are() -> None:

@@ -73,7 +73,6 @@ def test_systems_stand_in_the_verdicts_order_and_a_missing_model_is_told(site: S
 def test_a_typed_query_is_ranked_as_an_evaluation_ranks_it(
     label: str, site: SideBySide, folder: Path, tmp_path: Path
 ) -> None:
-    """Dense, lexical, and hybrid joined with BM25."""
     share = {"bm25_share": 0.5, "fusion": "convex"} if "BM25" in label else {}
     model = ASKED.get(label, "models/hybrid/model")
     expected = evaluated(str(folder / model), folder, tmp_path, **share)
@@ -181,7 +180,6 @@ def test_rank_changes_count_from_the_other_list() -> None:
 
 
 def python(card: str) -> list[str]:
-    """The lines of each block: how to search with the system, and how to load its encoder."""
     return [block.split("```")[0] for block in card.split("```python\n")[1:]]
 
 

@@ -115,7 +115,6 @@ def test_a_measure_that_answers_cannot_tell_is_refused_by_name(tmp_path: Path) -
 
 @pytest.fixture(scope="module")
 def ranking_of_words(inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
-    """Inputs of an evaluation: what a search has ranked, 60 deep."""
     root = Place(str(tmp_path_factory.mktemp("ranking")))
     return {"ranked": ranking(inputs, root, depth=60, split="dev", judged="any"), "corpus": inputs["corpus"]}
 

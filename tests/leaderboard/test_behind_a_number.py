@@ -36,7 +36,6 @@ def uri(home: Path) -> str:
 
 @pytest.fixture(scope="module")
 def runs(worked_store: tuple[Path, dict[str, str]], uri: str) -> dict[str, TrackedRow]:
-    """Recipe -> the run of its evaluation."""
     found = {run.tags["midmask.fingerprint"]: run for run in read_runs(uri) if measured(run)}
     return {recipe: found[fingerprint] for recipe, fingerprint in worked_store[1].items()}
 
@@ -63,7 +62,6 @@ def without(run: TrackedRow, step: str, tmp_path: Path) -> Place:
 def test_a_system_is_found_by_the_folder_of_the_model_that_was_searched_with(
     runs: dict[str, TrackedRow], uri: str
 ) -> None:
-    """Not by that of a model which its training started from."""
     links = {link.step: link for link in lineage(place(runs["retromae"]))}
     view = look_once(uri)
     _, found = select_systems(["bm25", f"{links['finetune'].place}/model"], view, None)

@@ -240,13 +240,6 @@ def no_values(row: LeaderboardRow) -> pa.Table | None:
     return None
 
 
-def test_fewer_queries_are_another_column_and_a_name_alone_stays_short() -> None:
-    fewer = [run("dupmae", ONE, 0.5), run("none", ONE, 0.6, queries=100)]
-    assert list(shown(fewer).places.values()) == ["pydocs (3f2a, 1,204 queries) dev", "pydocs (3f2a, 100 queries) dev"]
-    both = [run("dupmae", ONE, 0.5), run("dupmae", ONE, 0.4, split="test", queries=1190)]
-    assert list(shown(both).places.values()) == ["pydocs dev", "pydocs test"]
-
-
 places = some.builds(
     CollectionSplit,
     some.sampled_from(["pydocs", "squad"]),

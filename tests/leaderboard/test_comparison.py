@@ -86,7 +86,6 @@ def run(
 
 
 def test_collections_of_one_name_are_chosen_by_their_full_name() -> None:
-    """None of the two is taken for the other, whatever they are called."""
     runs = [run(system, collection) for system in ("none", "bm25") for collection in ("aaaa11", "bbbb22")]
     with pytest.raises(
         UserError, match=r"--on 'squad \(aaaa, 60 queries\) dev' or --on 'squad \(bbbb, 60 queries\) dev'"
@@ -141,7 +140,6 @@ def values(row: LeaderboardRow) -> pa.Table | None:
 
 
 def aged(runs: list[TrackedRow]) -> list[TrackedRow]:
-    """The runs, each a day older than the one before."""
     return [compared.changed(run, older=days) for days, run in enumerate(runs)]
 
 

@@ -276,5 +276,4 @@ def test_divergences_of_encoders_that_have_not_learned_decide_nothing(claim, wea
 
 
 def with_draws(statistic: Statistic, draws: int) -> Statistic:
-    """The statistic with as many draws, so that its interval is narrow."""
     return statistic.model_copy(update={"values": statistic.values * draws})

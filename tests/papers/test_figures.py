@@ -16,7 +16,6 @@ from midmask.benchmark.layout import lay_out
 from midmask.benchmark.results import Results, SystemKey
 from midmask.errors import UserError
 from midmask.evaluation.embeddings import PERPLEXITY, embedding_map
-from midmask.evaluation.measures import by_query
 from midmask_papers.by_collection import collections_figure, panels
 from midmask_papers.claims import verdicts
 from midmask_papers.figures import spreads
@@ -48,19 +47,6 @@ def test_gains_are_over_the_baseline_of_the_same_setting_on_test():
     values = {name: [row[setting].value for setting in SETTINGS] for name, row in panel.gains.items()}
     assert values["mlm"] == pytest.approx([-0.02, 0.01, 0.0], abs=1e-5)
     assert values["retromae"] == pytest.approx([0.02, 0.01, -0.01], abs=1e-5)
-
-
-def test_with_one_seed_the_interval_is_that_of_a_paired_t_test():
-    own = found(seeds=1)
-    (panel,) = gain_panels(own, "none", "RR@10")
-    pair = []
-    for name in ("retromae", "none"):
-        (one,) = own.where(system=name, setting="1k labels", split="test")
-        values = by_query(one.per_query, "RR@10")
-        pair.append(np.array([values[query] for query in sorted(values)]))
-    expected = stats.ttest_rel(*pair).confidence_interval(0.95)
-    gain = panel.gains["retromae"]["1k labels"]
-    assert (gain.low, gain.high) == pytest.approx((expected.low, expected.high))
 
 
 def test_the_figure_has_its_table_and_without_a_baseline_in_two_settings_nothing_is_drawn(tmp_path: Path):

@@ -17,8 +17,8 @@ from midmask.recipes import RECIPES
 from midmask.sweep.index_space import load_index_space
 from midmask.sweep.index_sweep import TIMES, IndexSweep, index_table, plan_index_sweep
 from midmask.sweep.job import sweep
-from midmask.sweep.plan import sweep_for, targets
-from midmask.sweep.space import Space, load_space
+from midmask.sweep.plan import sweep_for
+from midmask.sweep.space import Space
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.jobs.running import JOBS
 
@@ -136,7 +136,6 @@ def test_a_fused_ranking_is_refused_and_the_lists_that_come_along_fit(tmp_path: 
             point.check_index("evaluation", width)
 
 
-SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
 RATIO = {"objective.decoder_mask_ratio": {"values": [0.5, 0.7]}}
 
 
@@ -190,13 +189,3 @@ def test_the_corpus_of_a_space_is_read_unless_the_command_line_names_one(options
         )
         sweep(resolve(flags), flags, file)
         assert f"corpus.name = {read}\n" in capsys.readouterr().out
-
-
-def test_words_cost_no_training_and_widths_share_the_middle_training(options):
-    whole = load_space(SPACES / "sparse_topn.yaml")
-    one = sweep_for(options, whole.model_copy(update={"settings": {}, "seeds": (0,)}))
-    steps = {step.fingerprint: step for target in targets(one) for step in target.upstream()}
-    counts = {name: sum(step.name == name for step in steps.values()) for name in ("pretrain", "finetune")}
-    assert counts == {"pretrain": 1, "finetune": 5 + 1}  # three widths, words alone, [CLS] alone; no middle training
-    passages = [step for step in steps.values() if step.name == "encode" and step.config.side == "passages"]
-    assert len(passages) == 6, "N is cut from one encoding"

@@ -22,16 +22,6 @@ from tests.support.tracked import is_foreign
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
 
 
-def test_the_grid_is_the_product_with_the_last_parameter_fastest():
-    points = grid(load_space(SPACES / "mask_ratio.yaml"))
-    encoder, decoder = "objective.encoder_mask_ratio", "objective.decoder_mask_ratio"
-    assert [(point[encoder], point[decoder]) for point in points] == [
-        (0.15, 0.15), (0.15, 0.5), (0.15, 0.9),
-        (0.3, 0.15), (0.3, 0.5), (0.3, 0.9),
-        (0.9, 0.15), (0.9, 0.5), (0.9, 0.9),
-    ]  # fmt: skip
-
-
 DECODING = "parameters:\n  objective.decoding: {values: [enhanced, basic]}"
 WRONG = {
     "parameters:\n  objective.encoder_mask_ration: {values: [0.1]}": ["encoder_mask_ration", "did you mean"],
@@ -83,34 +73,6 @@ def test_a_wrong_space_is_one_line_that_names_the_field(text, tmp_path):
 def test_an_impossible_distribution_is_refused_for_its_own_reason(fields, words):
     with pytest.raises(ValidationError, match=words):
         Distribution(**fields)
-
-
-POSSIBLE = [
-    *({"values": [1, 1.0, True, "1"]}, {"values": [None]}, {"low": 0, "high": 0.1}, {"low": -3, "high": -2}),
-    *({"low": 0.1, "high": 2, "log": True}, {"low": 1, "high": 8, "log": True, "step": 1}),
-    *({"low": 0, "high": 9, "step": 3}, {"values": [5], "low": 1, "high": 8, "step": 2}),
-]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"values": [1, 1.0, True, "1"]},
-        {"values": [None]},
-        {"low": 0, "high": 0.1},
-        {"low": -3, "high": -2},
-        {"low": 0.1, "high": 2, "log": True},
-        {"low": 1, "high": 8, "log": True, "step": 1},
-        {"low": 0, "high": 9, "step": 3},
-        {"values": [5], "low": 1, "high": 8, "step": 2},
-    ],
-)
-def test_what_is_possible_is_taken_as_it_is(fields):
-    found = Distribution(**fields)
-    assert {name: getattr(found, name) for name in fields} == {
-        name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
-    }
-    assert found.when == {} and Distribution(values=[1]).log is False
 
 
 def test_extremes_are_the_listed_values_the_ends_and_one_within():
@@ -301,15 +263,6 @@ def test_the_decoder_is_one_layer_where_it_is_enhanced():
     recipes = [override(RECIPES["retromae"](), point) for point in grid(space)]
     layers = [(recipe.objective.decoding, recipe.objective.decoder_layers) for recipe in recipes]
     assert layers[::2] == [("enhanced", 1), ("basic", 1), ("basic", 2), ("basic", 3)] and len(layers) == 8
-
-
-def test_values_that_exclude_each_other_are_found_and_the_condition_named():
-    free = {path: {"values": field["values"]} for path, field in DECODER.items()}
-    with pytest.raises(
-        UserError, match=r"decoding enhanced, decoder layers 2, .*exclude each other .*when: \{PATH: VALUE"
-    ):
-        check(space_of(free), RECIPES["retromae"]())
-    check(space_of(DECODER), RECIPES["retromae"]())
 
 
 def test_what_the_recipe_has_where_a_parameter_does_not_exist_must_be_possible():

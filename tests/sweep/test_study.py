@@ -36,7 +36,6 @@ BOTH = [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", 
 
 
 def is_possible(point) -> bool:
-    """Said in other words than the space's."""
     deep, basic = point.get("objective.decoder_layers", 1) > 1, point["objective.decoding"] == "basic"
     wanted = {"objective.decoding", "objective.decoder_mask_ratio"}
     wanted |= ({"objective.decoder_layers"} if basic else set()) | ({"deep.share"} if deep else set())
@@ -119,25 +118,6 @@ def finish(study, of, value, rungs=3):
         trial.report(value, number)
     study.tell(trial, value)  # as Ray does: the last result is the value, and not reported beside it
     return trial.params
-
-
-def test_what_a_killed_process_held_comes_back_exactly_once(storage):
-    grid = space()
-    study = open_study(storage, "s", grid)
-    points = remaining(study, grid).points
-    for point in points:
-        study.enqueue_trial(point)
-    done = [finish(study, grid, 0.5), finish(study, grid, 0.4, rungs=1)]
-    held = suggest(grid, study.ask())  # and then the process is killed, twice
-    remaining(open_study(storage, "s", grid), grid)
-    left = remaining(open_study(storage, "s", grid), grid)
-    assert held == points[2] and left == Remaining(points[2:], 4)  # in their order, since pruning depends on it
-    study = open_study(storage, "s", grid)
-    for point in left.points:
-        study.enqueue_trial(point)
-    rest = [finish(study, grid, 0.3) for _ in range(left.count)]
-    assert sorted(map(str, done + rest)) == sorted(map(str, points))
-    assert remaining(study, grid) == Remaining([], 0)
 
 
 def test_a_sampled_sweep_counts_finished_trials_against_its_budget(storage):

@@ -184,7 +184,6 @@ def _other(pair: tuple[str, str], name: str) -> str:
 
 
 def exact_p(difference: np.ndarray) -> float:
-    """Two-sided: all signs of the ranks, by enumeration."""
     ranks = np.argsort(np.argsort(abs(difference))) + 1
     middle = ranks.sum() / 2
     own = abs(ranks[difference > 0].sum() - middle)

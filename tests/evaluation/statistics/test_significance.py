@@ -31,13 +31,6 @@ def test_the_t_test_and_its_interval_are_scipys_paired_ones():
     assert (row.mean, row.baseline_mean) == pytest.approx((own.mean(), base.mean()))
 
 
-def test_several_seeds_are_averaged_per_query_before_the_test():
-    base, seeds = drawn(5), [drawn(6), drawn(7), drawn(8)]
-    (row,) = compare({"a": table(base), "b": [table(run) for run in seeds]}, baseline="a", measure="RR@10")
-    assert row.p == pytest.approx(stats.ttest_rel(np.mean(seeds, axis=0), base).pvalue)
-    assert (row.seeds, row.queries) == (3, 40)
-
-
 def test_the_family_is_all_systems_of_the_call():
     systems = {"a": table(drawn(0)), **{f"s{row}": table(drawn(row, shift=0.08)) for row in range(1, 4)}}
     plain, holm = (compare(systems, baseline="a", measure="RR@10", correction=kind) for kind in (None, "holm"))

@@ -74,7 +74,6 @@ def test_a_training_that_fails_is_not_tried_for_the_reason_that_it_failed_for(co
 
 
 def test_no_system_is_both_measured_and_not_tried(conditions, tmp_path) -> None:
-    """Though MLM, which is measured in the first round, is given up."""
     journal = ContestJournal(tmp_path / "verdict", "one")
     running = Contest(conditions, workshop(tmp_path), Clock(1e6), journal)
     running.hold([LEXICAL, TUNED_ONLY, MLM])
