@@ -30,17 +30,7 @@ def gain_interval(differences, level, *, between=0.0, bias=0.0, shrink=1.0, shri
     return interval_of(fit, float(values.mean()), Variance.of_mean(values), level)
 
 
-def simulated(
-    generator: np.random.Generator,
-    *,
-    collections: int,
-    systems: int,
-    shrink: float = 0.7,
-    between: float = 0.0,
-    shared: float = 0.0,
-    error: float = 0.006,
-    judged_error: float = 0.01,
-) -> tuple[list[GainRecord], np.ndarray]:
+def simulated(generator, *, collections, systems, shrink=0.7, between=0.0, shared=0.0, error=0.006, judged_error=0.01):
     """Records that the model makes, and the real gains behind them. shared: intra-class correlation of the scatter."""
     names = np.repeat(np.arange(collections), systems)
     made = generator.normal(0.02, 0.02, len(names))

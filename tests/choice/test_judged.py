@@ -64,15 +64,10 @@ def test_a_pair_has_the_t_interval_of_its_differences() -> None:
     assert found.queries == 20 and found.ties == 20 - found.wins - found.losses
 
 
-def pair(**changes: float) -> JudgedPair:
-    return replace(JudgedPair("retromae · dense", "bm25", 20, 5, 5, 0.06, 0.03, 0.09), **changes)
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, "agree with the verdict"),
-        ({"low": -0.01}, "do not contradict the verdict"),
+        *(({}, "agree with the verdict"), ({"low": -0.01}, "do not contradict the verdict")),
         ({"low": 0.2, "high": 0.4}, "a larger gain than the verdict expected"),
         ({"low": -0.4, "high": -0.2}, "a smaller gain than the verdict expected"),
         ({"wins": 2, "ties": 0, "losses": 1}, "too few to compare"),
@@ -80,7 +75,8 @@ def pair(**changes: float) -> JudgedPair:
     ],
 )
 def test_judgements_are_held_against_the_estimate(changes: dict[str, float], words: str) -> None:
-    assert words in " ".join(plain_words(pair(**changes), verdict()))
+    pair = replace(JudgedPair("retromae · dense", "bm25", 20, 5, 5, 0.06, 0.03, 0.09), **changes)
+    assert words in " ".join(plain_words(pair, verdict()))
 
 
 def test_the_pool_is_what_any_system_found_in_an_order_that_shows_nothing() -> None:

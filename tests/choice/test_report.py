@@ -266,13 +266,9 @@ def test_times_as_people_write_them(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "plain", "with_sign"),
     [
-        (0.04312, "0.043", "+0.043"),
-        (-0.0256, "\u22120.026", "\u22120.026"),
-        (0.0, "0.000", "0.000"),
-        (-0.0004, "\u22120.000", "0.000"),
-        (0.0004, "0.000", "0.000"),
-        (math.inf, "not known", "not known"),
-        (math.nan, "not known", "not known"),
+        *((0.04312, "0.043", "+0.043"), (-0.0256, "\u22120.026", "\u22120.026"), (0.0, "0.000", "0.000")),
+        *((-0.0004, "\u22120.000", "0.000"), (0.0004, "0.000", "0.000")),
+        *((value, "not known", "not known") for value in (math.inf, math.nan)),
     ],
 )
 def test_measures_and_differences(value: float, plain: str, with_sign: str) -> None:

@@ -70,9 +70,7 @@ def test_systems_stand_in_the_verdicts_order_and_a_missing_model_is_told(site: S
 
 
 @pytest.mark.parametrize("label", [*ASKED, "dupmae · hybrid with BM25"])
-def test_a_typed_query_is_ranked_as_an_evaluation_ranks_it(
-    label: str, site: SideBySide, folder: Path, tmp_path: Path
-) -> None:
+def test_a_typed_query_is_ranked_as_an_evaluation_ranks_it(label, site, folder, tmp_path) -> None:
     share = {"bm25_share": 0.5, "fusion": "convex"} if "BM25" in label else {}
     model = ASKED.get(label, "models/hybrid/model")
     expected = evaluated(str(folder / model), folder, tmp_path, **share)
@@ -83,9 +81,7 @@ def test_a_typed_query_is_ranked_as_an_evaluation_ranks_it(
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-def test_judged_queries_are_measured_as_an_evaluation_of_the_labelled_set(
-    site: SideBySide, folder: Path, tmp_path: Path
-) -> None:
+def test_judged_queries_are_measured_as_an_evaluation_of_the_labelled_set(site, folder, tmp_path) -> None:
     store = JudgementStore(tmp_path, site.collection)
     for text, doc_id in QUERIES.values():
         for other in site.rank("bm25", text).doc_ids[:4]:
@@ -198,9 +194,7 @@ def test_it_has_the_models_figures_and_no_markup_of_others() -> None:
     assert ", trained on docs" not in model_card(replace(verdict(), systems=untrained))
 
 
-def test_its_lines_search_with_the_system_that_the_figures_are_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_lines_search_with_the_system_that_the_figures_are_of(tmp_path, monkeypatch) -> None:
     """In a verdict's folder whose best system is joined with BM25, from the model's folder, which lies in it."""
     folder = searched.write_verdict(tmp_path / "verdict")
     joined = searched.system("as it is", "dense with BM25", 1, 0.8, 0.1, "models/dense/model")
@@ -222,9 +216,7 @@ def test_its_lines_search_with_the_system_that_the_figures_are_of(
     ("system", "name", "representation"),
     [("retromae", "dense", Representation()), ("lexmae", "splade", Representation(dense=None, lexical="splade"))],
 )
-def test_its_lines_load_the_model_in_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, name: str, representation: Representation
-) -> None:
+def test_its_lines_load_the_model_in_its_folder(tmp_path, monkeypatch, system, name, representation) -> None:
     backbone = Backbone(random_model("bert"), dropout=0.0).eval()
     backbone.represent_as(representation, seed=3)
     folder = tmp_path / "model"

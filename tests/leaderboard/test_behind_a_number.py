@@ -59,9 +59,7 @@ def without(run: TrackedRow, step: str, tmp_path: Path) -> Place:
     return Place(str(copy / "evaluate" / place(run).uri.rsplit("/", 1)[1]))
 
 
-def test_a_system_is_found_by_the_folder_of_the_model_that_was_searched_with(
-    runs: dict[str, TrackedRow], uri: str
-) -> None:
+def test_a_system_is_found_by_the_folder_of_the_model_that_was_searched_with(runs, uri) -> None:
     links = {link.step: link for link in lineage(place(runs["retromae"]))}
     view = look_once(uri)
     _, found = select_systems(["bm25", f"{links['finetune'].place}/model"], view, None)

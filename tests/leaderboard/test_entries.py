@@ -261,9 +261,7 @@ orders = [*COSTS, GAIN, *(f"squad dev {measure}" for measure in MEASURES)]
 @given(given_systems=systems, reverse=some.booleans())
 @example(given_systems=[({"nDCG@10": base}, {"train_seconds": 3600.0}) for base in (0.25, 0.5, 1.0)], reverse=False)
 @settings(max_examples=30)
-def test_no_line_stands_above_a_better_one(
-    order: str, given_systems: list[tuple[dict[str, float | None], dict[str, float | None]]], reverse: bool
-) -> None:
+def test_no_line_stands_above_a_better_one(order, given_systems, reverse) -> None:
     """Costs: less is better; measures and gains: more. Without a value: below all that have one, either way round."""
     names = ["none", *(f"s{number}" for number in range(1, len(given_systems)))]
     told = [[{key: value for key, value in part.items() if value is not None} for part in own] for own in given_systems]
@@ -308,21 +306,13 @@ def test_an_order_that_the_board_does_not_have_is_that_of_its_first_measure() ->
     """An address that somebody kept names a measure that is not chosen any more."""
     found = {"low": (0.25, 0.75), "high": (0.5, 0.5), "middle": (0.375, 0.25)}
     systems = [entry(name, [row(name, 0, dict(zip(MEASURES, own, strict=True)), {})]) for name, own in found.items()]
-    assert [line.entry.recipe for line in board(systems, "squad dev AP").lines] == ["high", "middle", "low"]
-    alike = dict.fromkeys(MEASURES, 0.5)
-    dear = [
-        entry(name, [row(name, 0, alike, dict.fromkeys(COSTS.values(), cost))])
-        for name, cost in zip("ab", (2, 1), strict=True)
-    ]
-    lines = board(dear, "squad dev nDCG@10").lines
-    assert [line.entry.recipe for line in lines] == ["a", "b"], "as they came, whatever they cost"
+    lines = board(systems, "squad dev AP").lines
+    assert [line.entry.recipe for line in lines] == ["high", "middle", "low"]
     assert not any(line.cells[column].best for line in lines for column in (*COSTS, GAIN)), "only measures are bold"
 
 
 @given(some.lists(values, min_size=1, max_size=6), some.lists(some.integers(-4, 4), min_size=6, max_size=6))
-def test_bold_are_the_highest_and_those_that_rounding_alone_tells_from_it(
-    found: list[float], last_bits: list[int]
-) -> None:
+def test_bold_are_the_highest_and_those_that_rounding_alone_tells_from_it(found, last_bits) -> None:
     """Sums in another order differ in the last bit; a tenth of a billionth is a difference."""
     noisy = [value + 1e-13 * bits for value, bits in zip(found, last_bits, strict=False)]
     almost = max(noisy) - 1e-10
@@ -344,9 +334,7 @@ def test_a_cost_is_the_mean_over_the_runs_each_once(seconds: list[float]) -> Non
 
 
 @given(some.lists(some.floats(0, 1), min_size=1, max_size=6), some.floats(0, 1), some.floats(1, 1e5))
-def test_a_gain_is_counted_from_the_best_baseline_wherever_it_stands(
-    bases: list[float], own: float, seconds: float
-) -> None:
+def test_a_gain_is_counted_from_the_best_baseline_wherever_it_stands(bases, own, seconds) -> None:
     assume(len(set(bases)) == len(bases))
     found = [entry("none", [row("none", at, {"nDCG@10": one}, {})], str(at)) for at, one in enumerate(bases)]
     system = entry("s", [row("s", 9, {"nDCG@10": own}, {"train_seconds": seconds})])

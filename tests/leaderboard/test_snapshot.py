@@ -219,17 +219,7 @@ ELSEWHERE = "another0host:17:4711"
 HERE = lease_tags()[OWNER]
 
 
-def run(
-    name: str,
-    status: str = "running",
-    parent: str | None = None,
-    *,
-    owner: str = "",
-    silent: float = 0.0,
-    step: str = "",
-    params: dict[str, str] | None = None,
-    metrics: dict[str, float] | None = None,
-) -> TrackedRow:
+def run(name, status="running", parent=None, *, owner="", silent=0.0, step="", params=None, metrics=None) -> TrackedRow:
     """A tracked run, begun an hour ago; `silent`: seconds since its last sign of life."""
     tags = {OWNER: owner, LEASE: f"{NOW.timestamp() - silent:.0f}"} if owner else {}
     ended = None if status == "running" else NOW - timedelta(minutes=30)

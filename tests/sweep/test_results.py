@@ -81,14 +81,11 @@ def test_files_from_before_the_comparison_with_the_floor_are_read() -> None:
     data = decoder()
     assert "floor" not in data and not any("to_floor" in system for system in data["systems"])
     found = parse_sweep(data)
-    data["importance"]["shares"] = {"o.decoding": 0.3, "o.ratio": 0.7}
-    told = parse_sweep(data).importance
-    assert told is not None and list(told.shares) == ["o.ratio", "o.decoding"], "the largest first"
     assert found.floor == "" and [system.to_floor for system in found.systems] == [{}, {}]
-    assert [system.means for system in found.systems] == [
-        {"dev": 0.15, "test": 0.14},
-        {"dev": pytest.approx(0.11), "test": 0.1},
-    ]
+    assert found.systems[0].means == {"dev": 0.15, "test": 0.14}
+    data["importance"]["shares"] = {"o.decoding": 0.3, "o.ratio": 0.7}
+    importance = parse_sweep(data).importance
+    assert importance is not None and list(importance.shares) == ["o.ratio", "o.decoding"], "the largest first"
 
 
 def test_a_field_of_a_later_version_is_left_out_but_another_format_is_refused() -> None:

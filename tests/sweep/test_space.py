@@ -56,17 +56,12 @@ def test_a_wrong_space_is_one_line_that_names_the_field(text, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"low": 1}, "both low and high"),
-        ({"values": [1], "high": 1}, "both low and high"),
-        ({"low": 2, "high": 2}, "low = 2 is not below high = 2"),
-        ({"label": "x"}, "give values"),
-        ({"values": [1, 2, 1]}, "only once"),
-        ({"values": [1], "log": True}, "log and step are of a range"),
-        ({"values": [1], "step": 1}, "log and step are of a range"),
-        ({"low": 0, "high": 2, "log": True}, "needs low > 0"),
+        *(({"low": 1}, "both low and high"), ({"values": [1], "high": 1}, "both low and high")),
+        *(({"low": 2, "high": 2}, "low = 2 is not below high = 2"), ({"label": "x"}, "give values")),
+        *(({"values": [1], **more}, "log and step are of a range") for more in ({"log": True}, {"step": 1})),
+        *(({"values": [1, 2, 1]}, "only once"), ({"low": 0, "high": 2, "log": True}, "needs low > 0")),
         ({"low": 1, "high": 8, "log": True, "step": 2}, "only whole numbers are stepped"),
-        ({"low": 1, "high": 8.5, "step": 1}, "are whole numbers"),
-        ({"low": 1, "high": 8, "step": 0.5}, "are whole numbers"),
+        *(({"low": 1, **more}, "are whole numbers") for more in ({"high": 8.5, "step": 1}, {"high": 8, "step": 0.5})),
         ({"low": 1, "high": 8, "step": 0}, "greater than 0"),
     ],
 )
@@ -114,11 +109,6 @@ def test_one_objective_is_measured_at_every_share_and_several_at_the_end():
     assert one.shares == (0.1, 0.4, 1.0) and space(rungs={"shares": []}).shares == (1.0,)
     assert [each.measure for each in two.targets] == ["nDCG@10", "bytes_per_passage"]
     assert two.has_several_objectives and two.shares == (1.0,)
-    assert not space(objectives=[GAIN]).has_several_objectives
-    assert space(measure="RR@10", mode="min").targets == (Target(measure="RR@10", mode="min"),)
-    assert space(search="tpe", parameters={"a": {"low": 0, "high": 1}}).trials == 9
-    assert space(search="nsga2", objectives=[GAIN, SIZE]).search == "nsga2"
-    assert space().baselines == ("none", "mlm") and space().seeds == (0, 1, 2)
 
 
 @pytest.mark.parametrize(

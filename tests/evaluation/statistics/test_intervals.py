@@ -133,9 +133,6 @@ def test_pooling_leaves_single_runs_out():
     assert seed_spread([[0.5], [0.7]]) == SeedSpread(0.0, 0)
     assert seed_spread([[0.5], [0.1, 0.3], [0.6, 0.6]]) == SeedSpread(pytest.approx(0.1), 2)
     assert SeedSpread(0.0, 0).variances(1, 1) == []
-
-
-def test_each_system_of_a_difference_adds_the_variance_of_its_own_number_of_seeds():
     assert SeedSpread(0.1, 4).variances(2, 5) == [Variance(pytest.approx(0.01 / 2 + 0.01 / 5), 4)]
 
 
@@ -157,30 +154,37 @@ def test_both_parts_keep_the_level_and_find_what_they_say_they_find():
     assert 0.72 <= rejected["detectable"] / 2000 <= 0.86
 
 
+def holm_ranges(means: dict[str, float], p_values: dict[tuple[str, str], float]) -> dict[str, RankRange]:
+    """Ranks behind all that are surely better and ahead of all that are surely worse, by Holm's steps by hand."""
+    surely: set[tuple[str, str]] = set()
+    for turn, pair in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        if p_values[pair] * (len(p_values) - turn) >= 0.05:
+            break
+        surely.add(pair)
+    assert 0 < len(surely) < len(p_values), "a case that tests nothing"
+    found = {}
+    for name in means:
+        differs = [other for other in means if {(name, other), (other, name)} & surely]
+        better = sum(means[other] > means[name] for other in differs)
+        found[name] = RankRange(1 + better, len(means) - len(differs) + better)
+    return found
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_rank_is_behind_the_surely_better_and_ahead_of_the_surely_worse(seed: int) -> None:
     draw = np.random.default_rng(seed)
     hard = draw.normal(0.5, 0.2, 80)
     values = {f"s{at}": hard + 0.03 * at + draw.normal(0, 0.1, 80) for at in range(6)}
     found = rank_ranges(compare({name: table(own) for name, own in values.items()}, measure="RR@10"))
-    pairs = list(combinations(values, 2))
-    p = {pair: float(stats.ttest_rel(values[pair[0]], values[pair[1]]).pvalue) for pair in pairs}
-    surely, running = set(), 0.0
-    for at, pair in enumerate(sorted(pairs, key=p.__getitem__)):  # Holm's steps, by hand
-        running = max(running, (len(pairs) - at) * p[pair])
-        if running < 0.05:
-            surely.add(pair)
-    assert 0 < len(surely) < len(pairs), "a case that tests nothing"
+    p_values = {
+        (one, other): float(stats.ttest_rel(values[one], values[other]).pvalue)
+        for one, other in combinations(values, 2)
+    }
+    means = {name: float(own.mean()) for name, own in values.items()}
+    assert found == holm_ranges(means, p_values)
     for name, ranks in found.items():
-        better = sum(name in pair and values[name].mean() < values[_other(pair, name)].mean() for pair in surely)
-        worse = sum(name in pair and values[name].mean() > values[_other(pair, name)].mean() for pair in surely)
-        assert ranks == (1 + better, len(values) - worse)
-        rank = 1 + sum(own.mean() > values[name].mean() for own in values.values())
+        rank = 1 + sum(mean > means[name] for mean in means.values())
         assert ranks.best <= rank <= ranks.worst, "the rank by the means is always allowed"
-
-
-def _other(pair: tuple[str, str], name: str) -> str:
-    return pair[0] if pair[1] == name else pair[1]
 
 
 def exact_p(difference: np.ndarray) -> float:
@@ -202,20 +206,12 @@ def test_ranges_are_those_of_holm_over_exact_tests() -> None:
     }
     found = task_ranks(values, "nDCG@10")
     assert {name: one.rank for name, one in found.items()} == {"best": 1, "second": 2, "third": 3, "last": 4}
-    pairs = [(one, other) for at, one in enumerate(levels) for other in list(levels)[:at]]
-    p_values = {pair: exact_p(np.subtract(*[[*values[name].values()] for name in pair])) for pair in pairs}
-    significant: set[tuple[str, str]] = set()
-    for turn, pair in enumerate(sorted(pairs, key=lambda pair: p_values[pair])):
-        if p_values[pair] * (len(pairs) - turn) >= 0.05:
-            break
-        significant.add(pair)
-    assert 0 < len(significant) < len(pairs), "the test would say nothing else"
-    means = {name: np.mean([*own.values()]) for name, own in values.items()}
-    for name, one in found.items():
-        differs = [other for other in levels if {(name, other), (other, name)} & significant]
-        better = sum(means[other] > means[name] for other in differs)
-        worse = sum(means[other] < means[name] for other in differs)
-        assert one.allowed == RankRange(1 + better, len(levels) - worse) and one.mean == pytest.approx(means[name])
+    p_values = {
+        pair: exact_p(np.subtract(*[[*values[name].values()] for name in pair])) for pair in combinations(levels, 2)
+    }
+    means = {name: float(np.mean([*own.values()])) for name, own in values.items()}
+    assert {name: one.mean for name, one in found.items()} == pytest.approx(means)
+    assert {name: one.allowed for name, one in found.items()} == holm_ranges(means, p_values)
 
 
 def test_five_collections_tell_nothing_apart_and_six_do() -> None:
