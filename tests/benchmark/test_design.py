@@ -125,15 +125,10 @@ def test_a_representation_has_sizes_of_its_own_and_a_recipe_the_last_word(corpus
         given(corpus, own={"spalde": {}})
 
 
-@pytest.mark.parametrize(
-    "system, message",
-    [
-        ("retromea", "retromae"),
-        ("retromae[decoding]", "recipe\\[field=value"),
-        ("retromae[decoder_layer=2]", "decoder_layers"),
-        ("retromae[decoder_layers=2]", "needs decoding = basic"),
-    ],
-)
+@pytest.mark.parametrize("system, message", [
+    ("retromea", "retromae"), ("retromae[decoding]", "recipe\\[field=value"),
+    ("retromae[decoder_layer=2]", "decoder_layers"), ("retromae[decoder_layers=2]", "needs decoding = basic"),
+])  # fmt: skip
 def test_a_mistyped_system_is_told_before_anything_runs(system, message, corpus):
     with pytest.raises(UserError, match=message):
         lay_out(given(corpus, systems=(system,)))

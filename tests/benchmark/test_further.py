@@ -32,6 +32,11 @@ from tests.support.benchmark.tiny import SHORT, run_here, write_collection
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "benchmark_middle_training.py"
 MEASURES = ("RR@10", "R@100")
+FIELDS = {
+    **{"name": "try", "title": "A try", "systems": ("bm25", "none", "mlm")},
+    "settings": {"in_batch": Setting(protocols={"dense": "in_batch"})},
+    "changes": {**SHORT, "stages.*.train.steps": 2, "stages.*.train.batch_size": 4},
+}
 
 
 @pytest.fixture(scope="module")
@@ -46,20 +51,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def benchmark(places: dict[str, str], *further: str, **changes: object) -> Benchmark:
-    fields = {
-        "name": "try",
-        "title": "A try",
-        "corpus": places["first"],
-        "further": tuple(FurtherCorpus(corpus=places[name], measures=("RR@10",)) for name in further),
-        "systems": ("bm25", "none", "mlm"),
-        "collections": {"corpus": (), "wiki": (places["wiki"],)},
-        "settings": {"in_batch": Setting(protocols={"dense": "in_batch"})},
-        "splits": ("test",),
-        "measures": MEASURES,
-        "changes": {**SHORT, "stages.*.train.steps": 2, "stages.*.train.batch_size": 4},
-        **changes,
-    }
-    return Benchmark(**fields)
+    others = tuple(FurtherCorpus(corpus=places[name], measures=("RR@10",)) for name in further)
+    wiki = {"collections": {"corpus": (), "wiki": (places["wiki"],)}, "splits": ("test",), "measures": MEASURES}
+    return Benchmark(**{**FIELDS, "corpus": places["first"], "further": others, **wiki, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -204,25 +198,13 @@ def test_a_set_that_is_only_searched_keeps_a_name_of_its_own(places: dict[str, s
     assert set(cells[-1].evaluations) == {("second", "test")}, "papers search BEIR after MS MARCO alone"
 
 
-STAGES = {"stages.*.train.steps": 2, "stages.*.train.batch_size": 4}
-
-
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> str:
     return write_collection(tmp_path_factory.mktemp("records") / "tiny")
 
 
 def tried(corpus: str, **changes: object) -> Layout:
-    return lay_out(
-        Benchmark(
-            name="try",
-            title="A try",
-            corpus=corpus,
-            systems=("bm25", "none", "mlm"),
-            settings={"in_batch": Setting(protocols={"dense": "in_batch"})},
-            changes={**SHORT, **STAGES, **changes},
-        )
-    )
+    return lay_out(Benchmark(**{**FIELDS, "corpus": corpus, "changes": {**FIELDS["changes"], **changes}}))
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ from midmask.errors import UserError
 from midmask.estimate.devices import this_machine
 from midmask.experiment.survey import Survey
 from tests.support.benchmark.tiny import write_collection
-from tests.support.choice import contests
+from tests.support.choice import documents as contests
 
 SURE = Fit(shrink=0.8, between=0.005, freedom=30, collections=("a", "b", "c"))
 KNOWN = Experience({"trained": SURE, "with BM25": SURE, "bm25": SURE}, [])
@@ -187,19 +187,13 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, recor
     assert all(isinstance(one, GainRecord) for one in load_records()), "the package's own"
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("{", "no JSON"),
-        ("[1]", "is no record"),
-        (json.dumps(LINE), "collection, source"),
-        (json.dumps({**WHOLE, "more": 1}), "is no record"),
-        (json.dumps({**WHOLE, "made": True}), "made = True"),
-        (json.dumps({**WHOLE, "judged": float("nan")}), "judged = nan"),
-        (json.dumps({**WHOLE, "made_error": -0.1}), "made_error = -0.1"),
-        (json.dumps({**WHOLE, "source": 3}), "source = 3"),
-    ],
-)
+@pytest.mark.parametrize(("line", "said"), [
+    ("{", "no JSON"), ("[1]", "is no record"), (json.dumps(LINE), "collection, source"),
+    (json.dumps({**WHOLE, "more": 1}), "is no record"), (json.dumps({**WHOLE, "made": True}), "made = True"),
+    (json.dumps({**WHOLE, "judged": float("nan")}), "judged = nan"),
+    (json.dumps({**WHOLE, "made_error": -0.1}), "made_error = -0.1"),
+    (json.dumps({**WHOLE, "source": 3}), "source = 3"),
+])  # fmt: skip
 def test_a_line_that_is_no_record_is_named(tmp_path: Path, line: str, said: str) -> None:
     path = tmp_path / "found.jsonl"
     path.write_text(f"{json.dumps(WHOLE)}\n{line}\n")

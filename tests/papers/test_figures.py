@@ -122,15 +122,11 @@ def test_numbers_are_of_systems_in_every_setting_weakest_fine_tuning_first():
 
 
 READ = {
-    dense("none"): 0.10,
-    dense("mlm", collection="wiki"): 0.11,
-    dense("mlm", collection="squad"): 0.12,
-    dense("retromae", collection="wiki"): 0.20,
-    dense("retromae", collection="squad"): 0.26,
-    dense("retromae", collection="both"): 0.24,
-    dense("lexmae", collection="squad"): 0.90,
+    dense("none"): 0.10, dense("mlm", collection="wiki"): 0.11, dense("mlm", collection="squad"): 0.12,
+    dense("retromae", collection="wiki"): 0.20, dense("retromae", collection="squad"): 0.26,
+    dense("retromae", collection="both"): 0.24, dense("lexmae", collection="squad"): 0.90,
     SystemKey("bm25", "none", "bm25", "none"): 0.78,
-}
+}  # fmt: skip
 
 
 def by_place(noise: Noise = QUIET) -> Results:
@@ -182,19 +178,17 @@ PILOT = ("cotmae", "cotmae[experts=all]")
 def run(tmp_path_factory):
     """CoT-MAE with one encoder and with two, each fine-tuned twice; only they are mapped."""
     folder = tmp_path_factory.mktemp("maps")
-    layout = lay_out(
-        Benchmark(
-            name="pilot",
-            title="A pilot",
-            corpus=write_collection(folder / "tiny"),
-            systems=("bm25", "none", *PILOT),
-            settings={"cotmae": Setting(protocols={"dense": "in_batch"})},
-            splits=("dev",),
-            seeds=(0, 1),
-            maps=PILOT,
-            changes={**SHORT, "spans.span_length": 8, "stages.*.train.steps": 2, "stages.*.train.batch_size": 4},
-        )
-    )
+    changes = {**SHORT, "spans.span_length": 8, "stages.*.train.steps": 2, "stages.*.train.batch_size": 4}
+    tried = {
+        "systems": ("bm25", "none", *PILOT),
+        "splits": ("dev",),
+        "seeds": (0, 1),
+        "maps": PILOT,
+        "changes": changes,
+    }
+    settings = {"cotmae": Setting(protocols={"dense": "in_batch"})}
+    corpus = write_collection(folder / "tiny")
+    layout = lay_out(Benchmark(name="pilot", corpus=corpus, settings=settings, changes=changes, **tried))
     storage = Place(str(folder / "store"))
     run_here(layout, storage)
     return layout, storage, embedding_maps(layout, storage)

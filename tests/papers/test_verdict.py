@@ -100,16 +100,10 @@ def test_judging_is_monotonous(value, half, size, factor):
     )
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "size", "outcome"),
-    [
-        (0.01, 0.02, 0.05, "holds"),
-        (-0.02, -0.01, 0.05, "does not hold"),
-        (-0.01, 0.04, 0.05, "does not hold"),
-        (-0.01, 0.06, 0.05, "not decidable"),
-        (-0.01, 0.06, None, "not decidable"),
-    ],
-)
+@pytest.mark.parametrize(("low", "high", "size", "outcome"), [
+    (0.01, 0.02, 0.05, "holds"), (-0.02, -0.01, 0.05, "does not hold"), (-0.01, 0.04, 0.05, "does not hold"),
+    (-0.01, 0.06, 0.05, "not decidable"), (-0.01, 0.06, None, "not decidable"),
+])  # fmt: skip
 def test_judgements_by_hand(low, high, size, outcome):
     assert judge(IntervalEstimate((low + high) / 2, low, high, 0), size) == outcome
 

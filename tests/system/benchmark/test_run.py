@@ -47,17 +47,8 @@ def corpus(tmp_path_factory) -> str:
 @pytest.fixture(scope="module")
 def layout(corpus):
     both = Setting(protocols={"dense": "in_batch", "splade": "in_batch_splade"})
-    return lay_out(
-        Benchmark(
-            name="try",
-            title="A try",
-            corpus=corpus,
-            systems=("bm25", "none", "mlm"),
-            representations=("dense", "splade"),
-            settings={"in_batch": both},
-            changes={**SHORT, **STAGES},
-        )
-    )
+    tried = {"systems": ("bm25", "none", "mlm"), "representations": ("dense", "splade"), "settings": {"in_batch": both}}
+    return lay_out(Benchmark(name="try", title="A try", corpus=corpus, **tried, changes={**SHORT, **STAGES}))
 
 
 @pytest.fixture(scope="module")

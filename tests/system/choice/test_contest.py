@@ -23,8 +23,7 @@ from midmask.errors import UserError
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
 from midmask.queries.config import QueriesConfig
-from tests.support.choice.contests import conditions_in, workshop
-from tests.support.choice.documents import SETTINGS, SOURCES, SYSTEMS, ask, documents, judged
+from tests.support.choice.documents import SETTINGS, SOURCES, SYSTEMS, ask, conditions_in, documents, judged, workshop
 from tests.support.encoders.classifiers import write_classifier
 
 TUNED_ONLY, MLM = (Contender(system, "dense", TUNED) for system in ("none", "mlm"))
@@ -100,13 +99,8 @@ def test_judgements_are_compared_with_the_verdict(tmp_path):
     corpus = Corpus.from_texts(texts, titles=titles, queries=queries, relevant=numbers, splits=ids, name="papers")
     store = Place(str(tmp_path / "store"))
     request = Request(
-        corpus=corpus.in_store(store),
-        budget=1200.0,
-        out=tmp_path / "verdict",
-        queries=QueriesConfig(sources=SOURCES),
-        systems=SYSTEMS,
-        representations=("dense",),
-        changes=SETTINGS,
+        **{"corpus": corpus.in_store(store), "budget": 1200.0, "out": tmp_path / "verdict", "changes": SETTINGS},
+        **{"queries": QueriesConfig(sources=SOURCES), "systems": SYSTEMS, "representations": ("dense",)},
     )
     workshop = LocalWorkshop(Runner(store, LOCAL, Silent()))
     choice = choose(request, workshop)
