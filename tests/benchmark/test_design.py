@@ -150,14 +150,6 @@ def test_a_change_for_all_stages_reaches_every_stage_and_only_teachers_that_are_
     assert len(two.stages) == 2 and not any(stage.teacher for stage in two.stages)
 
 
-def test_zero_shot_cells_search_the_other_collection_with_every_system(corpus, other):
-    layout = lay_out(given(corpus, zero_shot=(other,)))
-    assert all(("other", "test") in cell.evaluations for cell in layout.cells)
-    trained = next(cell for cell in layout.cells if cell.key.system == "mlm")
-    (stage,) = [step for step in trained.evaluations["other", "test"].upstream() if step.name == "finetune"]
-    assert stage.fingerprint in {step.fingerprint for step in trained.evaluations["tiny", "test"].upstream()}
-
-
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "collections"])
 def test_every_preset_can_be_planned(name, corpus, other):
     """Published sizes with a backbone that is at hand; the demo's takes every recipe."""
@@ -227,22 +219,18 @@ def ask(tmp_path: Path):
     return found
 
 
-def test_collections_of_the_preset_are_chosen_by_name(ask) -> None:
-    assert list(ask("collections").collections) == ["other", "tiny", "both"]
-    one = ask("collections", collections="tiny")
-    assert list(one.collections) == ["tiny"] and not one.only
-    two = ask("collections", collections="both,tiny")
-    assert set(two.collections) == {"both", "tiny"} and set(two.only) == {"both"}
-    with pytest.raises(UserError, match="--collections wiki: the preset has other, tiny, both"):
-        ask("collections", collections="wiki")
-
-
 def test_settings_and_systems_are_chosen_by_name(ask) -> None:
     one = ask("retromae", settings="dpr", systems="none,retromae[decoding=basic,decoder_layers=2]", seeds="3,4")
     assert list(one.settings) == ["dpr"] and one.seeds == (3, 4)
     assert one.systems == ("none", "retromae[decoding=basic,decoder_layers=2]", "bm25")
     with pytest.raises(UserError, match="--settings anse: the preset has dpr, ance"):
         ask("retromae", settings="anse")
+    assert list(ask("collections").collections) == ["other", "tiny", "both"]
+    alone, two = ask("collections", collections="tiny"), ask("collections", collections="both,tiny")
+    assert list(alone.collections) == ["tiny"] and not alone.only
+    assert set(two.collections) == {"both", "tiny"} and set(two.only) == {"both"}
+    with pytest.raises(UserError, match="--collections wiki: the preset has other, tiny, both"):
+        ask("collections", collections="wiki")
 
 
 def test_a_system_that_the_preset_does_not_have_is_run_under_all_of_its_conditions(ask) -> None:

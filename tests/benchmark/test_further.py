@@ -327,8 +327,7 @@ GIVEN = Results(
     [
         result("retromae", 0, [0.5, 1.0, 0.25]),
         result("retromae", 1, [0.5, 0.5, 0.5]),
-        result("mlm", 0, [0.0, 1.0, 0.2]),
-        result("mlm", 0, [1.0, 1.0, 0.1], representation="splade"),
+        *(result("mlm", 0, [1.0, 1.0, 0.1], view, split) for view, split in (("dense", "test"), ("splade", "test"))),
         result("mlm", 0, [0.3, 0.3, 0.3], split="dev"),
     ]
 )

@@ -79,14 +79,6 @@ def test_many_collections_give_the_parameters_back():
     assert made @ judged / (made @ made) < 0.5, "without the correction, the made gains' errors flatten the line"
 
 
-def test_gains_that_lie_on_a_line_have_no_scatter():
-    records = [GainRecord(f"c{i % 3}", "all", f"s{i}", 0.01 * i, 0.0, 0.005 * i, 0.0) for i in range(1, 10)]
-    fit = fit_calibration(records)
-    assert fit.shrink == pytest.approx(0.5) and fit.shrink_error < 1e-9 and fit.between < 1e-9
-    found = interval_of(fit, 0.1, Variance(0.0, 10), LEVEL)
-    assert (found.low, found.value, found.high) == pytest.approx((0.05, 0.05, 0.05))
-
-
 def test_what_errors_explain_leaves_little_scatter_but_never_none():
     generator = np.random.default_rng(4)
     fits = [fit_calibration(simulated(generator, collections=3, systems=8)[0]) for _ in range(40)]
@@ -286,12 +278,6 @@ def test_each_source_ranks_by_its_own_queries_and_against_its_own_split() -> Non
 RANKED = [(name, "dense") for name in "abcdef"]
 
 
-def judged_result(name: str, values: np.ndarray) -> Result:
-    queries = [f"q{number}" for number in range(len(values))]
-    table = pa.table({"query_id": queries, "measure": ["nDCG@10"] * len(values), "value": values.tolist()})
-    return Result(SystemKey(name, "none", "dense", ""), 0, "people", "test", {"nDCG@10": float(values.mean())}, table)
-
-
 def test_pairs_are_those_of_a_paired_test_and_ties_of_a_verdict_are_not_alike() -> None:
     draw = np.random.default_rng(5)
     common = draw.normal(0.5, 0.2, 40)
@@ -303,7 +289,8 @@ def test_pairs_are_those_of_a_paired_test_and_ties_of_a_verdict_are_not_alike() 
         if found.pvalue < 0.05:
             wanted[0] += 1
             wanted[1] += (gains[one] - gains[other]) * found.statistic > 0
-    judged = {name: judged_result(name[0], own) for name, own in values.items()}
+    queries = [f"q{number}" for number in range(40)]
+    judged = {name: result(name[0], dict(zip(queries, own.tolist(), strict=True))) for name, own in values.items()}
     assert decided_pairs(gains, judged) == DecidedPairs(*wanted)
     assert 0 < wanted[1] < wanted[0] < 15
     assert str(DecidedPairs(9, 7)) == "7 of 9 pairs that people's queries tell apart are ranked alike"

@@ -274,14 +274,10 @@ def round_price(each: float, encoding: float):
     return lambda count, size: count * encoding + (count - 2) * each * (size.pretrain + size.finetune)
 
 
-@given(
-    fixed=st.floats(0, 100),
-    pretrain=st.floats(0.001, 5),
-    finetune=st.floats(0.001, 5),
-    seconds=st.floats(1, 5_000),
-    passages=st.integers(1, 5_000),
-    queries=st.integers(1, 5_000),
-)
+SIZE, STEP = st.integers(1, 5_000), st.floats(0.001, 5)
+
+
+@given(fixed=st.floats(0, 100), pretrain=STEP, finetune=STEP, seconds=st.floats(1, 5_000), passages=SIZE, queries=SIZE)
 def test_the_longest_trainings_that_fit_are_found(fixed, pretrain, finetune, seconds, passages, queries):
     price, limits = linear(fixed, pretrain, finetune), Limits(passages, queries)
     size = affordable(price, seconds, limits)

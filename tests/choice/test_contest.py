@@ -103,20 +103,17 @@ def test_time_is_kept_for_fewer_tests_where_nothing_could_be_trained_otherwise(c
     assert kept((trained + (one + two) / 2) / USED) == (pytest.approx(one), False)
 
 
-MLM_TUNED = Contender("mlm", "dense", TUNED)
-
-
 def test_what_was_decided_is_read_again(tmp_path):
     first = ContestJournal(tmp_path / "new", "one")
-    first.decide(Round(Size(30, 20), (LEXICAL, MLM_TUNED), until=12.0))
-    first.give_up([MLM_TUNED], "behind")
+    first.decide(Round(Size(30, 20), (LEXICAL, MLM), until=12.0))
+    first.give_up([MLM], "behind")
     assert first.finalists is None
-    first.choose_finalists([MLM_TUNED])
+    first.choose_finalists([MLM])
     first.pace, first.sampled = 0.25, True
     first.write(spent=12.5)
     again = ContestJournal(tmp_path / "new", "one")
     assert again.rounds == first.rounds
-    assert (again.spent, again.pace, again.sampled, again.finalists) == (12.5, 0.25, True, (MLM_TUNED,))
+    assert (again.spent, again.pace, again.sampled, again.finalists) == (12.5, 0.25, True, (MLM,))
     assert again.given_up == {"mlm · dense": "behind"}
 
 
@@ -219,11 +216,6 @@ def test_all_that_the_queries_of_a_split_are_about_and_as_many_others(sampler, s
     assert kept == sorted(kept, key=lambda name: int(name[1:])), "in the order of the whole"
     rows = {int(doc_id[1:]) for doc_id in set(kept) - wanted}
     assert 0.45 < sum(row < PASSAGES / 2 for row in rows) / OTHERS < 0.55, "from all over the collection"
-
-
-def test_made_once(sampler) -> None:
-    first = sampler.sample("dev")
-    assert sampler.sample("dev") == first != sampler.sample("test")
 
 
 def test_a_collection_that_is_hardly_larger_is_searched_whole(sampler) -> None:

@@ -1,6 +1,5 @@
 """A verdict as a page, as Markdown and in sentences: nothing can be loaded or run, and numbers are the data's."""
 
-import json
 import math
 import re
 from dataclasses import replace
@@ -327,8 +326,6 @@ def test_commands_quote_names() -> None:
 @pytest.mark.parametrize("one", [verdict(), undecided()])
 def test_what_is_written_is_read(one: Verdict) -> None:
     assert Verdict.from_json(one.as_json()) == one
-    fields = json.loads(one.as_json())
-    assert {"corpus", "passages", "queries", "systems", "recommendation", "calibration", "model"} <= set(fields)
     turned = replace(one, systems=one.systems[::-1])
     assert [each.rank for each in (*turned.finalists, *turned.given_up)] == [*range(1, 13)]
 

@@ -131,6 +131,13 @@ def test_values_are_those_of_trec_eval_given_the_list_whose_ties_are_broken(run,
         assert row["value"] == pytest.approx(values.get(row["query_id"], {name: 0.0})[name], abs=1e-12), row
 
 
+@pytest.mark.parametrize(("place", "expected"), [(1, 1.0), (10, 0.1), (11, 0.0)])
+def test_a_cut_reciprocal_rank_sees_its_last_place_and_no_further(place, expected):
+    docs = {f"d{row:02}": -float(row) for row in range(1, 13)}
+    found = measures.evaluate(listed({"q": docs}), judged({"q": {f"d{place:02}": 1}}), "dev", ["RR@10", "RR", "AP"])
+    assert measures.aggregate(found) == pytest.approx({"RR@10": expected, "RR": 1 / place, "AP": 1 / place})
+
+
 def test_queries_without_results_score_0_and_queries_without_judgements_are_counted():
     found, qrels = listed({"q0": {"a": 1.0}, "x": {"a": 1.0}}), judged({"q0": {"a": 1}, "q1": {"a": 1}, "q2": {"b": 0}})
     per_query = measures.evaluate(found, qrels, "dev", ["RR@10"])

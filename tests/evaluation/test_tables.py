@@ -99,15 +99,6 @@ def test_against_a_baseline_there_are_no_tie_groups_and_fewer_tests(systems):
     assert {cell.ties for cell in found.values()} == {""}
 
 
-def test_slices_are_columns_of_their_queries(systems):
-    slices = {"head": [f"q{row}" for row in range(10)], "rest": [f"q{row}" for row in range(10, 40)]}
-    shown = tabulate([TableColumn(name, "RR@10", systems, own) for name, own in slices.items()])
-    assert shown.columns == ("head", "rest")
-    assert shown.cells["dense", "head"].mean == pytest.approx(mean(1, 0.4, count=10))
-    assert (shown.cells["dense", "head"].queries, shown.cells["dense", "rest"].queries) == (10, 30)
-    assert shown.comparisons["head"][0].queries == 10
-
-
 def test_a_system_that_a_corpus_lacks_is_not_averaged(systems):
     corpora = {"one": systems, "two": {name: systems[name] for name in ("dense", "sparse")}}
     shown = tabulate(by_corpus(corpora), averages={"average": average_columns})

@@ -40,9 +40,6 @@ def runs(worked_store: tuple[Path, dict[str, str]], uri: str) -> dict[str, Track
     return {recipe: found[fingerprint] for recipe, fingerprint in worked_store[1].items()}
 
 
-LOGGED = [f"pretrain/{name}" for name in ("loss", "encoder_mlm", "decoder_mlm", "epoch", "learning_rate")]
-
-
 def place(run: TrackedRow) -> Place:
     found = artifact_place(run, "", "")
     assert found is not None
@@ -119,7 +116,8 @@ def test_vectors_are_those_of_the_passages_that_are_named(runs: dict[str, Tracke
     sample = draw_sample(source, "dense", count=8, seed=3)
     assert sample.query_ids == tuple(sorted(sample.query_ids)) and len(set(sample.query_ids)) == 8
     assert [name.replace("q", "d") for name in sample.query_ids] == list(sample.doc_ids), "a query's own passage"
-    order = [line.split()[0] for line in _ids(source.tokens.place)]
+    ids = pq.read_table(f"{source.tokens.place.uri}/passages")["doc_id"].to_pylist()
+    order = [line.split()[0] for line in ids]
     vectors = np.load(f"{source.passages.place.uri}/dense/00000.npy")
     for doc_id, vector in zip(sample.doc_ids, sample.passages_ND, strict=True):
         assert np.array_equal(vectors[order.index(doc_id)], vector)
@@ -133,14 +131,11 @@ def test_vectors_are_those_of_the_passages_that_are_named(runs: dict[str, Tracke
         encodings(place(runs["bm25"]))
 
 
-def _ids(tokens: Place) -> list[str]:
-    return list(pq.read_table(f"{tokens.uri}/passages")["doc_id"].to_pylist())
-
-
 def test_curves_are_what_the_trainings_wrote_down(runs: dict[str, TrackedRow], uri: str) -> None:
     (run,) = trainings(read_runs(uri), "pretrain")
     assert parts_of([run], "pretrain") == ["decoder_mlm", "encoder_mlm"]
-    going = replace(run, metrics={name: value for name, value in run.metrics.items() if name in LOGGED})
+    logged = [f"pretrain/{name}" for name in ("loss", "encoder_mlm", "decoder_mlm", "epoch", "learning_rate")]
+    going = replace(run, metrics={name: value for name, value in run.metrics.items() if name in logged})
     assert parts_of([going], "pretrain") == ["decoder_mlm", "encoder_mlm"], "a run that goes on has no record yet"
     told = curves(uri, run, "pretrain", ["loss", "decoder_mlm", "no such"])
     trace = load(place(run)).place

@@ -217,7 +217,7 @@ def shown(runs: list[TrackedRow]) -> View:
 
 
 def test_two_collections_of_one_name_are_two_columns_each_with_its_own_best() -> None:
-    board = board_of(entries(rows(RUNS)), shown(RUNS), lambda systems: marks_of(systems, {}, (), no_values, "none"))
+    board = board_of(entries(rows(RUNS)), shown(RUNS), lambda systems: Marks())
     measured = {column.key: column for column in board.columns if column.place}
     assert set(measured) == {"pydocs (3f2a, 1,204 queries) dev nDCG@10", "pydocs (b07d, 1,204 queries) dev nDCG@10"}
     best = {
@@ -230,10 +230,6 @@ def test_two_collections_of_one_name_are_two_columns_each_with_its_own_best() ->
     names = ("pydocs (3f2a, 1,204 queries) dev", "pydocs (b07d, 1,204 queries) dev")
     assert all(name in as_markdown(board) for name in names)
     assert all(f">{name}</th>" in html_table(board, board.lines) for name in names)
-
-
-def no_values(row: LeaderboardRow) -> pa.Table | None:
-    return None
 
 
 places = some.builds(

@@ -121,12 +121,9 @@ times = some.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=som
 tracked = some.builds(
     TrackedRow,
     **{name: some.text(max_size=5) for name in ("experiment_id", "name", "status")},
+    **{"started": times, "ended": some.none() | times, "tags": texts, "params": texts},
     run_id=some.uuids().map(lambda found: found.hex),
     parent_id=some.none() | some.text(max_size=3),
-    started=times,
-    ended=some.none() | times,
-    tags=texts,
-    params=texts,
     metrics=some.dictionaries(some.text(max_size=5), some.floats(allow_nan=False), max_size=3),
 )
 
@@ -237,15 +234,10 @@ def dead_owner() -> str:
 @pytest.mark.parametrize(
     ("owner", "silent", "life"),
     [
-        (HERE, 5, "running"),
-        (HERE, SILENT_S + 20, "silent"),
-        (dead_owner(), 5, "killed"),
-        (ELSEWHERE, 5, "running"),
-        (ELSEWHERE, SILENT_S + 20, "silent"),
-        (ELSEWHERE, EXPIRES_S + 20, "killed"),
-        ("", 5, "unknown"),
+        *((HERE, 5, "running"), (HERE, SILENT_S + 20, "silent"), (dead_owner(), 5, "killed"), ("", 5, "unknown")),
+        *((ELSEWHERE, 5, "running"), (ELSEWHERE, SILENT_S + 20, "silent"), (ELSEWHERE, EXPIRES_S + 20, "killed")),
     ],
-    ids=["here", "silent", "another", "elsewhere", "silent elsewhere", "expired", "no owner"],
+    ids=["here", "silent", "another", "no owner", "elsewhere", "silent elsewhere", "expired"],
 )
 def test_life_is_told_by_the_process_here_and_by_the_lease_elsewhere(owner: str, silent: float, life: str) -> None:
     (job,) = running_jobs([run("job", owner=owner, silent=silent)], NOW)

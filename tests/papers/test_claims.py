@@ -17,12 +17,6 @@ from tests.support.benchmark.worlds import LOUD, QUIET, elsewhere, truth, world
 LISTS = sorted(set(CLAIMS) - {"rom.stop_share", "rom.fewer_stops", "cotmote.1_divergences", "cotmote.4_lowest"})
 """Claims on ranked lists."""
 
-GIVEN_PLACES = {
-    *("sigir23.i_beir", "sigir23.j_scratch", "sigir23.k_general"),
-    *("retromae.beir", "retromae.nq", "retromae.in_domain"),
-}
-"""Claims on collections that the command names."""
-
 
 @pytest.fixture(scope="module")
 def worlds() -> dict[str, dict[str, Ruling]]:
@@ -47,8 +41,7 @@ def test_claims_hold_or_fail_as_the_truth_has_it(worlds):
 ])  # fmt: skip
 def test_a_setting_that_has_learned_nothing_decides_nothing(name, collapsed):
     """All its systems at 0: they differ from those of other settings as clearly as can be, and that tells nothing."""
-    bm25 = SystemKey("bm25", "none", "bm25", "none")
-    levels = {**truth("RR@10", "msmarco"), bm25: 0.19}
+    levels = {**truth("RR@10", "msmarco"), BM25: 0.19}
     assert any(key.setting == collapsed for key in levels)
     zeros = {key: 0.0 if key.setting == collapsed else value for key, value in levels.items()}
     verdicts_of = [CLAIMS[name].check(results(drawn(one, noise=QUIET, queries=25))) for one in (levels, zeros)]
@@ -58,11 +51,10 @@ def test_a_setting_that_has_learned_nothing_decides_nothing(name, collapsed):
 
 def test_pairs_on_trec_that_have_learned_nothing_are_not_alike():
     keys = {dense(name): level for name, level in (("none", 0.001), ("mlm", 0.0011), ("retromae", 0.0009))}
-    bm25 = SystemKey("bm25", "none", "bm25", "none")
-    made = drawn({**keys, bm25: 0.5}, corpus="trec-dl-2019", split="test", measure="nDCG@10", noise=QUIET)
+    made = drawn({**keys, BM25: 0.5}, corpus="trec-dl-2019", split="test", measure="nDCG@10", noise=QUIET)
     claim = CLAIMS["sigir23.e_trec"]
     assert claim.check(results(made)).outcome == "not decidable"
-    assert claim.check(results([one for one in made if one.key != bm25])).outcome != "not decidable"
+    assert claim.check(results([one for one in made if one.key != BM25])).outcome != "not decidable"
 
 
 def test_what_noise_hides_is_not_decided(worlds):
@@ -99,7 +91,8 @@ def test_a_claim_on_collections_is_not_measured_where_all_have_read_the_same(col
 
 def test_a_papers_preset_measures_its_claims():
     """But for TREC DL, BEIR, TripClick and NQ, which are collections to be given."""
-    given = {"sigir23.e_trec", "dupmae.out_of_domain", "self_contrast", *GIVEN_PLACES}
+    given = {"sigir23.e_trec", "dupmae.out_of_domain", "self_contrast", "sigir23.i_beir", "sigir23.j_scratch"}
+    given |= {"sigir23.k_general", "retromae.beir", "retromae.nq", "retromae.in_domain"}
     for name in PAPERS:
         keys = dict.fromkeys(PRESETS[name](Given(pretrain_on=("beir:wiki",))).keys())
         found = results(drawn(dict.fromkeys(keys, 0.3), corpus="squad", queries=4, seeds=1))

@@ -38,7 +38,7 @@ def test_swapped_systems_never_both_hold_and_less_noise_decides(draw, step, seed
 @pytest.mark.parametrize(("of_bm25", "learned"), [(0.11, True), (0.09, False)])
 def test_systems_that_have_hardly_learned_to_search_decide_nothing(of_bm25, learned):
     """By the better one of them on each place; which of the two that is does not matter."""
-    a, b, bm25 = dense("retromae"), dense("mlm"), SystemKey("bm25", "none", "bm25", "none")
+    a, b, bm25 = A, B, BM25
     size, tiny = 0.6, Noise().scaled(1e-4)
     truth = {a: of_bm25 * size, b: 0.0, bm25: size}
     part = ClaimPart("", (Term(1, a, 0.3), Term(-1, b, 0.2)), "RR@10", ("msmarco", "dev"))
@@ -58,7 +58,7 @@ def test_systems_that_have_hardly_learned_to_search_decide_nothing(of_bm25, lear
 
 def test_every_place_has_to_be_learned():
     """A mean over places would let one that was learned speak for one that was not."""
-    a, b, bm25 = dense("retromae"), dense("mlm"), SystemKey("bm25", "none", "bm25", "none")
+    a, b, bm25 = A, B, BM25
     levels = {"home": 0.5, "near": 0.5, "far": 0.01}
     found = results(
         *(
@@ -74,10 +74,9 @@ def test_every_place_has_to_be_learned():
 def test_a_condition_is_a_fine_tuning_a_representation_and_what_was_read():
     """none belongs to every condition of its fine-tuning; what another collection has taught does not speak for it."""
     corpus, wiki, none = dense("retromae"), dense("retromae", collection="wiki"), dense("none")
-    bm25 = SystemKey("bm25", "none", "bm25", "none")
 
     def outcome(better: SystemKey, worse: SystemKey, *levels: float) -> str:
-        truth = dict(zip((corpus, wiki, none, bm25), (*levels, 0.6), strict=True))
+        truth = dict(zip((corpus, wiki, none, BM25), (*levels, 0.6), strict=True))
         part = ClaimPart("", (Term(1, better), Term(-1, worse)), "RR@10", ("msmarco", "dev"))
         return decide(part, results(drawn(truth, noise=Noise().scaled(1e-4)))).outcome
 

@@ -170,17 +170,14 @@ class Trial(NamedTuple):
     trial_id: str
 
 
-def space_to(mode: str) -> Space:
-    return Space(name="s", recipe="retromae", parameters={"a.x": {"values": (1, 2)}}, measure="R@10", mode=mode)
-
-
 def decide(asha, trial: Trial, rung: int, value: float) -> str:
     return asha.on_trial_result(None, trial, {"rung": rung, "objective0": value})
 
 
 @pytest.mark.parametrize("mode", ["max", "min"])
 def test_a_resumed_sweep_prunes_as_one_that_was_never_killed(mode):
-    of, sign = space_to(mode), 1 if mode == "max" else -1
+    of = Space(name="s", recipe="retromae", parameters={"a.x": {"values": (1, 2)}}, measure="R@10", mode=mode)
+    sign = 1 if mode == "max" else -1
     whole = scheduler(pruning(of, []))
     for number, values in enumerate(EARLIER):
         trial = Trial(f"t{number}")
