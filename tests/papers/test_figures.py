@@ -179,11 +179,11 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("maps")
     changes = {**SHORT, "spans.span_length": 8, "stages.*.train.steps": 2, "stages.*.train.batch_size": 4}
     tried = {
+        "title": "A pilot",
         "systems": ("bm25", "none", *PILOT),
         "splits": ("dev",),
         "seeds": (0, 1),
         "maps": PILOT,
-        "changes": changes,
     }
     settings = {"cotmae": Setting(protocols={"dense": "in_batch"})}
     corpus = write_collection(folder / "tiny")
