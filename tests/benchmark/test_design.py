@@ -1,20 +1,31 @@
-"""Cells of a benchmark, and what a command line asks of one: all that makes sense, and a reason for what does not."""
+"""Cells of a benchmark, what a command line asks of one, and a published model folder as a system of it."""
 
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from midmask.app.flags import parse
 from midmask.app.job import resolve
-from midmask.benchmark.design import Benchmark, Setting, variant
+from midmask.artifact import Place
+from midmask.benchmark.collect import collect
+from midmask.benchmark.design import Benchmark, Released, Setting, names_in, variant
 from midmask.benchmark.job import preset_with_flags
 from midmask.benchmark.layout import lay_out, recipe_of
 from midmask.benchmark.presets import PRESETS, Given
+from midmask.benchmark.results import Results, SystemKey
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
-from tests.support.benchmark.tiny import write_collection
+from midmask_papers.layouts import NamedTable
+from midmask_papers.paper_tables import paper_tables
+from midmask_papers.published import published
+from tests.support.benchmark.synthetic import dense, drawn
+from tests.support.benchmark.tiny import SHORT, WORDS, run_here, write_collection
 
 
 @pytest.fixture(scope="module")
@@ -114,15 +125,10 @@ def test_a_representation_has_sizes_of_its_own_and_a_recipe_the_last_word(corpus
         given(corpus, own={"spalde": {}})
 
 
-@pytest.mark.parametrize(
-    "system, message",
-    [
-        ("retromea", "retromae"),
-        ("retromae[decoding]", "recipe\\[field=value"),
-        ("retromae[decoder_layer=2]", "decoder_layers"),
-        ("retromae[decoder_layers=2]", "needs decoding = basic"),
-    ],
-)
+@pytest.mark.parametrize("system, message", [
+    ("retromea", "retromae"), ("retromae[decoding]", "recipe\\[field=value"),
+    ("retromae[decoder_layer=2]", "decoder_layers"), ("retromae[decoder_layers=2]", "needs decoding = basic"),
+])  # fmt: skip
 def test_a_mistyped_system_is_told_before_anything_runs(system, message, corpus):
     with pytest.raises(UserError, match=message):
         lay_out(given(corpus, systems=(system,)))
@@ -142,14 +148,6 @@ def test_a_change_for_all_stages_reaches_every_stage_and_only_teachers_that_are_
         benchmark.model_copy(update={"settings": {"dupmae": setting.model_copy(update={"stages": 2})}}), key
     )
     assert len(two.stages) == 2 and not any(stage.teacher for stage in two.stages)
-
-
-def test_zero_shot_cells_search_the_other_collection_with_every_system(corpus, other):
-    layout = lay_out(given(corpus, zero_shot=(other,)))
-    assert all(("other", "test") in cell.evaluations for cell in layout.cells)
-    trained = next(cell for cell in layout.cells if cell.key.system == "mlm")
-    (stage,) = [step for step in trained.evaluations["other", "test"].upstream() if step.name == "finetune"]
-    assert stage.fingerprint in {step.fingerprint for step in trained.evaluations["tiny", "test"].upstream()}
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "collections"])
@@ -221,22 +219,18 @@ def ask(tmp_path: Path):
     return found
 
 
-def test_collections_of_the_preset_are_chosen_by_name(ask) -> None:
-    assert list(ask("collections").collections) == ["other", "tiny", "both"]
-    one = ask("collections", collections="tiny")
-    assert list(one.collections) == ["tiny"] and not one.only
-    two = ask("collections", collections="both,tiny")
-    assert set(two.collections) == {"both", "tiny"} and set(two.only) == {"both"}
-    with pytest.raises(UserError, match="--collections wiki: the preset has other, tiny, both"):
-        ask("collections", collections="wiki")
-
-
 def test_settings_and_systems_are_chosen_by_name(ask) -> None:
     one = ask("retromae", settings="dpr", systems="none,retromae[decoding=basic,decoder_layers=2]", seeds="3,4")
     assert list(one.settings) == ["dpr"] and one.seeds == (3, 4)
     assert one.systems == ("none", "retromae[decoding=basic,decoder_layers=2]", "bm25")
     with pytest.raises(UserError, match="--settings anse: the preset has dpr, ance"):
         ask("retromae", settings="anse")
+    assert list(ask("collections").collections) == ["other", "tiny", "both"]
+    alone, two = ask("collections", collections="tiny"), ask("collections", collections="both,tiny")
+    assert list(alone.collections) == ["tiny"] and not alone.only
+    assert set(two.collections) == {"both", "tiny"} and set(two.only) == {"both"}
+    with pytest.raises(UserError, match="--collections wiki: the preset has other, tiny, both"):
+        ask("collections", collections="wiki")
 
 
 def test_a_system_that_the_preset_does_not_have_is_run_under_all_of_its_conditions(ask) -> None:
@@ -253,3 +247,101 @@ def test_what_is_set_by_hand_outdoes_the_preset_and_stands_in_the_captions(ask) 
     for cell in lay_out(one).cells:
         assert [stage.train.steps for stage in cell.recipe.stages] == [7] * len(cell.recipe.stages)
     assert "stages.*.train.steps = 7, pretrain.steps = 5" in one.notes[-1]
+
+
+DPR = Setting(protocols={"dense": "dpr"}, changes={"stages.*.train.steps": 2, "stages.*.train.batch_size": 4})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a paper's authors publish: a BERT with its tokenizer, as transformers saves them."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    where = tmp_path_factory.mktemp("hub") / "RetroMAE"
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    core = Tokenizer(models.WordPiece({name: number for number, name in enumerate(names)}, unk_token="[UNK]"))
+    core.normalizer, core.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    core.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 2), ("[SEP]", 3)])
+    specials = {f"{name[1:-1].lower()}_token": name for name in names[:5]}
+    PreTrainedTokenizerFast(tokenizer_object=core, **specials).save_pretrained(where)
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+    BertForMaskedLM(BertConfig(vocab_size=len(names), max_position_embeddings=512, **shape)).save_pretrained(where)
+    return where
+
+
+def benchmark_of(corpus: str, *systems: str, **fields: Any) -> Benchmark:
+    given = {"name": "retromae", "title": "a try", "corpus": corpus, "settings": {"dpr": DPR}, "changes": SHORT}
+    return Benchmark(**{**given, "systems": systems, "measures": ("retromae",), **fields})
+
+
+def row_of(table: NamedTable, system: str) -> str:
+    (line,) = (line for line in table.markdown().splitlines() if f" {system} " in line)
+    return line
+
+
+def test_a_folder_is_fine_tuned_and_stands_beside_its_printed_number(folder: Path, tmp_path: Path) -> None:
+    corpus, system = write_collection(tmp_path / "collection"), f"released:retromae@wiki={folder}"
+    layout = lay_out(benchmark_of(corpus, "none", system, splits=("dev",)))
+    assert [cell.key for cell in layout.cells] == [
+        dense("none", setting="dpr"),
+        SystemKey(system, "none", "dense", "dpr"),
+    ]
+    released = layout.cells[1]
+    assert (released.recipe.backbone.name, released.recipe.tokens.tokenizer) == (str(folder), str(folder))
+    assert released.recipe.protocol == "dpr" and released.recipe.objective is None
+    storage = Place(str(tmp_path / "store"))
+    run_here(layout, storage)
+    found = collect(layout.cells, storage)
+    (table,) = (one for one in paper_tables("retromae", found) if one.name == "retromae.main.dpr")
+    mean = np.mean(found.where(system=system)[0].per_query.to_pandas().query("measure == 'RR@10'")["value"])
+    first = row_of(table, f"RetroMAE, released: {folder}").split("|")[2]
+    assert f"{mean:.4f}" in first and "(0.3553)" in first and "fine-tuned here" in table.markdown()
+    assert "released" not in "".join(one.markdown() for one in paper_tables("retromae", found.where(system="none")))
+
+
+def test_its_row_is_that_of_its_collection_or_of_all() -> None:
+    """RetroMAE's main results print it after Wikipedia, and after MS MARCO."""
+    truth = {
+        SystemKey("released:retromae@corpus=/hub/a", "none", "dense", "ance"): 0.4,
+        SystemKey("released:retromae=/hub/b", "none", "dense", "ance"): 0.3,
+        SystemKey("released:seed=/hub/c", "none", "dense", "ance"): 0.2,
+    }
+    tables = {one.name: one for one in paper_tables("retromae", Results(drawn(truth)))}
+    rows = {name: [row for row in table.table.systems if "released" in row] for name, table in tables.items()}
+    assert rows["retromae.main.ance"] == ["RetroMAE, released: /hub/b"]
+    assert rows["retromae.main.corpus"] == ["RetroMAE, released: /hub/a", "RetroMAE, released: /hub/b"]
+    order = tables["retromae.main.corpus"].table.systems
+    assert order.index("RetroMAE, released: /hub/a") == order.index("RetroMAE") + 1
+    printed = {
+        number.value
+        for number in published("retromae", "main")
+        if (number.system, number.setting, number.collection, number.measure) == ("retromae", "ance", "corpus", "RR@10")
+    }
+    assert tables["retromae.main.corpus"].beside.published["RetroMAE, released: /hub/a", "dense MRR@10"] in printed
+
+
+def test_how_it_is_written() -> None:
+    for text, expected in {
+        "released:simlm=/hub/simlm": Released("simlm", "", "/hub/simlm"),
+        "released:retromae@wiki=a=b": Released("retromae", "wiki", "a=b"),
+    }.items():
+        assert Released.of(text) == expected and str(expected) == text
+        assert variant(text) == ("none", dict.fromkeys(("backbone.name", "tokens.tokenizer"), expected.folder))
+    assert Released.of("retromae") is None is Released.of("none[backbone.name=released:x]")
+    assert names_in("bm25,released:retromae=/hub/x,none") == ["bm25", "released:retromae=/hub/x", "none"]
+
+
+@pytest.mark.parametrize(
+    ("system", "message"),
+    [
+        ("released:retromea=/hub/x", "'retromea'; did you mean 'retromae'"),
+        ("released:retromae@wikipedia=/hub/x", "'wikipedia'; did you mean 'wiki'"),
+        ("released:retromae", "released:recipe=FOLDER"),
+    ],
+)
+def test_another_form_is_refused(system: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        benchmark_of("pydocs", system)
+    with pytest.raises(UserError, match="/hub/nothing"):
+        lay_out(benchmark_of("pydocs", "released:retromae=/hub/nothing"))

@@ -1,32 +1,46 @@
-"""Several collections in one benchmark: what is shared, what is told apart, and what stays as with one collection."""
+"""Several collections in one benchmark; results and records: it goes on where its store is not."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from midmask.app.flags import parse
 from midmask.app.job import Options, resolve
 from midmask.artifact import Place
+from midmask.benchmark.best import best_of
 from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark, FurtherCorpus, Setting
 from midmask.benchmark.job import Job, describe, preset_with_flags, with_records
 from midmask.benchmark.layout import Layout, lay_out
-from midmask.benchmark.records import RecordWriter, identity_of_cell
-from midmask.benchmark.results import read_results
+from midmask.benchmark.records import Recording, RecordWriter, identity_of_cell, read_records
+from midmask.benchmark.results import Result, Results, SystemKey, read_results
 from midmask.commands import benchmark_middle_training as command
 from midmask.errors import UserError
+from midmask.evaluation.measures import SCHEMA, aggregate
+from midmask.experiment.costs import Costs
+from midmask.experiment.run import Runner, Silent
 from midmask.experiment.step import Step
+from midmask.experiment.steps import LOCAL
 from midmask_papers.report import report_of
+from tests.support.benchmark.synthetic import drawn, results
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "benchmark_middle_training.py"
 MEASURES = ("RR@10", "R@100")
+FIELDS = {
+    **{"name": "try", "title": "A try", "systems": ("bm25", "none", "mlm")},
+    "settings": {"in_batch": Setting(protocols={"dense": "in_batch"})},
+    "changes": {**SHORT, "stages.*.train.steps": 2, "stages.*.train.batch_size": 4},
+}
 
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Three collections of different words."""
     folder = tmp_path_factory.mktemp("further")
     found = {name: write_collection(folder / name) for name in ("first", "second", "wiki")}
     for name, word in (("second", "copper"), ("wiki", "violet")):
@@ -37,20 +51,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def benchmark(places: dict[str, str], *further: str, **changes: object) -> Benchmark:
-    fields = {
-        "name": "try",
-        "title": "A try",
-        "corpus": places["first"],
-        "further": tuple(FurtherCorpus(corpus=places[name], measures=("RR@10",)) for name in further),
-        "systems": ("bm25", "none", "mlm"),
-        "collections": {"corpus": (), "wiki": (places["wiki"],)},
-        "settings": {"in_batch": Setting(protocols={"dense": "in_batch"})},
-        "splits": ("test",),
-        "measures": MEASURES,
-        "changes": {**SHORT, "stages.*.train.steps": 2, "stages.*.train.batch_size": 4},
-        **changes,
-    }
-    return Benchmark(**fields)
+    others = tuple(FurtherCorpus(corpus=places[name], measures=("RR@10",)) for name in further)
+    wiki = {"collections": {"corpus": (), "wiki": (places["wiki"],)}, "splits": ("test",), "measures": MEASURES}
+    return Benchmark(**{**FIELDS, "corpus": places["first"], "further": others, **wiki, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +63,6 @@ def layout(places: dict[str, str]) -> Layout:
 
 @pytest.fixture(scope="module")
 def store(layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """With all cells measured."""
     found = Place(str(tmp_path_factory.mktemp("store")))
     run_here(layout, found)
     return found
@@ -77,16 +79,9 @@ def step_of(layout: Layout, name: str, system: str, collection: str, further: st
 
 
 def test_every_system_has_a_cell_on_every_collection(layout: Layout) -> None:
-    assert [cell.name for cell in layout.cells] == [
-        "bm25",
-        "none, dense, in_batch, seed 0",
-        "mlm, corpus, dense, in_batch, seed 0",
-        "mlm, wiki, dense, in_batch, seed 0",
-        "bm25, on second",
-        "none, dense, in_batch, on second, seed 0",
-        "mlm, corpus, dense, in_batch, on second, seed 0",
-        "mlm, wiki, dense, in_batch, on second, seed 0",
-    ]
+    trained = [f"{name}, dense, in_batch, %sseed 0" for name in ("none", "mlm, corpus", "mlm, wiki")]
+    names = ["bm25", *(name % "" for name in trained), "bm25, on second", *(name % "on second, " for name in trained)]
+    assert [cell.name for cell in layout.cells] == names
     assert {name for cell in layout.cells[4:] for name in cell.evaluations} == {("second", "test")}
 
 
@@ -101,12 +96,8 @@ def test_cells_on_the_first_collection_are_those_of_a_run_on_it_alone(layout: La
 
 def test_a_record_of_before_is_still_found(places: dict[str, str]) -> None:
     """Where these change, no record in docs/results/records is found any more: say so in CHANGELOG.md."""
-    assert [identity_of_cell(cell) for cell in lay_out(benchmark(places)).cells] == [
-        "8de30183fa2b17fa",
-        "cf4dbfe3f4550fe4",
-        "796c1d6740cd4a3e",
-        "e9a0aaed5225e6bd",
-    ]
+    known = "8de30183fa2b17fa cf4dbfe3f4550fe4 796c1d6740cd4a3e e9a0aaed5225e6bd"
+    assert [identity_of_cell(cell) for cell in lay_out(benchmark(places)).cells] == known.split()
 
 
 def test_middle_trainings_that_read_other_collections_are_shared(layout: Layout) -> None:
@@ -157,9 +148,7 @@ def options(folder: Path, places: dict[str, str], *more: str) -> Options:
     return replace(resolve(flags, JOB), home=folder)
 
 
-def test_records_are_of_one_collection_each(
-    layout: Layout, store: Place, places: dict[str, str], tmp_path: Path
-) -> None:
+def test_records_are_of_one_collection_each(layout, store, places, tmp_path) -> None:
     before = Job(layout, options(tmp_path, places), tmp_path / "out")
     assert len(before.left()) == describe(before).count("to do     ") == 8, "what the price is of"
     records = Place(str(tmp_path / "records"))
@@ -186,9 +175,7 @@ def asked(folder: Path, places: dict[str, str], preset: str, *more: str) -> Benc
         ("sigir23", "tripclick:/data/tripclick", "--corpus tripclick:/data/tripclick: --preset sigir23"),
     ],
 )
-def test_collections_that_do_not_go_together_are_refused(
-    preset: str, more: str, message: str, places: dict[str, str], tmp_path: Path
-) -> None:
+def test_collections_that_do_not_go_together_are_refused(preset, more, message, places, tmp_path) -> None:
     found = asked(tmp_path, places, "retromae", "--corpus", "nq:/data/nq")
     assert found.corpora == (places["first"], places["second"], "nq:/data/nq") and found.measures == ("retromae",)
     assert [one.measures for one in found.further] == [("retromae",), ("nq",)]
@@ -209,3 +196,160 @@ def test_a_set_that_is_only_searched_keeps_a_name_of_its_own(places: dict[str, s
     cells = lay_out(benchmark(places, "second", zero_shot=(other, places["wiki"]))).cells
     assert set(cells[0].evaluations) == {("first", "test"), ("beir-second", "test"), ("wiki", "test")}
     assert set(cells[-1].evaluations) == {("second", "test")}, "papers search BEIR after MS MARCO alone"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> str:
+    return write_collection(tmp_path_factory.mktemp("records") / "tiny")
+
+
+def tried(corpus: str, **changes: object) -> Layout:
+    return lay_out(Benchmark(**{**FIELDS, "corpus": corpus, "changes": {**FIELDS["changes"], **changes}}))
+
+
+@pytest.fixture(scope="module")
+def recorded(corpus, tmp_path_factory) -> tuple[Layout, Place, Place]:
+    """A benchmark that was run in one store: its layout, the store, and the folder of its records."""
+    folder = tmp_path_factory.mktemp("recorded")
+    whole, store, records = tried(corpus), Place(str(folder / "store")), Place(str(folder / "records"))
+    writer = RecordWriter(records, whole.cells, store, lambda cell: f"run of {cell.name}")
+    runner = Runner(store, LOCAL, Recording(Silent(), writer))
+    for cell in whole.cells:
+        assert len(records.names()) == whole.cells.index(cell), "as soon as a cell is measured, and not before"
+        for step in cell.evaluations.values():
+            runner.run(step)
+    return whole, store, records
+
+
+def job(of: Layout, folder: Path, records: Place) -> Job:
+    flags = parse(["--storage", str(folder / "store"), "--tracking-uri", f"sqlite:///{folder}/m.db"], None)
+    options: Options = replace(resolve(flags, Path("jobs/benchmark_middle_training.py").absolute()), home=folder)
+    return Job(with_records(of, records), options, folder / "report", records)
+
+
+def test_the_report_from_records_has_the_same_values(recorded, tmp_path):
+    whole, store, records = recorded
+    there = job(whole, tmp_path, records)
+    assert there.left() == [] and describe(there).count("  recorded  ") == len(whole.cells), "nothing is to be done"
+    assert {one.measurement.precision for one in read_records(records).values()} == {"", "fp32"}
+    here, found = collect(whole.cells, store), collect(whole.cells, there.storage, there.layout.recorded)
+    assert list(found) == list(here) and len(here) == 2 * 3
+    own = report_of(whole, store, tmp_path / "own", {})
+    other = report_of(there.layout, there.storage, tmp_path / "other", {})
+    assert [line for line in other.splitlines() if "from records" not in line] == own.splitlines()
+
+
+def test_the_best_system_is_named_with_its_seeds(recorded, tmp_path):
+    whole, _, _ = recorded
+    cells = {cell.key.system: cell for cell in whole.cells}
+    corpus, split = cells["none"].main
+    truth = {"none": 0.3, "mlm": 0.6}
+    made = {cells[name].name: {cells[name].key: mean} for name, mean in truth.items()}
+    found = {name: results(drawn(mean, corpus=corpus, split=split)) for name, mean in made.items()}
+    sentence, model = best_of(replace(whole, recorded=found), Place(str(tmp_path)))
+    assert "mlm dense in_batch with 0." in sentence and "(3 seeds)" in sentence and model is None
+
+
+def test_only_cells_without_a_record_are_left(recorded, tmp_path):
+    whole, _, records = recorded
+    for name in records.names():
+        if not name.startswith("mlm"):
+            (tmp_path / "some").mkdir(exist_ok=True)
+            (tmp_path / "some" / name).write_bytes((records / name).read())
+    there = job(whole, tmp_path, Place(str(tmp_path / "some")))
+    assert [cell.key.system for cell in there.unrecorded()] == ["mlm"]
+    assert {step.name for step in there.left()} == {"evaluate"} and len(there.left()) == 2
+
+
+def test_cells_that_compute_the_same_share_a_record_under_their_own_names(recorded, corpus, tmp_path):
+    """A paper's table has one fine-tuning under two names where a single view is trained."""
+    _, _, records = recorded
+    one = tried(corpus).benchmark
+    twice = one.model_copy(update={"settings": {name: one.settings["in_batch"] for name in ("in_batch", "again")}})
+    there = job(lay_out(twice), tmp_path, records)
+    assert there.left() == []
+    found = collect(there.layout.cells, Place(there.options.storage), there.layout.recorded)
+    by_setting = [found.where(system="mlm", setting=name) for name in ("in_batch", "again")]
+    assert [len(own) for own in by_setting] == [2, 2]
+    assert [one.measures for one in by_setting[0]] == [one.measures for one in by_setting[1]]
+
+
+def test_a_record_of_other_conditions_is_not_taken(recorded, corpus, tmp_path):
+    _, _, records = recorded
+    longer = job(tried(corpus, **{"pretrain.steps": 4}), tmp_path, records)
+    assert [cell.key.system for cell in longer.unrecorded()] == ["mlm"], "the others have no middle training"
+
+
+def test_a_collection_is_known_by_its_content_wherever_it_lies(recorded, corpus, tmp_path):
+    _, _, records = recorded
+    copy = shutil.copytree(corpus.removeprefix("beir:"), tmp_path / "copy" / "tiny")
+    assert not job(tried(f"beir:{copy}"), tmp_path, records).left()
+    queries = (copy / "queries.jsonl").read_text()
+    (copy / "queries.jsonl").write_text(queries.replace("amber", "ochre"))
+    changed = job(tried(f"beir:{copy}"), tmp_path, records)
+    assert changed.unrecorded() == list(changed.layout.cells)
+
+
+def test_the_precision_of_products_does_not_tell_cells_apart(corpus, recorded):
+    """`auto` is bf16 on some processors, and a benchmark may go on on another one."""
+    whole, _, _ = recorded
+    bf16 = {"pretrain.precision": "bf16", "stages.*.train.precision": "bf16", "evaluation.precision": "bf16"}
+    other = tried(corpus, **bf16)
+    assert {cell.name: identity_of_cell(cell) for cell in other.cells} == {
+        cell.name: identity_of_cell(cell) for cell in whole.cells
+    }
+    steps = {step.fingerprint for step in other.steps().values() if step.name == "finetune"}
+    assert steps and not steps & set(whole.steps())
+
+
+@pytest.mark.parametrize("content", [b"no parquet", None], ids=["no file of the kind", "results"])
+def test_a_file_that_is_no_record_is_refused(content, recorded, tmp_path):
+    whole, store, _ = recorded
+    if content is None:
+        collect(whole.cells, store).write(Place(str(tmp_path / "mlm.parquet")))
+    else:
+        (tmp_path / "mlm.parquet").write_bytes(content)
+    with pytest.raises(UserError, match=r"mlm\.parquet is no record of a cell"):
+        job(whole, tmp_path, Place(str(tmp_path)))
+
+
+COSTS = Costs(12.5, 0.25, 0.0, 3000, 400, 512.0, None)
+
+
+def result(system: str, seed: int, values: list[float], representation: str = "dense", split: str = "test") -> Result:
+    rows = [{"query_id": f"q{number}", "measure": "RR@10", "value": value} for number, value in enumerate(values)]
+    per_query = pa.Table.from_pylist(rows, schema=SCHEMA)
+    key = SystemKey(system, "corpus", representation, "in_batch")
+    return Result(key, seed, "squad", split, aggregate(per_query), per_query, COSTS if seed else None)
+
+
+GIVEN = Results(
+    [
+        result("retromae", 0, [0.5, 1.0, 0.25]),
+        result("retromae", 1, [0.5, 0.5, 0.5]),
+        *(result("mlm", 0, [1.0, 1.0, 0.1], view, split) for view, split in (("dense", "test"), ("splade", "test"))),
+        result("mlm", 0, [0.3, 0.3, 0.3], split="dev"),
+    ]
+)
+
+
+def test_two_systems_never_share_a_row():
+    with pytest.raises(ValueError, match="splade"):
+        GIVEN.per_query("squad", "test")
+    both = GIVEN.per_query("squad", "test", by=lambda key: f"{key.system}, {key.representation}")
+    assert [len(tables) for tables in both.values()] == [2, 1, 1]
+
+
+@settings(max_examples=25)
+@given(
+    values=st.lists(st.floats(0, 1), min_size=1, max_size=5),
+    names=st.lists(st.sampled_from(["none", "mlm", "rétro|mae"]), min_size=1, max_size=4, unique=True),
+)
+def test_a_file_of_results_holds_them_all(values, names, tmp_path_factory):
+    place = Place(str(tmp_path_factory.mktemp("results") / "results.parquet"))
+    given = Results(result(name, number, values) for number, name in enumerate(names))
+    given.write(place, {"names": names})
+    found, about = read_results(place)
+    assert list(found) == list(given) and about == {"names": names}
+    with pytest.raises(ValueError, match="no values"):
+        Results([result("mlm", 0, [])]).write(place)

@@ -1,24 +1,21 @@
-"""Intervals of gains against scipy and by hand, fits of simulated collections, coverage of stated intervals."""
+"""Intervals of gains against scipy and by hand; each collection by a fit on the others; agreement by source."""
 
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 
-from midmask.choice.agreement import (
-    PRIOR,
-    Fit,
-    fit_calibration,
-    fit_kinds,
-    kendall_tau,
-    regret,
-    sum_interval,
-    with_prior,
-)
+from midmask.benchmark.results import Result, SystemKey
+from midmask.choice.agreement import PRIOR, Fit, fit_calibration, fit_kinds, sum_interval, with_prior
+from midmask.choice.assess import Counterparts
 from midmask.choice.calibration_records import GainRecord
+from midmask.choice.decided_pairs import DecidedPairs, decided_pairs
 from midmask.choice.held_out import leave_one_out
+from midmask.choice.source_agreement import agreement_by_source
 from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance
 
 LEVEL = 0.9
@@ -33,17 +30,7 @@ def gain_interval(differences, level, *, between=0.0, bias=0.0, shrink=1.0, shri
     return interval_of(fit, float(values.mean()), Variance.of_mean(values), level)
 
 
-def simulated(
-    generator: np.random.Generator,
-    *,
-    collections: int,
-    systems: int,
-    shrink: float = 0.7,
-    between: float = 0.0,
-    shared: float = 0.0,
-    error: float = 0.006,
-    judged_error: float = 0.01,
-) -> tuple[list[GainRecord], np.ndarray]:
+def simulated(generator, *, collections, systems, shrink=0.7, between=0.0, shared=0.0, error=0.006, judged_error=0.01):
     """Records that the model makes, and the real gains behind them. shared: intra-class correlation of the scatter."""
     names = np.repeat(np.arange(collections), systems)
     made = generator.normal(0.02, 0.02, len(names))
@@ -58,13 +45,6 @@ def simulated(
         for number, (name, m, j) in enumerate(zip(names, seen, judged, strict=True))
     ]
     return records, real
-
-
-def test_without_a_model_it_is_the_paired_t_interval():
-    first, second = np.random.default_rng(1).uniform(size=(2, 35))
-    found, reference = gain_interval(first - second, LEVEL), stats.ttest_rel(first, second).confidence_interval(LEVEL)
-    assert found.value == pytest.approx(float(np.mean(first - second)))
-    assert (found.low, found.high) == pytest.approx((reference.low, reference.high))
 
 
 def test_it_shrinks_moves_and_widens_by_hand():
@@ -87,31 +67,6 @@ def test_an_uncertain_shrink_widens_large_gains_more():
     assert unsure.high - unsure.value == pytest.approx(stats.t.ppf(0.95, freedom) * math.sqrt(variance))
 
 
-def test_a_single_query_shows_no_spread():
-    found = gain_interval([0.4], LEVEL)
-    assert (found.low, found.high) == (-math.inf, math.inf)
-    nothing = gain_interval([0.4], LEVEL, shrink=0.0)
-    assert (nothing.low, nothing.high) == (0.0, 0.0), "nothing of a gain remains, so its spread does not matter"
-
-
-def test_tau_is_the_share_of_agreeing_pairs():
-    a, b = [3.0, 1.0, 2.0, 5.0, 4.0], [1.0, 2.0, 3.0, 5.0, 4.0]
-    agree = [np.sign(a[i] - a[j]) * np.sign(b[i] - b[j]) for i, j in combinations(range(5), 2)]
-    assert kendall_tau(a, b) == pytest.approx(sum(agree) / len(agree))
-    tied = kendall_tau([1, 1, 2], [1, 2, 3])
-    assert tied == pytest.approx(2 / math.sqrt(2 * 3)), "tau-b: two agreeing pairs, one tie in the first"
-    assert kendall_tau([0.5, 0.5], [0.1, 0.2]) is None and kendall_tau([0.5], [0.1]) is None
-
-
-def test_regret_is_what_the_first_choice_lacks():
-    assert regret([0.1, 0.4, 0.3], [0.30, 0.25, 0.28]) == pytest.approx(0.05)
-    assert regret([0.1, 0.4, 0.3], [0.1, 0.4, 0.4]) == 0
-    assert regret([0.4, 0.4], [0.1, 0.2]) == pytest.approx(0.1), "of equal estimates the first is taken"
-    for wrong in (([0.1], [0.1, 0.2]), ([], [])):
-        with pytest.raises(ValueError, match="one for each system"):
-            regret(*wrong)
-
-
 def test_many_collections_give_the_parameters_back():
     generator = np.random.default_rng(3)
     records, _ = simulated(generator, collections=60, systems=10, shrink=0.6, between=0.012, error=0.015)
@@ -122,14 +77,6 @@ def test_many_collections_give_the_parameters_back():
     assert 400 < fit.freedom < 600
     made, judged = (np.array([getattr(one, name) for one in records]) for name in ("made", "judged"))
     assert made @ judged / (made @ made) < 0.5, "without the correction, the made gains' errors flatten the line"
-
-
-def test_gains_that_lie_on_a_line_have_no_scatter():
-    records = [GainRecord(f"c{i % 3}", "all", f"s{i}", 0.01 * i, 0.0, 0.005 * i, 0.0) for i in range(1, 10)]
-    fit = fit_calibration(records)
-    assert fit.shrink == pytest.approx(0.5) and fit.shrink_error < 1e-9 and fit.between < 1e-9
-    found = interval_of(fit, 0.1, Variance(0.0, 10), LEVEL)
-    assert (found.low, found.value, found.high) == pytest.approx((0.05, 0.05, 0.05))
 
 
 def test_what_errors_explain_leaves_little_scatter_but_never_none():
@@ -242,3 +189,110 @@ def test_where_made_gains_tell_nothing_the_mean_over_collections_is_expected() -
     assert fit_kinds([], lambda _: "join", {"join": prior})["join"] == prior
     one = fit_kinds(records[:3], lambda _: "join", {"join": prior})["join"]
     assert one.expected(0) == pytest.approx(0.035) and one.freedom == 4
+
+
+JOINED = "as it is \u00b7 dense with BM25"
+PRIORS = {
+    "with BM25": Fit(shrink=0.5, between=0.03, freedom=1e9),
+    "trained": Fit(shrink=1.0, between=0.01, freedom=1e9),
+}
+
+
+def records(trained: float, joined: float) -> list[GainRecord]:
+    return [
+        GainRecord("a", "titles", JOINED, 0.2, 0.0, joined, 0.004),
+        GainRecord("a", "titles", "mlm \u00b7 dense with BM25", 0.02, 0.0, trained, 0.003, over=JOINED),
+        GainRecord("a", "titles", "mlm \u00b7 dense", 0.03, 0.0, 0.025, 0.003),
+    ]
+
+
+def kind_of(record: GainRecord) -> str:
+    return "with BM25" if record.system == JOINED else "trained"
+
+
+def held(trained: float, joined: float) -> tuple[float | None, float, int, int]:
+    (found,) = leave_one_out(records(trained, joined), 0.9, kind_of, PRIORS)
+    assert found.systems == 3
+    return found.kendall_tau, found.regret, found.covered, found.covered_with_noise
+
+
+def test_ranks_and_regret_are_of_the_sums() -> None:
+    tau, regret, covered, _ = held(trained=0.01, joined=0.09)
+    assert (tau, covered) == (1.0, 3) and regret == 0.0
+    tau, regret, _, _ = held(trained=-0.05, joined=0.09)
+    judged = [0.0, 0.09, 0.04, 0.025]
+    assert tau == pytest.approx(stats.kendalltau([0.0, 0.1, 0.12, 0.03], judged).statistic)
+    assert regret == pytest.approx(0.09 - 0.04)
+
+
+def test_intervals_are_of_the_sums() -> None:
+    """0.12 with variance 0.03\u00b2 + 0.01\u00b2; with noise also 0.004\u00b2 + 0.003\u00b2."""
+    margin, noisy = (stats.norm.ppf(0.95) * spread**0.5 for spread in (0.001, 0.001025))
+    for excess, inside, with_noise in ((-1e-4, 3, 3), ((noisy - margin) / 2, 2, 3), (noisy - margin + 1e-4, 2, 2)):
+        found = held(trained=0.12 + margin + excess - 0.11, joined=0.11)
+        assert found[2:] == (inside, with_noise)
+
+
+def test_seeds_of_a_collection_are_held_out_together_and_reported_apart() -> None:
+    """Each with its own joined system; were they one verdict, the sums of the first would be over the second's."""
+    first, second = records(0.01, 0.09), [replace(one, seed=1) for one in records(0.01, -0.2)]
+    apart = [leave_one_out(own, 0.9, kind_of, PRIORS)[0] for own in (first, second)]
+    together = leave_one_out([*first, *second], 0.9, kind_of, PRIORS)
+    assert [one.seed for one in together] == [0, 1]
+    assert together == apart and apart[0].covered > apart[1].covered
+
+
+QUERIES = {"t1": "titles", "t2": "titles", "k1": "keyphrases", "k2": "keyphrases", "k3": "keyphrases", "d1": "titles"}
+JUDGED = {("a", "dense"): 0.4, ("b", "dense"): 0.5, ("c", "dense"): 0.3, ("base", "dense"): 0.35}
+
+
+def result(name: str, values: dict[str, float], split: str = "test") -> Result:
+    table = pa.table({"query_id": list(values), "measure": ["nDCG@10"] * len(values), "value": list(values.values())})
+    key = SystemKey(name, "none", "dense", "")
+    return Result(key, 0, "made", split, {"nDCG@10": sum(values.values()) / len(values)}, table)
+
+
+BASE = {"t1": 0.5, "t2": 0.2, "k1": 0.1, "k2": 0.3, "k3": 0.6}
+MADE = {
+    ("a", "dense"): result("a", {"t1": 0.6, "t2": 0.3, "k1": 0.9, "k2": 0.9, "k3": 0.9}),
+    ("b", "dense"): result("b", {"t1": 0.8, "t2": 0.4, "k1": 0.1, "k2": 0.2, "k3": 0.6}),
+    ("c", "dense"): result("c", {"d1": 0.1}, "dev"),
+    ("base", "dense"): result("base", BASE),
+}
+COUNTERPARTS = Counterparts({"test": MADE["base", "dense"], "dev": result("base", {"d1": 0.4}, "dev")})
+
+
+def test_each_source_ranks_by_its_own_queries_and_against_its_own_split() -> None:
+    (titles,) = agreement_by_source(QUERIES, MADE, COUNTERPARTS, JUDGED)
+    gains = [(0.1 + 0.1) / 2, (0.3 + 0.2) / 2, 0.1 - 0.4, 0.0]
+    assert titles.source == "titles" and titles.queries == 1, "no keyphrase among c's queries, so none is compared"
+    assert titles.kendall_tau == pytest.approx(stats.kendalltau(gains, list(JUDGED.values())).statistic)
+    assert (titles.chosen, titles.regret) == ("b · dense", 0.0)
+
+    two = {name: value for name, value in JUDGED.items() if name[0] != "c"}
+    keyphrases, titles = agreement_by_source(QUERIES, MADE, COUNTERPARTS, two)
+    assert (keyphrases.queries, keyphrases.chosen) == (3, "a · dense")
+    assert keyphrases.regret == pytest.approx(0.1) and titles.queries == 2
+
+
+RANKED = [(name, "dense") for name in "abcdef"]
+
+
+def test_pairs_are_those_of_a_paired_test_and_ties_of_a_verdict_are_not_alike() -> None:
+    draw = np.random.default_rng(5)
+    common = draw.normal(0.5, 0.2, 40)
+    values = {name: common + draw.normal(0.02 * at, 0.08, 40) for at, name in enumerate(RANKED)}
+    gains = {name: value for name, value in zip(RANKED, (0.0, 0.1, 0.1, -0.2, 0.3, 0.2), strict=True)}
+    wanted = [0, 0]
+    for one, other in combinations(RANKED, 2):
+        found = stats.ttest_rel(values[one], values[other])
+        if found.pvalue < 0.05:
+            wanted[0] += 1
+            wanted[1] += (gains[one] - gains[other]) * found.statistic > 0
+    queries = [f"q{number}" for number in range(40)]
+    judged = {name: result(name[0], dict(zip(queries, own.tolist(), strict=True))) for name, own in values.items()}
+    assert decided_pairs(gains, judged) == DecidedPairs(*wanted)
+    assert 0 < wanted[1] < wanted[0] < 15
+    assert str(DecidedPairs(9, 7)) == "7 of 9 pairs that people's queries tell apart are ranked alike"
+    equal = dict.fromkeys(RANKED, 0.1)
+    assert decided_pairs(equal, judged) == DecidedPairs(wanted[0], 0)

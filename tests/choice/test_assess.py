@@ -1,12 +1,18 @@
-"""Estimates and the recommendation, on values that were made up so that the right answer is known."""
+"""Estimates, the recommendation, records of gains and levels; budgets, and what a contest is expected to cost."""
 
+import json
+from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
+from midmask.benchmark.cells import BenchmarkCell, cell_of
+from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.agreement import Fit
 from midmask.choice.assess import (
@@ -20,8 +26,26 @@ from midmask.choice.assess import (
     kind_of,
     recommend,
 )
-from midmask.choice.calibration_records import GainRecord
-from midmask.choice.contenders import AS_IS, MEASURE, TUNED
+from midmask.choice.budget import (
+    ENOUGH,
+    FEWEST_STEPS,
+    SHORTEST,
+    Limits,
+    affordable,
+    budget_seconds,
+    first_round,
+    room,
+)
+from midmask.choice.calibration_records import GainRecord, load_records, write_records
+from midmask.choice.contenders import AS_IS, LEXICAL, MEASURE, TUNED, Contender, Size, contest, first_contenders
+from midmask.choice.levels import PRIOR_SPREAD, LevelRecord, level_interval, load_levels, write_levels
+from midmask.choice.prices import Prices
+from midmask.choice.workshop import LocalWorkshop
+from midmask.errors import UserError
+from midmask.estimate.devices import this_machine
+from midmask.experiment.survey import Survey
+from tests.support.benchmark.tiny import write_collection
+from tests.support.choice import documents as contests
 
 SURE = Fit(shrink=0.8, between=0.005, freedom=30, collections=("a", "b", "c"))
 KNOWN = Experience({"trained": SURE, "with BM25": SURE, "bm25": SURE}, [])
@@ -143,3 +167,189 @@ def test_what_is_expected_of_the_join_alone_is_not_expected_of_a_training():
     assert kind_of("as it is", joined, over_joined=False) == JOIN
     assert kind_of("mlm", joined, over_joined=False) == WORDS
     assert kind_of("mlm", joined, over_joined=True) == kind_of("mlm", "dense", over_joined=False) == TRAINED
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
+NUMBER = st.floats(-1, 1, allow_nan=False)
+ERROR = st.floats(0, 1)
+LINE = {"collection": "a", "source": "all", "system": "s", "made": 0.1, "made_error": 0.01, "judged": 0.2, "over": ""}
+WHOLE = {**LINE, "judged_error": 0.02, "seed": 0}
+
+
+@given(
+    st.lists(st.builds(GainRecord, TEXT, TEXT, TEXT, NUMBER, ERROR, NUMBER, ERROR, TEXT, st.integers(0)), max_size=5)
+)
+def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, records: list[GainRecord]) -> None:
+    path = tmp_path_factory.mktemp("records") / "found.jsonl"
+    write_records(records, path)
+    path.write_text("\n" + path.read_text() + "  \n")
+    assert load_records(path) == records, "blank lines are skipped"
+    assert all(isinstance(one, GainRecord) for one in load_records()), "the package's own"
+
+
+@pytest.mark.parametrize(("line", "said"), [
+    ("{", "no JSON"), ("[1]", "is no record"), (json.dumps(LINE), "collection, source"),
+    (json.dumps({**WHOLE, "more": 1}), "is no record"), (json.dumps({**WHOLE, "made": True}), "made = True"),
+    (json.dumps({**WHOLE, "judged": float("nan")}), "judged = nan"),
+    (json.dumps({**WHOLE, "made_error": -0.1}), "made_error = -0.1"),
+    (json.dumps({**WHOLE, "source": 3}), "source = 3"),
+])  # fmt: skip
+def test_a_line_that_is_no_record_is_named(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "found.jsonl"
+    path.write_text(f"{json.dumps(WHOLE)}\n{line}\n")
+    with pytest.raises(UserError) as error:
+        load_records(path)
+    assert str(error.value).startswith(f"{path}, line 2: ") and said in str(error.value)
+
+
+def test_without_experience_the_prior_decides():
+    value, low, high = level_interval(0.5, [], 0.9)
+    assert value == 0.5
+    assert high - value == pytest.approx(1.6448536 * PRIOR_SPREAD) == value - low
+
+
+def test_a_collection_with_many_records_counts_once():
+    records = [LevelRecord("a", str(seed), 0.6, 0.5) for seed in range(9)] + [LevelRecord("b", "all", 0.6, 0.6)]
+    assert level_interval(0.6, records, 0.9)[0] == pytest.approx(0.55), "the mean offset is expected here"
+
+
+@pytest.mark.parametrize(("spread", "least", "most"), [(PRIOR_SPREAD, 0.9, 0.96), (0.2, 0.84, 0.9)])
+def test_intervals_cover_what_they_state(spread: float, least: float, most: float):
+    """Offsets of collections are drawn anew 4,000 times, with the spread that is assumed, and with a larger one."""
+    draw, hits = np.random.default_rng(5), 0
+    for _ in range(4_000):
+        offsets = draw.normal(0.1, spread, 4)
+        records = [LevelRecord(str(number), "all", 0.5, 0.5 + offset) for number, offset in enumerate(offsets[:3])]
+        _, low, high = level_interval(0.5, records, 0.9)
+        hits += low <= 0.5 + offsets[3] <= high
+    assert least < hits / 4_000 < most
+
+
+def test_a_few_collections_count_beside_what_is_assumed():
+    """By hand: 4 degrees of freedom of 0.15\u00b2 and 2 of the offsets' variance; t with 6."""
+    offsets = [-0.28, 0.08, 0.08]
+    records = [LevelRecord(str(n), "all", 0.5, 0.5 + offset) for n, offset in enumerate(offsets)]
+    value, low, high = level_interval(0.5, records, 0.9)
+    variance = (4 * 0.15**2 + 2 * np.var(offsets, ddof=1)) / 6
+    assert value == pytest.approx(0.5 + np.mean(offsets))
+    assert high - value == pytest.approx(stats.t.ppf(0.95, 6) * np.sqrt(variance * (1 + 1 / 3))) == value - low
+
+
+def test_records_are_read_as_they_were_written(tmp_path):
+    records = [LevelRecord("squad", "titles", 0.61, 0.68), LevelRecord("cranfield", "all", 0.5, 0.38)]
+    write_levels(records, tmp_path / "levels.jsonl")
+    assert load_levels(tmp_path / "levels.jsonl") == records
+    assert all(0 <= one.made <= 1 and 0 <= one.judged <= 1 for one in load_levels()), "those that come along"
+
+
+WIDE = Limits(passages=10**9, queries=10**9)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30m", 1800), ("8h", 28800), ("1h30m", 5400), ("90s", 90), ("1.5h", 5400), ("2h15m30s", 8130)],
+)
+def test_a_budget_is_read_as_it_is_written(text, seconds):
+    assert budget_seconds(text, gpus=0) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((text, "30m, 8h") for text in ("", "30", "m30", "30 m", "-5m", "30min", "5m?")),
+        *(("4gpuh", "no GPU"), ("59s", "less than a minute")),
+    ],
+)
+def test_another_form_and_what_cannot_be_are_refused(text, said):
+    with pytest.raises(UserError, match=said):
+        budget_seconds(text, gpus=0)
+
+
+def linear(fixed: float, pretrain: float, finetune: float):
+    return lambda size: fixed + pretrain * size.pretrain + finetune * size.finetune
+
+
+def round_price(each: float, encoding: float):
+    """Two contenders need no training and are encoded like the others."""
+    return lambda count, size: count * encoding + (count - 2) * each * (size.pretrain + size.finetune)
+
+
+SIZE, STEP = st.integers(1, 5_000), st.floats(0.001, 5)
+
+
+@given(fixed=st.floats(0, 100), pretrain=STEP, finetune=STEP, seconds=st.floats(1, 5_000), passages=SIZE, queries=SIZE)
+def test_the_longest_trainings_that_fit_are_found(fixed, pretrain, finetune, seconds, passages, queries):
+    price, limits = linear(fixed, pretrain, finetune), Limits(passages, queries)
+    size = affordable(price, seconds, limits)
+    if size is None:
+        assert price(Size(FEWEST_STEPS, FEWEST_STEPS)) > seconds
+        return
+    assert price(size) <= seconds * (1 + 1e-9)
+    longer = limits.size(max(size.pretrain, size.finetune) + 1)
+    assert longer == size or price(longer) > seconds * (1 - 1e-9)
+
+
+def test_shortest_trainings_that_are_there_already_make_longer_ones_no_dearer():
+    """Their encoding is there as well: what is left of the price is not what a step costs."""
+    price = linear(60.0, 1.0, 1.0)
+    cached = Size(FEWEST_STEPS, FEWEST_STEPS)
+    known = affordable(lambda size: 0.0 if size == cached else price(size), 500.0, WIDE)
+    assert known == affordable(price, 500.0, WIDE) == Size(220, 220)
+
+
+@given(left=st.floats(1, 20_000), most=st.integers(2, 9), each=st.floats(0.01, 3), encoding=st.floats(0, 200))
+def test_a_first_round_takes_its_share_if_that_trains_enough_else_all(left, most, each, encoding):
+    price = round_price(each, encoding)
+    found = first_round(price, 2, most, left, 3, WIDE)
+    share, whole = (room(price, 2, most, seconds, WIDE) for seconds in (left / 3, left))
+    enough = min(most, 2 + ENOUGH)
+    if found.seconds == left / 3:
+        assert (found.count, found.size) == share and found.count >= enough
+    else:
+        assert found.seconds == left and (share is None or share[0] < enough)
+        assert (found.count, found.size) == (whole or (2, SHORTEST))
+
+
+@pytest.fixture
+def cells_of(tmp_path: Path):
+    corpus, survey = write_collection(tmp_path / "tiny"), Survey()
+
+    def cells(contender: Contender, size: Size, split: str) -> list[BenchmarkCell]:
+        benchmark = contest(corpus, ["none", "mlm"], size, [split], contests.CHANGES, 0)
+        return [cell_of(benchmark, key, recipe_of(benchmark, key).seeded(0), 0, survey) for key in contender.keys]
+
+    return cells
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> LocalWorkshop:
+    return contests.workshop(tmp_path)
+
+
+_, ONLY_TUNED, MLM = first_contenders(["none", "mlm"], "tiny")
+
+
+def test_trainings_keep_their_price_and_all_else_follows_what_was_measured(cells_of, workshop) -> None:
+    sizes = [Size(100, 100), Size(100, 200)]
+    before = [Prices(cells_of, workshop, None).of_round([ONLY_TUNED], size) for size in sizes]
+    prices = Prices(cells_of, workshop, None)
+    expected = prices.of_round([LEXICAL], Size(20, 20))
+    prices.learn([LEXICAL], Size(20, 20), lambda: 1e4 * expected + 2.0)
+    pace = (1e4 * expected + 2.0) / expected
+    assert prices.per_utilisation == pytest.approx(pace / this_machine().device.utilisation)
+    assert prices.of_round([LEXICAL], Size(20, 20)) == pytest.approx(pace * expected)
+    after = [prices.of_round([ONLY_TUNED], size) for size in sizes]
+    assert after[1] - after[0] == pytest.approx(before[1] - before[0]), "a hundred steps more cost the same"
+    assert after[0] > 2 * before[0], "and encoding and searching more"
+    again = Prices(cells_of, workshop, prices.per_utilisation)
+    assert again.of_round([ONLY_TUNED], sizes[0]) == pytest.approx(after[0])
+
+
+def test_test_queries_cost_no_training(cells_of, workshop) -> None:
+    prices = Prices(cells_of, workshop, None)
+    prices.learn([LEXICAL], Size(20, 20), lambda: 0.5)
+    assert prices.per_utilisation is None, "what takes no time teaches nothing"
+    short = prices.of_tests([LEXICAL, MLM], lambda _: Size(20, 20))
+    long = prices.of_tests([LEXICAL, MLM], lambda _: Size(900, 900))
+    assert 0 < short == pytest.approx(long)
+    assert short > prices.of_tests([LEXICAL], lambda _: Size(20, 20))

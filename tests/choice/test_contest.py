@@ -1,17 +1,44 @@
-"""A contest's rounds, where it searches for its test queries, and its decisions, which survive a kill."""
+"""A contest: who takes part, rounds, samples for tests, decisions that survive a kill; and a whole choice."""
 
+import json
 import threading
 from pathlib import Path
 
 import pytest
+from sentence_transformers import SentenceTransformer
 
+import midmask
+from midmask import Corpus, UserError, Verdict
+from midmask.artifact import Artifact, Place
+from midmask.benchmark.layout import recipe_of
+from midmask.benchmark.results import SystemKey
 from midmask.choice.budget import SHORTEST, Clock
-from midmask.choice.contenders import LEXICAL, MINED, TUNED, Contender, Size, first_contenders
+from midmask.choice.contenders import (
+    AS_IS,
+    GPL,
+    LEXICAL,
+    MINED,
+    SCORED,
+    SYSTEMS,
+    TUNED,
+    Contender,
+    Size,
+    contest,
+    first_contenders,
+    name_of,
+    relatives,
+)
 from midmask.choice.contest import USED, Contest
 from midmask.choice.contest_terms import Conditions
 from midmask.choice.journal import FILE, ContestJournal, Round
 from midmask.choice.prices import Prices
-from tests.support.choice.contests import conditions_in, workshop
+from midmask.choice.reveal import judged_split
+from midmask.choice.samples import OTHERS, Sampler
+from midmask.choice.traces import passages_in, queries_of, relevant_of
+from midmask.objectives.finetuning.distillation import Distillation
+from midmask.queries.collection import write_collection
+from midmask.queries.made import Passage
+from tests.support.choice.documents import COUNT, ask, conditions_in, documents, workshop
 
 
 @pytest.fixture
@@ -20,13 +47,11 @@ def conditions(tmp_path: Path) -> Conditions:
 
 
 def held(conditions: Conditions, folder, budget: float):
-    """A contest of BM25 alone."""
     running = Contest(conditions, workshop(folder), Clock(budget), ContestJournal(folder / "verdict", "one"))
     return running, running.hold([LEXICAL])
 
 
 def searched(running: Contest, split: str) -> set[str]:
-    """Folders of the collections that BM25 searches for a split."""
     steps = [step for cell in running.cells(LEXICAL, SHORTEST, split) for step in cell.evaluations.values()]
     made = [one for step in steps for one in step.upstream() if one.name == "prepare"]
     return {one.config.name.rpartition("/")[2] for one in made}
@@ -60,7 +85,6 @@ TUNED_ONLY, MLM = (Contender(system, "dense", TUNED) for system in ("none", "mlm
 
 
 def test_time_is_kept_for_fewer_tests_where_nothing_could_be_trained_otherwise(conditions, tmp_path) -> None:
-    """By the budget alone: what is searched for the test queries, and how much time is kept for it."""
     waiting = (LEXICAL, TUNED_ONLY, MLM)
     shop = workshop(tmp_path)
     prices = Prices(Contest(conditions, shop, Clock(1e6), ContestJournal(tmp_path / "p", "p")).cells, shop, 1e6)
@@ -79,20 +103,17 @@ def test_time_is_kept_for_fewer_tests_where_nothing_could_be_trained_otherwise(c
     assert kept((trained + (one + two) / 2) / USED) == (pytest.approx(one), False)
 
 
-MLM_TUNED = Contender("mlm", "dense", TUNED)
-
-
 def test_what_was_decided_is_read_again(tmp_path):
     first = ContestJournal(tmp_path / "new", "one")
-    first.decide(Round(Size(30, 20), (LEXICAL, MLM_TUNED), until=12.0))
-    first.give_up([MLM_TUNED], "behind")
+    first.decide(Round(Size(30, 20), (LEXICAL, MLM), until=12.0))
+    first.give_up([MLM], "behind")
     assert first.finalists is None
-    first.choose_finalists([MLM_TUNED])
+    first.choose_finalists([MLM])
     first.pace, first.sampled = 0.25, True
     first.write(spent=12.5)
     again = ContestJournal(tmp_path / "new", "one")
     assert again.rounds == first.rounds
-    assert (again.spent, again.pace, again.sampled, again.finalists) == (12.5, 0.25, True, (MLM_TUNED,))
+    assert (again.spent, again.pace, again.sampled, again.finalists) == (12.5, 0.25, True, (MLM,))
     assert again.given_up == {"mlm · dense": "behind"}
 
 
@@ -104,7 +125,6 @@ def test_another_contest_begins_afresh(tmp_path):
 
 
 def test_a_kill_hides_no_more_time_than_a_tick(tmp_path):
-    """What another process would read while this one runs grows, though nothing is decided."""
     journal, spent = ContestJournal(tmp_path, "one"), set()
     with journal.keep_time(Clock(1e6, spent=50.0), every=0.01):
         while len(spent) < 5:
@@ -113,3 +133,149 @@ def test_a_kill_hides_no_more_time_than_a_tick(tmp_path):
     after = (tmp_path / FILE).read_bytes()
     assert not [thread for thread in threading.enumerate() if thread.name == "contest-clock"]
     assert (tmp_path / FILE).read_bytes() == after
+
+
+TEACHER = "/models/cross-encoder"
+BENCHMARK = contest("pydocs", SYSTEMS, Size(30, 20), ("dev",), {"backbone.name": "tiny"}, seed=4, teacher=TEACHER)
+
+
+def every_contender() -> list[Contender]:
+    first = first_contenders(SYSTEMS, "minilm")
+    return [*first, *(one for contender in first for one in relatives(contender, tuple(SCORED), taught=True))]
+
+
+def test_all_kinds_take_part_each_with_the_rounds_sizes():
+    found = every_contender()
+    plain = (LEXICAL, Contender("none", "dense", AS_IS))
+    one_of_each = (("retromae", "splade", TUNED), ("mlm", "dense", MINED), ("mlm", "dense", GPL))
+    assert {*plain, *(Contender(*one) for one in one_of_each)} < set(found)
+    assert all(one.setting != AS_IS for one in first_contenders(SYSTEMS, "tiny")), "its weights are random"
+    for contender in found:
+        for key in contender.keys:
+            recipe = recipe_of(BENCHMARK, key)
+            recipe.check()
+            if contender not in plain:
+                assert {stage.train.steps for stage in recipe.stages} == {20}, contender.label
+                assert recipe.objective is None or recipe.pretrain.steps == 30
+            joined = (recipe.evaluation.bm25_share, recipe.evaluation.fusion)
+            assert joined == ((0.5, "convex") if "BM25" in key.setting else (0.0, "rrf")), contender.label
+
+
+def test_no_two_contenders_have_one_name():
+    names = [name_of(key) for contender in every_contender() for key in contender.keys]
+    assert len(set(names)) == len(names)
+    assert name_of(SystemKey("none", "none", "dense", AS_IS)) == ("as it is", "dense")
+    assert name_of(SystemKey("none", "none", "dense", TUNED)) == ("fine-tuned only", "dense")
+    assert name_of(SystemKey("mlm", "corpus", "dense", f"{TUNED} with BM25")) == ("mlm", "dense with BM25")
+
+
+def test_only_trained_dense_systems_have_relatives_and_simcse_has_no_words():
+    def kinds(contender: Contender, *representations: str, taught: bool = False) -> list[tuple[str, str]]:
+        return [(one.representation, one.setting) for one in relatives(contender, representations, taught=taught)]
+
+    assert kinds(LEXICAL, *SCORED) == kinds(Contender("mlm", "splade", TUNED), *SCORED) == []
+    assert kinds(Contender("simcse", "dense", TUNED), *SCORED) == [("dense", MINED)]
+    assert kinds(Contender("mlm", "dense", TUNED), "dense") == [("dense", MINED)]
+    assert kinds(Contender("mlm", "dense", TUNED), "dense", taught=True) == [("dense", MINED), ("dense", GPL)]
+
+
+def test_with_a_teacher_its_margins_are_learned_and_without_one_there_is_no_such_setting():
+    (stage,) = recipe_of(BENCHMARK, Contender("mlm", "dense", GPL).keys[0]).stages
+    assert isinstance(stage.loss, Distillation.Config) and stage.loss.loss == "margin_mse"
+    assert stage.teacher is not None and (stage.teacher.folder, stage.teacher.train) == (TEACHER, None)
+    assert name_of(Contender("mlm", "dense", GPL).keys[1]) == ("mlm, GPL", "dense with BM25")
+    assert GPL not in contest("pydocs", SYSTEMS, Size(30, 20), ("dev",), {}, seed=4).settings
+
+
+PASSAGES = 2 * OTHERS + 1
+QRELS = {
+    split: [(f"{split}-{number}", f"p{row}") for number, row in enumerate(range(first, PASSAGES, 100))]
+    for first, split in enumerate(("dev", "test"))
+}
+
+
+@pytest.fixture
+def sampler(tmp_path) -> Sampler:
+    folder = Place(str(tmp_path / "whole"))
+    passages = (Passage(f"p{row}", f"title {row}", f"text {row}") for row in range(PASSAGES))
+    queries = [(query, f"text of {query}", "titles", "d") for pairs in QRELS.values() for query, _ in pairs]
+    write_collection(folder, passages, queries, QRELS)
+    made = Artifact(folder, {"fingerprint": "one"})
+    return Sampler(made, folder, "whole", PASSAGES, Place(str(tmp_path / "store")))
+
+
+@pytest.mark.parametrize("split", list(QRELS))
+def test_all_that_the_queries_of_a_split_are_about_and_as_many_others(sampler, split) -> None:
+    sample = sampler.sample(split)
+    folder = Place(sample.corpus.name.removeprefix("beir:"))
+    kept = [one.doc_id for one in passages_in(folder)]
+    wanted = {doc_id for _, doc_id in QRELS[split]}
+    assert wanted < set(kept) and len(kept) == sample.passages == len(wanted) + OTHERS
+    assert relevant_of(folder, split) == {query: [doc_id] for query, doc_id in QRELS[split]}
+    assert set(queries_of(folder)) == {query for query, _ in QRELS[split]}, "no query of another split"
+    assert kept == sorted(kept, key=lambda name: int(name[1:])), "in the order of the whole"
+    rows = {int(doc_id[1:]) for doc_id in set(kept) - wanted}
+    assert 0.45 < sum(row < PASSAGES / 2 for row in rows) / OTHERS < 0.55, "from all over the collection"
+
+
+def test_a_collection_that_is_hardly_larger_is_searched_whole(sampler) -> None:
+    small = Sampler(sampler.made, sampler.collection, "whole", 2 * OTHERS, sampler.storage)
+    assert small.sample("test") is None
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("choose")
+
+
+@pytest.fixture(scope="module")
+def verdict(home) -> Verdict:
+    return ask(home)
+
+
+def test_the_folder_has_what_others_rely_on(home, verdict):
+    text = (home / "verdict" / "verdict.json").read_text()
+    found = json.loads(text)
+    assert type(verdict).from_json(text) == verdict and (found["corpus"], found["passages"]) == ("papers", COUNT)
+    assert sum(found["queries"][split] for split in ("train", "dev", "test")) == found["queries"]["kept"]
+    for name in ("verdict.md", "verdict.html", "queries.html"):
+        assert (home / "verdict" / name).stat().st_size > 500
+    model = SentenceTransformer(str(home / "verdict" / "model"), local_files_only=True, device="cpu")
+    assert model.encode(["a query"]).shape[0] == 1
+    assert verdict.corpus in (home / "verdict" / "model" / "README.md").read_text()
+
+
+def test_every_system_has_a_rank_and_the_recommended_one_is_among_them(verdict):
+    assert [one.rank for one in verdict.systems] == list(range(1, len(verdict.systems) + 1))
+    trained = {one.name: one.training for one in verdict.systems}
+    assert trained["bm25", "bm25"] == "none" and trained["fine-tuned only", "dense"] == "fine-tuning"
+    assert trained["mlm", "dense"] == trained["mlm", "dense with BM25"] == "middle training"
+    assert (verdict.recommendation.system, verdict.recommendation.representation) in trained
+    assert not set(verdict.not_tried) & {one.label for one in verdict.systems}
+    for one in verdict.systems:
+        assert one.low <= one.estimate <= one.high and one.gain_low <= one.gain <= one.gain_high
+        assert bool(one.dropped) != one.finalist
+
+
+def test_asked_again_nothing_is_computed(home, verdict):
+    before = sorted(path for path in (home / "store").glob("*/*"))
+    again = ask(home)
+    assert sorted(path for path in (home / "store").glob("*/*")) == before
+    assert again.systems == verdict.systems
+    assert again.spent_seconds >= verdict.spent_seconds, "what was spent before counts"
+    records = [json.loads(path.read_text()) for path in (home / "store" / "evaluate").glob("*/record.json")]
+    on_test = [record for record in records if record["config"]["split"] == "test"]
+    assert len(on_test) == len(verdict.finalists), "test queries are searched for finalists alone"
+
+
+def test_mistakes_are_refused(home):
+    with pytest.raises(UserError, match="30m, 8h"):
+        midmask.choose(Corpus.from_texts(["a"]), budget="soon", storage=home / "store", progress=False)
+    with pytest.raises(UserError, match="splade"):
+        ask(home, representations=("sparse",))
+    with pytest.raises(UserError, match="retromae"):
+        ask(home, systems=("retromea",))
+    with pytest.raises(UserError, match="queries"):
+        midmask.choose(Corpus.from_texts(["one text", "another"]), storage=home / "few", out=home / "few-verdict")
+    with pytest.raises(UserError, match="no judgements"):
+        judged_split(Corpus.from_texts(documents()[1], name="papers").in_store(Place(str(home / "store"))))

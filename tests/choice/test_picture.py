@@ -1,7 +1,9 @@
-"""The picture's geometry against the data: places of points, ends of bars, the front, labels that cover nothing."""
+"""The picture's geometry against the data; the page of a verdict in a real headless Chromium, from disk."""
 
+import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 from xml.etree import ElementTree
@@ -9,12 +11,16 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
 
 from midmask.choice.label_placement import LabelBox, WantedLabel, place_labels
-from midmask.choice.picture import NARROW, WIDE, Canvas, description, front, picture
+from midmask.choice.picture import NARROW, WIDE, Canvas, front, picture
+from midmask.choice.report_html import verdict_html
 from midmask.choice.verdict import SystemEstimate, Verdict
-from midmask.choice.wording import readable
-from tests.support.verdicts import HOSTILE, undecided, verdict
+from midmask.choice.wording import headline, readable
+from tests.support.dashboards.browser import chromium
+from tests.support.verdicts import undecided, verdict
 
 FINITE = st.floats(-0.5, 0.5)
 
@@ -24,7 +30,6 @@ def drawn(one: Verdict, canvas: Canvas = WIDE) -> ElementTree.Element:
 
 
 def points(root: ElementTree.Element) -> dict[str, tuple[float, float]]:
-    """The label in a point's tooltip -> its place."""
     found = {}
     for group in root.iter("g"):
         shape = group[1].attrib
@@ -93,17 +98,6 @@ def test_the_front_is_what_nothing_beats() -> None:
     assert steps[4:6] == pytest.approx(corners["retromae · dense"], abs=0.11)
 
 
-def test_it_has_a_title_and_a_description_with_every_number() -> None:
-    root = drawn(verdict())
-    named = {each.attrib["id"]: each.text for each in root if each.tag in ("title", "desc")}
-    assert root.attrib["role"] == "img" and named[root.attrib["aria-labelledby"]]
-    told = named[root.attrib["aria-describedby"]]
-    assert told == description(verdict()) and HOSTILE in str(told)
-    assert "retromae · dense: +0.065, 90% interval +0.036 to +0.093, 1 h 12 min." in str(told)
-    kinds = [each.attrib["class"] for each in root.iter("g")]
-    assert (kinds.count("point taken"), kinds.count("point baseline"), kinds.count("point given-up")) == (1, 1, 6)
-
-
 @given(st.lists(st.tuples(FINITE, FINITE, FINITE, st.floats(0, 1e8), st.booleans()), min_size=1, max_size=14))
 def test_whatever_the_numbers_it_is_drawn_within_its_frame(rows: list[tuple[float, float, float, float, bool]]) -> None:
     found = []
@@ -138,16 +132,81 @@ def test_no_label_covers_another_a_point_or_the_frame(points: list[tuple[float, 
             assert (abs(box.right - box.left - label.width), abs(box.bottom - box.top - 14)) < (1e-6, 1e-6)
 
 
-def test_where_there_is_no_room_there_is_no_label() -> None:
-    (alone,) = place_labels([WantedLabel(100, 100, 50, 14)], [LabelBox(95, 95, 105, 105)], WITHIN)
-    assert alone == pytest.approx((109, 93, 159, 107)), "to the right of its point"
-    (forced,) = place_labels([WantedLabel(100, 100, 50, 14)], [], WITHIN, [WITHIN])
-    assert forced == alone, "the background is covered for lack of anything else"
-    assert place_labels([WantedLabel(100, 100, 500, 14)], [], WITHIN) == [None]
-    assert place_labels([WantedLabel(100, 100, 50, 14)], [WITHIN], WITHIN) == [None]
-
-
 def test_a_long_label_stands_beside_its_bar_and_not_on_the_line_that_goes_on_from_its_point() -> None:
     bar, line = LabelBox(97, 20, 103, 280), LabelBox(100, 149, 400, 151)
     (found,) = place_labels([WantedLabel(100, 150, 250, 14)], [bar], WITHIN, [line])
     assert found is not None and not found.overlaps(line) and not found.overlaps(bar)
+
+
+LABELS = """
+return [...document.querySelectorAll("svg.picture")].filter(svg => svg.getClientRects().length).map(svg =>
+  [...svg.querySelectorAll("text.label, text.tick, text.axis")].map(text => {
+    const box = text.getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom, text.textContent]; }));
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    with chromium(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("verdict") / "verdict.html"
+    path.write_text(verdict_html(verdict()), "utf-8")
+    return path.as_uri()
+
+
+def requests(browser: Chrome) -> list[str]:
+    """Addresses of all requests, whatever their scheme, since this was last asked."""
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    sent = [each["params"] for each in messages if each["method"] == "Network.requestWillBeSent"]
+    return [each["request"]["url"] for each in sent]
+
+
+def show(browser: Chrome, address: str, *, width: int = 1280) -> None:
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.get(address)
+    browser.execute_script("document.querySelectorAll('details').forEach(each => each.open = true)")
+
+
+def test_it_opens_from_disk_without_any_other_request_and_without_complaints(browser: Chrome, page: str) -> None:
+    browser.get("about:blank")
+    requests(browser)
+    browser.get_log("browser")
+    browser.get(page)
+    assert [address for address in requests(browser) if not address.startswith("data:")] == [page]
+    assert browser.get_log("browser") == [], "no policy was violated, no script was stopped"
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+
+
+@pytest.mark.parametrize("width", [390, 320, 1280])
+def test_headings_tables_and_pictures_are_there_for_all_readers(browser: Chrome, page: str, width: int) -> None:
+    """And nothing is wider than the screen."""
+    show(browser, page, width=width)
+    script = """return [document.documentElement.scrollWidth, [...document.querySelectorAll('main *')].filter(each =>
+      each.getClientRects().length && each.getBoundingClientRect().right > innerWidth + 1).length]"""
+    assert browser.execute_script(script) <= [width, 0]
+    assert [each.text for each in browser.find_elements(By.TAG_NAME, "h1")] == [headline(verdict())]
+    tree = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    roles = [node["role"]["value"] for node in tree if not node["ignored"]]
+    assert roles.count("table") == 3 and roles.count("rowheader") == 12 + 3
+    assert roles.count("columnheader") == 6 + 6 + 2 or width < 500
+    images = [node for node in tree if node["role"]["value"] == "image" and not node["ignored"]]
+    assert len(images) == 1 and images[0]["name"]["value"] and images[0]["description"]["value"]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("decided", [True, False])
+def test_labels_of_the_picture_do_not_overlap_as_drawn(browser, tmp_path, width, decided) -> None:
+    path = tmp_path / "verdict.html"
+    path.write_text(verdict_html(verdict() if decided else undecided()), "utf-8")
+    show(browser, path.as_uri(), width=width)
+    (labels,) = browser.execute_script(LABELS)
+    assert len(labels) > 10
+    for at, (left, top, right, bottom, text) in enumerate(labels):
+        for other in labels[:at]:
+            apart = right <= other[0] or other[2] <= left or bottom <= other[1] + 3 or other[3] <= top + 3
+            assert apart, (text, other[4])

@@ -1,24 +1,38 @@
-"""A verdict's systems, asked by hand, find what an evaluation of the same folders finds."""
+"""A verdict's systems, asked by hand and from the model card's lines, find what an evaluation finds."""
 
+import json
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from safetensors.numpy import load_file, save_file
 
 import midmask
 from midmask.artifact import Place
+from midmask.choice.card import model_card
 from midmask.choice.judged import judged_systems
 from midmask.choice.judgements import Judgement, JudgementStore
 from midmask.choice.rankers import SearchStore
 from midmask.choice.side_by_side import SideBySide, rank_changes
+from midmask.choice.verdict import Recommendation, Verdict
 from midmask.corpora import CorpusConfig
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.folder import save_bi_encoder
+from midmask.encoders.model_card import Card
+from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.retrieve.lines import text_lines
 from midmask.retrieve.stored_passages import StoredPassages
+from tests.support.choice import searched
 from tests.support.choice.searched import DOCUMENTS, QUERIES, rewrite, write_verdict
+from tests.support.encoders.models import random_model
+from tests.support.encoders.tokenizers import write_tokenizer
+from tests.support.verdicts import HOSTILE, verdict
 
 ASKED = {"retromae · dense": "models/dense/model", "splade · lexical": "models/lexical/model"}
 
@@ -56,10 +70,7 @@ def test_systems_stand_in_the_verdicts_order_and_a_missing_model_is_told(site: S
 
 
 @pytest.mark.parametrize("label", [*ASKED, "dupmae · hybrid with BM25"])
-def test_a_typed_query_is_ranked_as_an_evaluation_ranks_it(
-    label: str, site: SideBySide, folder: Path, tmp_path: Path
-) -> None:
-    """Dense, lexical, and hybrid joined with BM25."""
+def test_a_typed_query_is_ranked_as_an_evaluation_ranks_it(label, site, folder, tmp_path) -> None:
     share = {"bm25_share": 0.5, "fusion": "convex"} if "BM25" in label else {}
     model = ASKED.get(label, "models/hybrid/model")
     expected = evaluated(str(folder / model), folder, tmp_path, **share)
@@ -70,9 +81,7 @@ def test_a_typed_query_is_ranked_as_an_evaluation_ranks_it(
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-def test_judged_queries_are_measured_as_an_evaluation_of_the_labelled_set(
-    site: SideBySide, folder: Path, tmp_path: Path
-) -> None:
+def test_judged_queries_are_measured_as_an_evaluation_of_the_labelled_set(site, folder, tmp_path) -> None:
     store = JudgementStore(tmp_path, site.collection)
     for text, doc_id in QUERIES.values():
         for other in site.rank("bm25", text).doc_ids[:4]:
@@ -164,3 +173,61 @@ def test_a_joined_list_of_a_query_that_bm25_does_not_find_is_the_encoders(folder
 
 def test_rank_changes_count_from_the_other_list() -> None:
     assert rank_changes(["a", "b", "c"], ["b", "x", "a"]) == [2, -1, None]
+
+
+def python(card: str) -> list[str]:
+    return [block.split("```")[0] for block in card.split("```python\n")[1:]]
+
+
+def recommending(system: str, representation: str) -> Verdict:
+    return replace(verdict(), recommendation=Recommendation(system, representation, True, "A reason."))
+
+
+def test_it_has_the_models_figures_and_no_markup_of_others() -> None:
+    card = model_card(verdict())
+    assert "| 1    | **retromae** |          dense | +0.065 [+0.036, +0.093] | +0.043 [+0.024, +0.062] |" in card
+    assert "| 4    |         none |" in card and "dupmae" not in card, "the model's own line and the baseline's"
+    assert "<script" not in card and "&lt;script&gt;" in card
+    assert yaml.safe_load(card.split("---\n", 2)[1])["library_name"] == "sentence-transformers"
+    assert "trained on docs:handbook" in card
+    untrained = tuple(replace(each, training="none") for each in verdict().systems)
+    assert ", trained on docs" not in model_card(replace(verdict(), systems=untrained))
+
+
+def test_its_lines_search_with_the_system_that_the_figures_are_of(tmp_path, monkeypatch) -> None:
+    """In a verdict's folder whose best system is joined with BM25, from the model's folder, which lies in it."""
+    folder = searched.write_verdict(tmp_path / "verdict")
+    joined = searched.system("as it is", "dense with BM25", 1, 0.8, 0.1, "models/dense/model")
+    chosen = Recommendation("as it is", "dense with BM25", True, "")
+    one = searched.verdict(systems=(joined, *searched.verdict().systems), recommendation=chosen)
+    (folder / "verdict.json").write_text(one.as_json())
+    card = model_card(one)
+    monkeypatch.chdir(folder / "models")
+    *lines, last = python(card)[0].strip().splitlines()
+    names: dict[str, Any] = {}
+    exec("\n".join([*lines, f"found = {last}"]), names)
+    opened = SideBySide(folder)
+    assert [hit.doc_id for hit in names["found"]] == list(opened.rank(joined.label, "a query").doc_ids[:10])
+    assert "BM25" in opened.rank(joined.label, "a query").how
+    assert names["verdict"].recommended == joined.label
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "representation"),
+    [("retromae", "dense", Representation()), ("lexmae", "splade", Representation(dense=None, lexical="splade"))],
+)
+def test_its_lines_load_the_model_in_its_folder(tmp_path, monkeypatch, system, name, representation) -> None:
+    backbone = Backbone(random_model("bert"), dropout=0.0).eval()
+    backbone.represent_as(representation, seed=3)
+    folder = tmp_path / "model"
+    tokenizer = write_tokenizer(tmp_path / "tokenizer", "bert")
+    save_bi_encoder(backbone, folder, tokenizer, max_length=12, card=Card("c0ffee", {"recipe": HOSTILE}))
+    card = model_card(recommending(system, name), (folder / "README.md").read_text("utf-8"))
+    (folder / "README.md").write_text(card, "utf-8")
+    assert "- fingerprint: `c0ffee`" in card and "the same vectors" in card
+    monkeypatch.chdir(folder)
+    *lines, last = python(card)[-1].strip().splitlines()
+    names: dict[str, object] = {}
+    exec("\n".join([*lines, f"found = {last}"]), names)
+    assert tuple(names["found"].shape) == (1, 2)  # type: ignore[attr-defined]
+    assert json.loads((folder / "config_sentence_transformers.json").read_text())["model_type"] in lines[0]

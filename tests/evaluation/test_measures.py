@@ -1,5 +1,9 @@
-import math
+"""Measures against their definitions and trec_eval; sets of measures and of BEIR's collections by name."""
 
+import math
+from pathlib import Path
+
+import numpy as np
 import pyarrow as pa
 import pytest
 import pytrec_eval
@@ -7,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
-from midmask.evaluation import measures
+from midmask.evaluation import groups, measures, presets
+from midmask.evaluation.retriever import EvaluateConfig
 from midmask.retrieve import ranked
+from tests.support.corpora.layouts import write_arguana
 
 NAMES = ["nDCG@10", "RR@10", "R@100", "R(rel=2)@3", "AP", "P@5", "Success@1", "nDCG"]
 
@@ -71,19 +77,11 @@ def by_hand(name: str, order: list[str], grades: dict[str, int]) -> float:
 
 
 OFFICIAL = {
-    "nDCG@10": (1, "ndcg_cut_10"),
-    "nDCG": (1, "ndcg"),
-    "R@100": (1, "recall_100"),
-    "AP": (1, "map"),
-    "AP(rel=2)": (2, "map"),
-    "AP@5": (1, "map_cut_5"),
-    "RR": (1, "recip_rank"),
-    "RR@10": (1, "recip_rank"),
-    "RR(rel=2)": (2, "recip_rank"),
-    "R(rel=2)@5": (2, "recall_5"),
-    "P(rel=2)@5": (2, "P_5"),
+    "nDCG@10": (1, "ndcg_cut_10"), "nDCG": (1, "ndcg"), "R@100": (1, "recall_100"), "AP": (1, "map"),
+    "AP(rel=2)": (2, "map"), "AP@5": (1, "map_cut_5"), "RR": (1, "recip_rank"), "RR@10": (1, "recip_rank"),
+    "RR(rel=2)": (2, "recip_rank"), "R(rel=2)@5": (2, "recall_5"), "P(rel=2)@5": (2, "P_5"),
     "Success@1": (1, "success_1"),
-}
+}  # fmt: skip
 """ir-measures' name -> the least relevant grade and trec_eval's name."""
 
 
@@ -133,16 +131,6 @@ def test_values_are_those_of_trec_eval_given_the_list_whose_ties_are_broken(run,
         assert row["value"] == pytest.approx(values.get(row["query_id"], {name: 0.0})[name], abs=1e-12), row
 
 
-def test_measures_that_ir_measures_computes_in_different_ways_see_one_order():
-    """Three equal scores, the relevant document last by id: ir-measures itself says RR@10 = 1/3 and nDCG@10 = 1."""
-    values = measures.aggregate(
-        measures.evaluate(
-            listed({"q": dict.fromkeys("abc", 1.0)}), judged({"q": {"c": 1}}), "dev", ["nDCG@10", "RR@10"]
-        )
-    )
-    assert values == {"RR@10": pytest.approx(1 / 3), "nDCG@10": pytest.approx(0.5)}
-
-
 @pytest.mark.parametrize(("place", "expected"), [(1, 1.0), (10, 0.1), (11, 0.0)])
 def test_a_cut_reciprocal_rank_sees_its_last_place_and_no_further(place, expected):
     docs = {f"d{row:02}": -float(row) for row in range(1, 13)}
@@ -157,20 +145,6 @@ def test_queries_without_results_score_0_and_queries_without_judgements_are_coun
     counts = {"queries": 3, "without_results": 2, "without_relevant": 1, "unjudged": 1}
     assert measures.coverage(found, qrels, "dev") == counts
     assert measures.aggregate(per_query) == {"RR@10": pytest.approx(1 / 3)}
-
-
-def test_a_query_whose_grades_are_all_below_0_has_nothing_relevant():
-    """Grades of spam are -2 in TREC Web; handed to pytrec_eval as they are, they end the process."""
-    values = measures.aggregate(
-        measures.evaluate(listed({"q": {"a": 1.0}}), judged({"q": {"a": -2, "b": -3}}), "dev", ["nDCG@10", "AP"])
-    )
-    assert values == {"nDCG@10": 0.0, "AP": 0.0}
-
-
-def test_a_relevant_document_that_nobody_can_find_counts_in_the_denominator():
-    """As in trec_eval, which knows no corpus; corpora of midmask reject such judgements when they are read."""
-    values = measures.evaluate(listed({"q": {"a": 1.0}}), judged({"q": {"a": 1, "nowhere": 1}}), "dev", ["R@100", "AP"])
-    assert measures.aggregate(values) == {"R@100": 0.5, "AP": 0.5}
 
 
 def test_a_slice_of_queries_keeps_its_values():
@@ -212,23 +186,64 @@ def test_a_document_that_stands_twice_is_a_bug():
         measures.evaluate(twice, judged({"q": {"a": 1}}), "dev", ["RR@10"])
 
 
-@pytest.mark.parametrize(
-    ("name", "complaint"),
-    [
-        ("nDGC@10", r"unknown measure 'nDGC'; did you mean 'nDCG'\?"),
-        ("nDCG@ten", "measure 'nDCG@ten'"),
-        ("NRBP", "nothing installed can compute it"),
-    ],
-)
-def test_a_mistyped_measure_is_one_line(name: str, complaint: str):
-    with pytest.raises(UserError, match=complaint) as caught:
-        measures.parse([name])
-    assert "\n" not in str(caught.value)
-    with pytest.raises(UserError, match="twice"):
-        measures.parse(["RR@10", "MRR@10"])
+def test_a_mistyped_measure_is_one_line():
+    for names, complaint in ((["NRBP"], "nothing installed can compute it"), (["RR@10", "MRR@10"], "twice")):
+        with pytest.raises(UserError, match=complaint) as caught:
+            measures.parse(names)
+        assert "\n" not in str(caught.value)
 
 
 def test_recall_at_1000_waits_for_a_large_corpus_and_a_deep_list():
     assert measures.default_measures(1398, 1000) == ["nDCG@10", "RR@10", "R@100"]
     assert measures.default_measures(20_958, 100) == ["nDCG@10", "RR@10", "R@100"]
     assert measures.default_measures(20_958, 1000)[-1] == "R@1000"
+
+
+def test_every_preset_is_what_ir_measures_prints() -> None:
+    for name, wanted in presets.PRESETS.items():
+        assert [str(measure) for measure in measures.parse(wanted)] == list(wanted), name
+
+
+def test_presets_and_measures_stand_side_by_side_each_once() -> None:
+    found = presets.expand(["P@5", "beir", "nDCG@10", "sigir23"])
+    assert found == ("P@5", "nDCG@10", "R@100", "RR@10", "R@1000")
+    assert EvaluateConfig(measures=("beir", "AP")).measures == ("nDCG@10", "R@100", "AP")
+    with pytest.raises(UserError, match=r"unknown measure 'sigir24'.*sigir23"):
+        presets.expand(["sigir24"])
+    with pytest.raises(UserError, match="named twice"):
+        presets.expand(["P@5", "P@5"])
+
+
+def test_the_groups_have_as_many_sets_as_their_names_say() -> None:
+    assert [len(groups.GROUPS[name]) for name in ("beir13", "beir14", "beir18")] == [13, 14, 18]
+    assert set(groups.BEIR14) - set(groups.BEIR13) == {"cqadupstack"}
+    assert [len(set(groups.folders(name))) for name in ("beir13", "beir14", "beir18")] == [13, 13 + 12, 17 + 12]
+
+
+def test_an_average_counts_cqadupstack_once() -> None:
+    """CoT-MoTE's and DupMAE's printed rows (methods.md 14.4, 14.2), forums all at CQADupStack's value."""
+    cotmote = [75.2, 33.1, 57.3, 66.8, 35.3, 50.2, 29.0, 75.4, 42.0, 16.7, 74.1, 24.8, 71.0]
+    values = dict(zip(groups.BEIR13, cotmote, strict=True)) | dict.fromkeys(groups.FORUMS, 34.8)
+    assert groups.group_average("beir14", values) == pytest.approx(48.98, abs=0.005)
+    draw = np.random.default_rng(0).random(12)
+    values |= dict(zip(groups.FORUMS, 100 * draw, strict=True))
+    assert groups.group_average("beir14", values) == pytest.approx((sum(cotmote) + 100 * draw.mean()) / 14)
+    assert groups.group_average("beir13", values) == pytest.approx(sum(cotmote) / 13)
+    with pytest.raises(UserError, match="beir18: no value for bioasq, signal1m, trec-news, robust04"):
+        groups.group_average("beir18", values)
+
+
+def test_all_that_is_missing_is_named_with_the_layout(tmp_path: Path) -> None:
+    for folder in groups.folders("beir14"):
+        if folder != "fiqa":
+            write_arguana(tmp_path / folder, packed=len(folder) % 2 == 0)
+    (tmp_path / "cqadupstack/gis/qrels/test.tsv").unlink(missing_ok=True)
+    (tmp_path / "cqadupstack/gis/qrels/test.tsv.gz").unlink(missing_ok=True)
+    with pytest.raises(UserError) as error:
+        groups.group_corpora("beir14", str(tmp_path))
+    assert "fiqa: the folder; cqadupstack/gis: qrels/test.tsv" in str(error.value)
+    write_arguana(tmp_path / "fiqa")
+    found = groups.group_corpora("beir13", str(tmp_path))
+    assert found["scifact"].name == f"beir:{tmp_path}/scifact" and found["scifact"].splits == "official"
+    with pytest.raises(UserError, match=r"unknown group of BEIR sets 'beir12'.*Known: beir13, beir14, beir18"):
+        groups.group_corpora("beir12", str(tmp_path))

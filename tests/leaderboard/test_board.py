@@ -1,7 +1,5 @@
-"""Marks as scipy finds them, gains, order, and what leaves the page."""
+"""Marks as scipy finds them, gains, ranks, order, collections of one name, and what leaves the page."""
 
-import csv
-import io
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -10,16 +8,23 @@ from itertools import combinations
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 from scipy import stats
 
-from midmask.leaderboard.board import GAIN, HOURS, NEWEST, board_of
+from midmask.leaderboard.board import GAIN, HOURS, NEWEST, View, board_of, decimals, newest_place
 from midmask.leaderboard.entries import entries
-from midmask.leaderboard.export import as_csv
+from midmask.leaderboard.export import as_csv, as_markdown
 from midmask.leaderboard.html import document
+from midmask.leaderboard.html import table as html_table
 from midmask.leaderboard.marks import MOST, MOST_MARKED, Marks, marks_of
-from midmask.leaderboard.rows import LeaderboardRow, rows
+from midmask.leaderboard.ranks import lanes_of, range_of, rank_text
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names, rows
+from midmask.leaderboard.settings import said
+from midmask.tracking import TrackedRow, collection_key, metric_key, queries_key
 from tests.support.dashboards import compared
 from tests.support.dashboards.boards import DEV, NDCG, SHOWN, board, per_query, view
+from tests.support.dashboards.page import captions, page
 
 
 def test_superscripts_are_those_of_paired_t_tests_with_bonferroni() -> None:
@@ -96,17 +101,6 @@ def test_filters_trials_and_columns() -> None:
     assert board(view("none"), entries(rows([runs[0], other]))).fields == ["pretrain_on"], "they differ in it"
 
 
-def test_csv_holds_numbers_in_full() -> None:
-    shown = board(view())
-    lines = list(csv.DictReader(io.StringIO(as_csv(shown))))
-    assert [line["System"] for line in lines] == ["dupmae", "retromae", "none", "bm25"]
-    cell = shown.lines[0].cells[NDCG]
-    assert cell.value is not None
-    assert (float(lines[0][NDCG]), float(lines[0][f"{NDCG} spread"])) == (cell.value.mean, cell.value.spread)
-    assert lines[0]["Runs"].split(";") == ["dupmae-0", "dupmae-1", "dupmae-2"] and lines[0]["Seeds"] == "0;1;2"
-    assert lines[3]["Bytes per passage"] == "" and lines[0][f"{NDCG} better than"].count(";") == 1
-
-
 class Links(HTMLParser):
     """Attributes by which a page would ask for something, and its visible texts."""
 
@@ -132,3 +126,133 @@ def test_the_html_file_asks_for_nothing_and_escapes_what_it_is_told() -> None:
     page.feed(text)
     assert page.asks == [] and "@import" not in text and "url(" not in text
     assert '<img src="x">' in page.texts and any("2026-01-02 00:00" in told for told in page.texts)
+
+
+def by_recipe(found: dict[str, object]) -> dict[str, object]:
+    return {name.partition(" ")[0]: value for name, value in found.items()}
+
+
+@pytest.mark.parametrize(("order", "reverse"), [(NDCG, False), (HOURS, True)])
+def test_ranks_are_those_of_the_measure_in_any_order(order: str, reverse: bool) -> None:
+    shown = board(view(order=order, reverse=reverse))
+    assert by_recipe(shown.ranks) == {"dupmae": 1, "retromae": 2, "none": 3, "bm25": 4}
+    ranges = by_recipe({line.entry.name: range_of(shown, line) for line in shown.lines})
+    assert ranges == {"dupmae": "1-2", "retromae": "1-2", "none": "", "bm25": ""}
+    tied = {name: lanes == (True,) for name, lanes in by_recipe(dict(lanes_of(shown))).items()}
+    assert tied == {"dupmae": True, "retromae": True, "none": False, "bm25": False}
+
+
+def test_exports_tell_ranks_and_without_tests_they_are_those_of_the_means() -> None:
+    shown = board(view())
+    assert rank_text(shown, shown.lines[0]) == "1 (1-2)" == as_markdown(shown).splitlines()[2].split("|")[2].strip()
+    assert as_csv(shown).splitlines()[1].startswith('1,1,2,"dupmae"')
+    many = board(view(), [replace(shown.lines[0].entry, note=str(at)) for at in range(MOST + 1)])
+    assert set(many.ranks.values()) == {1}, "equal means share a rank"
+    assert not any(range_of(many, line) for line in many.lines) and not any(lanes_of(many).values())
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [(0.031, 3), (0.0064, 4), (0.1, 2), (0.5, 2), (1e-9, 4), (None, 4), (0.0, 4)]
+)
+def test_a_measure_has_two_digits_of_its_error(error: float | None, expected: int) -> None:
+    assert decimals([error]) == expected
+
+
+def test_the_error_is_that_of_the_mean_over_queries() -> None:
+    shown = board(view())
+    means = np.mean([[*compared.values("dupmae", seed, "nDCG@10").values()] for seed in compared.SEEDS], axis=0)
+    expected = means.std(ddof=1) / np.sqrt(len(means))
+    assert shown.lines[0].cells[NDCG].error == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"objective.decoder_mask_ratio": "0.5", "objective.encoder_mask_ratio": "0.3"}, ["mask 0.30 / 0.50"]),
+        ({"stages.1.train.steps": "300"}, ["300 fine-tuning steps stage 2"]),
+        ({"corpus.max_passages": "null"}, ["all passages"]),
+    ],
+)
+def test_settings_are_said_as_people_say_them(settings: dict[str, str], words: list[str]) -> None:
+    assert said(settings.items()) == words
+
+
+def test_it_opens_where_the_newest_results_are() -> None:
+    runs = compared.tracked_rows()
+    later = [
+        replace(run, run_id=f"{run.run_id}t", started=run.started + timedelta(days=1))
+        for run in compared.tracked_rows("test")
+    ]
+    assert newest_place(entries(rows(runs))).split == "dev"
+    assert newest_place(entries(rows([*later[:1], *runs]))).split == "test"
+    assert newest_place(entries(rows([*later, *runs])), "squad").split == "test"
+    trials = [replace(entry, trial=True) for entry in entries(rows(later))]
+    both = [*trials, *entries(rows(runs))]
+    assert newest_place(both).split == newest_place(both, "squad").split == "dev", "a newer trial of a sweep"
+    assert newest_place(trials).split == "test", "where there is nothing else"
+
+
+ONE, FOUR = "3f2a90c1d2e3", "b07d11223344"
+"""Fingerprints of pydocs of one package, and of four."""
+
+
+def run(system: str, collection: str, value: float, *, queries: int = 1204, split: str = "dev") -> TrackedRow:
+    """One evaluation on pydocs; the settings are the same, as where other packages are installed."""
+    made = next(one for one in compared.tracked_rows() if one.tags["midmask.recipe"] == system)
+    own = {collection_key("pydocs"): collection, queries_key("pydocs", split): str(queries)}
+    return replace(
+        made,
+        run_id=f"{system}-{collection[:4]}-{queries}-{split}",
+        metrics={metric_key("pydocs", split, "nDCG@10"): value},
+        tags={**made.tags, "midmask.corpus": "pydocs", **own},
+    )
+
+
+RUNS = [run("dupmae", ONE, 0.5), run("none", ONE, 0.4), run("dupmae", FOUR, 0.2), run("none", FOUR, 0.3)]
+
+
+def shown(runs: list[TrackedRow]) -> View:
+    places = place_names(row.place for row in rows(runs))
+    return View(places, ("nDCG@10",), {}, "newest", False, "none", "none", False)
+
+
+def test_two_collections_of_one_name_are_two_columns_each_with_its_own_best() -> None:
+    board = board_of(entries(rows(RUNS)), shown(RUNS), lambda systems: Marks())
+    measured = {column.key: column for column in board.columns if column.place}
+    assert set(measured) == {"pydocs (3f2a, 1,204 queries) dev nDCG@10", "pydocs (b07d, 1,204 queries) dev nDCG@10"}
+    best = {
+        (key[8:12], line.entry.recipe): line.cells[key].value.mean  # type: ignore[union-attr]
+        for key in measured
+        for line in board.lines
+        if line.cells[key].best
+    }
+    assert best == {("3f2a", "dupmae"): 0.5, ("b07d", "none"): 0.3}, "0.3 is the best of its own collection"
+    names = ("pydocs (3f2a, 1,204 queries) dev", "pydocs (b07d, 1,204 queries) dev")
+    assert all(name in as_markdown(board) for name in names)
+    assert all(f">{name}</th>" in html_table(board, board.lines) for name in names)
+
+
+places = some.builds(
+    CollectionSplit,
+    some.sampled_from(["pydocs", "squad"]),
+    some.sampled_from(["dev", "test"]),
+    some.sampled_from(["", "3f2a90", "3f2a91", "77aa00"]),
+    some.sampled_from([0, 100, 1204]),
+)
+
+
+@given(some.lists(places, max_size=8))
+def test_names_tell_places_apart_and_are_short_where_nothing_is_to_be_told_apart(found: list[CollectionSplit]) -> None:
+    names = place_names(found)
+    assert list(names) == list(dict.fromkeys(found)) and len(set(names.values())) == len(names)
+    for place, name in names.items():
+        rivals = [one for one in names if one.corpus == place.corpus and one != place]
+        alone = all(one.collection == place.collection and one.split != place.split for one in rivals)
+        assert (name == f"{place.corpus} {place.split}") == alone
+
+
+def test_the_caption_of_a_page_shows_names_as_text() -> None:
+    """Streamlit reads captions as Markdown: an image in a name would be fetched from the host that it names."""
+    evil = "![x](http://host/pixel) <b>|"
+    changed = [replace(one, tags={**one.tags, "midmask.protocol": evil}) for one in RUNS]
+    assert "\\[x\\](http://host/pixel) &lt;b&gt;\\|" in captions(page("board", changed, marks="none"))

@@ -1,23 +1,37 @@
-"""A snapshot stays what the store holds, asks only for what changed, and a file that cannot be read is as none."""
+"""A snapshot stays what the store holds; jobs that run, told from killed ones; curves and events of trainings."""
 
+import math
+import os
 import shutil
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from hypothesis import strategies as st
 from mlflow import MlflowClient
 
 from midmask.errors import UserError
 from midmask.leaderboard import snapshot_file
+from midmask.leaderboard.running import LATELY, SILENT_S, BestSoFar, ended_early, running_jobs, step_state
 from midmask.leaderboard.snapshot import Snapshot, refresh
 from midmask.leaderboard.snapshot_file import load, save, snapshot_place
+from midmask.leaderboard.training import Curves, mean_history, smooth, spent, thin
+from midmask.leaderboard.training_events import events
 from midmask.leaderboard.watch import StoreWatch
-from midmask.tracking import StoreReader, TrackedRow, read_runs
+from midmask.processes import start_of
+from midmask.tracking import StoreReader, TrackedRow, metric_key, read_runs
+from midmask.tracking.histories import History, MetricPoint
+from midmask.tracking.lease import EXPIRES_S, LEASE, OWNER, lease_tags
+from tests.support.dashboards import compared
 
 OLD = 1_700_000_000_000
 """Milliseconds since 1970, long ago: the runs of a week before last."""
@@ -25,7 +39,6 @@ OLD = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Path:
-    """A store without runs."""
     path = tmp_path_factory.mktemp("empty") / "mlflow.db"
     shutil.copy(empty_store, path)
     MlflowClient(f"sqlite:///{path}").create_experiment("midmask")
@@ -38,8 +51,7 @@ def uri(tmp_path: Path, empty: Path) -> str:
     return f"sqlite:///{tmp_path}/mlflow.db"
 
 
-def run(client: MlflowClient, name: str, *, ended: bool = True) -> str:
-    """A run of long ago."""
+def old_run(client: MlflowClient, name: str, *, ended: bool = True) -> str:
     made = client.create_run(client.get_experiment_by_name("midmask").experiment_id, OLD, run_name=name)
     client.log_metric(made.info.run_id, "loss", 1.0)
     if ended:
@@ -53,7 +65,7 @@ def held(uri: str) -> dict[str, TrackedRow]:
 
 def test_every_kind_of_change_is_seen_whatever_the_clocks_say(uri: str) -> None:
     client = MlflowClient(uri)
-    still, late, bin_, back = (run(client, name, ended=name == "back") for name in ("still", "late", "bin", "back"))
+    still, late, bin_, back = (old_run(client, name, ended=name == "back") for name in ("still", "late", "bin", "back"))
     known = refresh(None, StoreReader(uri))
     assert known.runs == held(uri) and len(known.runs) == 4
     began = [one.started for one in known.newest_first()]
@@ -84,7 +96,7 @@ def test_every_kind_of_change_is_seen_whatever_the_clocks_say(uri: str) -> None:
 
 def test_what_ended_long_ago_is_not_read_again_until_a_day_has_passed(uri: str) -> None:
     client = MlflowClient(uri)
-    old = run(client, "old")
+    old = old_run(client, "old")
     known = refresh(None, StoreReader(uri))
     client.set_tag(old, "note", "by hand")
     after = refresh(known, StoreReader(uri))
@@ -109,12 +121,9 @@ times = some.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=som
 tracked = some.builds(
     TrackedRow,
     **{name: some.text(max_size=5) for name in ("experiment_id", "name", "status")},
+    **{"started": times, "ended": some.none() | times, "tags": texts, "params": texts},
     run_id=some.uuids().map(lambda found: found.hex),
     parent_id=some.none() | some.text(max_size=3),
-    started=times,
-    ended=some.none() | times,
-    tags=texts,
-    params=texts,
     metrics=some.dictionaries(some.text(max_size=5), some.floats(allow_nan=False), max_size=3),
 )
 
@@ -187,7 +196,7 @@ def test_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_watch_keeps_what_it_knows_when_the_store_goes_away(uri: str, tmp_path: Path) -> None:
-    run(MlflowClient(uri), "one")
+    old_run(MlflowClient(uri), "one")
     watch = StoreWatch(uri, tmp_path / "kept.parquet")
     watch.look()
     assert watch.wait(600) and watch.known is not None and watch.error is None
@@ -200,3 +209,175 @@ def test_a_watch_keeps_what_it_knows_when_the_store_goes_away(uri: str, tmp_path
     nothing.look()
     assert nothing.wait(600) and nothing.known is not None and not nothing.known.runs
     assert not (tmp_path / "none.parquet").exists() and not (tmp_path / "none.db").exists()
+
+
+NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
+ELSEWHERE = "another0host:17:4711"
+HERE = lease_tags()[OWNER]
+
+
+def run(name, status="running", parent=None, *, owner="", silent=0.0, step="", params=None, metrics=None) -> TrackedRow:
+    """A tracked run, begun an hour ago; `silent`: seconds since its last sign of life."""
+    tags = {OWNER: owner, LEASE: f"{NOW.timestamp() - silent:.0f}"} if owner else {}
+    ended = None if status == "running" else NOW - timedelta(minutes=30)
+    tags |= {"midmask.step": step} if step else {}
+    began = NOW - timedelta(hours=1)
+    return TrackedRow(name, "1", name, parent, status, began, ended, tags, params or {}, metrics or {})
+
+
+def dead_owner() -> str:
+    host, pid, _ = HERE.split(":")
+    assert start_of(os.getpid())
+    return f"{host}:{pid}:1"  # this process id, of a process that started at another time
+
+
+@pytest.mark.parametrize(
+    ("owner", "silent", "life"),
+    [
+        *((HERE, 5, "running"), (HERE, SILENT_S + 20, "silent"), (dead_owner(), 5, "killed"), ("", 5, "unknown")),
+        *((ELSEWHERE, 5, "running"), (ELSEWHERE, SILENT_S + 20, "silent"), (ELSEWHERE, EXPIRES_S + 20, "killed")),
+    ],
+    ids=["here", "silent", "another", "no owner", "elsewhere", "silent elsewhere", "expired"],
+)
+def test_life_is_told_by_the_process_here_and_by_the_lease_elsewhere(owner: str, silent: float, life: str) -> None:
+    (job,) = running_jobs([run("job", owner=owner, silent=silent)], NOW)
+    assert job.life == life
+    if owner:
+        assert job.seen is not None and (NOW - job.seen).total_seconds() == pytest.approx(silent, abs=1)
+
+
+def test_a_nested_run_gives_a_sign_of_life_for_its_job() -> None:
+    runs = [run("job", owner=ELSEWHERE, silent=500), run("pretrain", parent="job", owner=ELSEWHERE, silent=5)]
+    (job,) = running_jobs(runs, NOW)
+    assert job.life == "running" and [one.name for one in job.current] == ["pretrain"]
+
+
+def test_jobs_have_their_nested_runs_and_no_others() -> None:
+    value = {metric_key("pydocs", "dev", "nDCG@10"): 0.5, metric_key("pydocs", "test", "nDCG@10"): 0.9}
+    better = {metric_key("pydocs", "dev", "nDCG@10"): 0.6}
+    runs = [
+        run("alone", owner=HERE),
+        run("sweep", owner=HERE),
+        run("trial 3", parent="sweep", owner=HERE),
+        run("trial 2", "finished", "sweep", metrics=better),
+        run("trial 1", "finished", "sweep", metrics=value),
+        run("tokens", "cached", "sweep"),
+        run("other", "finished", "elsewhere", metrics={key: 0.99 for key in better}),
+        run("left behind", parent="gone", owner=HERE),
+    ]
+    alone, sweep, left = running_jobs(runs, NOW)
+    assert (alone.run.name, alone.current, alone.best) == ("alone", [], None)
+    assert [one.name for one in sweep.current] == ["trial 3"] and (sweep.finished, sweep.cached) == (2, 1)
+    assert sweep.best == BestSoFar("nDCG@10 on pydocs dev", 0.6, "trial 2")
+    assert left.run.name == "left behind", "a run whose parent is no running job stands for itself"
+
+
+def test_what_ended_early_is_listed_for_a_day() -> None:
+    lost = run("lost", "killed")
+    old = replace(lost, run_id="old", ended=NOW - LATELY)
+    newer = replace(lost, run_id="newer", status="failed", ended=NOW)
+    assert [one.run_id for one in ended_early([lost, old, newer, run("done", "finished")], NOW)] == ["newer", "lost"]
+
+
+def test_time_left_is_that_of_the_steps_less_what_passed_since() -> None:
+    params = {"stages.0.train.steps": "300", "stages.1.train.steps": "300", "pretrain.steps": "800"}
+    own = run("finetune-a", owner=HERE, params=params, step="finetune")
+    at = NOW.timestamp() - 8
+    last = {"finetune/loss": MetricPoint(120, 0.25, at), "finetune/step_seconds": MetricPoint(120, 2.0, at)}
+    state = step_state(own, last, NOW)
+    assert state is not None and (state.at, state.of, state.loss) == (120, 300, 0.25)
+    assert state.left == pytest.approx(180 * 2.0 - 8)
+    assert state.told == NOW - timedelta(seconds=8)
+    nothing = step_state(own, {}, NOW)
+    assert nothing is not None and (nothing.at, nothing.of, nothing.told, nothing.left) == (0, 300, None, None)
+    unlike = run("finetune-b", params={**params, "stages.1.train.steps": "50"}, step="finetune")
+    state = step_state(unlike, last, NOW)
+    assert state is not None and state.of is None and state.left is None, "which stage it is, it does not tell"
+    assert step_state(run("encode", step="encode"), {}, NOW) is None
+
+
+def test_a_trial_is_as_far_as_its_newest_training() -> None:
+    own = run("trial 0.3", owner=HERE, params={"pretrain.steps": "300", "stages.0.train.steps": "100"}, step="trial")
+    at = NOW.timestamp()
+    first = {"pretrain/loss": MetricPoint(75, 8.5, at - 60), "pretrain/step_seconds": MetricPoint(75, 0.1, at - 60)}
+    state = step_state(own, first, NOW)
+    assert state is not None and (state.training, state.at, state.of) == ("pretrain", 75, 300)
+    state = step_state(own, {**first, "finetune/loss": MetricPoint(20, 1.5, at - 5)}, NOW)
+    assert state is not None and (state.training, state.at, state.of, state.left) == ("finetune", 20, 100, None)
+    assert step_state(own, first, NOW).left is None, "more follows after it"  # type: ignore[union-attr]
+
+
+STEPS = [5, 10, 20, 40]
+BEGAN = 1_795_000_000.0
+
+
+def history(values: list[float], seconds: float = 0.0) -> History:
+    return [MetricPoint(step, value, BEGAN + seconds * step) for step, value in zip(STEPS, values, strict=True)]
+
+
+def told(steps: int = 40, **lines: History) -> Curves:
+    run = compared.changed(compared.tracked_rows()[0], pretrain__steps=str(steps))
+    return Curves(run, "pretrain", {name.replace("__", "/"): own for name, own in lines.items()})
+
+
+@given(data=st.data())
+def test_tokens_and_hours_are_sums_over_the_steps(data: st.DataObject) -> None:
+    numbers = st.lists(st.floats(0.1, 50), min_size=40, max_size=40)
+    seconds_S, tokens_S = np.array(data.draw(numbers)), np.array(data.draw(numbers))
+    spans = [slice(before, after) for before, after in zip([0, *STEPS[:-1]], STEPS, strict=True)]
+    throughput = history([float(tokens_S[span].sum() / seconds_S[span].sum()) for span in spans])
+    tokens, hours = spent(throughput, history([float(seconds_S[span].mean()) for span in spans]))
+    assert list(tokens.values()) == pytest.approx([tokens_S[:step].sum() for step in STEPS])
+    assert list(hours.values()) == pytest.approx([seconds_S[:step].sum() / 3600 for step in STEPS])
+    assert spent([], history([1.0] * 4))[0] == {}, "no tokens are known"
+
+
+@given(values=st.lists(st.floats(-5, 5), min_size=1, max_size=30), points=st.sampled_from([1, 3, 5, 51]))
+def test_a_smooth_value_is_the_mean_of_its_neighbours(values: list[float], points: int) -> None:
+    found = smooth([MetricPoint(at, value, 0.0) for at, value in enumerate(values)], points)
+    half = (points - 1) // 2
+    expected = [np.mean(values[max(0, at - half) : at + half + 1]) for at in range(len(values))]
+    assert [point.value for point in found] == pytest.approx(expected)
+
+
+def test_a_mean_is_taken_where_all_have_a_value() -> None:
+    first, second = history([1.0, 2.0, 3.0, 4.0]), history([3.0, 4.0, 5.0, 6.0])[1:]
+    assert [(point.step, point.value) for point in mean_history([first, second])] == [(10, 3.0), (20, 4.0), (40, 5.0)]
+    assert mean_history([first]) == first and mean_history([]) == []
+
+
+def test_a_pause_between_two_points_is_a_resumption() -> None:
+    loss = history([3.0, 2.0, 1.5, 1.0], seconds=2.0)
+    steady = told(loss=loss, step_seconds=history([2.0] * 4))
+    assert events(steady) == []
+    paused = [*loss[:2], *(point._replace(time=point.time + 600) for point in loss[2:])]
+    (event,) = events(told(loss=paused, step_seconds=history([2.0] * 4)))
+    assert (event.step, event.kind) == (10, "resumed") and "10m00s" in event.text
+
+
+def test_warnings_are_those_that_the_training_itself_gave() -> None:
+    fine, alike = history([0.6] * 4), history([0.9999] * 4)
+    assert events(told(health__cosine_of_random_pairs=fine)) == []
+    (event,) = events(told(health__cosine_of_random_pairs=alike))
+    assert (event.step, event.kind) == (10, "warning") and "vectors" in event.text, "the first fifth is left out"
+    (event,) = events(told(loss=history([3.0, math.nan, math.nan, 1.0])))
+    assert (event.step, event.kind) == (10, "warning") and "loss" in event.text
+
+
+@given(rng=st.randoms(use_true_random=False), count=st.integers(0, 300), most=st.integers(4, 60))
+def test_a_thinned_curve_keeps_its_ends_and_its_extremes(rng: Random, count: int, most: int) -> None:
+    history = [MetricPoint(10 * step, float(value), 0.0) for step, value in enumerate(rng.sample(range(count), count))]
+    found = thin(history, most)
+    assert len(found) <= most and [point for point in history if point in set(found)] == found
+    if count <= most:
+        assert found == history
+    else:
+        assert found[0] == history[0] and found[-1] == history[-1]
+        assert {0.0, count - 1.0} <= {point.value for point in found}
+
+
+@pytest.mark.parametrize("most", [8, 25, 40])
+def test_points_are_spread_over_the_whole_curve(most: int) -> None:
+    found = thin([MetricPoint(step, (step % 7) / 7, 0.0) for step in range(10_000)], most)
+    gaps = [later.step - earlier.step for earlier, later in pairwise(found)]
+    assert max(gaps) <= 2 * 10_000 / ((most - 2) // 2)

@@ -17,12 +17,6 @@ from tests.support.benchmark.worlds import LOUD, QUIET, elsewhere, truth, world
 LISTS = sorted(set(CLAIMS) - {"rom.stop_share", "rom.fewer_stops", "cotmote.1_divergences", "cotmote.4_lowest"})
 """Claims on ranked lists."""
 
-GIVEN_PLACES = {
-    *("sigir23.i_beir", "sigir23.j_scratch", "sigir23.k_general"),
-    *("retromae.beir", "retromae.nq", "retromae.in_domain"),
-}
-"""Claims on collections that the command names."""
-
 
 @pytest.fixture(scope="module")
 def worlds() -> dict[str, dict[str, Ruling]]:
@@ -40,22 +34,14 @@ def test_claims_hold_or_fail_as_the_truth_has_it(worlds):
         assert {case: worlds[case][name].outcome for case in wanted} == wanted, name
 
 
-@pytest.mark.parametrize(
-    ("name", "collapsed"),
-    [
-        ("sigir23.b_gaps_shrink", "sigir23_32neg_distil"),
-        ("sigir23.g_teachers", "sigir23_1neg_distil"),
-        ("sigir23.f_sparse", "sigir23_32neg"),
-        ("sigir23.h_few_queries", "sigir23_32neg_distil_50k"),
-        ("retromae.distilled", "retromae_distil"),
-        ("retromae.ance", "ance"),
-        ("cotmote.5_mined", "cotmote_stage1"),
-    ],
-)
+@pytest.mark.parametrize(("name", "collapsed"), [
+    ("sigir23.b_gaps_shrink", "sigir23_32neg_distil"), ("sigir23.g_teachers", "sigir23_1neg_distil"),
+    ("sigir23.f_sparse", "sigir23_32neg"), ("sigir23.h_few_queries", "sigir23_32neg_distil_50k"),
+    ("retromae.distilled", "retromae_distil"), ("retromae.ance", "ance"), ("cotmote.5_mined", "cotmote_stage1"),
+])  # fmt: skip
 def test_a_setting_that_has_learned_nothing_decides_nothing(name, collapsed):
     """All its systems at 0: they differ from those of other settings as clearly as can be, and that tells nothing."""
-    bm25 = SystemKey("bm25", "none", "bm25", "none")
-    levels = {**truth("RR@10", "msmarco"), bm25: 0.19}
+    levels = {**truth("RR@10", "msmarco"), BM25: 0.19}
     assert any(key.setting == collapsed for key in levels)
     zeros = {key: 0.0 if key.setting == collapsed else value for key, value in levels.items()}
     verdicts_of = [CLAIMS[name].check(results(drawn(one, noise=QUIET, queries=25))) for one in (levels, zeros)]
@@ -65,11 +51,10 @@ def test_a_setting_that_has_learned_nothing_decides_nothing(name, collapsed):
 
 def test_pairs_on_trec_that_have_learned_nothing_are_not_alike():
     keys = {dense(name): level for name, level in (("none", 0.001), ("mlm", 0.0011), ("retromae", 0.0009))}
-    bm25 = SystemKey("bm25", "none", "bm25", "none")
-    made = drawn({**keys, bm25: 0.5}, corpus="trec-dl-2019", split="test", measure="nDCG@10", noise=QUIET)
+    made = drawn({**keys, BM25: 0.5}, corpus="trec-dl-2019", split="test", measure="nDCG@10", noise=QUIET)
     claim = CLAIMS["sigir23.e_trec"]
     assert claim.check(results(made)).outcome == "not decidable"
-    assert claim.check(results([one for one in made if one.key != bm25])).outcome != "not decidable"
+    assert claim.check(results([one for one in made if one.key != BM25])).outcome != "not decidable"
 
 
 def test_what_noise_hides_is_not_decided(worlds):
@@ -106,7 +91,8 @@ def test_a_claim_on_collections_is_not_measured_where_all_have_read_the_same(col
 
 def test_a_papers_preset_measures_its_claims():
     """But for TREC DL, BEIR, TripClick and NQ, which are collections to be given."""
-    given = {"sigir23.e_trec", "dupmae.out_of_domain", "self_contrast", *GIVEN_PLACES}
+    given = {"sigir23.e_trec", "dupmae.out_of_domain", "self_contrast", "sigir23.i_beir", "sigir23.j_scratch"}
+    given |= {"sigir23.k_general", "retromae.beir", "retromae.nq", "retromae.in_domain"}
     for name in PAPERS:
         keys = dict.fromkeys(PRESETS[name](Given(pretrain_on=("beir:wiki",))).keys())
         found = results(drawn(dict.fromkeys(keys, 0.3), corpus="squad", queries=4, seeds=1))
@@ -211,6 +197,15 @@ def share(system: str, value: float, *, count: int = 100_000, corpus: str = "wik
     return Statistic(measure="stop share", system=system, corpus=corpus, values=(value,), count=count, source="a run")
 
 
+def divergences(values: dict[str, tuple[float, ...]]) -> list[Statistic]:
+    """KL and JS of each system, a value a draw."""
+    return [
+        Statistic(measure=measure, system=system, corpus="squad", values=own, source="a run")
+        for measure in ("KL", "JS")
+        for system, own in values.items()
+    ]
+
+
 def test_shares_of_stop_words_are_held_against_about_40_percent():
     def outcome(*given: Statistic) -> str:
         return claims(given)["rom.stop_share"].check(Results([])).outcome
@@ -225,11 +220,7 @@ def test_shares_of_stop_words_are_held_against_about_40_percent():
 
 def test_divergences_are_compared_over_draws():
     def outcome(near: tuple[float, ...], far: tuple[float, ...]) -> str:
-        given = [
-            Statistic(measure=measure, system=system, corpus="squad", values=values, source="a run")
-            for measure in ("KL", "JS")
-            for system, values in (("cotmae", near), ("cotmae[experts=all]", far))
-        ]
+        given = divergences({"cotmae": near, "cotmae[experts=all]": far})
         return claims(given)["cotmote.1_divergences"].check(learned()).outcome
 
     near, far = (7.2e-5, 7.3e-5, 7.1e-5), (1.4e-4, 1.5e-4, 1.6e-4)
@@ -240,13 +231,8 @@ def test_divergences_are_compared_over_draws():
 
 def test_experts_divergences_are_held_against_both_controls():
     def outcome(*means: float) -> str:
-        given = [
-            Statistic(
-                measure=measure, system=name, corpus="squad", values=(mean, 1.01 * mean, 0.99 * mean), source="a run"
-            )
-            for measure in ("KL", "JS")
-            for name, mean in zip(("cotmote", "cotmote_siamese", "cotmote_separate"), means, strict=False)
-        ]
+        names = ("cotmote", "cotmote_siamese", "cotmote_separate")
+        given = divergences({name: (m, 1.01 * m, 0.99 * m) for name, m in zip(names, means, strict=False)})
         return claims(given)["cotmote.4_lowest"].check(learned()).outcome
 
     assert outcome(1e-4, 2e-4, 3e-4) == "holds"
@@ -258,13 +244,9 @@ def test_experts_divergences_are_held_against_both_controls():
 def test_divergences_of_encoders_that_have_not_learned_decide_nothing(claim, weak):
     """Nor are they decided where the results do not show whether they have; without statistics, they cannot be."""
     values = dict(zip(ENCODERS, (1e-4, 3e-4, 1e-4, 2e-4, 3e-4), strict=True))
-    given = [
-        Statistic(measure=measure, system=name, corpus="squad", values=(value, 1.01 * value), source="a run")
-        for measure in ("KL", "JS")
-        for name, value in values.items()
-    ]
+    given = divergences({name: (value, 1.01 * value) * 50 for name, value in values.items()})
     name = f"cotmote.{claim}"
-    check = claims([with_draws(one, 50) for one in given])[name].check
+    check = claims(given)[name].check
     assert check(learned()).outcome == "holds"
     poor = check(learned(**{weak: 0.01}))
     assert poor.outcome == "not decidable" and poor.low > 0 and "too little to decide it" in poor.sentence
@@ -273,8 +255,3 @@ def test_divergences_of_encoders_that_have_not_learned_decide_nothing(claim, wea
     assert check(Results([one for one in learned() if one.key != BM25])).outcome == "not decidable"
     assert CLAIMS[name].check(learned()).outcome == "not measured"
     assert CLAIMS[name].check(learned(**{weak: 0.01})).outcome == "not decidable"
-
-
-def with_draws(statistic: Statistic, draws: int) -> Statistic:
-    """The statistic with as many draws, so that its interval is narrow."""
-    return statistic.model_copy(update={"values": statistic.values * draws})

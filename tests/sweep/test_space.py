@@ -1,30 +1,25 @@
-"""Search spaces and their files: read from data, checked against the recipe, and refused in one line."""
+"""Search spaces and their files, checked against the recipe; points of spaces with conditions."""
 
+import itertools
+import random
 from itertools import filterfalse
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from midmask.errors import UserError
+from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.sweep.points import check, grid
+from midmask.sweep.points import budget, check, complete, grid, mark_of
 from midmask.sweep.space import Distribution, Rungs, Space, Target, load_space
 from tests.fuzz.refusing import refused
 from tests.support.tracked import is_foreign
 
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
-
-
-def test_the_grid_is_the_product_with_the_last_parameter_fastest():
-    points = grid(load_space(SPACES / "mask_ratio.yaml"))
-    encoder, decoder = "objective.encoder_mask_ratio", "objective.decoder_mask_ratio"
-    assert [(point[encoder], point[decoder]) for point in points] == [
-        (0.15, 0.15), (0.15, 0.5), (0.15, 0.9),
-        (0.3, 0.15), (0.3, 0.5), (0.3, 0.9),
-        (0.9, 0.15), (0.9, 0.5), (0.9, 0.9),
-    ]  # fmt: skip
 
 
 DECODING = "parameters:\n  objective.decoding: {values: [enhanced, basic]}"
@@ -61,51 +56,18 @@ def test_a_wrong_space_is_one_line_that_names_the_field(text, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"low": 1}, "both low and high"),
-        ({"values": [1], "high": 1}, "both low and high"),
-        ({"low": 2, "high": 2}, "low = 2 is not below high = 2"),
-        ({"label": "x"}, "give values"),
-        ({"values": [1, 2, 1]}, "only once"),
-        ({"values": [1], "log": True}, "log and step are of a range"),
-        ({"values": [1], "step": 1}, "log and step are of a range"),
-        ({"low": 0, "high": 2, "log": True}, "needs low > 0"),
+        *(({"low": 1}, "both low and high"), ({"values": [1], "high": 1}, "both low and high")),
+        *(({"low": 2, "high": 2}, "low = 2 is not below high = 2"), ({"label": "x"}, "give values")),
+        *(({"values": [1], **more}, "log and step are of a range") for more in ({"log": True}, {"step": 1})),
+        *(({"values": [1, 2, 1]}, "only once"), ({"low": 0, "high": 2, "log": True}, "needs low > 0")),
         ({"low": 1, "high": 8, "log": True, "step": 2}, "only whole numbers are stepped"),
-        ({"low": 1, "high": 8.5, "step": 1}, "are whole numbers"),
-        ({"low": 1, "high": 8, "step": 0.5}, "are whole numbers"),
+        *(({"low": 1, **more}, "are whole numbers") for more in ({"high": 8.5, "step": 1}, {"high": 8, "step": 0.5})),
         ({"low": 1, "high": 8, "step": 0}, "greater than 0"),
     ],
 )
 def test_an_impossible_distribution_is_refused_for_its_own_reason(fields, words):
     with pytest.raises(ValidationError, match=words):
         Distribution(**fields)
-
-
-POSSIBLE = [
-    *({"values": [1, 1.0, True, "1"]}, {"values": [None]}, {"low": 0, "high": 0.1}, {"low": -3, "high": -2}),
-    *({"low": 0.1, "high": 2, "log": True}, {"low": 1, "high": 8, "log": True, "step": 1}),
-    *({"low": 0, "high": 9, "step": 3}, {"values": [5], "low": 1, "high": 8, "step": 2}),
-]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"values": [1, 1.0, True, "1"]},
-        {"values": [None]},
-        {"low": 0, "high": 0.1},
-        {"low": -3, "high": -2},
-        {"low": 0.1, "high": 2, "log": True},
-        {"low": 1, "high": 8, "log": True, "step": 1},
-        {"low": 0, "high": 9, "step": 3},
-        {"values": [5], "low": 1, "high": 8, "step": 2},
-    ],
-)
-def test_what_is_possible_is_taken_as_it_is(fields):
-    found = Distribution(**fields)
-    assert {name: getattr(found, name) for name in fields} == {
-        name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
-    }
-    assert found.when == {} and Distribution(values=[1]).log is False
 
 
 def test_extremes_are_the_listed_values_the_ends_and_one_within():
@@ -118,18 +80,15 @@ def test_extremes_are_the_listed_values_the_ends_and_one_within():
     )
 
 
-@pytest.mark.parametrize("shares", [[0.0], [1.0], [0.5, 0.5], [0.5, 0.25], [-0.1, 0.5], [0.5, 1.5]])
-def test_shares_that_are_no_ascending_prefixes_are_refused(shares):
-    with pytest.raises(ValidationError, match="ascending shares between 0 and 1"):
-        Rungs(shares=shares)
-    assert Rungs(shares=[0.001, 0.999]).shares == (0.001, 0.999) and Rungs(shares=[]).shares == ()
+NO_RUNGS = [{"shares": shares} for shares in ([0.0], [1.0], [0.5, 0.5], [0.5, 0.25], [-0.1, 0.5], [0.5, 1.5])]
 
 
-@pytest.mark.parametrize("fields", [{"steps": 0}, {"max_queries": 0}, {"max_queries": 501}, {"reduction": 1}])
+@pytest.mark.parametrize(
+    "fields", [*NO_RUNGS, {"steps": 0}, {"max_queries": 0}, {"max_queries": 501}, {"reduction": 1}]
+)
 def test_a_rung_measures_something(fields):
-    assert (Rungs().steps, Rungs().max_queries, Rungs().reduction, Rungs().prune) == (40, 500, 2, True)
-    assert Rungs(steps=1, max_queries=1, reduction=2).max_queries == 1
-    with pytest.raises(ValidationError):
+    assert Rungs(shares=[0.001, 0.999], steps=1, max_queries=1, reduction=2).shares == (0.001, 0.999)
+    with pytest.raises(ValidationError, match="ascending shares between 0 and 1" if "shares" in fields else None):
         Rungs(**fields)
 
 
@@ -147,11 +106,6 @@ def test_one_objective_is_measured_at_every_share_and_several_at_the_end():
     assert one.shares == (0.1, 0.4, 1.0) and space(rungs={"shares": []}).shares == (1.0,)
     assert [each.measure for each in two.targets] == ["nDCG@10", "bytes_per_passage"]
     assert two.has_several_objectives and two.shares == (1.0,)
-    assert not space(objectives=[GAIN]).has_several_objectives
-    assert space(measure="RR@10", mode="min").targets == (Target(measure="RR@10", mode="min"),)
-    assert space(search="tpe", parameters={"a": {"low": 0, "high": 1}}).trials == 9
-    assert space(search="nsga2", objectives=[GAIN, SIZE]).search == "nsga2"
-    assert space().baselines == ("none", "mlm") and space().seeds == (0, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -194,12 +148,6 @@ def test_every_space_of_the_house_fits_its_recipe(path):
     assert len(grid(space)) >= 2
 
 
-def test_a_missing_file_names_those_that_are_there(tmp_path):
-    (tmp_path / "mine.yaml").write_text("")
-    with pytest.raises(UserError, match=r"no such file; in .*: mine\.yaml"):
-        load_space(tmp_path / "yours.yaml")
-
-
 def test_a_file_of_64_kib_is_read_and_a_longer_one_is_not(tmp_path):
     text = b"name: s\nrecipe: retromae\nparameters: {objective.encoder_mask_ratio: {values: [0.3]}}\n#"
     (file := tmp_path / "s.yaml").write_bytes(text.ljust(64 * 1024, b"-"))
@@ -213,16 +161,11 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{own}: &{own} [{','.join([f'*{last}'] * 9)}]\n" for last, own in zip("abcdefgh", "bcdefghi", strict=True)
 )
 NO_SPACES = {
-    "not UTF-8": b"\xff\xfe",
-    "no date": b"a: 2024-13-99",
-    "a date": START + b"{values: [2024-01-01]}",
-    "nesting": b"[" * 5000,
-    "an alias bomb": BOMB.encode(),
-    "a large number": START + b"{values: [0x" + b"f" * 5000 + b"]}",
-    "a lone surrogate": b'name: "\\ud800"',
-    "a large file": b"a: " + b"x" * 100_000,
-    "an infinite end": START + b"{low: 0, high: .inf}",
-}
+    "not UTF-8": b"\xff\xfe", "no date": b"a: 2024-13-99", "a date": START + b"{values: [2024-01-01]}",
+    "nesting": b"[" * 5000, "an alias bomb": BOMB.encode(),
+    "a large number": START + b"{values: [0x" + b"f" * 5000 + b"]}", "a lone surrogate": b'name: "\\ud800"',
+    "a large file": b"a: " + b"x" * 100_000, "an infinite end": START + b"{low: 0, high: .inf}",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("data", NO_SPACES.values(), ids=NO_SPACES)
@@ -236,3 +179,84 @@ def test_an_alias_is_not_read_even_where_it_stands_for_little(tmp_path: Path) ->
     (tmp_path / "x.yaml").write_text(f"name: x\nrecipe: retromae\nparameters:\n{ratios}")
     refused(lambda: load_space(tmp_path / "x.yaml"), "x.yaml", "the alias *a is not read")
     refused(lambda: load_space(tmp_path), str(tmp_path))
+
+
+ABSENT = object()
+DECODER = {
+    "objective.decoding": {"values": ["enhanced", "basic"]},
+    "objective.decoder_layers": {"values": [1, 2, 3], "when": {"objective.decoding": "basic"}},
+    "objective.decoder_mask_ratio": {"values": [0.5, 0.7]},
+}
+
+
+def space_of(parameters, **fields) -> Space:
+    return Space.model_validate({"name": "s", "recipe": "retromae", "parameters": parameters, **fields})
+
+
+@st.composite
+def spaces(draw) -> Space:
+    """Two to five parameters of one to three values; some exist only where one or two above have certain values."""
+    parameters: dict[str, dict] = {}
+    for number in range(draw(st.integers(2, 5))):
+        values = list(range(draw(st.integers(1, 3))))
+        above = draw(st.lists(st.sampled_from(sorted(parameters)), max_size=2, unique=True)) if parameters else []
+        when = {path: draw(st.lists(st.sampled_from(parameters[path]["values"]), min_size=1)) for path in above}
+        parameters[f"p.{number}"] = {"values": values, "when": when}
+    return space_of(parameters)
+
+
+def filtered_product(space: Space) -> list[dict]:
+    """Every assignment of a value or nothing to every parameter, of which those stay where a parameter has a value
+    exactly if all its conditions hold.
+    """
+    paths = list(space.parameters)
+    found = []
+    for choice in itertools.product(*([*space.parameters[path].values, ABSENT] for path in paths)):
+        point = dict(zip(paths, choice, strict=True))
+        holds = {
+            path: all(point[other] in wanted for other, wanted in space.parameters[path].when.items()) for path in paths
+        }
+        if all((point[path] is not ABSENT) == holds[path] for path in paths):
+            found.append({path: value for path, value in point.items() if value is not ABSENT})
+    return found
+
+
+def as_set(points) -> set[str]:
+    return {str(sorted(point.items())) for point in points}
+
+
+@settings(max_examples=80)
+@given(spaces())
+def test_the_grid_is_the_filtered_product_each_point_once(space):
+    points = grid(space)
+    assert as_set(points) == as_set(filtered_product(space)) and len(points) == len(as_set(points)) == budget(space)
+
+
+@settings(max_examples=25)
+@given(spaces(), st.integers(0, 99))
+def test_whatever_is_drawn_is_a_point_of_the_grid(space, seed):
+    rng, possible = random.Random(seed), as_set(filtered_product(space))
+    drawn = [complete(space, lambda path, distribution: rng.choice(distribution.values)) for _ in range(40)]
+    assert as_set(drawn) <= possible
+
+
+def test_the_decoder_is_one_layer_where_it_is_enhanced():
+    space = space_of(DECODER)
+    recipes = [override(RECIPES["retromae"](), point) for point in grid(space)]
+    layers = [(recipe.objective.decoding, recipe.objective.decoder_layers) for recipe in recipes]
+    assert layers[::2] == [("enhanced", 1), ("basic", 1), ("basic", 2), ("basic", 3)] and len(layers) == 8
+
+
+def test_what_the_recipe_has_where_a_parameter_does_not_exist_must_be_possible():
+    deep = override(RECIPES["retromae"](), {"objective.decoding": "basic", "objective.decoder_layers": 2})
+    with pytest.raises(UserError, match=r"decoder_layers = 2 needs decoding = basic"):
+        check(space_of(DECODER), deep)
+
+
+def test_a_mark_must_be_a_point():
+    path = "objective.decoder_mask_ratio"
+    good, bad = ({"paper": {path: value}} for value in (0.5, 0.55))
+    space = space_of(DECODER, marks=good)
+    assert [mark_of(space, point) for point in grid(space)] == ["paper", None] * 4
+    with pytest.raises(UserError, match=r"marks\.paper: no point of the space has .*0\.55"):
+        check(space_of(DECODER, marks=bad), RECIPES["retromae"]())

@@ -1,4 +1,4 @@
-"""The study as the truth of a sweep: what a killed process leaves behind is handed out again, and pruned as before."""
+"""The study as the truth of a sweep, what a kill leaves behind; importance on studies whose answer is known."""
 
 from typing import NamedTuple
 
@@ -9,6 +9,7 @@ from ray.tune.schedulers import TrialScheduler
 
 from midmask.backend.tune import scheduler
 from midmask.evaluation.statistics.intervals import rank_correlation
+from midmask.sweep.importance import importance
 from midmask.sweep.search import pruning
 from midmask.sweep.space import Space
 from midmask.sweep.study import Outcome, Remaining, open_study, outcomes, proxies, remaining, sampler, suggest
@@ -35,7 +36,6 @@ BOTH = [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", 
 
 
 def is_possible(point) -> bool:
-    """Said in other words than the space's."""
     deep, basic = point.get("objective.decoder_layers", 1) > 1, point["objective.decoding"] == "basic"
     wanted = {"objective.decoding", "objective.decoder_mask_ratio"}
     wanted |= ({"objective.decoder_layers"} if basic else set()) | ({"deep.share"} if deep else set())
@@ -79,7 +79,7 @@ def test_a_killed_conditional_grid_hands_out_each_point_once(storage):
     half.suggest_categorical("objective.decoding", ["enhanced", "basic"])  # killed while it was asked
     study = open_study(storage, "s", of)
     left = remaining(study, of)
-    assert left.count == 5 and held in left.points
+    assert held == points[3] and left == Remaining(points[3:], 5), "in their order, since pruning depends on it"
     for point in left.points:
         study.enqueue_trial(point)
     done += [finish(study, of, 0.5) for _ in range(left.count)]
@@ -118,25 +118,6 @@ def finish(study, of, value, rungs=3):
         trial.report(value, number)
     study.tell(trial, value)  # as Ray does: the last result is the value, and not reported beside it
     return trial.params
-
-
-def test_what_a_killed_process_held_comes_back_exactly_once(storage):
-    grid = space()
-    study = open_study(storage, "s", grid)
-    points = remaining(study, grid).points
-    for point in points:
-        study.enqueue_trial(point)
-    done = [finish(study, grid, 0.5), finish(study, grid, 0.4, rungs=1)]
-    held = suggest(grid, study.ask())  # and then the process is killed, twice
-    remaining(open_study(storage, "s", grid), grid)
-    left = remaining(open_study(storage, "s", grid), grid)
-    assert held == points[2] and left == Remaining(points[2:], 4)  # in their order, since pruning depends on it
-    study = open_study(storage, "s", grid)
-    for point in left.points:
-        study.enqueue_trial(point)
-    rest = [finish(study, grid, 0.3) for _ in range(left.count)]
-    assert sorted(map(str, done + rest)) == sorted(map(str, points))
-    assert remaining(study, grid) == Remaining([], 0)
 
 
 def test_a_sampled_sweep_counts_finished_trials_against_its_budget(storage):
@@ -189,17 +170,14 @@ class Trial(NamedTuple):
     trial_id: str
 
 
-def space_to(mode: str) -> Space:
-    return Space(name="s", recipe="retromae", parameters={"a.x": {"values": (1, 2)}}, measure="R@10", mode=mode)
-
-
 def decide(asha, trial: Trial, rung: int, value: float) -> str:
     return asha.on_trial_result(None, trial, {"rung": rung, "objective0": value})
 
 
 @pytest.mark.parametrize("mode", ["max", "min"])
 def test_a_resumed_sweep_prunes_as_one_that_was_never_killed(mode):
-    of, sign = space_to(mode), 1 if mode == "max" else -1
+    of = Space(name="s", recipe="retromae", parameters={"a.x": {"values": (1, 2)}}, measure="R@10", mode=mode)
+    sign = 1 if mode == "max" else -1
     whole = scheduler(pruning(of, []))
     for number, values in enumerate(EARLIER):
         trial = Trial(f"t{number}")
@@ -221,3 +199,50 @@ def test_a_resumed_sweep_prunes_as_one_that_was_never_killed(mode):
         decisions.append(pair)
     assert all(one == other for one, other in decisions)
     assert {one for one, _ in decisions} == {TrialScheduler.STOP, TrialScheduler.CONTINUE}
+
+
+PARAMETERS = {
+    "a.strong": {"low": 0.0, "high": 1.0},
+    "a.idle": {"low": 0.0, "high": 1.0},
+    "a.kind": {"values": ["plain", "deep"]},
+    "a.layers": {"values": [1, 2, 3], "when": {"a.kind": "deep"}},
+    "a.fixed": {"values": [7]},
+}
+
+
+def study_of(space: Space, value, trials: int, *, rungs: int = 3) -> optuna.Study:
+    """Random points with a value of theirs; every third one is pruned at its first rung, with a value that lies."""
+    study = open_study(optuna.storages.InMemoryStorage(), "s", space)
+    study.sampler = sampler(space, seed=0)
+    for number in range(trials):
+        trial = study.ask()
+        point = suggest(space, trial)
+        if rungs > 1 and number % 3 == 2:
+            study.tell(trial, 100.0 * point["a.idle"])
+            continue
+        for rung in range(1, rungs):
+            trial.report(0.0, rung)
+        study.tell(trial, value(point))
+    return study
+
+
+def test_the_parameter_that_decides_is_told_from_those_that_do_not_and_pruned_trials_do_not_count() -> None:
+    space = Space(name="s", recipe="none", search="random", parameters=PARAMETERS)
+    found = importance(study_of(space, lambda point: -abs(point["a.strong"] - 0.3), 60), space)
+    assert found is not None and found.trials == 40
+    assert next(iter(found.shares)) == "a.strong" and found.shares["a.strong"] > 0.6
+    assert set(found.shares) == {"a.strong", "a.idle", "a.kind", "a.layers"}
+    assert sum(found.shares.values()) == pytest.approx(1)
+
+
+def test_a_parameter_that_only_some_points_have_can_decide() -> None:
+    space = Space(name="s", recipe="none", search="random", parameters=PARAMETERS)
+    found = importance(study_of(space, lambda point: float(point.get("a.layers", 0) == 3), 90), space)
+    assert found is not None
+    assert set(list(found.shares)[:2]) == {"a.layers", "a.kind"}
+
+
+def test_too_few_or_equal_trials_tell_nothing() -> None:
+    space = Space(name="s", recipe="none", search="random", parameters=PARAMETERS)
+    assert importance(study_of(space, lambda point: point["a.strong"], 12), space) is None
+    assert importance(study_of(space, lambda point: 0.5, 60), space) is None

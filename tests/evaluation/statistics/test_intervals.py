@@ -1,7 +1,7 @@
-"""Variances of means, shares and seeds, standard errors, intervals and Kendall's tau, against scipy and by hand."""
+"""Standard errors, intervals and Kendall's tau, against scipy and by hand; ranks that tests of all pairs allow."""
 
 import math
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -16,7 +16,10 @@ from midmask.evaluation.statistics.intervals import (
     rank_correlation,
     standard_error,
 )
+from midmask.evaluation.statistics.ranks import RankRange, competition_ranks, rank_ranges
 from midmask.evaluation.statistics.seeds import SeedSpread, deviation, read_sample, seed_spread
+from midmask.evaluation.statistics.significance import compare
+from midmask.evaluation.statistics.task_ranks import task_ranks
 from tests.support.evaluation.per_query import drawn, table
 
 
@@ -121,11 +124,6 @@ def test_the_mean_over_seeds_is_the_same_to_the_last_bit_in_any_order_of_the_see
     assert forward.tolist() == backward.tolist()
 
 
-def test_a_system_without_values_is_refused():
-    with pytest.raises(UserError, match="system 'a' has no table of values"):
-        read_sample("a", [], "RR@10")
-
-
 def test_the_deviation_is_that_of_a_sample():
     assert deviation([0.1, 0.2, 0.6]) == pytest.approx(stats.tstd([0.1, 0.2, 0.6]))
     assert deviation([0.7]) == 0.0
@@ -135,9 +133,6 @@ def test_pooling_leaves_single_runs_out():
     assert seed_spread([[0.5], [0.7]]) == SeedSpread(0.0, 0)
     assert seed_spread([[0.5], [0.1, 0.3], [0.6, 0.6]]) == SeedSpread(pytest.approx(0.1), 2)
     assert SeedSpread(0.0, 0).variances(1, 1) == []
-
-
-def test_each_system_of_a_difference_adds_the_variance_of_its_own_number_of_seeds():
     assert SeedSpread(0.1, 4).variances(2, 5) == [Variance(pytest.approx(0.01 / 2 + 0.01 / 5), 4)]
 
 
@@ -157,3 +152,78 @@ def test_both_parts_keep_the_level_and_find_what_they_say_they_find():
             rejected[name] += error.p(float((noise + true).mean())) < 0.05
     assert 0.02 <= rejected["nothing"] / 2000 <= 0.07
     assert 0.72 <= rejected["detectable"] / 2000 <= 0.86
+
+
+def holm_ranges(means: dict[str, float], p_values: dict[tuple[str, str], float]) -> dict[str, RankRange]:
+    """Ranks behind all that are surely better and ahead of all that are surely worse, by Holm's steps by hand."""
+    surely: set[tuple[str, str]] = set()
+    for turn, pair in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        if p_values[pair] * (len(p_values) - turn) >= 0.05:
+            break
+        surely.add(pair)
+    assert 0 < len(surely) < len(p_values), "a case that tests nothing"
+    found = {}
+    for name in means:
+        differs = [other for other in means if {(name, other), (other, name)} & surely]
+        better = sum(means[other] > means[name] for other in differs)
+        found[name] = RankRange(1 + better, len(means) - len(differs) + better)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rank_is_behind_the_surely_better_and_ahead_of_the_surely_worse(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    hard = draw.normal(0.5, 0.2, 80)
+    values = {f"s{at}": hard + 0.03 * at + draw.normal(0, 0.1, 80) for at in range(6)}
+    found = rank_ranges(compare({name: table(own) for name, own in values.items()}, measure="RR@10"))
+    p_values = {
+        (one, other): float(stats.ttest_rel(values[one], values[other]).pvalue)
+        for one, other in combinations(values, 2)
+    }
+    means = {name: float(own.mean()) for name, own in values.items()}
+    assert found == holm_ranges(means, p_values)
+    for name, ranks in found.items():
+        rank = 1 + sum(mean > means[name] for mean in means.values())
+        assert ranks.best <= rank <= ranks.worst, "the rank by the means is always allowed"
+
+
+def exact_p(difference: np.ndarray) -> float:
+    ranks = np.argsort(np.argsort(abs(difference))) + 1
+    middle = ranks.sum() / 2
+    own = abs(ranks[difference > 0].sum() - middle)
+    every = [abs(ranks[list(signs)].sum() - middle) for signs in product((False, True), repeat=len(ranks))]
+    return float(np.mean(np.array(every) >= own - 1e-9))
+
+
+def test_ranges_are_those_of_holm_over_exact_tests() -> None:
+    draw = np.random.default_rng(3)
+    tasks = [f"task {number}" for number in range(9)]
+    hard = draw.uniform(0.2, 0.8, len(tasks))
+    levels = {"best": 0.08, "second": 0.07, "third": 0.0, "last": -0.1}
+    values = {
+        name: dict(zip(tasks, hard + level + draw.normal(0, 0.01, len(tasks)), strict=True))
+        for name, level in levels.items()
+    }
+    found = task_ranks(values, "nDCG@10")
+    assert {name: one.rank for name, one in found.items()} == {"best": 1, "second": 2, "third": 3, "last": 4}
+    p_values = {
+        pair: exact_p(np.subtract(*[[*values[name].values()] for name in pair])) for pair in combinations(levels, 2)
+    }
+    means = {name: float(np.mean([*own.values()])) for name, own in values.items()}
+    assert {name: one.mean for name, one in found.items()} == pytest.approx(means)
+    assert {name: one.allowed for name, one in found.items()} == holm_ranges(means, p_values)
+
+
+def test_five_collections_tell_nothing_apart_and_six_do() -> None:
+    def ranges(count: int) -> list[RankRange]:
+        values = {name: {f"t{n}": base + n / 100 for n in range(count)} for name, base in (("a", 0.9), ("b", 0.1))}
+        return [one.allowed for one in task_ranks(values, "nDCG@10").values()]
+
+    assert ranges(5) == [RankRange(1, 2)] * 2 and ranges(6) == [RankRange(1, 1), RankRange(2, 2)]
+
+
+def test_one_system_equal_means_and_other_tasks() -> None:
+    assert task_ranks({"alone": {"t": 0.5}}, "nDCG@10")["alone"].allowed == RankRange(1, 1)
+    assert competition_ranks({"a": 0.5, "b": 0.7, "c": 0.5, "d": 0.1}) == {"a": 2, "b": 1, "c": 2, "d": 4}
+    with pytest.raises(UserError, match="cannot be paired"):
+        task_ranks({"a": {"t": 0.5}, "b": {"u": 0.5}}, "nDCG@10")

@@ -1,11 +1,16 @@
+"""Paired tests, their corrections and intervals, against scipy and by enumeration."""
+
+import itertools
 import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from midmask.errors import UserError
-from midmask.evaluation.statistics.p_values import correct
+from midmask.evaluation.statistics.p_values import correct, paired_p, strictest_level
 from midmask.evaluation.statistics.seeds import SeedSpread, seed_spread
 from midmask.evaluation.statistics.significance import better_than, compare, noise_floor
 from tests.support.evaluation.per_query import drawn, table
@@ -24,13 +29,6 @@ def test_the_t_test_and_its_interval_are_scipys_paired_ones():
     assert row.effect == pytest.approx(difference.mean() / difference.std(ddof=1))
     assert (row.system, row.baseline, row.queries, row.seeds) == ("b", "a", 40, 1)
     assert (row.mean, row.baseline_mean) == pytest.approx((own.mean(), base.mean()))
-
-
-def test_several_seeds_are_averaged_per_query_before_the_test():
-    base, seeds = drawn(5), [drawn(6), drawn(7), drawn(8)]
-    (row,) = compare({"a": table(base), "b": [table(run) for run in seeds]}, baseline="a", measure="RR@10")
-    assert row.p == pytest.approx(stats.ttest_rel(np.mean(seeds, axis=0), base).pvalue)
-    assert (row.seeds, row.queries) == (3, 40)
 
 
 def test_the_family_is_all_systems_of_the_call():
@@ -90,14 +88,6 @@ def test_a_slice_is_compared_on_its_own_queries_alone():
         compare({"a": table(base), "b": table(own)}, measure="RR@10", queries=["q40"])
 
 
-def test_the_level_moves_the_verdict_and_the_interval_together():
-    systems = {"a": table(drawn(0)), "b": table(drawn(1, shift=0.1))}
-    p = compare(systems, measure="RR@10")[0].p
-    for alpha, significant in ((p * 1.01, True), (p * 0.99, False)):
-        row = compare(systems, measure="RR@10", correction_alpha=alpha)[0]
-        assert row.significant is significant and (row.low > 0) is significant
-
-
 def test_equal_systems_differ_by_nothing():
     (row,) = compare({"a": table(drawn(0)), "b": table(drawn(0))}, baseline="a", measure="RR@10")
     assert (row.p, row.difference, row.effect, row.low, row.high, row.detectable) == (1.0, 0, 0, 0, 0, 0)
@@ -136,26 +126,6 @@ def test_without_differences_between_queries_it_is_the_t_test_of_seeds():
     assert row.detectable == pytest.approx(quantiles * pooled * math.sqrt(2 / 4))
 
 
-def test_the_spread_over_seeds_is_for_the_t_test_alone():
-    systems = {"a": table(drawn(0)), "b": table(drawn(1))}
-    with pytest.raises(ValueError, match="by the t-test alone, not by wilcoxon"):
-        compare(systems, measure="RR@10", test="wilcoxon", seeds=SeedSpread(0.1, 3))
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"baseline": "bm52"}, r"unknown baseline 'bm52'; did you mean 'bm25'\?"),
-        ({"measure": "RR@1"}, r"unknown measure 'RR@1'; did you mean 'RR@10'\?"),
-        ({"correction": "hulm"}, r"did you mean 'holm'\?"),
-    ],
-)
-def test_unknown_names_are_one_line(options, complaint):
-    arguments = {"baseline": "bm25", "measure": "RR@10", **options}
-    with pytest.raises(UserError, match=complaint):
-        compare({"bm25": table(drawn(0)), "b": table(drawn(1))}, **arguments)
-
-
 def test_different_queries_cannot_be_paired():
     with pytest.raises(
         UserError, match="b and a cannot be paired: 0 queries are only in the first, 1 only in the second"
@@ -166,3 +136,94 @@ def test_different_queries_cannot_be_paired():
         compare(shifted, baseline="a", measure="RR@10")
     with pytest.raises(UserError, match="b, seed 2 and b, seed 1 cannot be paired"):
         compare({"a": table([1, 2]), "b": [table([1, 2]), table([1])]}, baseline="a", measure="RR@10")
+
+
+def test_the_permutation_test_is_the_share_of_sign_patterns_that_are_as_far_from_0():
+    difference = drawn(3, count=9, shift=0.1)
+    means = [np.mean(difference * signs) for signs in itertools.product((1, -1), repeat=9)]
+    expected = np.mean([abs(mean) >= abs(difference.mean()) - 1e-12 for mean in means])
+    assert paired_p(difference, "permutation") == pytest.approx(expected)
+    among_equal = np.concatenate([np.zeros(50), difference, np.zeros(50)])
+    assert paired_p(among_equal, "permutation") == pytest.approx(expected), (
+        "queries without a difference decide nothing"
+    )
+
+
+def test_many_queries_are_permuted_at_random_but_the_same_way_each_time():
+    difference = drawn(4, count=400, shift=0.02)
+    p = paired_p(difference, "permutation", seed=1)
+    assert p == paired_p(difference, "permutation", seed=1) != paired_p(difference, "permutation", seed=2)
+    assert p == pytest.approx(stats.ttest_1samp(difference, 0).pvalue, abs=0.02)
+
+
+def test_the_signed_rank_test_is_the_share_of_sign_patterns_of_the_ranks():
+    """Exact for few queries: the ranks 1, …, 9 of |difference|, each with either sign."""
+    difference = drawn(3, count=9, shift=0.1)
+    rank = np.argsort(np.argsort(np.abs(difference))) + 1
+    sums = [abs(np.sum(rank * signs)) for signs in itertools.product((1, -1), repeat=9)]
+    expected = np.mean([value >= abs(np.sum(rank * np.sign(difference))) for value in sums])
+    assert paired_p(difference, "wilcoxon") == pytest.approx(expected)
+
+
+def test_the_signed_rank_test_leaves_equal_queries_out():
+    difference = drawn(5, count=12, shift=0.1)
+    padded = np.concatenate([difference, np.zeros(7)])
+    assert paired_p(padded, "wilcoxon") == pytest.approx(
+        stats.wilcoxon(difference, method="asymptotic").pvalue, abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("test", ["t", "wilcoxon", "permutation"])
+def test_p_is_uniform_where_nothing_differs(test: str):
+    """Under the null hypothesis 5% of 400 tests fall below 0.05: 20 +- 4.4, four sigma."""
+    count = 100 if test == "permutation" else 400
+    found = sum(paired_p(drawn(seed, count=8), test) < 0.05 for seed in range(1000, 1000 + count))
+    assert abs(found - 0.05 * count) < 4 * math.sqrt(0.05 * 0.95 * count)
+
+
+def test_corrections_by_hand():
+    p = [0.04, 0.01, 0.03, 0.5]
+    assert correct(p, None) == p
+    assert correct(p, "bonferroni") == pytest.approx([0.16, 0.04, 0.12, 1.0])
+    # Holm: 4 x 0.01, 3 x 0.03, then 2 x 0.04 = 0.08 is lifted to 0.09, then 0.5.
+    assert correct(p, "holm") == pytest.approx([0.09, 0.04, 0.09, 0.5])
+    # Holm-Šidák: 1 - 0.99^4, 1 - 0.97^3, then 1 - 0.96^2 is lifted, then 0.5.
+    expected = [1 - 0.97**3, 1 - 0.99**4, 1 - 0.97**3, 0.5]
+    assert correct(p, "holm-sidak") == pytest.approx(expected) == correct(p, "hs")
+    # Benjamini-Hochberg: 4/1 x 0.01, 4/2 x 0.03 = 0.06 is lowered to 4/3 x 0.04, then 4/4 x 0.5.
+    assert correct(p, "fdr_bh") == pytest.approx([0.16 / 3, 0.04, 0.16 / 3, 0.5])
+    assert correct([], "holm") == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))
+def test_holm_rejects_what_its_step_down_procedure_rejects(p, alpha):
+    rejected = set()
+    for step, index in enumerate(sorted(range(len(p)), key=lambda index: p[index])):
+        if p[index] * (len(p) - step) >= alpha:
+            break
+        rejected.add(index)
+    assert {index for index, value in enumerate(correct(p, "holm")) if value < alpha} == rejected
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))
+def test_benjamini_hochberg_rejects_what_its_step_up_procedure_rejects(p, alpha):
+    """All p up to the largest i-th smallest that is below alpha x i / m."""
+    within = [value for place, value in enumerate(sorted(p), start=1) if value * len(p) / place < alpha]
+    rejected = {index for index, value in enumerate(p) if within and value <= max(within)}
+    assert {index for index, value in enumerate(correct(p, "fdr_bh")) if value < alpha} == rejected
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_corrections_are_ordered_by_strictness_and_never_leave_0_to_1(p):
+    kinds = ("bonferroni", "holm", "holm-sidak", "fdr_bh", None)
+    found = np.array([correct(p, kind) for kind in kinds])
+    assert (found[[0, 1, 1, 2, 3]] >= found[[1, 2, 3, 4, 4]] - 1e-12).all()
+    assert (found >= 0).all() and (found <= 1).all()
+
+
+@pytest.mark.parametrize("kind", ["bonferroni", "holm", "holm-sidak", "hs", "fdr_bh", None])
+def test_a_p_just_below_the_strictest_level_is_significant_in_any_company(kind):
+    level = strictest_level(0.05, 7, kind)
+    below, above = (correct([level * share, *[1.0] * 6], kind)[0] for share in (1 - 1e-9, 1 + 1e-9))
+    assert below < 0.05 < above
+    assert strictest_level(0.05, 1, kind) == 0.05

@@ -1,25 +1,30 @@
-"""Documents of made-up words about a few topics, and settings that train a system on them within seconds."""
+"""Documents of made-up words about a few topics, and contests between systems that train within seconds."""
 
 import random
 from collections.abc import Mapping
 from pathlib import Path
 
 import midmask
+from midmask.artifact import Place
+from midmask.choice.budget import Limits
+from midmask.choice.contenders import contest
+from midmask.choice.contest_terms import Conditions
+from midmask.choice.samples import Sample
+from midmask.choice.workshop import LocalWorkshop
+from midmask.corpora import CorpusConfig
+from midmask.experiment.run import Runner, Silent
+from midmask.experiment.steps import LOCAL
+from midmask.experiment.survey import Survey
+from tests.support.benchmark.tiny import write_collection
 
 COUNT = 90
 SYSTEMS = ("none", "mlm")
 SOURCES = {"sentences": 1.0, "titles": 1.0}
 
 SETTINGS: Mapping[str, object] = {
-    "backbone.name": "tiny",
-    "tokens.vocabulary_size": 400,
-    "tokens.max_length": 48,
-    "tokens.query_length": 16,
-    "pretrain.steps": 3,
-    "pretrain.batch_size": 8,
-    "stages.*.train.steps": 3,
-    "stages.*.train.batch_size": 8,
-}
+    "backbone.name": "tiny", "tokens.vocabulary_size": 400, "tokens.max_length": 48, "tokens.query_length": 16,
+    "pretrain.steps": 3, "pretrain.batch_size": 8, "stages.*.train.steps": 3, "stages.*.train.batch_size": 8,
+}  # fmt: skip
 
 
 def _words(draw: random.Random, count: int) -> list[str]:
@@ -55,3 +60,24 @@ def ask(folder: Path, **more: object) -> midmask.Verdict:
     return midmask.choose(
         corpus, budget="20m", **{**given, **more}, out=folder / "verdict", storage=folder / "store", progress=False
     )
+
+
+CHANGES = {path: value for path, value in SETTINGS.items() if "steps" not in path}
+
+
+def conditions_in(folder: Path) -> Conditions:
+    """Of a collection, and of another one that is its sample."""
+    whole, part = write_collection(folder / "whole"), write_collection(folder / "part")
+    return Conditions(
+        make=lambda size, splits: contest(whole, ["none", "mlm"], size, splits, CHANGES, 0),
+        seed=0,
+        limits=Limits(48, 24),
+        representations=("dense",),
+        taught=False,
+        survey=Survey(),
+        sample=lambda split: Sample(CorpusConfig(name=part, splits="official"), 48),
+    )
+
+
+def workshop(folder: Path) -> LocalWorkshop:
+    return LocalWorkshop(Runner(Place(str(folder / "store")), LOCAL, Silent()))

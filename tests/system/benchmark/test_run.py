@@ -13,7 +13,7 @@ import pytest
 
 from midmask.app.flags import parse
 from midmask.app.job import Options, resolve
-from midmask.artifact import Place, load
+from midmask.artifact import Place
 from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark, Setting
 from midmask.benchmark.job import Job, describe, with_records
@@ -46,24 +46,13 @@ def corpus(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def layout(corpus):
-    """None and MLM, dense and SPLADE, and BM25."""
     both = Setting(protocols={"dense": "in_batch", "splade": "in_batch_splade"})
-    return lay_out(
-        Benchmark(
-            name="try",
-            title="A try",
-            corpus=corpus,
-            systems=("bm25", "none", "mlm"),
-            representations=("dense", "splade"),
-            settings={"in_batch": both},
-            changes={**SHORT, **STAGES},
-        )
-    )
+    tried = {"systems": ("bm25", "none", "mlm"), "representations": ("dense", "splade"), "settings": {"in_batch": both}}
+    return lay_out(Benchmark(name="try", title="A try", corpus=corpus, **tried, changes={**SHORT, **STAGES}))
 
 
 @pytest.fixture(scope="module")
 def run(layout, corpus, tmp_path_factory, ray_local):
-    """The benchmark, run once."""
     folder = tmp_path_factory.mktemp("run")
     job = Job(layout, options(folder, corpus), folder / "report", Place(str(folder / "records")))
     text, failed = run_benchmark(job, report_of)
@@ -82,7 +71,6 @@ def test_where_all_cells_have_records_only_a_report_is_made(run, layout, corpus,
 
 
 def test_tasks_measure_what_one_process_measures(run, layout, tmp_path):
-    """To the last digit, query by query."""
     job, _, failed = run
     assert not failed
     alone = Place(str(tmp_path / "alone"))
@@ -196,24 +184,3 @@ def test_a_benchmark_that_is_killed_goes_on(tmp_path, corpus):
     done = [one.tags["midmask.fingerprint"] for one in tracked if one.status == "finished"]
     assert len(done) == len(set(done))
     assert sum(one.tags["midmask.step"] == "evaluate" for one in tracked if one.status == "finished") == 5
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_trainings_of_two_workers_measure_what_one_process_measures(layout, corpus, tmp_path, ray_local):
-    """Encoding and search run on two actors. Gradients are summed in another order, so losses are only close."""
-    mlm = replace(layout, cells=tuple(cell for cell in layout.cells if "mlm, corpus, dense" in cell.name))
-    job = Job(mlm, replace(options(tmp_path, corpus), workers_per_training=2), tmp_path / "report")
-    _, failed = run_benchmark(job, report_of)
-    assert not failed
-    alone = Place(str(tmp_path / "alone"))
-    run_here(mlm, alone)
-    for step in mlm.steps().values():
-        if step.name in ("pretrain", "finetune"):
-            both = [load(step.place(storage)).result for storage in (job.storage, alone)]
-            assert [one.get("workers", 1) for one in both] == [2, 1]
-            assert both[0]["loss"] == pytest.approx(both[1]["loss"], rel=1e-4)
-    here, there = collect(mlm.cells, job.storage), collect(mlm.cells, alone)
-    assert len(here) == len(there) == 2
-    for one, other in zip(here, there, strict=True):
-        assert one.measures == pytest.approx(other.measures, abs=1e-6)

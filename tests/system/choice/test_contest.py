@@ -1,22 +1,30 @@
-"""What a contest tries, gives up and measures, trained whole."""
+"""What a contest tries, gives up and measures; a whole choice with a teacher, and what judgements say of it."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+import midmask
+from midmask import Corpus
 from midmask.artifact import Place
 from midmask.benchmark.cells import BenchmarkCell
 from midmask.choice.budget import Clock
-from midmask.choice.contenders import LEXICAL, TUNED, Contender
+from midmask.choice.contenders import LEXICAL, MEASURE, TUNED, Contender, name_of
 from midmask.choice.contest import Contest
 from midmask.choice.contest_terms import Conditions
 from midmask.choice.journal import ContestJournal
+from midmask.choice.request import Request
+from midmask.choice.reveal import reveal
+from midmask.choice.run import choose
 from midmask.choice.workshop import LocalWorkshop
 from midmask.errors import UserError
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
-from tests.support.choice.contests import conditions_in, workshop
+from midmask.queries.config import QueriesConfig
+from tests.support.choice.documents import SETTINGS, SOURCES, SYSTEMS, ask, conditions_in, documents, judged, workshop
+from tests.support.encoders.classifiers import write_classifier
 
 TUNED_ONLY, MLM = (Contender(system, "dense", TUNED) for system in ("none", "mlm"))
 
@@ -65,10 +73,52 @@ def test_a_training_that_fails_is_not_tried_for_the_reason_that_it_failed_for(co
 
 
 def test_no_system_is_both_measured_and_not_tried(conditions, tmp_path) -> None:
-    """Though MLM, which is measured in the first round, is given up."""
     journal = ContestJournal(tmp_path / "verdict", "one")
     running = Contest(conditions, workshop(tmp_path), Clock(1e6), journal)
     running.hold([LEXICAL, TUNED_ONLY, MLM])
     journal.give_up([MLM], "behind")
     outcome = running.hold([LEXICAL, TUNED_ONLY, MLM])
     assert MLM in outcome.measured and MLM.label in outcome.given_up and not outcome.not_tried
+
+
+def test_with_a_cross_encoder_its_margins_are_learned(tmp_path):
+    write_classifier(tmp_path / "teacher", 1)
+    found = ask(tmp_path, systems=("none",), teacher=tmp_path / "teacher")
+    assert {("fine-tuned only, GPL", "dense"), ("fine-tuned only, GPL", "dense with BM25")} <= {
+        (one.system, one.representation) for one in found.systems
+    }
+    with pytest.raises(UserError, match=r"teacher .*nowhere: no model can be read there"):
+        ask(tmp_path, teacher=tmp_path / "nowhere")
+
+
+def test_judgements_are_compared_with_the_verdict(tmp_path):
+    """The judged value of a system is what `midmask.evaluate` measures of its model on the same queries."""
+    titles, texts = documents()
+    queries, numbers = judged()
+    ids = {"test": [str(n) for n in range(len(queries))]}
+    corpus = Corpus.from_texts(texts, titles=titles, queries=queries, relevant=numbers, splits=ids, name="papers")
+    store = Place(str(tmp_path / "store"))
+    request = Request(
+        **{"corpus": corpus.in_store(store), "budget": 1200.0, "out": tmp_path / "verdict", "changes": SETTINGS},
+        **{"queries": QueriesConfig(sources=SOURCES), "systems": SYSTEMS, "representations": ("dense",)},
+    )
+    workshop = LocalWorkshop(Runner(store, LOCAL, Silent()))
+    choice = choose(request, workshop)
+    found = reveal(request, choice, workshop)
+    rows = {(one.system, one.representation): value for one, value in zip(found.systems, found.judged, strict=True)}
+    for one in choice.verdict.systems:
+        if one.representation == "dense":
+            scores = midmask.evaluate(one.model, corpus, split="test", storage=tmp_path / "other", progress=False)
+            assert rows[one.system, "dense"] == pytest.approx(scores["nDCG@10"], abs=1e-9)
+    bm25 = midmask.evaluate("bm25", corpus, split="test", storage=tmp_path / "other", progress=False)
+    assert rows["bm25", "bm25"] == pytest.approx(bm25["nDCG@10"], abs=1e-9)
+    chosen = rows[choice.verdict.recommendation.system, choice.verdict.recommendation.representation]
+    assert found.regret == pytest.approx(max(rows.values()) - chosen)
+    assert len(found.records) == len(choice.verdict.systems) - 1
+    results = {" · ".join(name_of(one.key)): one.result for one in choice.measured}
+    for record in found.records:
+        own = results[record.system]
+        base = choice.counterparts.of(own.key)[own.split]
+        assert record.made == pytest.approx(own.measures[MEASURE] - base.measures[MEASURE], abs=1e-9)
+    assert [one.source for one in found.sources] == sorted(SOURCES)
+    assert {"system", "representation", "judged"} == json.loads(found.as_json())["systems"][0].keys()

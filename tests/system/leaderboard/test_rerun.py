@@ -12,7 +12,6 @@ from tests.support.dashboards.browser import ROOT
 
 
 def test_the_command_names_the_same_fingerprint(worked_store: tuple[Path, dict[str, str]]) -> None:
-    """The program's own words, through a shell, as a person pastes them."""
     home, fingerprints = worked_store
     tracked = read_runs(f"sqlite:///{home}/mlflow.db")
     (run,) = (one for one in tracked if measured(one) and one.tags["midmask.fingerprint"] == fingerprints["retromae"])

@@ -27,12 +27,8 @@ from midmask.sweep.trials import Trials
 from tests.support.benchmark.tiny import write_collection
 from tests.support.cluster.spaces import DEPTH, SHORT, SIZE, check_repeated_seeds, check_words_and_bytes
 
-ALONE = Resources(cpus=1, gpus=0, side_by_side=1)
-
 
 class Here:
-    """Where trials of this process push their rows to."""
-
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
 
@@ -41,7 +37,6 @@ class Here:
 
 
 def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here]:
-    """All trials of a grid, one after the other, and the comparison."""
     given = ["--corpus", write_collection(folder / "words"), "--storage", str(folder / "store")]
     options = resolve(parse([*given, "--tracking-uri", f"sqlite:///{folder}/mlflow.db"], None))
     one, storage, heard = sweep_for(options, Space.model_validate({**fields, **SHORT})), Place(options.storage), Here()

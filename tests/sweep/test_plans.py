@@ -1,9 +1,12 @@
-"""Indexes of one encoding beside each other: what is computed once, what the table says, and what is refused."""
+"""Sweeps before they run, and indexes of one encoding beside each other."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from midmask.app.flags import add_sweep_flags, parse
+from midmask.app.job import Options, resolve
 from midmask.artifact import Artifact, Place, load
 from midmask.errors import UserError
 from midmask.experiment.plan import plan
@@ -13,6 +16,9 @@ from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.sweep.index_space import load_index_space
 from midmask.sweep.index_sweep import TIMES, IndexSweep, index_table, plan_index_sweep
+from midmask.sweep.job import sweep
+from midmask.sweep.plan import sweep_for
+from midmask.sweep.space import Space
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.jobs.running import JOBS
 
@@ -130,17 +136,56 @@ def test_a_fused_ranking_is_refused_and_the_lists_that_come_along_fit(tmp_path: 
             point.check_index("evaluation", width)
 
 
-def test_indexes_of_words_are_compared_likewise(tmp_path: Path) -> None:
-    write_collection(tmp_path / "tiny")
-    text = "depth: 20\npoints:\n  - {index: Flat}\n  - {index: Seismic, query_cut: 50, heap_factor: 0}\n"
-    (tmp_path / "points.yaml").write_text(text)
-    words = {"representation.dense": None, "representation.lexical": "splade"}
-    recipe = override(short(RECIPES["none"](), f"beir:{tmp_path}/tiny"), words)
-    sweep = plan_index_sweep(load_index_space(tmp_path / "points.yaml"), recipe, plan(recipe), "dev", None)
-    storage = Place(str(tmp_path / "store"))
-    runner = Runner(storage, LOCAL, Silent())
-    done = {name: runner.run(step) for name, step in sweep.targets.items()}
-    labels = [line.split("|")[1].strip() for line in index_table(sweep, done, storage).splitlines()[2:4]]
-    assert labels == ["Flat", "Seismic query_cut 50 heap_factor 0.0"]
-    found = load(sweep.evaluations["Seismic query_cut 50 heap_factor 0.0"].inputs["ranked"].place(storage)).result
-    assert found["recall"]["at_10"] > 0.9
+RATIO = {"objective.decoder_mask_ratio": {"values": [0.5, 0.7]}}
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    given = ["--corpus", write_collection(tmp_path / "words"), "--storage", str(tmp_path / "store")]
+    return resolve(parse([*given, "--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db"], None))
+
+
+def space(**fields) -> Space:
+    return Space.model_validate({"name": "s", "recipe": "retromae", "parameters": RATIO, **fields})
+
+
+def test_settings_and_flags_reach_the_baselines_but_for_the_methods_own(options):
+    settings = {"objective.encoder_mask_ratio": 0.2, "pretrain.steps": 7}
+    asked = replace(options, changes={"objective.decoding": "basic", "backbone.dropout": "0.1"}, seed=5)
+    one = sweep_for(asked, space(settings=settings, baselines=["none", "mlm"]))
+    none, mlm = one.baselines
+    assert (one.recipe.objective.encoder_mask_ratio, one.recipe.objective.decoding) == (0.2, "basic")
+    assert none.objective is None and mlm.objective == RECIPES["mlm"]().objective
+    for recipe in (one.recipe, none, mlm):
+        assert (recipe.pretrain.steps, recipe.backbone.dropout, recipe.stages[0].train.seed) == (7, 0.1, 5)
+        assert recipe.corpus.name == options.corpus
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"measure": "NDCG@10"}, ["'NDCG@10'", "nDCG@10", "bytes_per_passage", "evaluation.measures"]),
+        ({"settings": {"evaluation.measures": ["RR@10"]}}, ["'nDCG@10'", "(RR@10)"]),
+        ({"protocol": "in_bath"}, ["'in_bath'", "did you mean 'in_batch'"]),
+        ({"baselines": ["mlmm"]}, ["'mlmm'", "did you mean 'mlm'"]),
+        ({"parameters": {"objective.layers": {"values": [1]}}}, ["objective.layers"]),
+    ],
+)
+def test_what_would_fail_later_is_refused_before_anything_starts(options, fields, words):
+    with pytest.raises(UserError) as caught:
+        sweep_for(options, space(**fields))
+    for word in words:
+        assert word in str(caught.value)
+    assert not Path(options.storage).exists()
+
+
+def test_the_corpus_of_a_space_is_read_unless_the_command_line_names_one(options, tmp_path, capsys):
+    own = write_collection(tmp_path / "others")
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"name: mine\nrecipe: retromae\ncorpus: {own}\nparameters:\n  pretrain.steps: {{values: [1]}}\n")
+    for arguments, read in ((["--dry-run"], own), (["--dry-run", "--corpus", options.corpus], options.corpus)):
+        flags = parse(
+            ["--storage", options.storage, "--tracking-uri", options.tracking_uri, *arguments], None, add_sweep_flags
+        )
+        sweep(resolve(flags), flags, file)
+        assert f"corpus.name = {read}\n" in capsys.readouterr().out

@@ -1,0 +1,338 @@
+"""A verdict as a page, as Markdown and in sentences: nothing can be loaded or run, and numbers are the data's."""
+
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from midmask.choice.highlight import LENGTH, excerpt, highlight
+from midmask.choice.report_html import POLICY, verdict_html
+from midmask.choice.report_style import DARK, LIGHT, style_sheet
+from midmask.choice.report_text import GAINS, LONGEST_PASSAGE, code, verdict_markdown
+from midmask.choice.verdict import QueryCounts, Recommendation, Verdict
+from midmask.choice.wording import (
+    certainty,
+    duration,
+    headline,
+    loading_lines,
+    readable,
+    score,
+    search_command,
+    signed,
+    size,
+)
+from midmask.errors import UserError
+from tests.support.verdicts import HOSTILE, HOSTILE_PASSAGE, HOSTILE_QUERY, PUMP, systems, undecided, verdict
+
+VOID = {"meta", "link", "img", "br"}
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[tuple[tuple[str, ...], str]] = []
+        self.rows: list[list[str]] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, "every element is closed"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, "elements are nested"
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((tuple(self.open), data))
+        if {"td", "th"} & set(self.open):
+            self.rows[-1][-1] += data
+
+    def inside(self, tag: str) -> str:
+        return "".join(text for where, text in self.texts if tag in where)
+
+    def named(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def empty() -> Verdict:
+    one = replace(verdict(), won=(), lost=(), not_tried={}, limits=(), systems=verdict().finalists)
+    return replace(one, queries=QueryCounts({}, 0, 0, 0, 0, 0))
+
+
+@pytest.mark.parametrize("one", [verdict(), undecided(), empty()], ids=["decided", "undecided", "empty"])
+def test_nothing_can_be_loaded_or_run(one: Verdict) -> None:
+    page = Page(verdict_html(one))
+    assert not {tag for tag, _ in page.elements} & {"script", "iframe", "object", "embed", "base", "form", "img"}
+    names = {name for _, attributes in page.elements for name in attributes}
+    assert not any(name.startswith("on") for name in names) and not names & {"src", "srcset", "action", "style"}
+    assert [each["href"] for _, each in page.elements if "href" in each] == ["data:,"]
+    policy = next(each for each in page.named("meta") if each.get("http-equiv") == "Content-Security-Policy")
+    assert policy["content"] == POLICY
+    assert POLICY.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
+    assert page.elements.index(("meta", policy)) == 3, "right after the encoding, before anything could load"
+
+
+def test_every_number_of_the_tables_is_the_datas() -> None:
+    one = verdict()
+    page = Page(verdict_html(one))
+    finalists = page.rows[1:7]
+    gains = [name.capitalize() for name in GAINS]
+    assert page.rows[0] == ["Rank", "System", *gains, "Computing", "Per passage"] == page.rows[7]
+    for row, system in zip([*finalists, *page.rows[8:14]], [*one.finalists, *one.given_up], strict=True):
+        made = f"{signed(system.made_gain)} [{signed(system.made_low)}, {signed(system.made_high)}]"
+        gain = f"{signed(system.gain)} [{signed(system.gain_low)}, {signed(system.gain_high)}]"
+        tag = " take this" if system == one.recommended else ""
+        assert row == [
+            str(system.rank),
+            readable(system.label) + tag,
+            *(("baseline", "baseline") if system.label == one.baseline else (made, gain)),
+            duration(system.seconds),
+            size(system.bytes_per_passage),
+        ]
+    assert page.rows[15:] == [[name, f"{count:,}"] for name, count in one.queries.source.items()]
+
+
+def test_hostile_texts_are_shown_as_they_are() -> None:
+    one = verdict()
+    page = Page(verdict_html(one))
+    assert readable(HOSTILE_QUERY) in page.inside("h3")
+    articles = page.inside("blockquote")
+    assert readable(HOSTILE_PASSAGE) in articles and HOSTILE in articles
+    assert HOSTILE in page.inside("td") + page.inside("th") and HOSTILE in page.inside("li")
+    assert HOSTILE in page.inside("desc")
+    everywhere = {name: HOSTILE + '"' for name in ("corpus", "baseline", "measure", "model", "collection", "command")}
+    reason = Recommendation("retromae", "dense", True, HOSTILE)
+    text = verdict_html(replace(one, **everywhere, recommendation=reason))
+    assert Page(text) and "<script" not in text
+    verdict_html(one).encode("utf-8")
+
+
+TEXT_ON = (
+    *(("ink", "paper"), ("ink", "panel"), ("ink", "mark"), ("quiet", "paper"), ("quiet", "panel")),
+    *(("accent", "paper"), ("accent", "panel")),
+)
+"""(colour of a text, colour that it stands on)."""
+
+SHAPE_ON = (("accent", "paper"), ("front", "paper"), ("base", "paper"), ("other", "paper"))
+"""(colour of points, bars and lines that carry meaning, colour that they stand on)."""
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance, WCAG 2.2."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(first: str, second: str) -> float:
+    high, low = sorted((luminance(first), luminance(second)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+def test_texts_and_shapes_can_be_told_from_what_they_stand_on(palette: dict[str, str]) -> None:
+    for text, ground in TEXT_ON:
+        assert contrast(palette[text], palette[ground]) >= 4.5, (text, ground)
+    for shape, ground in SHAPE_ON:
+        assert contrast(palette[shape], palette[ground]) >= 3, (shape, ground)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005), "as known"
+
+
+def test_both_palettes_have_the_colours_that_the_style_sheet_uses() -> None:
+    used = set(re.findall(r"var\(--([\w-]+)\)", style_sheet()))
+    assert used == set(LIGHT) == set(DARK)
+    assert "url(" not in style_sheet() and "@import" not in style_sheet()
+
+
+CELL = re.compile(r"(?<!\\)\|")
+
+
+def tables_of(text: str) -> list[list[list[str]]]:
+    """Rows of cells of each table, the head first, the rule left out."""
+    found: list[list[list[str]]] = []
+    for block in text.split("\n\n"):
+        lines = block.splitlines()
+        if len(lines) > 1 and all(line.startswith("|") for line in lines):
+            found.append([[cell.strip() for cell in CELL.split(line)[1:-1]] for line in lines[:1] + lines[2:]])
+    return found
+
+
+def test_every_number_of_the_markdown_tables_is_the_datas() -> None:
+    finalists, given_up, sources = tables_of(verdict_markdown(verdict()))
+    assert finalists[0] == ["rank", "system", "representation", *GAINS, "computing", "per passage"] == given_up[0]
+    assert (len(finalists), len(given_up)) == (7, 7)
+    for row, one in zip([*finalists[1:], *given_up[1:]], systems(), strict=True):
+        gains = (one.made_gain, one.made_low, one.made_high), (one.gain, one.gain_low, one.gain_high)
+        told = [f"{signed(gain)} [{signed(low)}, {signed(high)}]" for gain, low, high in gains]
+        shown = ["baseline"] * 2 if one.label == "none · dense" else told
+        assert [row[0], *row[2:]] == [
+            *(str(one.rank), one.representation, *shown, duration(one.seconds), size(one.bytes_per_passage))
+        ]
+    assert [row[1] for row in finalists[1:]] == ["**retromae**", "dupmae", "lexmae", "none", "mlm", "bm25"]
+    assert [row[1] for row in sources[1:]] == [f"{count:,}" for count in verdict().queries.source.values()]
+
+
+def test_hostile_texts_stay_texts_in_markdown() -> None:
+    text = verdict_markdown(verdict())
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    assert "<" not in prose, "no HTML"
+    assert not re.search(r"(?<!\\)\]\(", prose), "no link or image"
+    assert "\\*\\*bold\\*\\*" in prose and "\n# No heading" not in prose and "\n| no |" not in prose
+    assert text.count("```") == 8, "the passage's own fence opens nothing"
+    text.encode("utf-8")
+    assert len(PUMP) > LONGEST_PASSAGE and PUMP[:LONGEST_PASSAGE] + " …" in text and PUMP not in text
+    odd = replace(systems()[1], system=f"a|b`c`\n{HOSTILE}")
+    one = replace(verdict(), systems=(systems()[0], odd, *systems()[2:]))
+    assert all(len(row) == 7 for row in tables_of(verdict_markdown(one))[0])
+
+
+def test_a_fence_is_longer_than_what_is_in_it() -> None:
+    assert code("a ````b", "sh") == "`````sh\na ````b\n`````"
+    assert code("plain", "") == "```\nplain\n```"
+
+
+def test_where_bm25_wins_the_model_is_the_best_encoders() -> None:
+    one = replace(verdict(), recommendation=Recommendation("bm25", "bm25", True, ""))
+    best = next(row for row in one.finalists if row.model)
+    text = verdict_markdown(one)
+    assert one.delivered == best and best.label in text and "SentenceTransformer(" in text
+    assert "sentence_transformers" not in verdict_markdown(replace(one, model="")), "nothing was trained"
+
+
+ANY_TEXT = st.text(max_size=2_000)
+
+
+@given(ANY_TEXT, st.text(max_size=50))
+def test_the_parts_are_the_text(text: str, query: str) -> None:
+    assert "".join(part.text for part in highlight(text, query)) == text
+    found = excerpt(text, query)
+    shown = "".join(part.text for part in found.parts)
+    assert shown in text and (found.before or found.after or shown == text)
+
+
+def test_words_are_equal_if_their_stems_are() -> None:
+    found = highlight("Resetting pumps, or the pumping of it: RESET a PumpX", "how to reset the pump of it")
+    assert [part.text for part in found if part.marked] == ["Resetting", "pumps", "pumping", "RESET"]
+    assert not any(part.marked for part in highlight("how to do it", "how to reset it")), "function words say nothing"
+    assert [part.text for part in highlight("how is it done", "how is it") if part.marked] == ["how", "is", "it"]
+
+
+def test_a_short_passage_is_shown_whole_and_a_text_without_spaces_is_cut() -> None:
+    found = excerpt("a" * int(1.3 * LENGTH), "query")
+    assert not found.before and not found.after and len(found.parts[0].text) == int(1.3 * LENGTH)
+    found = excerpt("ポンプの点検" * 200, "query")
+    assert found.after and LENGTH - 1 <= len(found.parts[0].text) <= LENGTH
+
+
+def test_an_excerpt_is_where_most_of_the_querys_words_are() -> None:
+    found = excerpt(PUMP, "temperature of bearings, greased")
+    shown = "".join(part.text for part in found.parts)
+    assert {part.text for part in found.parts if part.marked} == {"temperature", "bearings", "greased"}
+    assert found.before and len(shown) <= LENGTH + 40
+    assert {shown.split()[0], shown.split()[-1]} <= set(PUMP.split()), "whole words"
+    start = excerpt(PUMP, "isolating valve")
+    assert not start.before and start.after and start.parts[0].text.startswith("Before any work")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *((0, "under 1 s"), (0.49, "under 1 s"), (0.6, "1 s"), (1, "1 s"), (59.4, "59 s"), (59.6, "1 min")),
+        *((187, "3 min 7 s"), (240, "4 min"), (599.4, "9 min 59 s"), (600, "10 min"), (2_520, "42 min")),
+        *((3_599, "1 h"), (4_330, "1 h 12 min"), (36_000, "10 h"), (93_600, "26 h"), (172_800, "2 days")),
+        *((273_600, "3 days 4 h"), (math.inf, "not known"), (math.nan, "not known")),
+    ],
+)
+def test_times_as_people_write_them(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "plain", "with_sign"),
+    [
+        *((0.04312, "0.043", "+0.043"), (-0.0256, "\u22120.026", "\u22120.026"), (0.0, "0.000", "0.000")),
+        *((-0.0004, "\u22120.000", "0.000"), (0.0004, "0.000", "0.000")),
+        *((value, "not known", "not known") for value in (math.inf, math.nan)),
+    ],
+)
+def test_measures_and_differences(value: float, plain: str, with_sign: str) -> None:
+    assert (score(value), signed(value)) == (plain, with_sign)
+    assert [size(own) for own in (0, 842.5, 1536, 1_234_567)] == ["0 B", "842 B", "1.5 kB", "1.2 MB"]
+
+
+def test_what_no_file_can_hold_gets_a_mark() -> None:
+    found = readable("a\x00b\ud800c\u202ed\u2066\n\té ポ")
+    assert found == "a\ufffdb\ufffdc\ufffdd\ufffd\n\té ポ"
+    found.encode("utf-8")
+
+
+def test_the_headline_is_what_was_measured_and_what_other_collections_suggest_stands_apart() -> None:
+    told, apart = headline(verdict()), certainty(verdict())
+    assert "“retromae · dense”" in told and all(
+        number in told for number in ("+0.065", " 626 ", "+0.036 to +0.093", "1 h 12 min")
+    )
+    assert all(number in apart for number in ("squad, cranfield, pydocs", "+0.043", "+0.024 to +0.062", "88%"))
+    assert "contains 0" not in apart and not {"+0.043", "+0.024"} & set(told.split())
+    chosen = replace(verdict().systems[0], gain=0.067, gain_low=-0.043, gain_high=0.177, training="none")
+    one = replace(verdict(), systems=(chosen, *verdict().systems[1:]))
+    assert "+0.065" in headline(one) and "\u22120.043 to +0.177, which contains 0" in certainty(one)
+
+
+def test_what_cannot_be_told_apart_and_only_the_cheapest_are_called_so() -> None:
+    one = undecided()
+    assert headline(one).startswith("Not distinguishable: take the cheapest, which is “none · dense”")
+    assert "+0.009 nDCG@10" in certainty(one) and "\u22120.011 to +0.029, which contains 0" in certainty(one)
+    dearer = replace(one, recommendation=Recommendation("mlm", "dense", False, ""))
+    assert headline(dearer).startswith("Not distinguishable: take “mlm · dense”, for 51 min of computing")
+    tied = replace(one, systems=(*one.systems[:5], replace(one.systems[5], gain_high=0.01)))
+    assert "cheapest" not in headline(tied), "BM25 is as good for all that is known, and costs nothing"
+    worse = tuple(
+        each if each.system == "none" else replace(each, gain=-0.1, gain_low=-0.2, gain_high=-0.01)
+        for each in one.systems
+    )
+    assert headline(replace(one, systems=worse)).startswith("Take “none · dense”"), "it beats all others"
+
+
+@pytest.mark.parametrize(("enough", "found"), [(800.0, "about 14 min"), (400.0, "No middle training"), (None, "Take")])
+def test_a_verdict_without_middle_training_opens_with_it(enough: float | None, found: str) -> None:
+    one = verdict()
+    tuned = tuple(replace(each, training="fine-tuning") for each in one.systems)
+    without = replace(one, systems=tuned, budget_seconds=480.0, enough_seconds=enough)
+    assert found in headline(without) and headline(without).startswith("No middle") == (enough is not None)
+    assert headline(replace(without, systems=one.systems)).startswith("Take"), "some were compared"
+
+
+def test_commands_quote_names() -> None:
+    one = replace(verdict(), folder="a b'; rm -rf")
+    assert search_command(one) == """midmask search 'a b'"'"'; rm -rf'"""
+    compile("\n".join(loading_lines(replace(one, model="a\"b'\n\\c"))), "lines", "exec")
+
+
+@pytest.mark.parametrize("one", [verdict(), undecided()])
+def test_what_is_written_is_read(one: Verdict) -> None:
+    assert Verdict.from_json(one.as_json()) == one
+    turned = replace(one, systems=one.systems[::-1])
+    assert [each.rank for each in (*turned.finalists, *turned.given_up)] == [*range(1, 13)]
+
+
+def test_the_recommended_system_has_that_representation_too() -> None:
+    one = replace(verdict(), recommendation=Recommendation("none", "splade", True, ""))
+    assert one.recommended.rank == 10
+    missing = replace(verdict(), recommendation=Recommendation("retromae", "splade", True, ""))
+    with pytest.raises(UserError, match="unknown recommended system 'retromae · splade'; did you mean"):
+        _ = missing.recommended

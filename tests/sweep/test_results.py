@@ -1,0 +1,254 @@
+"""`sweep.json`, what a sweep says of its winner, suggests next, and its plots."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+from midmask.artifact import Artifact, Place
+from midmask.errors import UserError
+from midmask.evaluation.statistics.seeds import SeedSpread
+from midmask.evaluation.statistics.significance import Comparison
+from midmask.experiment.report import System, against, comparison_table
+from midmask.leaderboard.sweep_axes import band
+from midmask.leaderboard.sweep_next import suggestions
+from midmask.leaderboard.sweep_result import parse_sweep
+from midmask.sweep import plots
+from midmask.sweep.verdict import FEW_QUERIES, floor_sentence, outcome, sentence
+from tests.support.cluster.swept import decoder, parameter, sizes
+from tests.support.dashboards import swept
+from tests.support.dashboards.swept import told
+
+
+def drawn_lines(axes) -> dict[str, list[tuple[float, float]]]:
+    return {
+        str(line.get_label()): list(zip(*line.get_data(), strict=True))
+        for line in axes.lines
+        if not str(line.get_label()).startswith("_")
+    }
+
+
+def test_a_line_for_each_choice_of_the_others_over_the_parameter_with_most_values() -> None:
+    (axes,) = plots.draw_lines(parse_sweep(decoder())).axes
+    assert axes.get_xlabel() == "ratio" and axes.get_ylabel() == "nDCG@10 on pydocs dev"
+    assert drawn_lines(axes) == {
+        "decoding enhanced": [(0.15, 0.12), (0.5, 0.15), (0.7, 0.14)],
+        "decoding basic, layers 1": [(0.15, 0.1), (0.5, 0.11), (0.7, 0.13)],
+        "decoding basic, layers 2": [(0.15, 0.08), (0.5, 0.1), (0.7, 0.12)],
+    }
+    drawn = axes.patches[0].get_extents().transformed(axes.transData.inverted())
+    assert (drawn.y0, drawn.y1) == pytest.approx((0.13, 0.15)), "the noise floor hangs below the best"
+    small = {**decoder(), "objectives": [{"measure": "nDCG@10", "mode": "min"}]}
+    assert band(parse_sweep(small)) == pytest.approx((0.15, 0.17)), "and above it where small is good"
+    (axes,) = plots.draw_lines(parse_sweep(sizes())).axes
+    across = drawn_lines(axes)["lexical none"]
+    assert [value for _, value in across] == [0.12, 0.12], "points without the parameter"
+
+
+def test_the_front_is_a_line_by_bytes_and_the_rest_is_beaten() -> None:
+    (axes,) = plots.draw_pareto(parse_sweep(sizes())).axes
+    front = drawn_lines(axes)["front"]
+    assert len(front) == 9 and front == sorted(front) and drawn_lines(axes)["beaten"] == [(512.0, 0.12)]
+
+
+def test_what_cannot_be_drawn_is_left_out(tmp_path: Path) -> None:
+    lone = {**decoder(), "importance": None, "noise_floor": None}
+    lone["points"] = [point for point in lone["points"] if point["label"] == lone["best"]]
+    assert [path.name for path in plots.draw(parse_sweep(lone), tmp_path)] == ["points.png"]
+    names = [path.name for path in plots.draw(parse_sweep(sizes()), tmp_path)]
+    assert names == ["points.png", "lines.png", "pareto.png"]
+    for path in tmp_path.iterdir():
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def written(data: dict[str, Any]) -> dict[str, Any]:
+    return parse_sweep(json.loads(json.dumps(data))).model_dump(mode="json")
+
+
+def test_what_was_read_is_written_unchanged_down_to_the_type_of_each_number() -> None:
+    typed = parameter("o.flag", [True, 1, 1.5, "1", None], low=1, high=2.0)
+    for data in (told(), {**sizes(), "floor": "none", "systems": told()["systems"], "parameters": [typed]}):
+        assert json.dumps(written(data), sort_keys=True) == json.dumps(data, sort_keys=True)
+
+
+def test_files_from_before_the_comparison_with_the_floor_are_read() -> None:
+    data = decoder()
+    assert "floor" not in data and not any("to_floor" in system for system in data["systems"])
+    found = parse_sweep(data)
+    assert found.floor == "" and [system.to_floor for system in found.systems] == [{}, {}]
+    assert found.systems[0].means == {"dev": 0.15, "test": 0.14}
+    data["importance"]["shares"] = {"o.decoding": 0.3, "o.ratio": 0.7}
+    importance = parse_sweep(data).importance
+    assert importance is not None and list(importance.shares) == ["o.ratio", "o.decoding"], "the largest first"
+
+
+def test_a_field_of_a_later_version_is_left_out_but_another_format_is_refused() -> None:
+    assert "later" not in written({**told(), "later": 1})
+    for number in (2, None):
+        with pytest.raises(UserError, match=f"sweep.json has format {number}; this version reads 1"):
+            parse_sweep({**decoder(), "format": number})
+    with pytest.raises(UserError, match=r"sweep.json.points.0.label: a value is required"):
+        parse_sweep({**decoder(), "points": [{}]})
+
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def plain() -> dict[str, Any]:
+    """A sweep over one width whose best is in the middle, with nothing to suggest."""
+    points = [swept.point(width, 16) for width in (16, 32, 64)]
+    for point, value in zip(points, (0.3, 0.6, 0.4), strict=True):
+        point["values"]["nDCG@10"] = value
+        point["to_best"] = {"difference": -0.2, "p": 0.01, "p_corrected": 0.01, "detectable": 0.02,
+                            "distinguishable": True}  # fmt: skip
+    points[1]["to_best"] = None
+    share = {swept.WIDTH: 0.4, swept.WORDS: 0.3, swept.VIEW: 0.3}
+    found = {**swept.told(), "points": points, "best": points[1]["label"]}
+    return {**found, "importance": {"evaluator": "PED-ANOVA", "trials": 13, "quantile": 0.4, "shares": share}}
+
+
+def best_is(at: int) -> Change:
+    def change(data: dict[str, Any]) -> None:
+        data["points"][1]["to_best"] = data["points"][0]["to_best"]
+        data["points"][at]["to_best"] = None
+        data["best"] = data["points"][at]["label"]
+
+    return change
+
+
+def alike(data: dict[str, Any]) -> None:
+    data["points"][0]["to_best"] = {**data["points"][0]["to_best"], "distinguishable": False}
+
+
+def shares(**found: float) -> Change:
+    paths = {"width": swept.WIDTH, "words": swept.WORDS}
+    return lambda data: data["importance"].update(shares={paths[name]: share for name, share in found.items()})
+
+
+def ranked(data: dict[str, Any], shown: bool = True) -> None:
+    data["proxies"] = [
+        {"share": share, "trials": 9, "tau": 0.8, "low": 0.5, "high": 1.0, "shown_to_rank": shown}
+        for share in (0.5, 0.25)
+    ]
+
+
+def pruned(data: dict[str, Any]) -> None:
+    ranked(data, shown=False)
+    data["points"].append(swept.pruned())
+
+
+@pytest.mark.parametrize(("change", "expected"), [
+    (lambda data: None, []), (best_is(2), ["64, is the largest"]), (best_is(0), ["16, is the smallest"]),
+    (alike, ["1 of the other 2 points", "CLS width=16 N=16 is one of them and has 30% less"]),
+    (shares(width=0.7, words=0.3), ["CLS width has 70%"]), (shares(width=0.48, words=0.02), ["N: below 5%"]),
+    (ranked, ["at 25% of"]), (pruned, ["1 trials were pruned by probes that are not shown to rank"]),
+])  # fmt: skip
+def test_each_rule_is_met_by_one_change(change: Change, expected: list[str]) -> None:
+    data = plain()
+    change(data)
+    found = suggestions(parse_sweep(data))
+    assert len(found) == len(expected) and all(words in one for words, one in zip(expected, found, strict=True))
+
+
+MEASURE = "nDCG@10"
+SPLITS = ("dev", "test")
+
+
+def evaluated(folder: Path, split: str, values: np.ndarray) -> Artifact:
+    (folder / "per_query").mkdir(parents=True)
+    ids = [f"q{number:04d}" for number in range(len(values))]
+    rows = {"query_id": ids, "measure": [MEASURE] * len(ids), "value": values.tolist()}
+    pq.write_table(pa.table(rows), folder / "per_query" / f"words.{split}.parquet")
+    result = {"corpus": "words", "split": split, "queries": len(ids), "measures": {MEASURE: float(values.mean())}}
+    return Artifact(Place(str(folder)), {"result": result})
+
+
+def systems(folder: Path, shifts: dict[str, float], counts: dict[str, int]) -> list[System]:
+    """A winner that differs from `none` by these shifts on average, `none`, and one more system; two seeds each."""
+    rng = np.random.default_rng(0)
+    made: dict[str, dict[str, list[Artifact]]] = {name: {} for name in ("winner", "none", "mlm")}
+    for split in SPLITS:
+        base = rng.uniform(0.3, 0.7, counts[split])
+        noise = rng.normal(0, 0.2, counts[split])
+        noise -= noise.mean()
+        own = {"winner": base + noise + shifts[split], "none": base, "mlm": base + rng.normal(0, 0.2, counts[split])}
+        for name, values in own.items():
+            made[name][split] = [
+                evaluated(folder / f"{name}-{split}-{seed}", split, values + 0.01 * (2 * seed - 1)) for seed in (0, 1)
+            ]
+    return [System(name, evaluations) for name, evaluations in made.items()]
+
+
+SHIFTS = {"better": 0.1, "worse": -0.1, "equal": -0.01}
+SAID = {"better": "is better than", "worse": "is worse than", "equal": "is within the noise of"}
+
+
+@pytest.mark.parametrize(("dev", "test"), [("better", "better"), ("equal", "worse"), ("worse", "equal")])
+def test_the_sentence_says_of_each_split_what_its_own_queries_say(tmp_path: Path, dev: str, test: str) -> None:
+    found = systems(tmp_path, {"dev": SHIFTS[dev], "test": SHIFTS[test]}, {"dev": 80, "test": 93})
+    compared = {split: against(found, "none", split, MEASURE) for split in SPLITS}
+    said = sentence("winner", "none", MEASURE, compared)
+    if dev == test:
+        assert said.startswith(f"winner {SAID[test]} none, on test and on dev.")
+    else:
+        assert said.startswith(f"On test, winner {SAID[test]} none; on dev, where it was chosen, it {SAID[dev]} it.")
+    others = set(SAID.values()) - {SAID[dev], SAID[test]}
+    assert not any(words in said for words in others)
+
+
+def test_its_numbers_are_those_of_the_table_and_of_scipy(tmp_path: Path) -> None:
+    """The case that was printed: within the noise on dev, and a clear loss on test in the table below."""
+    found = systems(tmp_path, {"dev": -0.04, "test": -0.0885}, {"dev": 60, "test": 93})
+    compared = {split: against(found, "none", split, MEASURE) for split in SPLITS}
+    said = sentence("winner", "none", MEASURE, compared)
+    line = next(line for line in comparison_table(found, "none", MEASURE, []).splitlines() if "winner" in line)
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert "-0.0885" in cells and "-0.0885" in said
+    assert any(f"p = {cell}, 93 queries" in said for cell in cells), "Holm's p, as in the table"
+    for split in SPLITS:
+        own, base = (np.mean([values(one) for one in system.evaluations[split]], axis=0) for system in found[:2])
+        low, high = stats.ttest_rel(own, base).confidence_interval()
+        assert f"{split} {own.mean():.4f}, {(own - base).mean():+.4f} [95% interval {low:+.4f}, {high:+.4f}]" in said
+    assert "Holm over 2 comparisons" in said and "2 fine-tuning seeds" in said
+
+
+def values(artifact: Artifact) -> list[float]:
+    folder = Path(artifact.place.uri) / "per_query"
+    return list(pq.read_table(next(folder.iterdir()))["value"].to_pylist())
+
+
+@pytest.mark.parametrize("difference", [-0.1, 0.0, 0.1])
+@pytest.mark.parametrize("significant", [True, False])
+@pytest.mark.parametrize("queries", [FEW_QUERIES - 1, FEW_QUERIES])
+def test_an_outcome_needs_queries_significance_and_a_sign(difference: float, significant: bool, queries: int) -> None:
+    figures = dict.fromkeys(("low", "high", "p", "p_corrected", "effect", "detectable", "mean", "baseline_mean"), 0.0)
+    row = Comparison("a", "b", MEASURE, queries, 1, difference=difference, significant=significant, **figures)
+    decided = queries >= FEW_QUERIES and significant
+    assert (outcome(row) in ("better", "worse")) == decided
+    if decided and difference:
+        assert (outcome(row) == "better") == (difference > 0)
+
+
+@pytest.mark.parametrize(
+    ("shifts", "said"),
+    [
+        ([0.0], "The other trial cannot be told from the best"),
+        ([0.0, -0.1, 0.001], "2 of the other 3 complete trials cannot be told from the best"),
+        ([-0.1], "Every other trial is significantly worse"),
+    ],
+)
+def test_the_noise_floor_counts_the_trials_that_it_swallows(shifts: list[float], said: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    best = rng.uniform(0.3, 0.7, 90)
+    made = {"best": best}
+    for number, shift in enumerate(shifts):
+        noise = rng.normal(0, 0.1, len(best))
+        made[f"trial {number}"] = best + noise - noise.mean() + shift
+    found = [System(name, {"dev": [evaluated(tmp_path / name, "dev", values)]}) for name, values in made.items()]
+    assert said in floor_sentence(against(found, "best", "dev", MEASURE), SeedSpread(0.0, 0), 1)
