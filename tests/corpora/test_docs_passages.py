@@ -1,12 +1,15 @@
-"""Cutting documents: nothing lost, nothing twice, offsets that reproduce the text, sizes kept, whatever the text."""
+"""Cutting documents: nothing lost, nothing twice, offsets that reproduce the text, ids that state the place."""
 
+import os
 from itertools import pairwise
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from midmask.corpora.documents.blocks import LONGEST, TextBlock, paragraph, text_blocks
 from midmask.corpora.documents.passages import BETWEEN, WORD, cut_passages
+from midmask.corpora.provenance import Provenance, provenance_of
 from tests.support.corpora.documents import count_words, extracted_text
 
 words = st.text("abcé.?!(", min_size=1, max_size=9)
@@ -59,15 +62,8 @@ def test_passages_are_no_longer_than_asked_and_begin_with_the_overlap(
 
 
 def test_titles_are_the_path_of_headings() -> None:
-    document = [
-        TextBlock("intro"),
-        TextBlock("Install", 1),
-        TextBlock("a"),
-        TextBlock("Linux", 2),
-        TextBlock("b"),
-        TextBlock("Use", 1),
-        TextBlock("c"),
-    ]
+    levels = {"intro": 0, "Install": 1, "a": 0, "Linux": 2, "b": 0, "Use": 1, "c": 0}
+    document = [TextBlock(text, level) for text, level in levels.items()]
     titles = [one.title.split(BETWEEN) for one in cut_passages(iter(document), "Manual", 50, 0)]
     assert titles == [["Manual"], ["Manual", "Install"], ["Manual", "Install", "Linux"], ["Manual", "Use"]]
     assert [one.title for one in cut_passages(iter(document), "", 50, 0, untitled="file")][:2] == ["file", "Install"]
@@ -98,3 +94,34 @@ def test_a_long_paragraph_is_cut_into_blocks_without_loss(parts: list[str]) -> N
     single = list(paragraph(text))
     assert "".join("".join(block.text for block in single).split()) == "".join(text.split())
     assert all(0 < len(block.text) <= LONGEST for block in single)
+
+
+names = st.one_of(
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1),
+    st.binary(min_size=1).filter(lambda name: b"\0" not in name).map(os.fsdecode),
+)
+spans = st.tuples(st.integers(0, 10**9), st.integers(1, 10**6)).map(lambda span: (span[0], span[0] + span[1]))
+rows = st.integers(1, 10**9)
+
+
+@given(names, spans, rows)
+def test_an_id_gives_its_provenance_back(name: str, span: tuple[int, int], row: int) -> None:
+    for one in (Provenance(name, *span), Provenance(name, row=row), Provenance(name, *span, row)):
+        assert len(one.doc_id.split()) == 1 and one.doc_id.encode() and one.doc_id.count("#") == 1
+        assert provenance_of(one.doc_id) == one
+
+
+@pytest.mark.parametrize(
+    ("doc_id", "wanted"),
+    [
+        ("guide/install.md#120-860", Provenance("guide/install.md", 120, 860)),
+        ("faq.csv#12", Provenance("faq.csv", row=12)),
+        ("faq.csv#12:0-640", Provenance("faq.csv", 0, 640, 12)),
+        ("a%2541.txt#0-5", Provenance("a%41.txt", 0, 5)),
+        ("my%20notes%231.txt#0-5", Provenance("my notes#1.txt", 0, 5)),
+        *((other, None) for other in ("d12", "a.md#", "#1-2", "a.md#0", "a.md#5-5", "a.md#1:", "a.md#x-y", "a b#1-2")),
+    ],
+)
+def test_ids_are_written_as_documented(doc_id: str, wanted: Provenance | None) -> None:
+    assert provenance_of(doc_id) == wanted
+    assert wanted is None or wanted.doc_id == doc_id

@@ -6,14 +6,17 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from midmask.corpora import CorpusConfig, dpr_json, open_corpus
+from midmask.artifact import Place
+from midmask.corpora import CorpusConfig, dpr_json, open_corpus, prepare
 from midmask.corpora.gzipped import BrokenFile
 from midmask.corpora.nq import parse_answers
 from midmask.errors import UserError
 from tests.support.corpora import layouts
-from tests.support.corpora.collections import prepared, quarantine, rows, write, write_beir
+from tests.support.corpora.collections import json_lines, prepared, quarantine, rows, write, write_beir
+from tests.support.corpora.saved import save_splits, write_saved
 
 WRITERS: dict[str, Callable[[Path], None]] = {
     "beir": write_beir,
@@ -24,28 +27,20 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "missing", "wanted"),
-    [
-        ("msmarco", "collection.tsv", "collection.tsv or collection.tsv.gz or corpus.tsv .* missing"),
-        ("msmarco", "queries.*", r"queries\.SPLIT\.tsv is missing"),
-        ("msmarco", "qrels.*", r"qrels\..* is missing"),
-        ("beir", "corpus.jsonl", r"corpus\.jsonl.* missing"),
-        ("beir", "queries.jsonl", r"queries\.jsonl.* missing"),
-        ("beir", "qrels/*", r"SPLIT\.tsv.* missing"),
-        ("trec", "docs/*", "docs/.*is missing"),
-        ("trec", "topics*", "topics.*is missing"),
-        ("trec", "qrels*", "qrels.*is missing"),
-        ("nq", "psgs_w100.tsv", r"psgs_w100\.tsv or psgs_w100\.tsv\.gz is missing"),
-        ("nq", "nq-*", r"nq-test\.csv or the like is missing"),
-        ("tripclick", "benchmark/documents/*", r"documents/docs_grp_\*\.txt missing"),
-        (
-            "tripclick",
-            "benchmark/[tq]*/*",
-            r"topics/topics\.SLICE\.SPLIT\.txt, qrels/qrels\.raw\.SLICE\.SPLIT\.txt miss",
-        ),
-    ],
-)
+MISSING = [
+    ("msmarco", "collection.tsv", "collection.tsv or collection.tsv.gz or corpus.tsv .* missing"),
+    ("msmarco", "qrels.*", r"qrels\..* is missing"),
+    ("beir", "queries.jsonl", r"queries\.jsonl.* missing"),
+    ("beir", "qrels/*", r"SPLIT\.tsv.* missing"),
+    ("trec", "docs/*", "docs/.*is missing"),
+    ("trec", "topics*", "topics.*is missing"),
+    ("nq", "psgs_w100.tsv", r"psgs_w100\.tsv or psgs_w100\.tsv\.gz is missing"),
+    ("nq", "nq-*", r"nq-test\.csv or the like is missing"),
+    ("tripclick", "benchmark/documents/*", r"documents/docs_grp_\*\.txt missing"),
+]
+
+
+@pytest.mark.parametrize(("kind", "missing", "wanted"), MISSING)
 def test_what_is_missing_is_named_with_the_layout(tmp_path: Path, kind: str, missing: str, wanted: str) -> None:
     WRITERS[kind](tmp_path)
     for file in tmp_path.glob(missing):
@@ -58,8 +53,6 @@ def test_what_is_missing_is_named_with_the_layout(tmp_path: Path, kind: str, mis
 def test_titles_out_of_order_are_refused_and_strays_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     layouts.write_rocketqa(tmp_path / "in")
     caplog.set_level(logging.WARNING)
-    prepared(f"msmarco:{tmp_path}/in", tmp_path / "out")
-    assert "para.title.txt: titles without a passage in para.txt: 1" in caplog.text
     whole = (tmp_path / "in/para.txt").read_bytes()
     write(tmp_path / "in/para.txt", b"".join(line for line in whole.splitlines(True) if not line.startswith(b"2")))
     prepared(f"msmarco:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=1.0)
@@ -124,8 +117,62 @@ def test_dprs_array_is_cut_alike_however_it_is_read(
         list(dpr_json.Items("dev")(io.BytesIO(data[:-8]), None, 1 << 16))
 
 
-def test_judgements_of_no_known_layout_are_refused(tmp_path: Path) -> None:
-    layouts.write_msmarco(tmp_path)
-    write(tmp_path / "qrels.train.tsv", b"1 Q0 2 3 0.5 tag\n")
-    with pytest.raises(UserError, match=r"qrels\.train\.tsv: its rows have 6 columns; wanted are 4"):
-        open_corpus(CorpusConfig(name=f"msmarco:{tmp_path}"))
+GONE = {
+    "beir": ("qrels/test.tsv", b"q2\tgone\t1\n"),
+    "msmarco": ("qrels.dev.small.tsv", b"201\t0\tgone\t1\n"),
+    "trec": ("qrels.txt", b"401 0 gone 2\n"),
+    "tripclick": ("benchmark/qrels/qrels.raw.head.test.txt", b"300\t0\tgone\t1\n"),
+}
+"""Format -> a file of judgements, and one of a passage that the collection lacks."""
+
+
+def with_gone(kind: str, folder: Path) -> None:
+    """A collection with such a judgement."""
+    if kind == "hf":
+        write_saved(folder)
+        judged = {"query-id": ["q0", "q1"], "corpus-id": ["d0", "gone"], "score": [1.0, 1.0]}
+        save_splits(folder / "qrels", {"test": pa.table(judged)})
+        return
+    WRITERS[kind](folder)
+    if kind == "nq":
+        layouts.write_dpr_training(folder)
+        file = folder / "biencoder-nq-train.json"
+        items = json.loads(file.read_text())
+        items[0]["positive_ctxs"].append({"psg_id": "gone"})
+        items[0]["positive_ctxs"][0]["passage_id"] = "gone"
+        file.write_text(json.dumps(items))
+    else:
+        file, line = folder / GONE[kind][0], GONE[kind][1]
+        file.write_bytes(file.read_bytes() + line)
+
+
+@pytest.mark.parametrize("kind", [*WRITERS, "hf"])
+def test_a_judgement_of_a_missing_passage_stays_in_every_format(kind: str, tmp_path: Path) -> None:
+    with_gone(kind, tmp_path / "in")
+    corpus = layouts.read(f"{kind}:{tmp_path}/in", tmp_path / "out")
+    assert "gone" in {row["doc_id"] for row in rows(tmp_path / "out/qrels.parquet")}
+    assert rows(tmp_path / "out/missing_passages.parquet") == [{"doc_id": "gone"}]
+    assert corpus.result["missing_passages"] == {"passages": 1, "judgements": 1}
+    assert corpus.result["rows_quarantined"] == {}
+
+
+def test_judgements_of_another_collection_are_refused(tmp_path: Path) -> None:
+    write_beir(tmp_path / "in")
+    docs = [{"_id": f"other-{n}", "text": f"passage {n}"} for n in range(5)]
+    write(tmp_path / "in/corpus.jsonl", json_lines(docs))
+    with pytest.raises(UserError, match=r"none of the 20 judged passages .*'d\d+', the collection has 'other-0'"):
+        prepared(f"beir:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=1.0)
+
+
+def test_a_sample_of_the_passages_keeps_missing_ones_by_the_same_hash(tmp_path: Path) -> None:
+    """What the sample leaves out is no missing passage, and goes with its judgements as before."""
+    write_beir(tmp_path / "in", passages=40)
+    with open(tmp_path / "in/qrels/test.tsv", "a") as judged:
+        judged.write("".join(f"q2\tgone-{n}\t1\n" for n in range(40)))
+    config = CorpusConfig(name=f"beir:{tmp_path}/in", splits="official", max_passages=20)
+    result = prepare(config, {}, Place(str(tmp_path / "out")))
+    known = {row["doc_id"] for row in rows(tmp_path / "out/docs")}
+    left = {row["doc_id"] for row in rows(tmp_path / "out/qrels.parquet")}
+    missing = {row["doc_id"] for row in rows(tmp_path / "out/missing_passages.parquet")}
+    assert left - known == missing and all(name.startswith("gone-") for name in missing)
+    assert 5 < len(missing) < 35 and result["missing_passages"]["passages"] == len(missing)
