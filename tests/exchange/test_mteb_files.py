@@ -7,32 +7,18 @@ from typing import Any
 import pytest
 
 from midmask.errors import UserError
-from midmask.exchange.mteb_files import (
-    NAMES,
-    MtebResult,
-    measure_name,
-    read_result,
-    result_files,
-    score_name,
-    write_result,
-)
+from midmask.exchange import mteb_files
+from midmask.exchange.mteb_files import MtebResult, measure_name, read_result, score_name
 from tests.support.exchange.mteb_results import CACHE
 
 
 def test_what_mteb_wrote_is_read() -> None:
     """The document that was asked for stands second of two: nDCG 1 / log2(3), as MTEB rounds it, and RR 1 / 2."""
-    files = result_files([CACHE])
-    assert [file.name for file in files] == [
-        "MockMultilingualRetrievalTask.json",
-        "MockRetrievalTask.json",
-        "MockSTSTask.json",
-    ]
+    files = mteb_files.result_files([CACHE])
+    names = ("MockMultilingualRetrievalTask", "MockRetrievalTask", "MockSTSTask")
+    assert [file.name for file in files] == [f"{name}.json" for name in names]
     parts, whole, other = map(read_result, files)
-    assert (whole.model, whole.task, whole.dataset_revision) == (
-        "sentence-transformers/all-MiniLM-L6-v2",
-        "MockRetrievalTask",
-        "NA",
-    )
+    assert (whole.model, whole.task) == ("sentence-transformers/all-MiniLM-L6-v2", "MockRetrievalTask")
     assert whole.revision == "8b3219a92973c328a8e22fadcfa821b5dc75636a" and whole.mteb_version == "2.26.24"
     assert set(whole.measures) == {("val", "default"), ("test", "default")}
     own = whole.measures["test", "default"]
@@ -45,7 +31,7 @@ def test_what_mteb_wrote_is_read() -> None:
 
 
 def test_names_of_measures_go_both_ways() -> None:
-    for name, own in NAMES.items():
+    for name, own in mteb_files.NAMES.items():
         for cutoff in (1, 10, 1000):
             assert measure_name(f"{name}_at_{cutoff}") == f"{own}@{cutoff}"
             assert score_name(f"{own}@{cutoff}") == f"{name}_at_{cutoff}"
@@ -57,7 +43,7 @@ def test_names_of_measures_go_both_ways() -> None:
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     measures = {("test", "default"): {"nDCG@10": 1 / 3, "R(rel=2)@100": 0.5, "R@100": 0.9}}
     written = MtebResult("mine/dupmae", "c0ffee", "SciFact", "0228b52", "", measures)
-    file = write_result(written, {("test", "default"): {"languages": ["eng-Latn"], "rank": 2}}, tmp_path)
+    file = mteb_files.write_result(written, {("test", "default"): {"languages": ["eng-Latn"], "rank": 2}}, tmp_path)
     assert file == tmp_path / "mine__dupmae" / "c0ffee" / "SciFact.json"
     (part,) = json.loads(file.read_text())["scores"]["test"]
     assert part == {
@@ -65,18 +51,14 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         **{"languages": ["eng-Latn"], "rank": 2},
     }
     found = read_result(file)
-    assert (found.model, found.revision, found.task, found.dataset_revision) == (
-        "mine/dupmae",
-        "c0ffee",
-        "SciFact",
-        "0228b52",
-    )
+    own = (found.model, found.revision, found.task, found.dataset_revision)
+    assert own == ("mine/dupmae", "c0ffee", "SciFact", "0228b52")
     assert found.measures == {("test", "default"): {"nDCG@10": 1 / 3, "R@100": 0.9}}
     (file.parent / "model_meta.json").unlink()
     assert read_result(file).model == "mine/dupmae", "by the names of the folders"
     with pytest.raises(UserError, match=r"mine/dupmae: nDCG@10 is MTEB's main score"):
         none = MtebResult("mine/dupmae", "c0ffee", "SciFact", "0228b52", "", {("test", "default"): {"R@100": 0.9}})
-        write_result(none, {("test", "default"): {"languages": []}}, tmp_path)
+        mteb_files.write_result(none, {("test", "default"): {"languages": []}}, tmp_path)
 
 
 def content(**changes: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Pickles of numbers, texts and arrays are read as pickle would read them, and nothing in a pickle is ever run."""
 
+import gzip
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.exchange.pickles import read_pickle
+from midmask.exchange.score_files import read_pickled_scores
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 ids_of = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), min_size=1)
@@ -62,6 +64,38 @@ def test_a_pickle_of_vectors_and_ids_is_read_as_pickle_would(
     np.testing.assert_array_equal(ours.values, theirs)
 
 
+numbers = st.floats(-50, 50, width=32)
+tables = st.dictionaries(
+    st.text("q01", min_size=1), st.dictionaries(st.text("d23", min_size=1), numbers, min_size=1), max_size=5
+)
+
+
+@settings(max_examples=40)
+@given(tables, st.sampled_from([float, np.float32, np.float64, int, np.int64]), st.integers(0, 5), st.booleans())
+def test_scores_are_read_numpy_numbers_among_them(tmp_path_factory, scores, kind, protocol, zipped) -> None:
+    held = {query: {doc: kind(score) for doc, score in own.items()} for query, own in scores.items()}
+    data, path = pickle.dumps(held, protocol), tmp_path_factory.mktemp("scores") / "scores.pkl"
+    path.write_bytes(gzip.compress(data) if zipped else data)
+    assert list(read_pickled_scores(Place(str(path)))) == [
+        (query, doc, float(score)) for query, own in held.items() for doc, score in own.items()
+    ]
+
+
+OTHERS: list[tuple[object, str]] = [
+    ([1], "a pickled list"),
+    ({"q": [1.0]}, "query 'q' has a list"),
+    ({"q": {"d": "1"}}, "'1' is not a finite score"),
+    ({"q": {"d": float("nan")}}, "nan is not a finite score"),
+]
+
+
+@pytest.mark.parametrize(("value", "said"), OTHERS)
+def test_other_contents_than_scores_are_named(tmp_path: Path, value: object, said: str) -> None:
+    (tmp_path / "x.pkl").write_bytes(pickle.dumps(value))
+    with pytest.raises(UserError, match=said):
+        list(read_pickled_scores(Place(str(tmp_path / "x.pkl"))))
+
+
 ran: list[str] = []
 
 
@@ -90,6 +124,8 @@ TRAPS: dict[str, Any] = {
     "an array of objects": (np.array([[boom]], dtype=object), ["a"]),
     "elements with fields": (np.zeros(2, dtype=[("a", "f4")]), ["a", "b"]),
     "an object": (ONE, [Path("a")]),
+    "among scores": {"q": {"d": Trap(boom)}},
+    "as a name of scores": {"q": {Trap(boom): 1.0}},
 }
 
 
@@ -100,6 +136,10 @@ def test_a_pickle_that_is_more_than_data_is_refused_before_anything_runs(
 ) -> None:
     ran.clear()
     (tmp_path / "trap.pkl").write_bytes(pickle.dumps(TRAPS[trap], protocol=protocol))
-    with pytest.raises(UserError, match=r"trap\.pkl: not a pickle of plain numbers and texts .*numpy\.save") as error:
-        read_pickle(Place(str(tmp_path / "trap.pkl")))
-    assert ran == [] and "\n" not in str(error.value)
+    for read in (read_pickle, lambda place: list(read_pickled_scores(place))):
+        with pytest.raises(UserError, match=r"trap\.pkl: not a pickle of plain numbers and texts") as error:
+            read(Place(str(tmp_path / "trap.pkl")))
+        assert ran == [] and "\n" not in str(error.value)
+    if "scores" in trap:
+        pickle.loads((tmp_path / "trap.pkl").read_bytes())
+        assert ran, "the pickle would have done it"

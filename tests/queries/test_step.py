@@ -1,4 +1,4 @@
-"""The whole step on a small collection: what is hidden, found, judged and divided, and that it is always the same."""
+"""The whole step on a small collection: what is hidden, found, judged and divided, always the same, and shown."""
 
 import gzip
 import json
@@ -6,6 +6,7 @@ import random
 import shutil
 from collections import Counter
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from midmask.experiment.step import Step
 from midmask.experiment.steps import LOCAL
 from midmask.queries.config import QueriesConfig
 from midmask.queries.made import Passage
+from midmask.queries.preview import queries_page
 from midmask.queries.sources import queries_content
 from midmask.queries.step import make_queries
 from midmask.retrieve.bm25 import Bm25Config
@@ -138,12 +140,8 @@ def test_the_numbers_of_the_result(done: tuple[Path, dict[str, Any]], collection
     config = Bm25Config(splits=("dev", "test"))
     ranked_by_bm25(config, {"corpus": Artifact(Place(str(corpus)), {})}, Place(str(bm25)))
     for split in config.splits:
-        table = measures.evaluate(
-            pq.read_table(bm25 / "ranked" / f"{split}.parquet"),
-            pq.read_table(corpus / "qrels.parquet"),
-            split,
-            ["RR@10", "nDCG@10"],
-        )
+        lists, judged = pq.read_table(bm25 / "ranked" / f"{split}.parquet"), pq.read_table(corpus / "qrels.parquet")
+        table = measures.evaluate(lists, judged, split, ["RR@10", "nDCG@10"])
         told = dict(result["bm25"][split])
         assert told.pop("queries") == result["splits"][split]
         assert told == pytest.approx(measures.aggregate(table), abs=1e-3)
@@ -196,13 +194,11 @@ def test_killed_half_way_it_gives_the_same_bytes(tmp_path: Path) -> None:
     (out / "statistics.json").unlink()
     (out / "queries.parquet").write_bytes(b"cut")
     (out / "collection" / "given" / "corpus.jsonl.gz").unlink()
-    corpus = Artifact(prepared.place(Place(str(tmp_path / "store"))), {})
-    corpus = Artifact(Place(str(next(Path(str(corpus.place)).glob("**/statistics.json")).parent)), {})
+    home = Path(str(prepared.place(Place(str(tmp_path / "store")))))
+    corpus = Artifact(Place(str(next(home.glob("**/statistics.json")).parent)), {})
     make_queries(config, {"corpus": corpus}, Place(str(out)))
-    again = contents(out)
-    assert {name: again[name] for name in files if name != "record.json"} == {
-        name: data for name, data in files.items() if name != "record.json"
-    }
+    del files["record.json"]
+    assert {name: data for name, data in contents(out).items() if name in files} == files
 
 
 def test_caps_and_weights(tmp_path: Path) -> None:
@@ -212,3 +208,53 @@ def test_caps_and_weights(tmp_path: Path) -> None:
     assert max(Counter(row["doc_id"] for row in kept).values()) == 2
     # A few may be lost to the second search, when the queries that were dropped hide nothing any more.
     assert 12 <= result["sources"]["keyphrases"]["kept"] <= 15 and 40 <= result["sources"]["sentences"]["kept"] <= 45
+
+
+HOSTILE = "<script>alert(1)</script> <img src=x onerror=alert(2)> & \"quoted' "
+TAGS = {"html", "head", "meta", "title", "style", "body", "h1", "p", "del", "article", "h2", "h3"}
+
+
+class Reader(HTMLParser):
+    """Tags with their attributes, and the texts that are struck out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.text: list[str] = []
+        self.struck: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag == "del":
+            self.struck.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tags.append(f"/{tag}")
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+        if self.struck and self.tags[-1] == "del":
+            self.struck[-1] += data
+
+
+def test_the_page_shows_hostile_texts_and_has_none_of_their_markup(tmp_path: Path) -> None:
+    passages = [
+        replace(one, title=f"{HOSTILE}{one.title}", text=f"{one.text} {HOSTILE}", doc_id=f"<b>{one.doc_id}")
+        for one in PASSAGES
+    ]
+    corpus, out = corpus_of(tmp_path / "corpus", passages, name="<i>own</i>"), Place(str(tmp_path / "out"))
+    config = QueriesConfig(sources={"titles": 1.0, "sentences": 1.0, "spans": 1.0})
+    page = queries_page(Artifact(out, {"result": make_queries(config, {"corpus": corpus}, out)}), 200)
+    reader = Reader()
+    reader.feed(page)
+    assert {tag.removeprefix("/") for tag in reader.tags} == TAGS
+    assert reader.attributes == {"lang", "charset", "name", "content", "class"}, "nothing is fetched"
+    assert "script" not in page.replace("&lt;script&gt;", "").replace("&lt;/script&gt;", "")
+    assert any("alert(1)" in text for text in reader.text) and "http" not in page
+    rows = [row for row in rows_of(tmp_path / "out" / "queries.parquet") if row["kept"]]
+    assert reader.tags.count("article") == min(200, len(rows))
+    struck = {" ".join(text.split()) for text in reader.struck}
+    shown = [row for row in rows if row["hidden_start"] is not None and row["text"] in struck]
+    assert len(shown) > 50, "what a query hides is struck out in its passage"

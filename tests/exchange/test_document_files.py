@@ -1,10 +1,13 @@
-"""Token files go out and come back; what others write is read in all its forms, and anything else is refused."""
+"""Spans and token ids of documents as files, and rows for pgvector: read in all forms, and anything else is refused."""
 
+import gzip
 import itertools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,8 +16,12 @@ from hypothesis import strategies as st
 
 from midmask.artifact import Place
 from midmask.errors import UserError
+from midmask.exchange.pgvector.rows import MOST_WORDS, encode_rows
+from midmask.exchange.pgvector.upload import is_same
+from midmask.exchange.spans_file import DocumentSpans, read_spans, write_spans
 from midmask.exchange.token_files import read_token_files
-from tests.support.derived.token_files import write_token_file
+from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.views import Views
 
 ROWS = [[5, 6, 7], [8], [], [9, 9]]
 
@@ -34,26 +41,6 @@ def read(folder: Path) -> tuple[list[str], list[list[int]]]:
             rows += [list(itertools.islice(flat, length)) for length in block.lengths.tolist()]
             assert not list(flat)
     return names, rows
-
-
-tokens = st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=6), max_size=9)
-
-
-@settings(max_examples=60)
-@given(rows=tokens, cuts=st.lists(st.integers(0, 9), max_size=3), end=st.sampled_from(["parquet", "arrow"]))
-def test_what_is_written_comes_back(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]], cuts: list[int], end: str
-) -> None:
-    folder = tmp_path_factory.mktemp("tokens")
-    names = [f"d {number} é" for number in range(len(rows))]
-    edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
-    kinds = [pa.string(), pa.list_(pa.int32())]
-    tables = [
-        pa.table([pa.array(names[a:b], kinds[0]), pa.array(rows[a:b], kinds[1])], names=["doc_id", "ids"])
-        for a, b in itertools.pairwise(edges)
-    ]
-    assert write_token_file(Place(str(folder / f"x.{end}")), tables) == len(rows)
-    assert read(folder) == (names, rows)
 
 
 def stream(path: Path, table: pa.Table) -> None:
@@ -92,7 +79,7 @@ def test_rows_of_one_length_rows_that_are_null_and_slices(tmp_path: Path) -> Non
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no column": ({"ids": ROWS}, r"no list of token ids; its columns are ids \(list<.*int64>\); wanted are"),
+    "no column": ({"ids": ROWS}, r"no list of token ids; its columns are ids \(list<.*int64>\)"),
     "texts": ({"input_ids": ["5 6 7"]}, r"no list of token ids; its columns are input_ids \(string\)"),
     "floats": ({"input_ids": [[0.5]]}, "no list of token ids"),
     "both": ({"input_ids": ROWS, "token_ids": ROWS}, "both input_ids and token_ids"),
@@ -122,3 +109,78 @@ def test_no_files_half_files_and_splits_are_refused(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="it cannot be read"):
             read(tmp_path / end)
         (tmp_path / end).unlink()
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=20)
+documents = st.lists(st.builds(DocumentSpans, st.text("abcäß017-_:", min_size=1, max_size=6), st.lists(texts)))
+
+
+@settings(max_examples=40)
+@given(rows=documents, name=st.sampled_from(["spans.jsonl", "spans.jsonl.gz"]))
+def test_what_is_written_is_read_as_it_was(tmp_path_factory: pytest.TempPathFactory, rows, name: str) -> None:
+    place = Place(str(tmp_path_factory.mktemp("spans") / name))
+    assert write_spans(place, rows) == len(rows)
+    assert [document for _, document in read_spans(place)] == rows
+    assert [number for number, _ in read_spans(place)] == list(range(1, len(rows) + 1))
+
+
+def test_the_layout_is_that_of_others(tmp_path: Path) -> None:
+    write_spans(Place(str(tmp_path / "s.jsonl.gz")), [DocumentSpans("d1", ["one", "zwölf"])])
+    lines = gzip.decompress((tmp_path / "s.jsonl.gz").read_bytes()).decode().splitlines()
+    assert [json.loads(line) for line in lines] == [{"doc_id": "d1", "spans": ["one", "zwölf"]}]
+    (tmp_path / "theirs.jsonl").write_text('\n{"_id": 7, "spans": ["a"], "title": "b"}\n{"doc_id": "8", "spans": []}\n')
+    found = list(read_spans(Place(str(tmp_path / "theirs.jsonl"))))
+    assert found == [(2, DocumentSpans("7", ["a"])), (3, DocumentSpans("8", []))]
+
+
+OTHER_LAYOUTS = [
+    '{"doc_id": "d", "spans": [[101, 102], [101, 102]]}',
+    '{"doc_id": "d", "spans": "ab"}',
+    '{"spans": ["a", "b"]}',
+    '{"doc_id": true, "spans": ["a", "b"]}',
+    '{"doc_id": "d", "spans": ["a", "\\ud800"]}',
+    "d\ta",
+]
+
+
+@pytest.mark.parametrize("line", OTHER_LAYOUTS)
+def test_a_line_of_another_layout_is_named(tmp_path: Path, line: str) -> None:
+    (tmp_path / "x.jsonl").write_text(f"\n{line}\n")
+    with pytest.raises(UserError, match=r"x.jsonl, line 2: .*wanted is .\"doc_id\": …, \"spans\": \[text, …\]"):
+        list(read_spans(Place(str(tmp_path / "x.jsonl"))))
+
+
+TORN = gzip.compress(b'{"doc_id": "d", "spans": []}\n' * 999)[:-20]
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe{}\n", TORN], ids=["no text", "torn"])
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x.jsonl").write_bytes(data)
+    with pytest.raises(UserError, match=r"x.jsonl( holds text in UTF-16|: broken gzip stream)"):
+        list(read_spans(Place(str(tmp_path / "x.jsonl"))))
+
+
+def test_texts_and_vectors_that_pgvector_cannot_store() -> None:
+    """A NUL character has a stand-in; more words than it holds are refused, with the passage's name."""
+    passage = pa.table({"doc_id": ["a"], "title": pa.array([None], pa.string()), "text": ["one\0two"]})
+    written = encode_rows(passage, Views(np.ones((1, 2), np.float32), None))
+    assert "one\ufffdtwo".encode() in written and b"one\0two" not in written
+    many = SparseRows.top(np.ones((1, MOST_WORDS + 1), np.float32), None)
+    with pytest.raises(UserError, match=r"passage 'a' has 16,001 words"):
+        encode_rows(passage, Views(None, many))
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "same"),
+    [
+        ([("a", 3.0), ("b", 2.0)], [("a", 3.0), ("b", 2.0)], True),
+        ([("a", 3.0), ("b", 2.0), ("c", 2.0)], [("a", 3.0), ("c", 2.0), ("b", 2.0)], True),
+        ([("a", 3.0), ("b", 2.0)], [("a", 3.0), ("c", 2.0)], True),
+        ([("a", 3.0), ("b", 2.0)], [("b", 3.0), ("a", 2.0)], False),
+        ([("a", 3.0), ("b", 2.0)], [("a", 3.0), ("b", 2.1)], False),
+        ([("a", 3.0), ("b", 2.0)], [("a", 3.0)], False),
+        ([], [], True),
+    ],
+)
+def test_lists_are_the_same_but_for_ties(own, theirs, same: bool) -> None:
+    assert is_same(own, theirs) is same
