@@ -28,7 +28,7 @@ DOC_FAULTS = {
     "duplicate id": [b'{"_id": "d0", "text": "another text"}'],
 }
 QREL_FAULTS = {
-    "malformed line": [b"q0\td1", b"q0\td1\thigh", b"q0\td1\t1\t1\t1", b"q0\td3\tNaN"],
+    "malformed line": [b"q0\td1", b"q0\td1\thigh", b"q0\td1\t1\t1\t1", b"q0\td3\tNaN", b"q1\t\t1"],
     "grade that is no whole number": [b"q0\td2\t0.5", b"q0\td2\t1e300"],
     "unknown id": [b"none\td0\t1", b"nobody\tnone\t1"],
     "duplicate judgement": [b"q0\td0\t1"],
@@ -140,29 +140,27 @@ pd = pytest.importorskip("pandas")
 NAN = math.nan
 
 
-def beir(folder: Path, *, corpus: Any = None, qrels: str = "") -> str:
-    """Twenty good passages and queries, and what is given."""
+def with_row(folder: Path, row: Any) -> str:
+    """Twenty good passages and queries, and one more passage."""
     write_beir(folder, passages=20)
     with open(folder / "corpus.jsonl", "ab") as stream:
-        stream.write(b"" if corpus is None else json_lines([corpus]))
-    with open(folder / "qrels/train.tsv", "a") as stream:
-        stream.write(qrels)
+        stream.write(json_lines([row]))
     return f"beir:{folder}"
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"title": NAN, "text": "a text"},
-        {"text": "a text"},
-        {"title": "a text", "text": NAN},
-        {"text": NAN, "contents": "a text"},
-        {"text": "a text", "metadata": NAN},
-        {"_id": NAN, "id": "n", "text": "a text"},
-    ],
-)
+MISSING_VALUES = [
+    {"title": NAN, "text": "a text"},
+    {"text": "a text"},
+    {"title": "a text", "text": NAN},
+    {"text": NAN, "contents": "a text"},
+    {"text": "a text", "metadata": NAN},
+    {"_id": NAN, "id": "n", "text": "a text"},
+]
+
+
+@pytest.mark.parametrize("row", MISSING_VALUES)
 def test_nothing_in_a_field_is_a_missing_value(tmp_path: Path, row: dict[str, Any]) -> None:
-    result = prepared(beir(tmp_path / "in", corpus={"_id": "n", **row}), tmp_path / "out")
+    result = prepared(with_row(tmp_path / "in", {"_id": "n", **row}), tmp_path / "out")
     assert result["rows_quarantined"] == {} and result["titled"] == 20
     assert rows(tmp_path / "out/docs")[-1] == {"doc_id": "n", "title": "", "text": "a text"}
 
@@ -182,7 +180,7 @@ PASSAGES: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("row", "kind", "reason"), PASSAGES)
 def test_a_refused_passage_names_field_and_value(tmp_path: Path, row: Any, kind: str, reason: str) -> None:
-    name = beir(tmp_path / "in", corpus=row)
+    name = with_row(tmp_path / "in", row)
     result = prepared(name, tmp_path / "out", bad_rows_threshold=1.0, max_characters=300)
     assert result["rows_quarantined"] == {kind: 1}
     assert result["rows_read"] == result["rows_kept"] + 1 == 61
@@ -191,20 +189,6 @@ def test_a_refused_passage_names_field_and_value(tmp_path: Path, row: Any, kind:
     with pytest.raises(UserError) as error:
         prepared(name, tmp_path / "again", max_characters=300)
     assert f"corpus.jsonl:21 {kind}" in str(error.value) and reason in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("line", "kind", "reason"),
-    [
-        ("q1\td5\t0.5", "grade that is no whole number", "the grade (column 3) is '0.5'"),
-        ("q1\td5\tNaN", "malformed line", "the grade (column 3) is 'NaN'"),
-        ("q1\t\t1", "malformed line", "id '' is empty"),
-        ("q1\td5", "malformed line", "2 columns instead of 3"),
-    ],
-)
-def test_a_refused_judgement_names_field_and_value(tmp_path: Path, line: str, kind: str, reason: str) -> None:
-    result = prepared(beir(tmp_path / "in", qrels=f"{line}\n"), tmp_path / "out", bad_rows_threshold=1.0)
-    assert result["rows_quarantined"] == {kind: 1} and reason in quarantine(tmp_path / "out")[0]["reason"]
 
 
 def test_fractional_grades_are_counted_in_one_line_and_can_be_mapped(tmp_path: Path) -> None:

@@ -66,23 +66,11 @@ def test_bad_rows_are_counted_and_quarantined_with_file_and_row(tmp_path: Path) 
     judged = table(*({"query-id": q, "corpus-id": d, "score": s} for q, d, s in scores))
     save(tmp_path / "in/qrels/train", judged)
     result = prepared(f"hf:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=1.0, max_characters=300)
-    assert result["rows_by_kind"]["docs"] == {
-        "kept": 2_493,
-        "quarantined": {
-            "duplicate id": 1,
-            "empty passage": 2,
-            "invalid UTF-8": 1,
-            "malformed line": 1,
-            "oversized passage": 1,
-            "white space in an id": 1,
-        },
-        "left_out": 0,
-    }
-    assert result["rows_by_kind"]["qrels"]["quarantined"] == {
-        "duplicate judgement": 1,
-        "grade that is no whole number": 1,
-        "malformed line": 3,
-    }
+    once = ("duplicate id", "invalid UTF-8", "malformed line", "oversized passage", "white space in an id")
+    faults = {**dict.fromkeys(once, 1), "empty passage": 2}
+    assert result["rows_by_kind"]["docs"] == {"kept": 2_493, "quarantined": faults, "left_out": 0}
+    faults = {"duplicate judgement": 1, "grade that is no whole number": 1, "malformed line": 3}
+    assert result["rows_by_kind"]["qrels"]["quarantined"] == faults
     assert result["missing_passages"] == {"passages": 1, "judgements": 1}
     found = quarantine(tmp_path / "out")
     names = {row["file"] for row in found}
@@ -93,41 +81,27 @@ def test_bad_rows_are_counted_and_quarantined_with_file_and_row(tmp_path: Path) 
     assert json.loads(unreadable["text"]) == {"_id": "d42", "title": "", "text": "passage \ufffd2"}
 
 
-Damage = Callable[[Path], object]
-
-
 def _state(folder: Path, old: str, new: str) -> None:
     file = folder / "corpus/state.json"
     file.write_text(file.read_text().replace(old, new))
 
 
-REFUSED: dict[str, tuple[Damage, str]] = {
-    "no corpus": (lambda f: (f / "corpus").rename(f / "docs"), r"in: no dataset saved to disk in corpus/; wanted is "),
-    "no judgements": (lambda f: (f / "qrels").rename(f / "other"), r"no dataset saved to disk in qrels/; wanted is "),
-    "a split that is not there": (
-        lambda f: (f / "qrels/test").rename(f / "qrels/other"),
-        r"dataset_dict\.json names splits that are not there: 'test'; save it again",
-    ),
-    "no text": (
-        lambda f: save(f / "corpus", table({"_id": "d", "body": "x", "n": 1})),
-        r"\.arrow has no column text \(strings\); its columns are _id \(string\), body \(string\), n \(int64\); wanted",
-    ),
-    "no score": (
-        lambda f: save(f / "qrels/test", table({"query-id": "q", "corpus-id": "d"})),
-        r"qrels/test/.* has no column score \(numbers\); its columns are query-id \(string\), corpus-id \(string\)",
-    ),
+INDEX = '"_indices_data_files": [{"filename": "i.arrow"}], "_data_files"'
+UNSCORED = {"query-id": "q", "corpus-id": "d"}
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no corpus": (lambda f: (f / "corpus").rename(f / "docs"), r"in: no dataset saved to disk in corpus/"),
+    "no split": (lambda f: (f / "qrels/test").rename(f / "qrels/other"), r"splits that are not there: 'test'"),
+    "no text": (lambda f: save(f / "corpus", table({"_id": "d", "body": "x"})), r"\.arrow has no column text .*body"),
+    "no score": (lambda f: save(f / "qrels/test", table(UNSCORED)), r"qrels/test/.* has no column score"),
     "no state": (lambda f: (f / "corpus/state.json").write_text("{}"), r"state\.json: no list '_data_files' in it"),
-    "an index": (
-        lambda f: _state(f, '"_data_files"', '"_indices_data_files": [{"filename": "i.arrow"}], "_data_files"'),
-        r"corpus/state\.json selects rows by an index, as old versions of datasets did; save it again",
-    ),
+    "an index": (lambda f: _state(f, '"_data_files"', INDEX), r"corpus/state\.json selects rows by an index"),
     "a file elsewhere": (
         lambda f: _state(f, "data-00000", "../../secret/data-00000"),
-        r"names files that are not beside it: '\.\./\.\./secret/data-00000-of-00003\.arrow'",
+        r"not beside it: '\.\./\.\./secret/data-00000-of-00003\.arrow'",
     ),
     "no Arrow": (
         lambda f: (f / "corpus/data-00000-of-00003.arrow").write_bytes(b"no Arrow at all"),
-        r"data-00000-of-00003\.arrow: it cannot be read \(ArrowInvalid.*wanted is corpus/",
+        r"data-00000-of-00003\.arrow: it cannot be read \(ArrowInvalid",
     ),
 }
 
@@ -142,14 +116,7 @@ def test_what_is_no_such_collection_is_refused_in_one_line(tmp_path: Path, case:
     assert "\n" not in str(error.value)
 
 
-def test_other_folders_and_files_that_end_early_are_refused(tmp_path: Path) -> None:
-    write_beir(tmp_path / "beir")
-    for place, said in (
-        ("nowhere", "there is no folder"),
-        ("beir", r"no dataset saved to disk in corpus/, queries/, qrels/"),
-    ):
-        with pytest.raises(UserError, match=rf"{said}.*wanted is .*state\.json and the \.arrow files"):
-            open_corpus(CorpusConfig(name=f"hf:{tmp_path}/{place}"))
+def test_a_file_that_ends_early_is_refused(tmp_path: Path) -> None:
     write_saved(tmp_path / "in")
     file = tmp_path / "in/corpus/data-00001-of-00003.arrow"
     file.write_bytes(file.read_bytes()[:-300])

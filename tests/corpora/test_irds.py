@@ -65,9 +65,8 @@ def test_an_id_of_the_package_itself_is_read_from_what_it_has_cached(
     write_msmarco(home)
     result = prepared("ir_datasets:msmarco-passage/dev/small", tmp_path / "out", splits="official")
     assert result["name"] == "msmarco-passage-dev-small" and result["passages"] == 12
-    judged = [
-        (row["split"], row["query_id"], row["doc_id"], row["grade"]) for row in rows(tmp_path / "out/qrels.parquet")
-    ]
+    names = ("split", "query_id", "doc_id", "grade")
+    judged = [tuple(row[name] for name in names) for row in rows(tmp_path / "out/qrels.parquet")]
     assert judged == [("dev", "300", "3", 1), ("dev", "400", "4", 1)]
     assert not calls
 
@@ -96,50 +95,38 @@ def test_a_users_own_calls_of_the_package_fetch_as_ever(home: Path, calls: list[
     assert calls == ["https://host/x"]
 
 
-@pytest.mark.parametrize(
-    ("dataset_id", "splits"),
-    [
-        ("beir/arguana", {"test": "beir/arguana"}),
-        ("mr-tydi/sw", {split: f"mr-tydi/sw/{split}" for split in ("dev", "test", "train")}),
-        ("nyt/wksup", {"dev": "nyt/wksup/valid", "train": "nyt/wksup/train"}),
-        (
-            "msmarco-passage",
-            {
-                **{split: f"msmarco-passage/{split}" for split in ("dev", "train", "trec-dl-hard")},
-                **{f"dl{year}": f"msmarco-passage/trec-dl-20{year}" for year in (19, 20)},
-            },
-        ),
-    ],
-)
-def test_splits_of_the_packages_own_ids(home: Path, dataset_id: str, splits: dict[str, str]) -> None:
-    assert split_ids(dataset_id) == splits
+SPLITS = {
+    "beir/arguana": {"test": "beir/arguana"},
+    "mr-tydi/sw": {split: f"mr-tydi/sw/{split}" for split in ("dev", "test", "train")},
+    "nyt/wksup": {"dev": "nyt/wksup/valid", "train": "nyt/wksup/train"},
+    "msmarco-passage": {
+        **{split: f"msmarco-passage/{split}" for split in ("dev", "train", "trec-dl-hard")},
+        **{f"dl{year}": f"msmarco-passage/trec-dl-20{year}" for year in (19, 20)},
+    },
+}
+OF_ONE_SPLIT = {
+    "msmarco-passage/dev/small": "dev",
+    "antique/train/split200-valid": "dev",
+    "msmarco-passage/trec-dl-2019/judged": "dl19",
+    "trec-robust04/fold1": "test",
+    "train-of-thought/retrieval": "test",
+}
+REFUSED = {
+    "beir/scifacts": r"unknown ir_datasets id 'beir/scifacts'; did you mean 'beir/scifact'\?",
+    "beir": "beir has no documents of its own; name one of beir/arguana, beir/climate-fever",
+    "msmarco-passage/eval": "has queries but no judgements",
+    "": "the id is missing",
+}
 
 
-@pytest.mark.parametrize(
-    ("dataset_id", "split"),
-    [
-        ("msmarco-passage/dev/small", "dev"),
-        ("antique/train/split200-valid", "dev"),
-        ("msmarco-passage/trec-dl-2019/judged", "dl19"),
-        ("trec-robust04/fold1", "test"),
-        ("train-of-thought/retrieval", "test"),
-    ],
-)
-def test_an_id_that_is_one_split_is_called_by_its_last_parts(dataset_id: str, split: str) -> None:
-    assert split_of(dataset_id) == split
+def test_splits_of_the_packages_own_ids(home: Path) -> None:
+    assert {dataset_id: split_ids(dataset_id) for dataset_id in SPLITS} == SPLITS
+    assert {dataset_id: split_of(dataset_id) for dataset_id in OF_ONE_SPLIT} == OF_ONE_SPLIT
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("beir/scifacts", r"unknown ir_datasets id 'beir/scifacts'; did you mean 'beir/scifact'\?"),
-        ("beir", "beir has no documents of its own; name one of beir/arguana, beir/climate-fever"),
-        ("msmarco-passage/eval", "has queries but no judgements; name another id"),
-        ("", "the id is missing; write ir_datasets:ID, for example ir_datasets:beir/scifact"),
-    ],
-)
-def test_ids_that_will_not_do_are_refused(home: Path, name: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+@pytest.mark.parametrize("name", REFUSED)
+def test_ids_that_will_not_do_are_refused(home: Path, name: str) -> None:
+    with pytest.raises(UserError, match=REFUSED[name]):
         open_corpus(CorpusConfig(name=f"ir_datasets:{name}"))
 
 

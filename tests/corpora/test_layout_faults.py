@@ -52,22 +52,22 @@ def test_what_is_missing_is_named_with_the_layout(tmp_path: Path, kind: str, mis
 
 def test_titles_out_of_order_are_refused_and_strays_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     layouts.write_rocketqa(tmp_path / "in")
+    texts, titles = ((tmp_path / "in" / f"{name}.txt").read_bytes() for name in ("para", "para.title"))
     caplog.set_level(logging.WARNING)
-    whole = (tmp_path / "in/para.txt").read_bytes()
-    write(tmp_path / "in/para.txt", b"".join(line for line in whole.splitlines(True) if not line.startswith(b"2")))
-    prepared(f"msmarco:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=1.0)
+
+    def read(texts: list[bytes], titles: list[bytes]) -> None:
+        write(tmp_path / "in/para.txt", b"".join(texts))
+        write(tmp_path / "in/para.title.txt", b"".join(titles))
+        prepared(f"msmarco:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=1.0)
+
+    own, named = texts.splitlines(keepends=True), titles.splitlines(keepends=True)
+    read([line for line in own if not line.startswith(b"2")], named)
     assert {row["doc_id"]: row["title"] for row in rows(tmp_path / "out/docs")}["41"] == "Title 41"
     assert "para.title.txt: titles without a passage in para.txt: 11" in caplog.text
-    write(tmp_path / "in/para.txt", whole)
-    titles = (tmp_path / "in/para.title.txt").read_bytes().splitlines(keepends=True)
-    write(tmp_path / "in/para.title.txt", b"".join([titles[1], titles[0], *titles[2:]]))
     with pytest.raises(UserError, match=r"para\.title\.txt, line 2: title 0 stands after 1; sort"):
-        prepared(f"msmarco:{tmp_path}/in", tmp_path / "out")
-    write(tmp_path / "in/para.title.txt", b"".join(titles))
-    text = (tmp_path / "in/para.txt").read_bytes().splitlines(keepends=True)
-    write(tmp_path / "in/para.txt", b"".join(sorted(text)))  # as text, not as numbers: 0, 1, 10, …
+        read(own, [named[1], named[0], *named[2:]])
     with pytest.raises(UserError, match=r"passage 2 stands after passage 19.*sort -n"):
-        prepared(f"msmarco:{tmp_path}/in", tmp_path / "out")
+        read(sorted(own), named)  # as text, not as numbers: 0, 1, 10, …
 
 
 def test_a_query_in_two_files_is_no_bad_row_unless_its_text_differs(tmp_path: Path) -> None:
@@ -94,9 +94,10 @@ def test_bad_rows_of_nq_are_quarantined_by_kind(tmp_path: Path) -> None:
     assert lines == set(range(5, 12))
 
 
-@pytest.mark.parametrize(
-    "text", ["[" * 5000, "['a', " * 3000, "{'a'}", "'a'", "['a'] + ['b']", "[b'a']", '["a"' + " " * 100_000]
-)
+NO_LISTS = ["[" * 5000, "['a', " * 3000, "{'a'}", "'a'", "['a'] + ['b']", "[b'a']", '["a"' + " " * 100_000]
+
+
+@pytest.mark.parametrize("text", NO_LISTS)
 def test_answers_are_read_as_literals_only_and_not_without_bounds(text: str) -> None:
     with pytest.raises(ValueError):
         parse_answers(text)

@@ -113,9 +113,10 @@ def texts_of_queries(corpus: Artifact) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize(
-    ("rows", "k1", "b", "titles"), [(67, 0.9, 0.4, True), (700, 1.7, 0.75, False), (1000, 0, 1, True)]
-)
+CUTS = [(67, 0.9, 0.4, True), (700, 1.7, 0.75, False), (1000, 0, 1, True)]
+
+
+@pytest.mark.parametrize(("rows", "k1", "b", "titles"), CUTS)
 def test_every_score_has_the_bits_of_bm25s_over_the_whole_collection(
     whole: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, k1: float, b: float, titles: bool
 ) -> None:
@@ -136,15 +137,18 @@ def test_every_score_has_the_bits_of_bm25s_over_the_whole_collection(
     assert (rows_QN[-1] == -1).all()
 
 
+def of_docs(place: Place, docs: list[tuple[str, str, str]], rows: int) -> Artifact:
+    """These passages in shards of so many, and one query."""
+    corpus = write_parts(place / "whole", docs=docs, queries=[("q", "same")], qrels=[("dev", "q", docs[0][0], 1)])
+    return cut(corpus, place / "cut", rows)
+
+
 def test_passages_and_shards_without_words_and_words_of_one_shard(tmp_path: Path) -> None:
     docs = [("c", "", "- x"), ("b", "", "rare words"), ("a", "", ""), ("d", "", "words of all words")]
-    corpus = write_parts(
-        Place(str(tmp_path / "whole")), docs=docs, queries=[("q", "words")], qrels=[("dev", "q", "b", 1)]
-    )
     reference = WholeBm25([text for _, _, text in docs])
     for rows in (1, 2, 3, 4):
-        shards = cut(corpus, Place(str(tmp_path / f"corpus{rows}")), rows)
-        index = Bm25Index(bm25_index(shards, Place(str(tmp_path / str(rows)))).place)
+        place = Place(str(tmp_path / str(rows)))
+        index = Bm25Index(bm25_index(of_docs(place, docs, rows), place).place)
         for query in ("words", "rare", "of rare words words", "all x"):
             found = index.search(["q"], [query], 10)
             scores = reference.scores(query)
@@ -188,16 +192,9 @@ def test_the_ranked_lists_have_the_same_bytes_however_shards_are_cut_and_dealt_o
 
 
 def test_equal_scores_at_the_cut_are_decided_by_ids_of_all_shards(tmp_path: Path) -> None:
-    docs = [(f"d{(row * 37) % 100:02d}", "", "same words") for row in range(100)]
-    corpus = write_parts(
-        Place(str(tmp_path / "whole")), docs=docs, queries=[("q", "same")], qrels=[("dev", "q", "d00", 1)]
-    )
-    shards = cut(corpus, Place(str(tmp_path / "corpus")), 9)
-    work = Bm25Search(
-        Bm25Config(depth=13),
-        {"corpus": shards, "index": bm25_index(shards, Place(str(tmp_path)))},
-        Place(str(tmp_path / "out")),
-    )
+    docs, place = [(f"d{(row * 37) % 100:02d}", "", "same words") for row in range(100)], Place(str(tmp_path))
+    shards = of_docs(place, docs, 9)
+    work = Bm25Search(Bm25Config(depth=13), {"corpus": shards, "index": bm25_index(shards, place)}, place / "out")
     by_ranges(work, 4)
     rows = ranked.read(work.out / "ranked" / "dev.parquet")
     assert rows["doc_id"].to_pylist() == [f"d{row:02d}" for row in range(13)]
@@ -210,10 +207,10 @@ def test_a_stream_of_texts_has_the_index_of_the_corpus(
     ids, texts = passages_of(whole)
     monkeypatch.setattr("midmask.retrieve.bm25_index.SHARD_PASSAGES", 150)
     stream = ((ids[at : at + 64], texts[at : at + 64]) for at in range(0, len(ids), 64))
-    index_texts(Bm25IndexConfig(), stream, Place(str(tmp_path / "stream")), "whole")
-    assert Place(str(tmp_path / "stream")).names() == ["ids", "index", "words"]
-    assert (Place(str(tmp_path / "stream")) / "ids").names() == [f"{number:05d}.parquet" for number in range(6)]
-    mine = Bm25Index(Place(str(tmp_path / "stream")))
+    place = Place(str(tmp_path / "stream"))
+    index_texts(Bm25IndexConfig(), stream, place, "whole")
+    assert place.names() == ["ids", "index", "words"] and len((place / "ids").names()) == 6
+    mine = Bm25Index(place)
     theirs = Bm25Index(bm25_index(whole, Place(str(tmp_path))).place)
     queries = texts_of_queries(whole)
     names = [f"{number:03d}" for number in range(len(queries))]

@@ -23,18 +23,6 @@ SEARCHED = {"splits": {"dev": {"queries": 9, "ranked": 0, "empty_slots": 2}}, "r
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 
 
-def random_list(seed: int, *, queries: int = 9, passages: int = 30, deep: int = 12) -> pa.Table:
-    """Some queries with `deep` passages each, of which many scores are equal."""
-    rng = np.random.default_rng(seed)
-    rows = [
-        (f"q{query}", f"d{doc:02d}", float(rng.integers(4)))
-        for query in range(queries)
-        for doc in rng.permutation(passages)[:deep]
-    ]
-    names = ("query_id", "doc_id", "score")
-    return ranked.order(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))))
-
-
 def as_list(scores: dict[str, dict[str, float]]) -> pa.Table:
     """A ranked list of query -> document -> score."""
     rows = [(query, doc, score) for query, own in scores.items() for doc, score in own.items()]
@@ -43,37 +31,36 @@ def as_list(scores: dict[str, dict[str, float]]) -> pa.Table:
     return ranked.order(pa.table(arrays, names=ranked.SCHEMA.names[:3]))
 
 
+def random_list(seed: int, *, queries: int = 9) -> pa.Table:
+    """Some queries with 12 of 30 passages each, of which many scores are equal."""
+    rng = np.random.default_rng(seed)
+    return as_list(
+        {f"q{n}": {f"d{doc:02d}": float(rng.integers(4)) for doc in rng.permutation(30)[:12]} for n in range(queries)}
+    )
+
+
 def by_document(found: pa.Table, query: str) -> dict[str, float]:
     """Document -> score, in the order of the list."""
     return {row["doc_id"]: row["score"] for row in found.to_pylist() if row["query_id"] == query}
 
 
-def normalised(found: pa.Table) -> dict[tuple[str, str], float]:
-    """Each query's scores from 0 to 1, in Python's floats."""
-    values: dict[tuple[str, str], float] = {}
-    for query in found["query_id"].unique().to_pylist():
-        own = by_document(found, query)
-        low, high = min(own.values()), max(own.values())
-        values |= {(query, doc): (score - low) / (high - low) if high > low else 1.0 for doc, score in own.items()}
-    return values
-
-
 def fused_by_hand(
     encoder: pa.Table, bm25: pa.Table, share: float, depth: int, fusion: Fusion
 ) -> dict[tuple[str, str], float]:
+    """In Python's floats; for `convex`, each query's scores are scaled from 0 to 1."""
     scores: dict[str, dict[str, float]] = {}
     for found, weight in ((encoder, 1 - share), (bm25, share)):
-        scaled = normalised(found)
         for row in found.to_pylist():
-            pair = row["query_id"], row["doc_id"]
-            own = scores.setdefault(pair[0], {})
-            part = 1 / (60 + row["rank"]) if fusion == "rrf" else scaled[pair]
-            own[pair[1]] = own.get(pair[1], 0.0) + weight * part
-    lists = {
-        query: sorted(own, key=lambda doc, own=own: (-np.float32(own[doc]), doc))[:depth]
-        for query, own in sorted(scores.items())
-    }
-    return {(query, doc): scores[query][doc] for query, docs in lists.items() for doc in docs}
+            listed, own = by_document(found, row["query_id"]).values(), scores.setdefault(row["query_id"], {})
+            low, high = min(listed), max(listed)
+            part = (row["score"] - low) / (high - low) if high > low else 1.0
+            part = 1 / (60 + row["rank"]) if fusion == "rrf" else part
+            own[row["doc_id"]] = own.get(row["doc_id"], 0.0) + weight * part
+    best: dict[tuple[str, str], float] = {}
+    for query, own in sorted(scores.items()):
+        order = sorted(own, key=lambda doc, own=own: (-np.float32(own[doc]), doc))[:depth]
+        best |= {(query, doc): own[doc] for doc in order}
+    return best
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)
@@ -115,10 +102,8 @@ def test_the_step_writes_a_ranked_list_and_says_how_far_the_encoder_read(fusion:
     result = fuse_lists(config, inputs, Place(str(tmp_path / "out")))
     found = ranked.read(Place(str(tmp_path / "out" / "ranked" / "dev.parquet")))
     assert found.equals(fuse(lists["encoder"], lists["bm25"], 0.5, 10, fusion))
-    assert result == {
-        "splits": {"dev": {"queries": 9, "ranked": len(found), "empty_slots": 2}},
-        "read": SEARCHED["read"],
-    }
+    splits = {"dev": {"queries": 9, "ranked": len(found), "empty_slots": 2}}
+    assert result == {"splits": splits, "read": SEARCHED["read"]}
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)
@@ -143,9 +128,7 @@ def test_joining_by_ranks_has_the_identity_of_before_and_by_scores_another() -> 
 
 
 def test_a_fusion_of_one_list_is_refused() -> None:
-    with pytest.raises(
-        UserError, match=r"evaluation: fusion = convex with bm25_share = 0: .* set evaluation\.bm25_share=0\.5"
-    ):
+    with pytest.raises(UserError, match=r"fusion = convex with bm25_share = 0: .* set evaluation\.bm25_share=0\.5"):
         override(RECIPES["none"](), {"evaluation.fusion": "convex"})
     with pytest.raises(UserError, match=r"evaluation\.fusion = .*borda.*'rrf' or 'convex'"):
         override(RECIPES["none"](), {"evaluation.fusion": "borda", "evaluation.bm25_share": 0.5})

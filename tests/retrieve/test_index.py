@@ -281,9 +281,8 @@ def test_a_sample_holds_the_vectors_of_its_queries_from_all_blocks(out: Place):
 def test_an_evaluation_and_a_fused_ranking_pass_the_recall_on(inputs, encodings, out: Place):
     given = with_index(encodings, out, IndexConfig(index=IVF), SearchConfig(depth=DEPTH))
     found = made(search, CONFIG, given, out / "found")
-    fused = made(
-        fuse_lists, FuseConfig(split="train", depth=9, bm25_share=0.5), {"encoder": found, "bm25": found}, out / "f"
-    )
+    joined = FuseConfig(split="train", depth=9, bm25_share=0.5)
+    fused = made(fuse_lists, joined, {"encoder": found, "bm25": found}, out / "f")
     config = EvaluateConfig(split="train", depth=9, index=IVF, measures=("nDCG@5",))
     for source in (found, fused, given["exact"]):
         done = evaluate_retriever(config, {"ranked": source, "corpus": inputs["corpus"]}, out / source.place.uri[-5:])

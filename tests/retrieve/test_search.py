@@ -64,11 +64,6 @@ def test_encodings_that_do_not_belong_together_are_refused(inputs, vectors, out,
 WIDTH = 24
 
 
-def vectors_of(inputs: dict[str, Artifact], root: Path, representation: Representation) -> dict[str, Artifact]:
-    model = write_bi_encoder(Place(str(root / "model")), inputs["tokens"], representation)
-    return encoded({**inputs, "model": model}, Place(str(root / "encoded")))
-
-
 def cut(encoding: Artifact, *, unit: bool) -> np.ndarray:
     names = sorted((encoding.place / "dense").names())
     first = np.concatenate([load_array(encoding.place / "dense" / name) for name in names])[:, :WIDTH].astype(float)
@@ -79,7 +74,8 @@ def cut(encoding: Artifact, *, unit: bool) -> np.ndarray:
 def test_a_search_by_fewer_dimensions_is_a_sort_by_them(
     inputs: dict[str, Artifact], out: Place, tmp_path: Path, unit: bool
 ) -> None:
-    vectors = vectors_of(inputs, tmp_path, Representation(dense="mean", normalise=unit))
+    root, representation = Place(str(tmp_path)), Representation(dense="mean", normalise=unit)
+    vectors = encoded({**inputs, "model": write_bi_encoder(root / "m", inputs["tokens"], representation)}, root)
     result = search(SearchConfig(depth=10, width=WIDTH), vectors, out)
     scores = cut(vectors["queries"], unit=unit) @ cut(vectors["passages"], unit=unit).T
     found = ranked.read(out / "ranked" / "train.parquet")

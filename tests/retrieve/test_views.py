@@ -19,7 +19,6 @@ from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.search import SearchConfig, search
-from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import read_views
 from midmask.vocabulary import Vocabulary
 from tests.support.retrieve.collection import made, write_bi_encoder
@@ -101,34 +100,19 @@ def test_views_and_ranking_are_those_of_the_definitions(inputs, tmp_path: Path, 
         if views.dense_ND is not None:
             np.testing.assert_allclose(views.dense_ND, truth[name][0][: len(views.dense_ND)], atol=2e-5)
         if views.lexical is not None:
-            found = as_matrix(views.lexical)
+            found = np.zeros((len(views.lexical), views.lexical.width))
+            for number in range(len(found)):
+                terms, weights = views.lexical.row(number)
+                found[number, terms] = weights
             np.testing.assert_allclose(found, truth[name][1][: len(found)], atol=2e-5)
     scores_QN = sum(left @ right.T for left, right in zip(truth["queries"], truth["passages"], strict=True))
-    listed = ranked.read(tmp_place(tmp_path) / "dev.parquet").to_pylist()
-    doc_ids, query_ids = (
-        tables[name][column].to_pylist() for name, column in (("passages", "doc_id"), ("queries", "query_id"))
-    )
-    for query, query_id in enumerate(query_ids):
+    listed = ranked.read(Place(str(tmp_path / "found" / "ranked" / "dev.parquet"))).to_pylist()
+    doc_ids = tables["passages"]["doc_id"].to_pylist()
+    for query, query_id in enumerate(tables["queries"]["query_id"].to_pylist()):
         own = [row for row in listed if row["query_id"] == query_id]
         np.testing.assert_allclose([row["score"] for row in own], np.sort(scores_QN[query])[::-1][:15], atol=2e-3)
         of_doc = dict(zip(doc_ids, scores_QN[query].tolist(), strict=True))
         np.testing.assert_allclose([row["score"] for row in own], [of_doc[row["doc_id"]] for row in own], atol=2e-3)
-
-
-def tmp_place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "found" / "ranked"))
-
-
-def as_matrix(rows: SparseRows) -> np.ndarray:
-    matrix = np.zeros((len(rows), rows.width))
-    for number in range(len(rows)):
-        terms, weights = rows.row(number)
-        matrix[number, terms] = weights
-    return matrix
-
-
-def dense_files(vectors) -> list[Path]:
-    return list((vectors["passages"].place / "dense").local().iterdir())
 
 
 def test_fewer_words_are_searched_without_encoding_again(inputs, tmp_path: Path):
@@ -143,7 +127,7 @@ def test_fewer_words_are_searched_without_encoding_again(inputs, tmp_path: Path)
     assert lists[0] == lists[1] and lists[1][1] < encoded_bytes
     only = SearchConfig(depth=9, views="dense")
     found = search(only, {**vectors, "tokens": inputs["tokens"]}, root / "dense")
-    assert found["bytes_per_passage"] == round(sum(path.stat().st_size for path in dense_files(vectors)) / 300, 2)
+    assert found["bytes_per_passage"] == round((vectors["passages"].place / "dense").size() / 300, 2)
     with pytest.raises(UserError, match=r"query_terms = 8: no lexical view is searched"):
         config = SearchConfig(depth=9, query_terms=8, views="dense")
         search(config, {**vectors, "tokens": inputs["tokens"]}, Place(str(tmp_path / "none")))

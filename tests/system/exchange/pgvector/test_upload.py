@@ -7,17 +7,39 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from midmask.artifact import Artifact
+from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.exchange.pgvector.server import connected
 from midmask.exchange.pgvector.table import VectorTable, column_types
 from midmask.exchange.pgvector.upload import Upload, is_same, upload
 from midmask.retrieve.searcher import Searcher
 from midmask.retrieve.views import Views, read_views
-from tests.support.postgres import PASSWORD
+from tests.support.postgres import PASSWORD, postgres
+from tests.support.retrieve.collection import REPRESENTATIONS, encoded, write_bi_encoder
 
 PASSAGES = 300
 KINDS = ["dense", "lexical", "hybrid"]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with postgres() as found, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PGPASSWORD", PASSWORD)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def searchers(inputs: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Searcher]:
+    """Of 300 passages in 8 blocks, by kind of vectors."""
+    tokens = Artifact(inputs["tokens"].place, {**inputs["tokens"].record, "config": {"query_length": 8}})
+    found = {}
+    for kind, representation in REPRESENTATIONS.items():
+        root = Place(str(tmp_path_factory.mktemp(kind)))
+        model = write_bi_encoder(root / "model", inputs["tokens"], representation)
+        vectors = encoded({**inputs, "model": model}, root)["passages"]
+        own = Artifact(vectors.place, {**vectors.record, "fingerprint": f"vectors of {kind}"})
+        found[kind] = Searcher(model=model, corpus=inputs["corpus"], tokens=tokens, passages=own)
+    return found
 
 
 @pytest.fixture
