@@ -18,9 +18,7 @@ texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), 
 
 
 @given(st.lists(texts, max_size=8), texts, st.sampled_from([1, 4, 64]))
-def test_the_table_equals_a_dictionary_even_when_hashes_collide(
-    batches: list[list[str]], asked: list[str], hash_bits: int
-) -> None:
+def test_the_table_equals_a_dictionary_even_when_hashes_collide(batches, asked, hash_bits) -> None:
     table = IdTable(hash_bits)
     oracle: dict[str, int] = {}
     for batch in batches:
@@ -61,22 +59,12 @@ def test_streamed_lengths_equal_numpy_on_all_at_once(lengths: list[int], block: 
 QUERIES = [f"q{n}" for n in range(4000)]
 
 
-def shares(official: list[str], names: set[str]) -> tuple[dict[str, float], Rule]:
-    splits, rule = assign_splits(official, QUERIES, names, 0)
-    return {split: round(splits.count(split) / len(splits), 2) for split in sorted(set(splits))}, rule
-
-
-def test_official_splits_are_left_alone() -> None:
-    official = ["train", "dev", "test", "extra"] * 1000
-    assert assign_splits(official, QUERIES, set(official), 0) == (official, Rule(OFFICIAL))
-
-
 @pytest.mark.parametrize("names", [{"test"}, {"train"}, {"dev", "test"}])
 def test_without_train_or_with_train_only_all_are_divided(names: set[str]) -> None:
-    found, rule = shares([sorted(names)[0]] * 4000, names)
+    splits, rule = assign_splits([sorted(names)[0]] * 4000, QUERIES, names, 0)
     assert rule.words.startswith("60/20/20") and rule.made == ("dev", "test", "train")
     for split, share in {"train": 0.6, "dev": 0.2, "test": 0.2}.items():
-        assert found[split] == pytest.approx(share, abs=0.03)
+        assert splits.count(split) / 4000 == pytest.approx(share, abs=0.03)
 
 
 def test_a_missing_dev_is_drawn_from_train_and_test_stays() -> None:
@@ -109,8 +97,8 @@ def test_slices_and_trecs_splits_stay_whatever_is_divided() -> None:
     for split in ("test.long", "dl19", "dl20"):
         assert [found for found, own in zip(splits, official, strict=True) if own == split] == [split] * 1000
     assert {found for found, own in zip(splits, official, strict=True) if own == "test"} == {"train", "dev", "test"}
-    alone = ["dl19", "test.long"] * 2000
-    assert assign_splits(alone, QUERIES, set(alone), 0) == (alone, Rule(OFFICIAL))
+    for whole in (["dl19", "test.long"] * 2000, ["train", "dev", "test", "extra"] * 1000):
+        assert assign_splits(whole, QUERIES, set(whole), 0) == (whole, Rule(OFFICIAL))
 
 
 WORDS = [f"w{n}" for n in range(500)]

@@ -54,9 +54,7 @@ def faults(kinds: dict[str, list[bytes]], most: int) -> st.SearchStrategy[list[t
     *(faults(DOC_FAULTS, 8), faults(QREL_FAULTS, 4)),
     *(st.lists(st.integers(0, 1000), min_size=12, max_size=12), st.booleans(), st.booleans()),
 )
-def test_rows_read_are_rows_kept_and_rows_quarantined(
-    docs: list[tuple[str, bytes]], qrels: list[tuple[str, bytes]], places: list[int], packed: bool, small: bool
-) -> None:
+def test_rows_read_are_rows_kept_and_rows_quarantined(docs, qrels, places, packed, small) -> None:
     """Plain and packed, in one piece and in many byte ranges."""
     end = ".gz" if packed else ""
     whole, pieces.PIECE_BYTES = pieces.PIECE_BYTES, 257 if small else pieces.PIECE_BYTES
@@ -92,9 +90,7 @@ def check(result: dict[str, object], wanted: Counter[str], out: Path, root: Path
             assert line.startswith(quoted[:200]) or quoted.startswith("(over")
 
 
-def test_above_the_threshold_it_stops_and_leaves_the_quarantine(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_above_the_threshold_it_stops_and_leaves_the_quarantine(tmp_path, caplog) -> None:
     write_beir(tmp_path / "in", passages=198)
     with open(tmp_path / "in/corpus.jsonl", "ab") as corpus:
         corpus.write(b"{broken\n")

@@ -45,9 +45,7 @@ def test_without_overlap_each_word_below_a_heading_is_in_one_passage(document: l
 
 @settings(max_examples=60)
 @given(documents, st.integers(10, 60), st.integers(0, 5))
-def test_passages_are_no_longer_than_asked_and_begin_with_the_overlap(
-    document: list[TextBlock], size: int, overlap: int
-) -> None:
+def test_passages_are_no_longer_than_asked_and_begin_with_the_overlap(document, size, overlap) -> None:
     body = [block for block in document if not block.level]
     passages = list(cut_passages(iter(body), "", size, overlap))
     assert all(0 < count_words(one.text) <= size for one in passages)

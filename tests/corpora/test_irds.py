@@ -59,9 +59,7 @@ def test_an_id_reads_as_the_same_collection_in_another_format(home: Path, tmp_pa
     assert {split: own["queries"] for split, own in result["splits"].items()} == {"train": 3, "dev": 2, "test": 3}
 
 
-def test_an_id_of_the_package_itself_is_read_from_what_it_has_cached(
-    home: Path, tmp_path: Path, calls: list[str]
-) -> None:
+def test_an_id_of_the_package_itself_is_read_from_what_it_has_cached(home, tmp_path, calls) -> None:
     write_msmarco(home)
     result = prepared("ir_datasets:msmarco-passage/dev/small", tmp_path / "out", splits="official")
     assert result["name"] == "msmarco-passage-dev-small" and result["passages"] == 12

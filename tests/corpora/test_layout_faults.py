@@ -104,9 +104,7 @@ def test_answers_are_read_as_literals_only_and_not_without_bounds(text: str) -> 
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 22])
-def test_dprs_array_is_cut_alike_however_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
-) -> None:
+def test_dprs_array_is_cut_alike_however_it_is_read(tmp_path, monkeypatch, chunk) -> None:
     monkeypatch.setattr(dpr_json, "CHUNK", chunk)
     items = [{"question": "é ] } , [", "positive_ctxs": [{"psg_id": 3}]}, {"question": "b"}, 5, {"x": [[{}]]}]
     data = json.dumps(items, ensure_ascii=False, indent=1).encode()

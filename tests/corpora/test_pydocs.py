@@ -42,45 +42,29 @@ def shingles(text: str) -> set[tuple[str, ...]]:
 
 def near_pairs(texts: dict[str, str], above: float) -> list[tuple[str, str]]:
     """All pairs of a higher Jaccard similarity, by counting shared shingles exactly."""
-    sets = {name: shingles(text) for name, text in texts.items()}
-    holders = defaultdict(list)
+    sets, holders, shared = {name: shingles(text) for name, text in texts.items()}, defaultdict(list), Counter()
     for name, found in sets.items():
         for shingle in found:
             holders[shingle].append(name)
-    shared: Counter[tuple[str, str]] = Counter()
     for names in holders.values():
         shared.update(combinations(names, 2))
-    return [
-        (left, right)
-        for (left, right), common in shared.items()
-        if common / (len(sets[left]) + len(sets[right]) - common) > above
-    ]
-
-
-def straddling(out: Path) -> tuple[int, int]:
-    """(near-duplicate pairs of judged passages, how many of them have different splits)."""
-    split = {row["doc_id"]: row["split"] for row in rows(out / "qrels.parquet")}
-    texts = {row["doc_id"]: row["text"] for row in rows(out / "docs")}
-    pairs = near_pairs(texts, 0.7)
-    return len(pairs), sum(split[left] != split[right] for left, right in pairs)
+    return [pair for pair, common in shared.items() if common / len(sets[pair[0]] | sets[pair[1]]) > above]
 
 
 def test_no_near_duplicate_and_no_query_straddles_splits(networkx: Path) -> None:
-    pairs, apart = straddling(networkx)
-    assert pairs > 50 and apart == 0
-    of_query = defaultdict(set)
-    for row in rows(networkx / "qrels.parquet"):
-        of_query[row["query_id"]].add(row["split"])
-    assert {len(splits) for splits in of_query.values()} == {1}
+    judged = rows(networkx / "qrels.parquet")
+    split = {row["doc_id"]: row["split"] for row in judged}
+    pairs = near_pairs({row["doc_id"]: row["text"] for row in rows(networkx / "docs")}, 0.7)
+    assert len(pairs) > 50 and all(split[left] == split[right] for left, right in pairs)
+    assert len({(row["query_id"], row["split"]) for row in judged}) == len({row["query_id"] for row in judged})
 
 
 def test_texts_are_distinct_and_no_body_repeats_its_summary(networkx: Path) -> None:
     docs, queries = rows(networkx / "docs"), rows(networkx / "queries.parquet")
     assert len({row["text"] for row in docs}) == len({row["doc_id"] for row in docs}) == len(docs)
     assert len({row["text"].lower() for row in queries}) == len(queries)
-    body, question = (
-        {row[key]: row["text"] for row in table} for table, key in ((docs, "doc_id"), (queries, "query_id"))
-    )
+    body = {row["doc_id"]: row["text"] for row in docs}
+    question = {row["query_id"]: row["text"] for row in queries}
     judged = rows(networkx / "qrels.parquet")
     assert all(question[row["query_id"]].lower() not in body[row["doc_id"]].lower() for row in judged)
     assert {row["query_id"] for row in judged} == set(question) and {row["doc_id"] for row in judged} == set(body)
@@ -109,13 +93,10 @@ def test_toy_package_gives_exactly_these_pairs(tmp_path: Path, monkeypatch: pyte
     assert rows(tmp_path / "out/aliases.parquet") == [{"doc_id": "toydocs.a.one", "alias": "toydocs.a.same"}]
     asked = ["Add two numbers.", "Sum it all.", "Hold one thing.", "Run very fast."]
     assert [row["text"] for row in rows(tmp_path / "out/queries.parquet")] == asked
-    assert [(row["query_id"], row["doc_id"]) for row in rows(tmp_path / "out/qrels.parquet")] == [
-        ("q:toydocs.a.one", "toydocs.a.one"),
-        ("q:toydocs.a.same", "toydocs.a.one"),
-        ("q:toydocs.b.Thing", "toydocs.b.Thing"),
-        ("q:toydocs.a.one", "toydocs.b.Thing.get"),
-        ("q:toydocs.fast", "toydocs.fast"),
-    ]
+    judged = {"a.one": ["a.one", "b.Thing.get"], "a.same": ["a.one"], "b.Thing": ["b.Thing"], "fast": ["fast"]}
+    wanted = {(f"q:toydocs.{query}", f"toydocs.{doc}") for query, docs in judged.items() for doc in docs}
+    found = [(row["query_id"], row["doc_id"]) for row in rows(tmp_path / "out/qrels.parquet")]
+    assert set(found) == wanted and len(found) == 5
     assert (result["passages"], result["queries"], result["rows_read"]) == (4, 4, 13)
     assert "toydocs" not in sys.modules
 
@@ -138,7 +119,6 @@ def test_what_is_left_out_is_counted_by_rule(tmp_path: Path, monkeypatch: pytest
     assert result["passages"] == 1
     rules = result["rules"]
     assert rules["docstrings"] == 1 + 5 + 11
-    for rule in ("short body", "no body", "body repeats its summary", "no summary"):
-        assert rules[rule] == 1, rule
-    assert (rules["long summary"], rules["generic summary"]) == (1, 11)
-    assert rules["test file"] >= 1
+    once = ("short body", "no body", "body repeats its summary", "no summary", "long summary")
+    assert [rules[rule] for rule in once] == [1] * 5
+    assert rules["generic summary"] == 11 and rules["test file"] >= 1

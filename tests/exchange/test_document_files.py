@@ -150,16 +150,6 @@ def test_a_line_of_another_layout_is_named(tmp_path: Path, line: str) -> None:
         list(read_spans(Place(str(tmp_path / "x.jsonl"))))
 
 
-TORN = gzip.compress(b'{"doc_id": "d", "spans": []}\n' * 999)[:-20]
-
-
-@pytest.mark.parametrize("data", [b"\xff\xfe{}\n", TORN], ids=["no text", "torn"])
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "x.jsonl").write_bytes(data)
-    with pytest.raises(UserError, match=r"x.jsonl( holds text in UTF-16|: broken gzip stream)"):
-        list(read_spans(Place(str(tmp_path / "x.jsonl"))))
-
-
 def test_texts_and_vectors_that_pgvector_cannot_store() -> None:
     """A NUL character has a stand-in; more words than it holds are refused, with the passage's name."""
     passage = pa.table({"doc_id": ["a"], "title": pa.array([None], pa.string()), "text": ["one\0two"]})

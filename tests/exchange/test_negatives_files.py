@@ -52,9 +52,7 @@ def saved(path: Path, text: str) -> Place:
 
 @settings(max_examples=40)
 @given(st.lists(st.builds(HardNegatives, ids, st.lists(ids), st.dictionaries(texts, st.lists(ids)))), st.booleans())
-def test_hard_negatives_come_back(
-    tmp_path_factory: pytest.TempPathFactory, entries: list[HardNegatives], zipped: bool
-) -> None:
+def test_hard_negatives_come_back(tmp_path_factory, entries, zipped) -> None:
     place = Place(str(tmp_path_factory.mktemp("hard") / f"hard.jsonl{'.gz' if zipped else ''}"))
     with write_lines(place) as stream:
         stream.writelines(line_of(entry) for entry in entries)

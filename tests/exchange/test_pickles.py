@@ -36,14 +36,7 @@ def named(draw: st.DrawFn) -> tuple[list[str], NDArray[np.float32]]:
     order=st.sampled_from("CF"),
     kind=st.sampled_from(["texts", "integers", "array of texts", "array of integers", "numpy scalars"]),
 )
-def test_a_pickle_of_vectors_and_ids_is_read_as_pickle_would(
-    tmp_path_factory: pytest.TempPathFactory,
-    found: tuple[list[str], NDArray[np.float32]],
-    protocol: int,
-    dtype: str,
-    order: str,
-    kind: str,
-) -> None:
+def test_a_pickle_of_vectors_and_ids_is_read_as_pickle_would(tmp_path_factory, found, protocol, dtype, order, kind):
     names, vectors_ND = found
     with np.errstate(over="ignore"):
         array = np.array(np.clip(vectors_ND, -6e4, 6e4), dtype=dtype, order=order)  # type: ignore[call-overload]
@@ -131,9 +124,7 @@ TRAPS: dict[str, Any] = {
 
 @pytest.mark.parametrize("protocol", [2, 5])
 @pytest.mark.parametrize("trap", TRAPS)
-def test_a_pickle_that_is_more_than_data_is_refused_before_anything_runs(
-    trap: str, protocol: int, tmp_path: Path
-) -> None:
+def test_a_pickle_that_is_more_than_data_is_refused_before_anything_runs(trap, protocol, tmp_path) -> None:
     ran.clear()
     (tmp_path / "trap.pkl").write_bytes(pickle.dumps(TRAPS[trap], protocol=protocol))
     for read in (read_pickle, lambda place: list(read_pickled_scores(place))):

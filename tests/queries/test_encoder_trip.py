@@ -58,9 +58,7 @@ def searched_candidates(inputs: dict[str, Artifact], known: CollectionFacts, out
 
 
 @pytest.mark.parametrize("others", [len(PASSAGES), 30])
-def test_the_encoder_finds_what_its_vectors_rank_within_the_depth(
-    others: int, inputs: dict[str, Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_encoder_finds_what_its_vectors_rank_within_the_depth(others, inputs, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(encoder_trip, "OTHERS", others)
     known = CollectionFacts(inputs["corpus"].place)
     candidates = searched_candidates(inputs, known, tmp_path)

@@ -34,10 +34,9 @@ def passages(count: int) -> list[Passage]:
     return [Passage(f"d{n}", "", text_of(n).lower()) for n in range(count)]
 
 
-def config_of(*, per_passage: int = 2, **fields: object) -> QueriesConfig:
-    return QueriesConfig(
-        per_passage=per_passage, generate=GenerateConfig(max_tokens=8, passage_tokens=24, prompt=PROMPT, **fields)
-    )
+def config_of(**fields: object) -> QueriesConfig:
+    generate = GenerateConfig(max_tokens=8, passage_tokens=24, prompt=PROMPT, **fields)
+    return QueriesConfig(per_passage=2, generate=generate)
 
 
 def kept(cache: Place) -> int:

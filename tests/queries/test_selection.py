@@ -245,9 +245,7 @@ def test_in_a_small_collection_or_with_one_source_every_source_does_both(tmp_pat
     assert alone.train == alone.judge == {"sentences": 1.0}
 
 
-def test_a_split_has_queries_of_its_sources_alone_and_what_fits_nowhere_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_split_has_queries_of_its_sources_alone_and_what_fits_nowhere_is_counted(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(roles_module, "ENOUGH", 50)
     corpus = corpus_of(tmp_path / "corpus", MANY[:300])
     config = QueriesConfig(sources=PLAIN, max_queries=200)

@@ -103,9 +103,7 @@ def test_a_server_that_dies_half_way_loses_nothing(served: Served, tmp_path: Pat
     assert ask(served, cache=cache, **fields) == expected(PASSAGES), "all is there, so no server is needed"
 
 
-def test_a_budget_of_requests_is_kept_and_the_same_over_restarts(
-    served: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_budget_of_requests_is_kept_and_the_same_over_restarts(served, tmp_path, caplog) -> None:
     cache = Place(str(tmp_path / "cache"))
     for _ in range(2):
         with caplog.at_level(logging.WARNING, "midmask"):
@@ -135,9 +133,7 @@ def test_a_passage_that_the_server_refuses_is_counted(served: Served, caplog: py
         ask(served)
 
 
-def test_the_key_is_sent_and_shown_nowhere(
-    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_key_is_sent_and_shown_nowhere(served, tmp_path, monkeypatch, caplog) -> None:
     served.key = "sk-planted-0123456789"
     with pytest.raises(UserError, match=r"HTTP 401.*set MIDMASK_API_KEY or OPENAI_API_KEY .*\(no key is set\)"):
         ask(served)

@@ -223,9 +223,7 @@ def test_lines(line: str, json_lines: bool, wanted: str | None) -> None:
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.1, 0.5])
-def test_a_positive_is_the_first_passage_if_it_is_first_by_the_margin(
-    tmp_path: Path, index: Bm25Index, margin: float
-) -> None:
+def test_a_positive_is_the_first_passage_if_it_is_first_by_the_margin(tmp_path, index, margin) -> None:
     texts = real_looking()
     (tmp_path / "q.txt").write_text("\n".join([*texts, texts[0], "", "unheard words"]))
     source = FileQueries(Place(str(tmp_path / "q.txt")), index, margin, 1_000, 0)

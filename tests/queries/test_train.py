@@ -92,12 +92,8 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(inputs: dict[str
     again = run(config, inputs, tmp_path / "again")
     assert again["loss"] == whole["loss"] and set(whole["parts"]) == {"generation"}
     assert_same_run(trace_of(tmp_path / "whole"), trace_of(tmp_path / "again"), within=0.0)
-    one, other = (
-        safetensors.numpy.load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "again")
-    )
-    assert one.keys() == other.keys()
-    for name, value in one.items():
-        np.testing.assert_array_equal(other[name], value)
+    one, other = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("whole", "again"))
+    assert one == other
 
 
 def test_the_loss_is_that_of_each_query_alone() -> None:
@@ -140,11 +136,10 @@ def test_it_starts_from_a_pre_trained_encoder(inputs: dict[str, Artifact], tmp_p
         if name in decoder:
             torch.testing.assert_close(decoder[name], value, rtol=0, atol=0)
     assert any("crossattention" in name for name in decoder) and "encoder.layer.0.output.dense.weight" in decoder
-    fresh = build_seq2seq(named.model_copy(update={"fresh": True}), vocabulary, decoder_layers=1, seed=0).model
-    other = build_seq2seq(named.model_copy(update={"fresh": True}), vocabulary, decoder_layers=1, seed=1).model
-    weight = "encoder.layer.0.output.dense.weight"
-    assert not torch.equal(fresh.encoder.state_dict()[weight], encoder[weight])
-    assert not torch.equal(fresh.encoder.state_dict()[weight], other.encoder.state_dict()[weight])
+    new, weight = named.model_copy(update={"fresh": True}), "encoder.layer.0.output.dense.weight"
+    fresh, other = (build_seq2seq(new, vocabulary, decoder_layers=1, seed=seed).model.encoder for seed in (0, 1))
+    assert not torch.equal(fresh.state_dict()[weight], encoder[weight])
+    assert not torch.equal(fresh.state_dict()[weight], other.state_dict()[weight])
 
 
 def test_a_frozen_encoder_stays_as_it_is(inputs: dict[str, Artifact], tmp_path: Path) -> None:

@@ -117,9 +117,7 @@ CUTS = [(67, 0.9, 0.4, True), (700, 1.7, 0.75, False), (1000, 0, 1, True)]
 
 
 @pytest.mark.parametrize(("rows", "k1", "b", "titles"), CUTS)
-def test_every_score_has_the_bits_of_bm25s_over_the_whole_collection(
-    whole: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, k1: float, b: float, titles: bool
-) -> None:
+def test_every_score_has_the_bits_of_bm25s_over_the_whole_collection(whole, tmp_path, monkeypatch, rows, k1, b, titles):
     monkeypatch.setattr("midmask.retrieve.bm25_words.MERGED_AT_ONCE", 4)  # several times, of 15 shards
     corpus = cut(whole, Place(str(tmp_path / "corpus")), rows)
     index = Bm25Index(bm25_index(corpus, Place(str(tmp_path)), Bm25Config(k1=k1, b=b, titles=titles)).place)
@@ -175,9 +173,7 @@ def by_ranges(work: Bm25Search, count: int) -> None:
     work.finish(shards, search_blocks())
 
 
-def test_the_ranked_lists_have_the_same_bytes_however_shards_are_cut_and_dealt_out(
-    whole: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_ranked_lists_have_the_same_bytes_however_shards_are_cut_and_dealt_out(whole, tmp_path, monkeypatch):
     monkeypatch.setattr("midmask.retrieve.bm25.QUERY_BLOCK", 40)  # several blocks of each split
     config = Bm25Config(splits=("test", "dev"), depth=50)
     alone = Place(str(tmp_path / "alone"))
@@ -200,9 +196,7 @@ def test_equal_scores_at_the_cut_are_decided_by_ids_of_all_shards(tmp_path: Path
     assert rows["doc_id"].to_pylist() == [f"d{row:02d}" for row in range(13)]
 
 
-def test_a_stream_of_texts_has_the_index_of_the_corpus(
-    whole: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_of_texts_has_the_index_of_the_corpus(whole, tmp_path, monkeypatch) -> None:
     """As the round trip of made queries reads a collection; batches of 64 fill shards of at least 150."""
     ids, texts = passages_of(whole)
     monkeypatch.setattr("midmask.retrieve.bm25_index.SHARD_PASSAGES", 150)

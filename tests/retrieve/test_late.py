@@ -1,7 +1,6 @@
 """Late interaction as it is encoded, stored and searched, against loops over tokens in float64."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -100,17 +99,13 @@ def test_stored_vectors_are_those_of_the_model(vectors: dict[str, Artifact]) -> 
             assert (np.abs(texts[text] - unit) <= half * (1 + 1e-4) + 1e-6).all()
 
 
-def test_all_passages_are_ranked_as_by_brute_force(
-    vectors: dict[str, Artifact], brute: dict[Pair, float], out: Place
-) -> None:
+def test_all_passages_are_ranked_as_by_brute_force(vectors, brute, out) -> None:
     search(SearchConfig(depth=DEPTH), vectors, out)
     passages = [own for own, _ in rows_of(vectors, "passages")]
     assert_ranked(out, brute, {own: passages for own, _ in rows_of(vectors, "queries")})
 
 
-def test_a_pool_is_ranked_as_by_a_loop_over_its_candidates_in_any_shards(
-    vectors: dict[str, Artifact], bm25: Artifact, brute: dict[Pair, float], tmp_path: Path
-) -> None:
+def test_a_pool_is_ranked_as_by_a_loop_over_its_candidates_in_any_shards(vectors, bm25, brute, tmp_path) -> None:
     lists = ranked.read(bm25.place / "ranked" / "train.parquet").to_pylist()
     candidates: dict[str, list[str]] = {own: [] for own, _ in rows_of(vectors, "queries")}
     for row in lists:

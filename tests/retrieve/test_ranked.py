@@ -180,9 +180,7 @@ def test_a_file_with_a_pickle_in_it_is_not_read(read: Callable[[Place], object],
     st.sets(st.tuples(st.sampled_from([*QUERIES, "other"]), st.sampled_from(NAMES)), max_size=12),
     st.one_of(st.none(), st.integers(1, 5)),
 )
-def test_the_list_is_as_if_the_query_had_not_been_in_the_corpus(
-    rows: Rows, pairs: set[tuple[str, str]], depth: int | None
-) -> None:
+def test_the_list_is_as_if_the_query_had_not_been_in_the_corpus(rows, pairs, depth) -> None:
     columns = [pa.array([pair[at] for pair in sorted(pairs)], pa.string()) for at in (0, 1)]
     kept, count = without_self(ranked.order(table(rows)), pa.table(columns, names=["query_id", "doc_id"]), depth)
     clean = {pair: score for pair, score in rows.items() if pair not in pairs}

@@ -28,9 +28,7 @@ def vectors(inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artif
     return encoded(inputs, Place(str(tmp_path_factory.mktemp("encoded"))))
 
 
-def test_a_killed_search_goes_on_from_the_blocks_it_has(
-    inputs, vectors, out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_killed_search_goes_on_from_the_blocks_it_has(inputs, vectors, out, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(encoding, "QUERY_BLOCK", 10)
     small = encoded(inputs, Place(str(tmp_path / "small")))
     whole = Place(str(tmp_path / "whole"))
@@ -71,9 +69,7 @@ def cut(encoding: Artifact, *, unit: bool) -> np.ndarray:
 
 
 @pytest.mark.parametrize("unit", [False, True])
-def test_a_search_by_fewer_dimensions_is_a_sort_by_them(
-    inputs: dict[str, Artifact], out: Place, tmp_path: Path, unit: bool
-) -> None:
+def test_a_search_by_fewer_dimensions_is_a_sort_by_them(inputs, out, tmp_path, unit) -> None:
     root, representation = Place(str(tmp_path)), Representation(dense="mean", normalise=unit)
     vectors = encoded({**inputs, "model": write_bi_encoder(root / "m", inputs["tokens"], representation)}, root)
     result = search(SearchConfig(depth=10, width=WIDTH), vectors, out)

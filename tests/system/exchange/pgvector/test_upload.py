@@ -176,9 +176,7 @@ def test_an_index_of_the_table_does_not_change_the_search(searchers: dict[str, S
         server.execute("ALTER ROLE postgres RESET ALL")
 
 
-def test_tables_of_others_are_refused(
-    searchers: dict[str, Searcher], address: str, server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_of_others_are_refused(searchers, address, server, monkeypatch) -> None:
     sent(searchers["dense"], address)
     with pytest.raises(UserError, match=r"column lexical is missing.*DROP TABLE passages"):
         sent(searchers["hybrid"], address)
@@ -194,9 +192,7 @@ def test_tables_of_others_are_refused(
         sent(searchers["dense"], address, "Passages; DROP TABLE passages")
 
 
-def test_addresses_are_refused_in_one_line(
-    searchers: dict[str, Searcher], address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_addresses_are_refused_in_one_line(searchers, address, monkeypatch) -> None:
     """No answer, a wrong password, a password in the address, another scheme, no package."""
     with pytest.raises(UserError, match=r"cannot connect: .*Connection refused.*to check host"):
         sent(searchers["dense"], "postgresql://postgres@127.0.0.1:1/postgres")
