@@ -14,10 +14,9 @@ from tests.support.corpora.collections import write
 from tests.support.corpora.documents import blocks_of
 
 
-def lines(path: Path, columns: Columns | None = None) -> list[list[tuple[int, str]]]:
+def lines(path: Path, **columns: str) -> list[list[tuple[int, str]]]:
     """(level, text) of each block of each document."""
-    found = blocks_of(path, columns or Columns())
-    return [[(block.level, block.text) for block in document] for document in found]
+    return [[(block.level, block.text) for block in document] for document in blocks_of(path, Columns(**columns))]
 
 
 def test_markdown_gives_what_a_reader_sees() -> None:
@@ -151,9 +150,9 @@ def test_the_columns_of_a_table_are_found_or_named(tmp_path: Path, end: str) -> 
         rows = [TABLE, *zip(*TABLE.values(), strict=True)]
         write(file, "".join(sign.join(row) + "\r\n" for row in rows).encode())
     assert lines(file) == [[(0, text)] for text in TABLE["story"]]
-    assert lines(file, Columns(text="Title")) == [[(0, "a")], [(0, "b")]]
+    assert lines(file, text="Title") == [[(0, "a")], [(0, "b")]]
     with pytest.raises(UserError, match=r"unknown corpus.text_column .*'stori'; did you mean 'story'.*Title, id, n"):
-        lines(file, Columns(text="stori"))
+        lines(file, text="stori")
 
 
 JAPANESE = "日本語の文章です。これはテストです。"

@@ -17,7 +17,8 @@ from midmask.queries.made import MadeQuery, Passage
 from midmask.queries.roles import Roles, roles_of
 from midmask.queries.selection import TOO_EASY, draw_shares, drop_unfound, reciprocal_rank, shares, thin
 from midmask.queries.step import make_queries
-from tests.support.queries.articles import articles, corpus_of, rows_of
+from tests.support.corpora.collections import rows as rows_of
+from tests.support.queries.articles import articles, corpus_of
 
 PASSAGES = articles(4)
 LONG = PASSAGES[0].text
@@ -210,7 +211,6 @@ def test_one_large_document_is_divided_by_passage() -> None:
 
 
 MANY = articles(120)
-UNTITLED = [Passage(one.doc_id, "", one.text) for one in MANY]
 PLAIN = {"titles": 1.0, "sentences": 1.0, "keyphrases": 2.0}
 
 
@@ -224,7 +224,8 @@ def test_titles_judge_where_passages_have_their_own_and_else_sentences(tmp_path:
     assert titled == Roles({"sentences": 1.0, "keyphrases": 2.0}, {"titles": 1.0})
     assert titled.splits("titles") == ("dev", "test") and titled.splits("keyphrases") == ("train",)
     assert titled.share("keyphrases", "train") == 2 / 3 and titled.share("keyphrases", "dev") == 0
-    assert roles(UNTITLED, tmp_path / "untitled").judge == {"sentences": 1.0}
+    untitled = [Passage(one.doc_id, "", one.text) for one in MANY]
+    assert roles(untitled, tmp_path / "untitled").judge == {"sentences": 1.0}
     shared = [Passage(one.doc_id, one.doc_id.partition("#")[0], one.text) for one in MANY]
     assert roles(shared, tmp_path / "shared").judge == {"sentences": 1.0}, "five passages share each title"
 

@@ -26,7 +26,8 @@ from midmask.queries.step import make_queries
 from midmask.queries.titles import TitleQueries, title_query
 from midmask.queries.words import STOP_WORDS, TermWeights, normalised
 from midmask.retrieve.bm25_search import Bm25Index
-from tests.support.queries.articles import STOP, HandBm25, articles, corpus_of, rows_of, stems
+from tests.support.corpora.collections import rows as rows_of
+from tests.support.queries.articles import STOP, HandBm25, articles, corpus_of, stems
 
 PASSAGES = articles(6)
 

@@ -42,11 +42,19 @@ def vectors(encodings, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ar
     return with_index(encodings, root, IndexConfig(index=IVF), SearchConfig(depth=DEPTH))
 
 
+def lists_of(artifact: Place) -> dict[str, list[str]]:
+    """Query -> its documents, the best first."""
+    table = ranked.read(artifact / "ranked" / "train.parquet")
+    found: dict[str, list[str]] = {}
+    for query, document in zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True):
+        found.setdefault(query, []).append(document)
+    return found
+
+
 def found(inputs: dict[str, Artifact], out: Place, **fields: object) -> tuple[dict[str, object], set[tuple[str, str]]]:
     """The result of a search, and what it listed."""
     result = search(SearchConfig.model_validate({"depth": DEPTH, **fields}), inputs, out)
-    table = ranked.read(out / "ranked" / "train.parquet")
-    return result, set(zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True))
+    return result, {(query, document) for query, own in lists_of(out).items() for document in own}
 
 
 def test_more_lists_find_more_and_all_lists_find_everything(encodings, vectors, out, caplog):
@@ -206,15 +214,6 @@ def test_without_rescoring_the_scores_are_those_of_the_decoded_vectors(cloud):
 
 
 CONFIG = SearchConfig(depth=DEPTH, index=IVF, nprobe=2)
-
-
-def lists_of(artifact: Place) -> dict[str, list[str]]:
-    """Query -> its documents, the best first."""
-    table = ranked.read(artifact / "ranked" / "train.parquet")
-    found: dict[str, list[str]] = {}
-    for query, document in zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True):
-        found.setdefault(query, []).append(document)
-    return found
 
 
 def share(best: dict[str, list[str]], own: dict[str, list[str]], cutoff: int) -> float:

@@ -1,7 +1,6 @@
 """Ranked lists: their order, as run files, of the shards' parts, without the query itself; runs of other tools."""
 
 import gzip
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -56,11 +55,6 @@ def test_the_order_is_by_query_then_score_then_document_whatever_order_comes_in(
     random.shuffle(items)
     assert listed(ranked.order(table(dict(items)))) == slow_order(rows)
     assert listed(ranked.order(table(dict(items)), depth)) == [row for row in slow_order(rows) if row[2] <= depth]
-
-
-def test_a_score_that_is_not_finite_is_refused():
-    with pytest.raises(ValueError, match="not finite"):
-        ranked.order(table({("q", "a"): math.nan}))
 
 
 def assert_trec_eval_ranks_so(run: dict[str, dict[str, float]], found: pa.Table) -> None:
