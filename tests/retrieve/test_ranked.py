@@ -24,11 +24,8 @@ from tests.support.retrieve.collection import write_parts
 
 DOCS = [f"d{number}" for number in range(8)]
 SCORES = [-2.5, -0.0, 0.0, 1.0, 1.0 + 2**-23, 3.0]
-
-Rows = dict[tuple[str, str], float]
-
 QUERIES, NAMES = ["q1", "q10", "q2", "é"], ["a", "B", "d10", "d9", "ß", "\U0001d51e", "￿"]
-
+Rows = dict[tuple[str, str], float]
 runs = st.dictionaries(st.tuples(st.sampled_from(QUERIES), st.sampled_from(NAMES)), st.sampled_from(SCORES), min_size=1)
 
 
@@ -55,6 +52,11 @@ def test_the_order_is_by_query_then_score_then_document_whatever_order_comes_in(
     random.shuffle(items)
     assert listed(ranked.order(table(dict(items)))) == slow_order(rows)
     assert listed(ranked.order(table(dict(items)), depth)) == [row for row in slow_order(rows) if row[2] <= depth]
+
+
+def test_a_score_that_is_not_finite_is_refused():
+    with pytest.raises(ValueError, match="not finite"):
+        ranked.order(table({("q", "a"): np.nan}))
 
 
 def assert_trec_eval_ranks_so(run: dict[str, dict[str, float]], found: pa.Table) -> None:
