@@ -1,13 +1,16 @@
-"""Folders of documents as a corpus: what is read, counted, left out and refused."""
+"""Folders of documents as a corpus: what is read, counted, left out and refused, and how documents are cut."""
 
 import io
 import logging
 import os
 import pickle
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from pypdf import PdfReader, PdfWriter
 
 from midmask import Corpus
@@ -15,7 +18,9 @@ from midmask.artifact import Place
 from midmask.corpora import CorpusConfig, docs, open_corpus
 from midmask.corpora.assemble import assemble
 from midmask.corpora.docs import READER
-from midmask.corpora.provenance import provenance_of
+from midmask.corpora.documents.blocks import LONGEST, TextBlock, paragraph, text_blocks
+from midmask.corpora.documents.passages import BETWEEN, WORD, cut_passages
+from midmask.corpora.provenance import Provenance, provenance_of
 from midmask.corpora.reader import corpus_identity
 from midmask.errors import UserError
 from midmask.identity import identity_of
@@ -48,11 +53,8 @@ def test_documents_of_all_kinds_become_passages_with_their_places(tmp_path: Path
         "tables/x.parquet#2": ("", "the second"),
         "web/page.html#6-21": (f"Site{between}Page", "Some bold text."),
     }
-    told = result["documents"]
-    assert told["files_left_out"] == {".png": 1, ".py": 1}
-    assert told["files"] == dict.fromkeys(
-        (".csv", ".html", ".jsonl", ".md", ".parquet", ".pdf", ".rst", ".tsv", ".txt"), 1
-    )
+    told, kinds = result["documents"], ".csv .html .jsonl .md .parquet .pdf .rst .tsv .txt".split()
+    assert told["files_left_out"] == {".png": 1, ".py": 1} and told["files"] == dict.fromkeys(kinds, 1)
     assert told["encodings"] == {"utf-8": 7} and result["rows_quarantined"] == {}
     for doc_id, (_, text) in found.items():
         place = provenance_of(doc_id)
@@ -76,9 +78,7 @@ def test_pieces_of_any_size_and_a_uri_give_the_same_artifact(tmp_path: Path, mon
     assert contents(tmp_path / "many") == contents(tmp_path / "one")
 
 
-def test_unreadable_documents_are_quarantined_and_stop_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unreadable_documents_are_quarantined_and_stop_nothing(tmp_path, caplog) -> None:
     folder = tmp_path / "in"
     write(folder / "good.txt", b"good text")
     writer = PdfWriter(clone_from=PdfReader(io.BytesIO(pdf(["secret"]))))
@@ -103,9 +103,8 @@ def test_unreadable_documents_are_quarantined_and_stop_nothing(
         write(folder / name, data)
     caplog.set_level(logging.INFO)
     result = prepared(f"docs:{folder}", tmp_path / "out", bad_rows_threshold=0.0)
-    assert {row["file"]: row["kind"] for row in quarantine(tmp_path / "out")} == {
-        name: kind for name, (_, kind) in faults.items() if kind
-    }
+    wanted = {name: kind for name, (_, kind) in faults.items() if kind}
+    assert {row["file"]: row["kind"] for row in quarantine(tmp_path / "out")} == wanted
     assert result["passages"] == 2 and sum(result["rows_quarantined"].values()) == 11
     assert "11 quarantined" in caplog.text
 
@@ -159,3 +158,119 @@ def test_folders_of_documents_are_recognised(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"2 formats; name one of texts:.*, docs:"):
         Corpus.from_folder(tmp_path / "texts")
     assert Corpus.from_folder(f"docs:{tmp_path}/texts/part.jsonl").name == "part"
+
+
+def count_words(text: str) -> int:
+    return len(WORD.findall(text))
+
+
+words = st.text("abcé.?!(", min_size=1, max_size=9)
+sentences = st.lists(words, min_size=1, max_size=30).map(lambda own: " ".join(own) + ". ")
+paragraphs = st.lists(sentences, min_size=1, max_size=6).map("".join).map(str.strip)
+blocks = st.builds(
+    TextBlock,
+    st.one_of(paragraphs, st.text("图书馆ab 。", min_size=1, max_size=80).filter(str.strip).map(str.strip)),
+    st.sampled_from([0, 0, 0, 0, 1, 2, 3]),
+    st.sampled_from(["\n\n", "\n", " ", ""]),
+)
+documents = st.lists(blocks, min_size=1, max_size=12)
+
+
+@settings(max_examples=60)
+@given(documents, st.integers(10, 60))
+def test_without_overlap_each_word_below_a_heading_is_in_one_passage(document: list[TextBlock], size: int) -> None:
+    passages = list(cut_passages(iter(document), "", size, 0))
+    text = extracted_text(document)
+    assert all(text[one.start : one.end] == one.text == one.text.strip() for one in passages)
+    assert all(before.end <= after.start for before, after in pairwise(passages))
+    covered = bytearray(len(text))
+    for one in passages:
+        covered[one.start : one.end] = b"\1" * (one.end - one.start)
+    place = 0
+    for number, block in enumerate(document):
+        place += len(block.before) if number else 0
+        marks = {covered[place + at] for at, character in enumerate(block.text) if not character.isspace()}
+        bare = block.level and (number + 1 == len(document) or 0 < document[number + 1].level <= block.level)
+        assert marks == ({0} if block.level and not bare else {1})
+        place += len(block.text)
+
+
+@settings(max_examples=60)
+@given(documents, st.integers(10, 60), st.integers(0, 5))
+def test_passages_are_no_longer_than_asked_and_begin_with_the_overlap(document, size, overlap) -> None:
+    body = [block for block in document if not block.level]
+    passages = list(cut_passages(iter(body), "", size, overlap))
+    assert all(0 < count_words(one.text) <= size for one in passages)
+    text = extracted_text(body)
+    assert all(text[one.start : one.end] == one.text for one in passages)
+    own = list(cut_passages(iter(body), "", size - overlap, 0))
+    assert [one.end for one in passages] == [one.end for one in own]
+    for before, plain, one in zip(own, own[1:], passages[1:], strict=False):
+        repeated = WORD.findall(text[one.start : plain.start])
+        assert repeated == WORD.findall(before.text)[len(WORD.findall(before.text)) - len(repeated) :]
+        assert len(repeated) == min(overlap, count_words(before.text))
+
+
+def test_titles_are_the_path_of_headings() -> None:
+    levels = {"intro": 0, "Install": 1, "a": 0, "Linux": 2, "b": 0, "Use": 1, "c": 0}
+    document = [TextBlock(text, level) for text, level in levels.items()]
+    titles = [one.title.split(BETWEEN) for one in cut_passages(iter(document), "Manual", 50, 0)]
+    assert titles == [["Manual"], ["Manual", "Install"], ["Manual", "Install", "Linux"], ["Manual", "Use"]]
+    assert [one.title for one in cut_passages(iter(document), "", 50, 0, untitled="file")][:2] == ["file", "Install"]
+    assert [one.title for one in cut_passages(iter(document[1:3]), "Install - Site", 50, 0)] == ["Install"]
+
+
+def test_sentences_stay_whole_and_a_section_does_not_end_in_a_crumb() -> None:
+    text = " ".join(f"This is sentence {number} of five." for number in range(21))
+    found = [one.text for one in cut_passages(iter([TextBlock(text)]), "", 60, 0)]
+    assert [count_words(one) for one in found] == [60, 30, 36]
+    assert all(one.startswith("This is") and one.endswith("of five.") for one in found)
+
+
+def test_a_paragraph_that_does_not_fit_begins_a_passage() -> None:
+    first, second = ("Some words of it. " * 9).strip(), ("Other words of that. " * 9).strip()
+    found = [one.text for one in cut_passages(iter([TextBlock(first), TextBlock(second)]), "", 50, 0)]
+    assert found == [first, second]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.sampled_from(["word ", "x" * 9_000, "\n", " " * 7_000, "ab\n", "\n\n"]), max_size=60))
+@example(["x" * 9_000] * 5)
+def test_a_long_paragraph_is_cut_into_blocks_without_loss(parts: list[str]) -> None:
+    text = "".join(parts)
+    whole = list(text_blocks(text.splitlines(keepends=True)))
+    assert all(block.text == block.text.strip() and 0 < len(block.text) <= LONGEST for block in whole)
+    assert "".join("".join(block.text for block in whole).split()) == "".join(text.split())
+    single = list(paragraph(text))
+    assert "".join("".join(block.text for block in single).split()) == "".join(text.split())
+    assert all(0 < len(block.text) <= LONGEST for block in single)
+
+
+names = st.one_of(
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1),
+    st.binary(min_size=1).filter(lambda name: b"\0" not in name).map(os.fsdecode),
+)
+spans = st.tuples(st.integers(0, 10**9), st.integers(1, 10**6)).map(lambda span: (span[0], span[0] + span[1]))
+
+
+@given(names, spans, st.integers(1, 10**9))
+def test_an_id_gives_its_provenance_back(name: str, span: tuple[int, int], row: int) -> None:
+    for one in (Provenance(name, *span), Provenance(name, row=row), Provenance(name, *span, row)):
+        assert len(one.doc_id.split()) == 1 and one.doc_id.encode() and one.doc_id.count("#") == 1
+        assert provenance_of(one.doc_id) == one
+
+
+@pytest.mark.parametrize(
+    ("doc_id", "wanted"),
+    [
+        ("guide/install.md#120-860", Provenance("guide/install.md", 120, 860)),
+        ("faq.csv#12", Provenance("faq.csv", row=12)),
+        ("faq.csv#12:0-640", Provenance("faq.csv", 0, 640, 12)),
+        ("a%2541.txt#0-5", Provenance("a%41.txt", 0, 5)),
+        ("my%20notes%231.txt#0-5", Provenance("my notes#1.txt", 0, 5)),
+        *((other, None) for other in ("d12", "a.md#", "#1-2", "a.md#0", "a.md#5-5", "a.md#1:", "a.md#x-y", "a b#1-2")),
+    ],
+)
+def test_ids_are_written_as_documented(doc_id: str, wanted: Provenance | None) -> None:
+    assert provenance_of(doc_id) == wanted
+    assert wanted is None or wanted.doc_id == doc_id

@@ -1,22 +1,19 @@
-"""From each layout to measures: read, judged, ranked, evaluated, against values worked out by hand."""
+"""From each layout to measures, against values worked out by hand; and back to files."""
 
-import math
+from math import log2
 from pathlib import Path
 
 import pytest
 
 from midmask.artifact import Place
+from midmask.corpora.export import export_beir
 from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
 from midmask.retrieve.bm25 import Bm25Config
 from tests.support.corpora import layouts
-from tests.support.corpora.collections import prepared, quarantine, rows, write
+from tests.support.corpora.collections import contents, prepared, quarantine, rows, write
 from tests.support.corpora.layouts import evaluated, read
 from tests.support.retrieve.bm25 import ranked_by_bm25
 from tests.support.retrieve.collection import made
-
-
-def log2(value: int) -> float:
-    return math.log2(value)
 
 
 def test_ms_marco_dev_small_by_the_papers_measures(tmp_path: Path) -> None:
@@ -119,19 +116,11 @@ def test_tripclick_by_slice_and_by_both_kinds_of_judgements(tmp_path: Path) -> N
     layouts.write_tripclick(tmp_path / "in")
     corpus = read(f"tripclick:{tmp_path}/in", tmp_path / "out")
     splits = corpus.result["splits"]
-    assert {name: part["queries"] for name, part in splits.items() if name.startswith("test")} == {
-        "test": 4,
-        "test.head": 2,
-        "test.head-dctr": 2,
-        "test.tail": 1,
-        "test.torso": 1,
-    }
+    wanted = {"test": 4, "test.head": 2, "test.head-dctr": 2, "test.tail": 1, "test.torso": 1}
+    assert {name: part["queries"] for name, part in splits.items() if name.startswith("test")} == wanted
     assert {"train", "dev", "dev.head-dctr"} <= set(splits) and corpus.result["rows_read"] == 50 + 12 + 54
-    assert rows(tmp_path / "out/docs")[0] == {
-        "doc_id": "0",
-        "title": "Study 0",
-        "text": layouts.passage(0) + ", p < 0.05",
-    }
+    first = {"doc_id": "0", "title": "Study 0", "text": layouts.passage(0) + ", p < 0.05"}
+    assert rows(tmp_path / "out/docs")[0] == first
     lists = {"300": ["2", "1"], "301": ["3", "1"], "310": ["1", "2"]}
     found = evaluated(corpus, "test", lists, ["nDCG@10"])
     both, graded = 1 + 1 / log2(3), 3 + 1 / log2(3)
@@ -143,10 +132,8 @@ def test_tripclick_by_slice_and_by_both_kinds_of_judgements(tmp_path: Path) -> N
     assert slices["test.head-dctr"] == (2, pytest.approx(sum(dctr.values()) / 2))
     assert slices["test.torso"] == (1, pytest.approx(1.0)) and slices["test.tail"] == (1, 0.0)
     sampled = evaluated(corpus, "test", lists, ["nDCG@10"], max_queries=2)
-    assert (
-        sampled["queries"] == 2
-        and sum(own["queries"] for name, own in sampled["slices"].items() if "-" not in name) == 2
-    )
+    assert sampled["queries"] == 2
+    assert sum(own["queries"] for name, own in sampled["slices"].items() if "-" not in name) == 2
 
 
 @pytest.mark.parametrize(
@@ -184,3 +171,19 @@ def test_trec_has_elements_columns_and_json_side_by_side(tmp_path: Path) -> None
         ("malformed line", "docs/a.gz", 17),
     ]
     assert result["rows_read"] == 7 + 3 + 3 and result["splits_made_here"]
+
+
+def test_what_is_written_is_read_again_as_it_was(tmp_path: Path) -> None:
+    """TripClick has titles, grades and slices; and a second export of what was read has the same bytes."""
+    layouts.write_tripclick(tmp_path / "in")
+    corpus = read(f"tripclick:{tmp_path}/in", tmp_path / "one")
+    export_beir(corpus.place, Place(str(tmp_path / "beir")))
+    judgements = (tmp_path / "beir/qrels/test.head-dctr.tsv").read_text()
+    assert judgements.startswith("query-id\tcorpus-id\tscore\n300\t1\t3\n")
+    again = read(f"beir:{tmp_path}/beir", tmp_path / "two")
+    for name in ("docs", "queries.parquet"):
+        assert rows(tmp_path / "one" / name) == rows(tmp_path / "two" / name)
+    judged = [sorted(map(str, rows(tmp_path / place / "qrels.parquet"))) for place in ("one", "two")]
+    assert judged[0] == judged[1] and len(judged[0]) == 54 + 36
+    export_beir(again.place, Place(str(tmp_path / "beir2")))
+    assert contents(tmp_path / "beir") == contents(tmp_path / "beir2")

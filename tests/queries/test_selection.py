@@ -1,16 +1,101 @@
-"""Shares, thinning and splits, on candidates made by hand."""
+"""Why candidates are dropped before any search; shares, thinning, splits, and which sources train and which judge."""
 
 import random
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
-from midmask.queries.candidates import Candidate
+from midmask.artifact import Place
+from midmask.queries import roles as roles_module
+from midmask.queries import screening
+from midmask.queries.candidates import Candidate, CandidatePool
+from midmask.queries.collection import CollectionFacts, without_hidden
 from midmask.queries.config import QueriesConfig
 from midmask.queries.documents import BY_DOCUMENT, BY_PASSAGE, split_by_document
-from midmask.queries.made import MadeQuery
-from midmask.queries.roles import Roles
+from midmask.queries.made import MadeQuery, Passage
+from midmask.queries.roles import Roles, roles_of
 from midmask.queries.selection import TOO_EASY, draw_shares, drop_unfound, reciprocal_rank, shares, thin
+from midmask.queries.step import make_queries
+from tests.support.corpora.collections import rows as rows_of
+from tests.support.queries.articles import articles, corpus_of
+
+PASSAGES = articles(4)
+LONG = PASSAGES[0].text
+A, B, C = (one.doc_id for one in PASSAGES[:3])
+
+
+def reasons(folder: Path, made: list[MadeQuery], extra: list[Passage] | None = None, **fields: int) -> list[str]:
+    """Candidates take their places in the order in which they stand here."""
+    passages = [*PASSAGES, *(extra or [])]
+    known = CollectionFacts(corpus_of(folder, passages).place)
+    some = [Candidate(one, one.source, f"q{n:03d}", "train", float(n)) for n, one in enumerate(made)]
+    screening.screen(CandidatePool(some, {one.doc_id: one for one in passages}, {}), known, QueriesConfig(**fields))
+    return [one.reason for one in some]
+
+
+def asked(doc_id: str, text: str, hidden: tuple[int, int] | None = None, title: bool = False) -> MadeQuery:
+    return MadeQuery(doc_id, text, "spans", hidden, title)
+
+
+def test_one_text_of_several_passages_is_no_query(tmp_path: Path) -> None:
+    made = [asked(A, "What is it?"), asked(B, "what  IS it"), asked(C, "another one"), asked(C, "Another one!")]
+    assert reasons(tmp_path, made) == [screening.AMBIGUOUS, screening.AMBIGUOUS, "", screening.REPEATED]
+
+
+def test_copies(tmp_path: Path) -> None:
+    twin = Passage("twin", "", PASSAGES[0].text)
+    made = [asked(A, "the same"), asked("twin", "The same"), asked(A, "a span", (0, 20))]
+    made.append(asked(A, "a title", None, True))
+    wanted = ["", screening.REPEATED, screening.COPY_SHOWS_IT, screening.COPY_SHOWS_IT]
+    assert reasons(tmp_path / "two", made, [twin], copies=2) == wanted
+    assert reasons(tmp_path / "one", made, [twin], copies=1) == [screening.MANY_COPIES] * 4
+
+
+def test_words_places_and_parts(tmp_path: Path) -> None:
+    words = LONG.split()
+    early, late = " ".join(words[:6]), " ".join(words[-6:])
+    ends = (len(early), len(LONG) - len(late))
+    made = [
+        asked(A, "? a"),
+        asked(A, early, (0, ends[0])),
+        asked(A, " ".join(words[3:9]), (ends[0] - 3, ends[0] + 20)),
+        asked(A, late, (ends[1], len(LONG))),
+        asked(A, "one too many of it"),
+    ]
+    wanted = [screening.NO_WORD, "", screening.OVERLAPS, "", screening.ENOUGH]
+    assert reasons(tmp_path, made, per_passage=2) == wanted
+
+
+@pytest.mark.parametrize(("left", "reason"), [(8, ""), (7, screening.LITTLE_LEFT)])
+def test_something_of_a_passage_is_left(tmp_path: Path, left: int, reason: str) -> None:
+    kept, hidden = " ".join(f"kept{n}" for n in range(left)), " ".join(f"gone{n}" for n in range(9))
+    passage = Passage("small#0", "", f"{hidden} {kept}")
+    assert reasons(tmp_path, [asked("small#0", hidden, (0, len(hidden)))], [passage]) == [reason]
+
+
+def test_what_stands_there_a_second_time_gives_it_away(tmp_path: Path) -> None:
+    rest = "and all the other words of the passage that are left of it"
+    passages = [
+        Passage("twice#0", "", f"wings flutter much. {rest} Wings  flutter, MUCH!"),
+        Passage("short#0", "", "wings flutter. Here something else is told, of which wings flutter is a part"),
+        Passage("title#0", "Fluttering wings", "fluttering wings"),
+    ]
+    made = [
+        asked("twice#0", "wings flutter much", (0, 19)),
+        asked("short#0", "wings flutter", (0, 14)),
+        asked("title#0", "Fluttering wings", None, True),
+    ]
+    assert reasons(tmp_path, made, passages) == [screening.STANDS_THERE, "", screening.STANDS_THERE]
+
+
+def test_hidden_parts_leave_a_space() -> None:
+    passage = Passage("p", "A title", "one two three, four five six.")
+    hide = [asked("p", "", (15, 24)), asked("p", "", (4, 7)), asked("p", "", None)]
+    assert without_hidden(passage, hide) == Passage("p", "A title", "one three, six.")
+    assert without_hidden(passage, [asked("p", "", (0, 3), True)]) == Passage("p", "", "two three, four five six.")
+    assert without_hidden(passage, hide[2:]) == passage
+
 
 RANKS = [1, 1, 1, 1, 1, 1, 2, 2, 3, 5, 10, 11, 20]
 
@@ -27,15 +112,15 @@ def many(source: str, seed: int, count: int = 60) -> list[Candidate]:
     return [candidate(n, source, random_.choice(RANKS), round(random_.random(), 2)) for n in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("weights", "available", "total", "wanted"),
-    [
-        ({"a": 3, "b": 1}, {"a": 4, "b": 50}, 20, {"a": 4, "b": 16}),
-        ({"a": 1, "b": 1, "c": 2}, {"a": 1, "b": 100, "c": 100}, 31, {"a": 1, "b": 10, "c": 20}),
-        ({"a": 1, "b": 1, "c": 1}, {"a": 9, "b": 9, "c": 9}, 10, {"a": 4, "b": 3, "c": 3}),
-        ({"a": 1, "b": 1}, {"a": 2, "b": 0}, 10, {"a": 2, "b": 0}),
-    ],
-)
+SHARES = [
+    ({"a": 3, "b": 1}, {"a": 4, "b": 50}, 20, {"a": 4, "b": 16}),
+    ({"a": 1, "b": 1, "c": 2}, {"a": 1, "b": 100, "c": 100}, 31, {"a": 1, "b": 10, "c": 20}),
+    ({"a": 1, "b": 1, "c": 1}, {"a": 9, "b": 9, "c": 9}, 10, {"a": 4, "b": 3, "c": 3}),
+    ({"a": 1, "b": 1}, {"a": 2, "b": 0}, 10, {"a": 2, "b": 0}),
+]
+
+
+@pytest.mark.parametrize(("weights", "available", "total", "wanted"), SHARES)
 def test_shares(weights: dict[str, float], available: dict[str, int], total: int, wanted: dict[str, int]) -> None:
     assert shares(weights, available, total) == wanted
 
@@ -92,9 +177,8 @@ def test_thinning_reaches_its_target_by_dropping_the_easiest_and_no_more() -> No
             assert mean(kept) <= target and all(one.reason == TOO_EASY for one in gone)
             assert not gone or mean([*kept, min(gone, key=lambda one: (reciprocal_rank(one), one.overlap))]) > target
             for one in gone:
-                assert all(
-                    (other.rank or 99, -(other.overlap or 0)) >= (one.rank, -(one.overlap or 0)) for other in kept
-                )
+                easiest = (one.rank, -(one.overlap or 0))
+                assert all((other.rank or 99, -(other.overlap or 0)) >= easiest for other in kept)
         before = dropped
     assert before
 
@@ -124,3 +208,54 @@ def test_one_large_document_is_divided_by_passage() -> None:
     splits, rule = split_by_document(documents, passages, 0.15, 0.25, 0)
     assert rule == BY_PASSAGE and set(splits.values()) == {"train", "dev", "test"}
     assert all(splits[f"q{n}"] == splits[f"q{n + 1}"] for n in range(0, 100, 2)), "a passage is in one split"
+
+
+MANY = articles(120)
+PLAIN = {"titles": 1.0, "sentences": 1.0, "keyphrases": 2.0}
+
+
+def roles(passages: list[Passage], folder: Path, **fields: object) -> Roles:
+    corpus = corpus_of(folder, passages).place
+    return roles_of(QueriesConfig(**{"sources": PLAIN, **fields}), corpus, CollectionFacts(corpus))
+
+
+def test_titles_judge_where_passages_have_their_own_and_else_sentences(tmp_path: Path) -> None:
+    titled = roles(MANY, tmp_path / "titled")
+    assert titled == Roles({"sentences": 1.0, "keyphrases": 2.0}, {"titles": 1.0})
+    assert titled.splits("titles") == ("dev", "test") and titled.splits("keyphrases") == ("train",)
+    assert titled.share("keyphrases", "train") == 2 / 3 and titled.share("keyphrases", "dev") == 0
+    untitled = [Passage(one.doc_id, "", one.text) for one in MANY]
+    assert roles(untitled, tmp_path / "untitled").judge == {"sentences": 1.0}
+    shared = [Passage(one.doc_id, one.doc_id.partition("#")[0], one.text) for one in MANY]
+    assert roles(shared, tmp_path / "shared").judge == {"sentences": 1.0}, "five passages share each title"
+
+
+def test_what_writes_questions_judges_before_what_is_cut_out_and_weak_labels_never_do(tmp_path: Path) -> None:
+    server = "http://127.0.0.1:9/v1"
+    assert roles(MANY, tmp_path / "asked", sources={**PLAIN, server: 1.0}).judge == {server: 1.0}
+    questions = tmp_path / "questions.txt"
+    questions.write_text("what is this\n")
+    weak = roles(MANY, tmp_path / "weak", sources={f"file:{questions}": 1.0, "keyphrases": 1.0})
+    assert weak.train == weak.judge, "neither may judge, so both do both"
+
+
+def test_in_a_small_collection_or_with_one_source_every_source_does_both(tmp_path: Path) -> None:
+    few = roles(MANY[:200], tmp_path / "few")
+    assert few.train == few.judge == PLAIN
+    alone = roles(MANY, tmp_path / "alone", sources={"sentences": 1.0})
+    assert alone.train == alone.judge == {"sentences": 1.0}
+
+
+def test_a_split_has_queries_of_its_sources_alone_and_what_fits_nowhere_is_counted(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(roles_module, "ENOUGH", 50)
+    corpus = corpus_of(tmp_path / "corpus", MANY[:300])
+    config = QueriesConfig(sources=PLAIN, max_queries=200)
+    result = make_queries(config, {"corpus": corpus}, Place(str(tmp_path / "out")))
+    assert (result["train_sources"], result["judge_sources"]) == (["sentences", "keyphrases"], ["titles"])
+    assert result["splits"]["train"] == 120 and result["splits"]["dev"] + result["splits"]["test"] <= 80
+    rows = rows_of(tmp_path / "out" / "queries.parquet")
+    for row in rows:
+        if row["kept"]:
+            assert (row["source"] == "titles") == (row["split"] != "train")
+    other = [row for row in rows if row["reason"] == "its document is for queries of other sources"]
+    assert other and {row["source"] for row in other} == {"titles"}, "others read no document that is not for them"

@@ -9,9 +9,12 @@ import pytest
 from midmask.artifact import Place
 from midmask.derived.generate import GenerateConfig
 from midmask.errors import UserError
+from midmask.queries.collection import draw_passages
 from midmask.queries.config import QueriesConfig
 from midmask.queries.made import MadeQuery, Passage
 from midmask.queries.server import ServerQueries, read_queries
+from midmask.queries.step import make_queries
+from tests.support.queries.articles import articles, corpus_of
 from tests.support.queries.chat_server import Fault, Served, serving
 
 PASSAGES = [Passage(f"d{n}", f"Title {n}", f"text of passage {n} {{count}}") for n in range(12)]
@@ -51,29 +54,27 @@ def expected(passages: list[Passage]) -> list[MadeQuery]:
 
 @pytest.mark.parametrize("threads", [1, 5])
 def test_queries_come_in_the_order_of_the_passages(served: Served, threads: int) -> None:
-    assert ask(served, server_concurrency=threads, generate=GenerateConfig(top_p=0.5, max_tokens=20)) == expected(
-        PASSAGES
-    )
+    drawn = GenerateConfig(top_p=0.5, max_tokens=20)
+    assert ask(served, server_concurrency=threads, generate=drawn) == expected(PASSAGES)
     by_message = {body["messages"][0]["content"]: body for body in served.requests}
     assert len(by_message) == len(served.requests) == 12
     body = by_message["Write 2 queries for [Title 3 text of passage 3 {count}]"]
     sent = {name: value for name, value in body.items() if name not in ("messages", "seed")}
     assert sent == {"model": "tiny", "max_tokens": 40, "temperature": 0.7, "top_p": 0.5}
-    assert len({body["seed"] for body in served.requests}) == 12 and not any(
-        "Authorization" in h for h in served.headers
-    )
+    assert len({body["seed"] for body in served.requests}) == 12
+    assert not any("Authorization" in headers for headers in served.headers)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault(429, {"Retry-After": "3"}),
-        Fault(500, body=b"<html>sorry</html>"),
-        Fault(200, body=b'{"choices": [{"message"'),
-        Fault(200, body=b"\xff\xfe"),
-        Fault(200, body=b'{"choices": [{"message": {"content": "cut"}}]}', cut=20),
-    ],
-)
+FAULTS = [
+    Fault(429, {"Retry-After": "3"}),
+    Fault(500, body=b"<html>sorry</html>"),
+    Fault(200, body=b'{"choices": [{"message"'),
+    Fault(200, body=b"\xff\xfe"),
+    Fault(200, body=b'{"choices": [{"message": {"content": "cut"}}]}', cut=20),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_passing_fault_is_tried_again(served: Served, fault: Fault) -> None:
     waits: list[float] = []
     served.faults += [fault, fault]
@@ -102,9 +103,7 @@ def test_a_server_that_dies_half_way_loses_nothing(served: Served, tmp_path: Pat
     assert ask(served, cache=cache, **fields) == expected(PASSAGES), "all is there, so no server is needed"
 
 
-def test_a_budget_of_requests_is_kept_and_the_same_over_restarts(
-    served: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_budget_of_requests_is_kept_and_the_same_over_restarts(served, tmp_path, caplog) -> None:
     cache = Place(str(tmp_path / "cache"))
     for _ in range(2):
         with caplog.at_level(logging.WARNING, "midmask"):
@@ -134,9 +133,7 @@ def test_a_passage_that_the_server_refuses_is_counted(served: Served, caplog: py
         ask(served)
 
 
-def test_the_key_is_sent_and_shown_nowhere(
-    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_key_is_sent_and_shown_nowhere(served, tmp_path, monkeypatch, caplog) -> None:
     served.key = "sk-planted-0123456789"
     with pytest.raises(UserError, match=r"HTTP 401.*set MIDMASK_API_KEY or OPENAI_API_KEY .*\(no key is set\)"):
         ask(served)
@@ -161,35 +158,34 @@ def test_a_redirect_is_not_followed(served: Served, monkeypatch: pytest.MonkeyPa
         assert not other.headers
 
 
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("http://me:secret@127.0.0.1:1/v1", "would be recorded"),
-        ("http://127.0.0.1:1/v1?api_key=abc", "would be recorded"),
-        ("ftp://127.0.0.1/v1", "no server has such a URL"),
-        ("file:///etc/passwd", "no server has such a URL"),
-        ("http://host:99999/v1", "no server has such a URL"),
-    ],
-)
+REFUSED_URLS = [
+    ("http://me:secret@127.0.0.1:1/v1", "would be recorded"),
+    ("http://127.0.0.1:1/v1?api_key=abc", "would be recorded"),
+    ("file:///etc/passwd", "no server has such a URL"),
+    ("http://host:99999/v1", "no server has such a URL"),
+]
+
+
+@pytest.mark.parametrize(("url", "message"), REFUSED_URLS)
 def test_urls_that_are_refused(url: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
         ServerQueries(url, config_of())
     assert "secret" not in str(error.value) and "abc" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("answer", "queries"),
-    [
-        ("a\nb\nc", ["a", "b"]),
-        ("1. a\n2. a\n\n3. b", ["a", "b"]),
-        ("- 3.5 mm jack size\n* **bold one**", ["3.5 mm jack size", "bold one"]),
-        ("Sure! Two queries:\n```\nQuery 1: what's x?\nQ2: \u201cy\u201d\n```", ["what's x?", "y"]),
-        ("<think>1. no\n2. no</think>\nyes", ["yes"]),
-        ("<think>never ends\nat all", []),
-        ('\n ... \n""', []),
-        ("2001: a space odyssey plot", ["2001: a space odyssey plot"]),
-    ],
-)
+ANSWERS = {
+    "a\nb\nc": ["a", "b"],
+    "1. a\n2. a\n\n3. b": ["a", "b"],
+    "- 3.5 mm jack size\n* **bold one**": ["3.5 mm jack size", "bold one"],
+    "Sure! Two queries:\n```\nQuery 1: what's x?\nQ2: \u201cy\u201d\n```": ["what's x?", "y"],
+    "<think>1. no\n2. no</think>\nyes": ["yes"],
+    "<think>never ends\nat all": [],
+    '\n ... \n""': [],
+    "2001: a space odyssey plot": ["2001: a space odyssey plot"],
+}
+
+
+@pytest.mark.parametrize(("answer", "queries"), ANSWERS.items())
 def test_queries_are_read_from_an_answer(answer: str, queries: list[str]) -> None:
     assert read_queries(answer, 2) == queries
 
@@ -204,3 +200,31 @@ def test_another_prompt_model_or_text_is_asked_anew(served: Served, tmp_path: Pa
     served.requests.clear()
     ask(served, cache=cache, server_concurrency=1, server_retries=0)
     assert not served.requests
+
+
+ARTICLES = articles(8)
+
+
+def test_a_step_whose_server_died_asks_for_the_rest_alone(tmp_path: Path) -> None:
+    """The second attempt finds the files of the first in its folder, as `produce` gives them to it."""
+    corpus = corpus_of(tmp_path / "corpus", ARTICLES)
+    out = Place(str(tmp_path / "out"))
+    with serving(Served(answer=lambda message: " ".join(message.split()[-6:-1]), dies_after=15)) as served:
+        fields = {"server_prompt": "Write {count} queries for {passage}", "server_retries": 0, "server_model": "tiny"}
+        config = QueriesConfig(sources={served.url: 1.0}, **fields)
+        with pytest.raises(UserError, match="are kept"):
+            make_queries(config, {"corpus": corpus}, out)
+        assert served.answered == 15
+        served.dies_after = None
+        result = make_queries(config, {"corpus": corpus}, out)
+        assert served.answered == len(ARTICLES)
+    assert result["kept"] >= 30
+
+
+def test_passages_are_drawn_by_their_ids_alone() -> None:
+    ids = [one.doc_id for one in ARTICLES]
+    few = draw_passages(ids, 0, "spans", 10)
+    assert len(few) == 10 and few == draw_passages(ids[::-1], 0, "spans", 10)
+    more = draw_passages(ids, 0, "spans", 20)
+    assert few < more and more != draw_passages(ids, 1, "spans", 20)
+    assert draw_passages(ids, 0, "spans", 40) == set(ids)

@@ -1,4 +1,4 @@
-"""The whole step on a small collection: what is hidden, found, judged and divided, and that it is always the same."""
+"""The whole step on a small collection: what is hidden, found, judged and divided, always the same, and shown."""
 
 import gzip
 import json
@@ -6,25 +6,40 @@ import random
 import shutil
 from collections import Counter
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig, prepare
 from midmask.evaluation import measures
+from midmask.experiment.backbone_defaults import apply_changes
+from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.step import Step
 from midmask.experiment.steps import LOCAL
+from midmask.queries import encoder_trip
+from midmask.queries.candidates import Candidate, collect
+from midmask.queries.collection import CollectionFacts, draw_passages, read_as_searched
 from midmask.queries.config import QueriesConfig
+from midmask.queries.documents import split_passages
 from midmask.queries.made import Passage
+from midmask.queries.preview import queries_page
+from midmask.queries.roles import Roles
+from midmask.queries.round_trip import hiding_of, search_again
+from midmask.queries.screening import screen
 from midmask.queries.sources import queries_content
 from midmask.queries.step import make_queries
+from midmask.recipes import RECIPES
 from midmask.retrieve.bm25 import Bm25Config
 from tests.support.corpora.collections import contents, json_lines, write
-from tests.support.queries.articles import HandBm25, articles, corpus_of, rows_of, stems
+from tests.support.corpora.collections import rows as rows_of
+from tests.support.queries.articles import HandBm25, articles, corpus_of, stems
 from tests.support.retrieve.bm25 import ranked_by_bm25
 
 ALL = {"titles": 1.0, "sentences": 1.0, "spans": 1.0, "keyphrases": 1.0}
@@ -138,12 +153,8 @@ def test_the_numbers_of_the_result(done: tuple[Path, dict[str, Any]], collection
     config = Bm25Config(splits=("dev", "test"))
     ranked_by_bm25(config, {"corpus": Artifact(Place(str(corpus)), {})}, Place(str(bm25)))
     for split in config.splits:
-        table = measures.evaluate(
-            pq.read_table(bm25 / "ranked" / f"{split}.parquet"),
-            pq.read_table(corpus / "qrels.parquet"),
-            split,
-            ["RR@10", "nDCG@10"],
-        )
+        lists, judged = pq.read_table(bm25 / "ranked" / f"{split}.parquet"), pq.read_table(corpus / "qrels.parquet")
+        table = measures.evaluate(lists, judged, split, ["RR@10", "nDCG@10"])
         told = dict(result["bm25"][split])
         assert told.pop("queries") == result["splits"][split]
         assert told == pytest.approx(measures.aggregate(table), abs=1e-3)
@@ -196,13 +207,11 @@ def test_killed_half_way_it_gives_the_same_bytes(tmp_path: Path) -> None:
     (out / "statistics.json").unlink()
     (out / "queries.parquet").write_bytes(b"cut")
     (out / "collection" / "given" / "corpus.jsonl.gz").unlink()
-    corpus = Artifact(prepared.place(Place(str(tmp_path / "store"))), {})
-    corpus = Artifact(Place(str(next(Path(str(corpus.place)).glob("**/statistics.json")).parent)), {})
+    home = Path(str(prepared.place(Place(str(tmp_path / "store")))))
+    corpus = Artifact(Place(str(next(home.glob("**/statistics.json")).parent)), {})
     make_queries(config, {"corpus": corpus}, Place(str(out)))
-    again = contents(out)
-    assert {name: again[name] for name in files if name != "record.json"} == {
-        name: data for name, data in files.items() if name != "record.json"
-    }
+    del files["record.json"]
+    assert {name: data for name, data in contents(out).items() if name in files} == files
 
 
 def test_caps_and_weights(tmp_path: Path) -> None:
@@ -212,3 +221,121 @@ def test_caps_and_weights(tmp_path: Path) -> None:
     assert max(Counter(row["doc_id"] for row in kept).values()) == 2
     # A few may be lost to the second search, when the queries that were dropped hide nothing any more.
     assert 12 <= result["sources"]["keyphrases"]["kept"] <= 15 and 40 <= result["sources"]["sentences"]["kept"] <= 45
+
+
+HOSTILE = "<script>alert(1)</script> <img src=x onerror=alert(2)> & \"quoted' "
+TAGS = {"html", "head", "meta", "title", "style", "body", "h1", "p", "del", "article", "h2", "h3"}
+
+
+class Reader(HTMLParser):
+    """Tags with their attributes, and the texts that are struck out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.struck: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag == "del":
+            self.struck.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tags.append(f"/{tag}")
+
+    def handle_data(self, data: str) -> None:
+        if self.struck and self.tags[-1] == "del":
+            self.struck[-1] += data
+
+
+def test_the_page_shows_hostile_texts_and_has_none_of_their_markup(tmp_path: Path) -> None:
+    passages = [
+        replace(one, title=f"{HOSTILE}{one.title}", text=f"{one.text} {HOSTILE}", doc_id=f"<b>{one.doc_id}")
+        for one in PASSAGES
+    ]
+    corpus, out = corpus_of(tmp_path / "corpus", passages, name="<i>own</i>"), Place(str(tmp_path / "out"))
+    config = QueriesConfig(sources={"titles": 1.0, "sentences": 1.0, "spans": 1.0})
+    page = queries_page(Artifact(out, {"result": make_queries(config, {"corpus": corpus}, out)}), 200)
+    reader = Reader()
+    reader.feed(page)
+    assert {tag.removeprefix("/") for tag in reader.tags} == TAGS
+    assert reader.attributes == {"lang", "charset", "name", "content", "class"}, "nothing is fetched"
+    assert "script" not in page.replace("&lt;script&gt;", "").replace("&lt;/script&gt;", "")
+    assert "alert(1)" in page and "http" not in page
+    rows = [row for row in rows_of(tmp_path / "out" / "queries.parquet") if row["kept"]]
+    assert reader.tags.count("article") == min(200, len(rows))
+    struck = {" ".join(text.split()) for text in reader.struck}
+    shown = [row for row in rows if row["hidden_start"] is not None and row["text"] in struck]
+    assert len(shown) > 50, "what a query hides is struck out in its passage"
+
+
+ARTICLES = articles(60)
+CONFIG = QueriesConfig(sources={"sentences": 1.0, "spans": 1.0}, round_trip_depth=2, per_passage=1)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    """The articles, and an encoder of random weights that reads them."""
+    home = tmp_path_factory.mktemp("trip")
+    rows = [{"_id": one.doc_id, "title": one.title, "text": one.text} for one in ARTICLES]
+    write(home / "articles" / "corpus.jsonl", json_lines(rows))
+    changes = {"tokens.titles": True, "tokens.max_length": 64, "tokens.query_length": 64, "backbone.name": "tiny"}
+    changes |= {"corpus.name": f"beir:{home / 'articles'}", "representation.dense": "mean"}
+    planned = plan(apply_changes(RECIPES["none"](), changes))
+    steps = {"corpus": planned.corpus, "encoder": planned.untuned, "tokens": planned.tokens}
+    runner = Runner(Place(str(home / "store")), LOCAL, Silent())
+    return {name: runner.run(step) for name, step in steps.items()}
+
+
+def searched_candidates(encoder: dict[str, Artifact], known: CollectionFacts, out: Path) -> list[Candidate]:
+    """All that pass the screening, with BM25's ranks."""
+    corpus, both = encoder["corpus"].place, Roles(CONFIG.sources, CONFIG.sources)
+    pool = collect(CONFIG, corpus, known, both, split_passages(known, CONFIG)[0], None, Place(str(out)))
+    screen(pool, known, CONFIG)
+    left = [one for one in pool.candidates if one.is_in]
+    search_again(left, corpus, pool.passages, known, CONFIG.round_trip_depth)
+    return left
+
+
+@pytest.mark.parametrize("others", [len(ARTICLES), 30])
+def test_the_encoder_finds_what_its_vectors_rank_within_the_depth(others, encoder, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(encoder_trip, "OTHERS", others)
+    known = CollectionFacts(encoder["corpus"].place)
+    candidates = searched_candidates(encoder, known, tmp_path)
+    for one in candidates[::2]:
+        one.rank = None  # as if BM25 had not found it
+    encoder_trip.find_by_encoder(candidates, encoder, known, CONFIG.round_trip_depth, "fp32")
+
+    lost = [one for one in candidates if one.rank is None]
+    pool = {one.made.doc_id for one in lost} | draw_passages(known.doc_ids, 0, "round trip", others)
+    texts = {
+        one.doc_id: f"{one.title} {one.text}".strip()
+        for one in read_as_searched(encoder["corpus"].place, hiding_of(candidates))
+        if one.doc_id in pool
+    }
+    model = SentenceTransformer(str(encoder["encoder"].place.local() / "model"), local_files_only=True, device="cpu")
+    passages_PD = model.encode(list(texts.values())).astype(np.float64)
+    ids, allowed = list(texts), CONFIG.round_trip_depth * len(texts) // len(ARTICLES)
+    found = []
+    for one, query_D in zip(lost, model.encode([one.made.text for one in lost]).astype(np.float64), strict=True):
+        scores_P = passages_PD @ query_D
+        ahead_P = scores_P - scores_P[ids.index(one.made.doc_id)]
+        if int((ahead_P > 1e-4).sum()) < allowed <= int((ahead_P > -1e-4).sum()) - 1:
+            continue  # whether it is found depends on the last digits
+        assert one.by_encoder == (int((ahead_P > 1e-4).sum()) < allowed)
+        found.append(one.by_encoder)
+    assert len(found) > 20 and any(found) and not all(found)
+    assert not any(one.by_encoder for one in candidates if one not in lost), "it is asked for what BM25 does not find"
+
+
+def test_a_query_that_either_finds_is_kept(encoder: dict[str, Artifact], tmp_path: Path) -> None:
+    result = make_queries(CONFIG, encoder, Place(str(tmp_path / "either")))
+    rows = rows_of(tmp_path / "either" / "queries.parquet")
+    kept = [row for row in rows if row["kept"]]
+    assert any((row["rank"] or 99) > CONFIG.round_trip_depth for row in kept)
+    assert all(row["by_encoder"] or row["rank"] <= CONFIG.round_trip_depth for row in kept)
+    alone = CONFIG.model_copy(update={"round_trip": "bm25"})
+    assert make_queries(alone, encoder, Place(str(tmp_path / "bm25")))["kept"] < result["kept"]
+    assert not any(row["by_encoder"] for row in rows_of(tmp_path / "bm25" / "queries.parquet"))

@@ -1,21 +1,28 @@
-import math
-import re
-from pathlib import Path
+"""BM25 against its formula, and by shards against bm25s over the whole collection."""
 
-import ir_measures
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import psutil
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import Stemmer
 
 from midmask.artifact import Artifact, Place
+from midmask.identity import Config
 from midmask.retrieve import ranked
-from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
+from midmask.retrieve.bm25 import Bm25Config, Bm25Search, Bm25Worker, rank_with_bm25
+from midmask.retrieve.bm25_index import BM25_INDEX, Bm25IndexConfig, index_texts
 from midmask.retrieve.bm25_search import Bm25Index
-from tests.support.corpora.collections import prepared
-from tests.support.retrieve.bm25 import bm25_index, ranked_by_bm25
-from tests.support.retrieve.collection import write_parts
+from midmask.retrieve.bm25_words import BM25_WORDS, Bm25WordsConfig
+from midmask.sharded import Inputs, Sharded
+from tests.support.corpora.collections import contents
+from tests.support.queries.articles import HandBm25
+from tests.support.retrieve.bm25 import WholeBm25, bm25_index, passages_of, ranked_by_bm25
+from tests.support.retrieve.collection import write_corpus, write_parts
 
 DOCS = [
     ("z", "Ray trains", "trains running trains of rays and rays"),
@@ -38,37 +45,18 @@ def corpus(tmp_path: Path) -> Artifact:
     )
 
 
-def words(text: str) -> list[str]:
-    stem = Stemmer.Stemmer("english")
-    return [stem.stemWord(word) for word in re.findall(r"\w\w+", text.lower())]
-
-
-def slow_bm25(query: str, k1: float, b: float, *, titles: bool) -> list[tuple[str, float]]:
-    """Lucene's formula (Kamphuis et al. 2020, table 1, "accurate"), word by word in float64; best first, ties by id."""
-    texts = {doc_id: words(f"{title} {text}" if titles else text) for doc_id, title, text in DOCS}
-    average = sum(map(len, texts.values())) / len(texts)
-    scores = {}
-    for doc_id, text in texts.items():
-        total = 0.0
-        for word in words(query):
-            holding = sum(word in other for other in texts.values())
-            idf = math.log(1 + (len(texts) - holding + 0.5) / (holding + 0.5))
-            often = text.count(word)
-            total += idf * often / (often + k1 * (1 - b + b * len(text) / average))
-        if total > 0:
-            scores[doc_id] = total
-    return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
-
-
 @pytest.mark.parametrize(("k1", "b", "titles"), [(0.9, 0.4, True), (1.5, 0.75, False)])
 def test_scores_are_lucenes_formula_and_ties_go_by_document_id(corpus, tmp_path, k1, b, titles):
+    """Kamphuis et al. 2020, table 1, "accurate", word by word in float64."""
     out = Place(str(tmp_path / "out"))
     config = Bm25Config(splits=("dev", "test"), k1=k1, b=b, titles=titles)
     result = ranked_by_bm25(config, {"corpus": corpus}, out)
     found = [ranked.read(out / "ranked" / f"{split}.parquet").to_pylist() for split in ("dev", "test")]
+    hand = HandBm25({doc_id: f"{title} {text}" if titles else text for doc_id, title, text in DOCS}, k1, b)
     for query_id, text in QUERIES:
         rows = found[query_id == "q4"]
-        expected = slow_bm25(text, k1, b, titles=titles)
+        scores = [pair for pair in hand.scores(text).items() if pair[1] > 0]
+        expected = sorted(scores, key=lambda pair: (-pair[1], pair[0]))
         mine = [row for row in rows if row["query_id"] == query_id]
         assert [row["doc_id"] for row in mine] == [doc_id for doc_id, _ in expected]
         np.testing.assert_allclose([row["score"] for row in mine], [score for _, score in expected], rtol=1e-5)
@@ -89,14 +77,167 @@ def test_the_index_is_mapped_and_a_finished_split_is_not_ranked_again(corpus, tm
     assert out.names() == ["ranked"]
 
 
-def test_cranfield_is_as_good_as_its_reference(cranfield: Path, tmp_path: Path):
-    """The collection's own figure, by another BM25 with another stemmer, is 0.3394; ours is 0.3512."""
-    facts = prepared(f"beir:{cranfield}", tmp_path / "corpus")
-    corpus, out = Artifact(Place(str(tmp_path / "corpus")), {"fingerprint": "", "result": facts}), tmp_path / "out"
-    ranked_by_bm25(Bm25Config(splits=("dev", "test", "train"), depth=100), {"corpus": corpus}, Place(str(out)))
-    found = pq.read_table(out / "ranked", columns=["query_id", "doc_id", "rank"]).to_pylist()
-    judged = pq.read_table(tmp_path / "corpus" / "qrels.parquet").to_pylist()
-    run = [ir_measures.ScoredDoc(row["query_id"], row["doc_id"], -row["rank"]) for row in found]
-    qrels = [ir_measures.Qrel(row["query_id"], row["doc_id"], row["grade"]) for row in judged]
-    value = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run)[ir_measures.nDCG @ 10]
-    assert value == pytest.approx(0.3512, abs=0.0005)
+def cut(corpus: Artifact, place: Place, rows: int) -> Artifact:
+    """The same collection in shards of so many passages."""
+    docs = pa.concat_tables(
+        [pq.read_table((corpus.place / "docs" / name).local()) for name in (corpus.place / "docs").names()]
+    )
+    for number, first in enumerate(range(0, len(docs), rows)):
+        with (place / "docs" / f"{number:05d}.parquet").writing() as stream:
+            pq.write_table(docs.slice(first, rows), stream)
+    for name in ("queries.parquet", "qrels.parquet"):
+        (place / name).copy_from(corpus.place / name)
+    return Artifact(place, corpus.record)
+
+
+@pytest.fixture
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """Passages of words as frequent as those of a language, some with one word that all others lack, in one shard."""
+    draw = np.random.default_rng(3)
+    words = np.array(["".join(draw.choice(list("abcdefghijklmnop"), draw.integers(2, 8))) for _ in range(2000)])
+
+    def text(least: int, most: int) -> str:
+        return " ".join(words[np.minimum(draw.zipf(1.3, draw.integers(least, most)) - 1, 1999)])
+
+    names = [f"d{row:04d}" for row in draw.permutation(1000)]
+    docs = [(name, text(0, 4), text(1, 60) + f" only{row}" * (row % 3 == 0)) for row, name in enumerate(names)]
+    queries = [(f"q{row:03d}", f"{text(1, 9)} only{row}") for row in range(150)]
+    place = Place(str(tmp_path_factory.mktemp("whole")))
+    qrels = [("dev" if row % 3 else "test", name, names[row], 1) for row, (name, _) in enumerate(queries)]
+    corpus = write_parts(place / "parts", docs=docs, queries=queries, qrels=qrels)
+    return cut(corpus, place / "one shard", 1000)
+
+
+def texts_of_queries(corpus: Artifact) -> list[str]:
+    return pq.read_table((corpus.place / "queries.parquet").local())["text"].to_pylist()
+
+
+CUTS = [(67, 0.9, 0.4, True), (700, 1.7, 0.75, False), (1000, 0, 1, True)]
+
+
+@pytest.mark.parametrize(("rows", "k1", "b", "titles"), CUTS)
+def test_every_score_has_the_bits_of_bm25s_over_the_whole_collection(whole, tmp_path, monkeypatch, rows, k1, b, titles):
+    monkeypatch.setattr("midmask.retrieve.bm25_words.MERGED_AT_ONCE", 4)  # several times, of 15 shards
+    corpus = cut(whole, Place(str(tmp_path / "corpus")), rows)
+    index = Bm25Index(bm25_index(corpus, Place(str(tmp_path)), Bm25Config(k1=k1, b=b, titles=titles)).place)
+    ids, texts = passages_of(whole, titles=titles)
+    reference = WholeBm25(texts, k1, b)
+    assert index.doc_ids.to_pylist() == ids
+    queries = texts_of_queries(whole)
+    scores_QN, rows_QN = index.find([*queries, f"{queries[0]} {queries[0]}", "zzz"], len(ids))
+    for query, scores_K, rows_K in zip(queries, scores_QN, rows_QN, strict=False):
+        expected = reference.scores(query)
+        found = np.zeros(len(ids), np.float32)
+        found[rows_K[rows_K >= 0]] = scores_K[rows_K >= 0]
+        assert found.tobytes() == expected.tobytes()
+    assert (scores_QN[-2] >= scores_QN[0]).all(), "a word that is asked twice counts twice"
+    assert (rows_QN[-1] == -1).all()
+
+
+def of_docs(place: Place, docs: list[tuple[str, str, str]], rows: int) -> Artifact:
+    """These passages in shards of so many, and one query."""
+    corpus = write_parts(place / "whole", docs=docs, queries=[("q", "same")], qrels=[("dev", "q", docs[0][0], 1)])
+    return cut(corpus, place / "cut", rows)
+
+
+def test_passages_and_shards_without_words_and_words_of_one_shard(tmp_path: Path) -> None:
+    docs = [("c", "", "- x"), ("b", "", "rare words"), ("a", "", ""), ("d", "", "words of all words")]
+    reference = WholeBm25([text for _, _, text in docs])
+    for rows in (1, 2, 3, 4):
+        place = Place(str(tmp_path / str(rows)))
+        index = Bm25Index(bm25_index(of_docs(place, docs, rows), place).place)
+        for query in ("words", "rare", "of rare words words", "all x"):
+            found = index.search(["q"], [query], 10)
+            scores = reference.scores(query)
+            expected = [docs[row][0] for row in np.lexsort((np.arange(4), -scores)) if scores[row] > 0]
+            assert found["doc_id"].to_pylist() == expected
+            assert found["score"].to_pylist() == [score for score in np.sort(scores)[::-1].tolist() if score > 0]
+
+
+def by_ranges(work: Bm25Search, count: int) -> None:
+    """As many workers in one process, each with some shards."""
+    shards, blocks = work.shards(count), work.begin()
+    workers = [Bm25Worker(work, some) for some in shards]
+
+    def search_blocks() -> Iterator[int]:
+        for block in range(blocks):
+            for worker in reversed(workers):
+                worker.search(block)
+            yield block
+
+    work.finish(shards, search_blocks())
+
+
+def test_the_ranked_lists_have_the_same_bytes_however_shards_are_cut_and_dealt_out(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr("midmask.retrieve.bm25.QUERY_BLOCK", 40)  # several blocks of each split
+    config = Bm25Config(splits=("test", "dev"), depth=50)
+    alone = Place(str(tmp_path / "alone"))
+    inputs = {"corpus": whole, "index": bm25_index(whole, Place(str(tmp_path)))}
+    result = rank_with_bm25(config, inputs, alone)
+    assert {split: one["queries"] for split, one in result["splits"].items()} == {"test": 50, "dev": 100}
+    for rows, count in ((170, 4), (700, 5)):
+        root = Place(str(tmp_path / str(rows)))
+        corpus = cut(whole, root / "corpus", rows)
+        by_ranges(Bm25Search(config, {"corpus": corpus, "index": bm25_index(corpus, root)}, root / "ranked"), count)
+        assert contents(tmp_path / str(rows) / "ranked") == contents(tmp_path / "alone")
+
+
+def test_equal_scores_at_the_cut_are_decided_by_ids_of_all_shards(tmp_path: Path) -> None:
+    docs, place = [(f"d{(row * 37) % 100:02d}", "", "same words") for row in range(100)], Place(str(tmp_path))
+    shards = of_docs(place, docs, 9)
+    work = Bm25Search(Bm25Config(depth=13), {"corpus": shards, "index": bm25_index(shards, place)}, place / "out")
+    by_ranges(work, 4)
+    rows = ranked.read(work.out / "ranked" / "dev.parquet")
+    assert rows["doc_id"].to_pylist() == [f"d{row:02d}" for row in range(13)]
+
+
+def test_a_stream_of_texts_has_the_index_of_the_corpus(whole, tmp_path, monkeypatch) -> None:
+    """As the round trip of made queries reads a collection; batches of 64 fill shards of at least 150."""
+    ids, texts = passages_of(whole)
+    monkeypatch.setattr("midmask.retrieve.bm25_index.SHARD_PASSAGES", 150)
+    stream = ((ids[at : at + 64], texts[at : at + 64]) for at in range(0, len(ids), 64))
+    place = Place(str(tmp_path / "stream"))
+    index_texts(Bm25IndexConfig(), stream, place, "whole")
+    assert place.names() == ["ids", "index", "words"] and len((place / "ids").names()) == 6
+    mine = Bm25Index(place)
+    theirs = Bm25Index(bm25_index(whole, Place(str(tmp_path))).place)
+    queries = texts_of_queries(whole)
+    names = [f"{number:03d}" for number in range(len(queries))]
+    assert mine.search(names, queries, 100).equals(theirs.search(names, queries, 100))
+
+
+def killed(step: Sharded, config: Config, inputs: Inputs, out: Place) -> dict[Path, int]:
+    """Files, and when they were written, that a pass leaves which ends before its third shard."""
+    written: list[str] = []
+
+    def worker(*given: Any) -> Callable[[str], None]:
+        make = step.worker(*given)
+
+        def write(name: str) -> None:
+            if len(written) == 2:
+                raise KeyboardInterrupt
+            make(name)
+            written.append(name)
+
+        return write
+
+    with pytest.raises(KeyboardInterrupt):
+        replace(step, worker=worker)(config, inputs, out)
+    return {path: path.stat().st_mtime_ns for path in Path(out.uri).rglob("*") if path.is_file()}
+
+
+def test_a_build_that_was_killed_between_shards_goes_on(tmp_path: Path) -> None:
+    root = Place(str(tmp_path))
+    corpus = cut(write_corpus(root / "whole"), root / "corpus", 70)
+    expected = bm25_index(corpus, root / "alone")
+    left = killed(BM25_WORDS, Bm25WordsConfig(), {"corpus": corpus}, root / "words")
+    assert sorted(path.parent.name for path in left) == ["counted", "counted", "passages", "passages"]
+    (tmp_path / "words" / "counted" / "00003.parquet.1234.draft").write_bytes(b"cut off")
+    result = BM25_WORDS(Bm25WordsConfig(), {"corpus": corpus}, root / "words")
+    assert contents(tmp_path / "words") == contents(tmp_path / "alone" / "words")
+    words = Artifact(root / "words", {"fingerprint": "w", "result": result})
+    left |= killed(BM25_INDEX, Bm25IndexConfig(), {"words": words}, root / "index")
+    assert len(left) == 4 + 5, "two shards with their ids, and the collection's words"
+    assert BM25_INDEX(Bm25IndexConfig(), {"words": words}, root / "index") == expected.result
+    assert contents(tmp_path / "index") == contents(tmp_path / "alone" / "index")
+    assert {path: path.stat().st_mtime_ns for path in left} == left

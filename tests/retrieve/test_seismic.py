@@ -1,13 +1,11 @@
-"""Approximate search by words: what the index proposes is scored as an exact search scores it, and what it cannot do is
-said.
-"""
+"""Approximate search by words: what the index proposes is scored as an exact search scores it."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from midmask.artifact import Artifact, Place
+from midmask.artifact import Place
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.retrieve import ranked
@@ -103,36 +101,6 @@ def test_a_negative_weight_is_refused_in_passages_and_in_queries(collection, fol
         build_seismic_index([passages, below], tmp_path, threads=1)
 
 
-def test_an_index_of_other_passages_is_refused(collection, folder):
-    with pytest.raises(UserError, match=r"an index of 2700 passages that have words, for 90; delete it"):
-        shard(collection[0].slice(0, 100), folder)
-
-
-@pytest.fixture(scope="module")
-def views(inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Artifact]]:
-    """Encodings by one model with words alone, and by one that has vectors too."""
-    root = Place(str(tmp_path_factory.mktemp("encoded")))
-    found = {}
-    for name, representation in {
-        "words": Representation(dense=None, lexical="splade"),
-        "both": Representation(dense="cls", lexical="splade"),
-    }.items():
-        model = write_bi_encoder(root / f"{name}-model", inputs["tokens"], representation)
-        found[name] = encoded({**inputs, "model": model}, root / name)
-    return found
-
-
-def test_the_step_ranks_by_an_index_and_measures_its_recall(views, out, tmp_path: Path):
-    config = SearchConfig(depth=10, index="Seismic", rescore=3, query_cut=1000, heap_factor=0.0)
-    inputs = with_index(views["words"], Place(str(tmp_path)), IndexConfig(index="Seismic"), config, queries=8)
-    result = search(config, inputs, out)
-    assert result["recall"]["at_10"] > 0.99 and inputs["index"].result["passages"] == 300
-    exact = SearchConfig(depth=10)
-    search(exact, views["words"], out / "exact")
-    own, best = (ranked.read(place / "ranked" / "train.parquet") for place in (out, out / "exact"))
-    assert own.equals(best)
-
-
 def test_more_lists_and_less_trust_find_more(collection, folder):
     passages, queries = collection
     exact = LexicalShard(passages, ids(PASSAGES)).search(queries, DEPTH)[1]
@@ -145,7 +113,23 @@ def test_more_lists_and_less_trust_find_more(collection, folder):
     assert few < 0.8 * usual and usual <= most
 
 
-def test_an_index_of_words_for_vectors_is_refused(views, out, tmp_path: Path):
-    config = SearchConfig(depth=10, index="Seismic")
+def test_an_index_of_other_passages_or_of_words_for_vectors_is_refused(collection, folder, inputs, tmp_path: Path):
+    with pytest.raises(UserError, match=r"an index of 2700 passages that have words, for 90; delete it"):
+        shard(collection[0].slice(0, 100), folder)
+    model = write_bi_encoder(Place(str(tmp_path / "model")), inputs["tokens"], Representation(lexical="splade"))
+    both = encoded({**inputs, "model": model}, Place(str(tmp_path)))
     with pytest.raises(UserError, match=r"index = Seismic: words are not all that is searched; leave it at Flat"):
-        search(config, {**views["both"], "index": views["both"]["passages"], "exact": views["both"]["passages"]}, out)
+        others = {"index": both["passages"], "exact": both["passages"]}
+        search(SearchConfig(depth=10, index="Seismic"), {**both, **others}, Place(str(tmp_path / "out")))
+
+
+def test_the_step_ranks_by_an_index_and_measures_its_recall(inputs, out: Place):
+    words = Representation(dense=None, lexical="splade")
+    vectors = encoded({**inputs, "model": write_bi_encoder(out / "model", inputs["tokens"], words)}, out)
+    config = SearchConfig(depth=10, index="Seismic", rescore=3, query_cut=1000, heap_factor=0.0)
+    given = with_index(vectors, out, IndexConfig(index="Seismic"), config, queries=8)
+    result = search(config, given, out / "found")
+    assert result["recall"]["at_10"] > 0.99 and given["index"].result["passages"] == 300
+    search(SearchConfig(depth=10), vectors, out / "all")
+    own, best = (ranked.read(out / name / "ranked" / "train.parquet") for name in ("found", "all"))
+    assert own.equals(best)

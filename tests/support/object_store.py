@@ -48,10 +48,7 @@ class Requests:
 @contextlib.contextmanager
 def object_store(bucket: str = "bucket", requests: Requests | None = None) -> Iterator[str]:
     """The options of a URI that reach the server: `s3://BUCKET/ANY/KEY?OPTIONS`. Child processes reach it too, with the
-    environment that holds as long as the block.
-
-    Args:
-        requests: counts what the server is asked for.
+    environment that holds as long as the block. `requests` counts what the server is asked for.
     """
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else it writes a line for every request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 from midmask.artifact import Place
 from midmask.corpora.documents.blocks import TextBlock
 from midmask.corpora.documents.kinds import KINDS, ending
-from midmask.corpora.documents.passages import WORD
 from midmask.corpora.documents.source import Columns, DocumentFile, ParsedDocument
 from tests.support.corpora.collections import write
 
@@ -60,10 +59,6 @@ def extracted_text(blocks: Iterable[TextBlock]) -> str:
     """The text of a document, to which offsets refer."""
     parts = [part for block in blocks for part in (block.before, block.text)]
     return "".join(parts[1:])
-
-
-def count_words(text: str) -> int:
-    return len(WORD.findall(text))
 
 
 ANY = Columns()

@@ -83,20 +83,13 @@ def write_msmarco(folder: Path) -> None:
     judgement; judgements of four columns; a query numbered like a passage; lines may end as on Windows.
     """
     write(folder / "collection.tsv", lines([(n, passage(n)) for n in range(COUNT)], end="\r\n"))
-    asked = {
-        "train": range(0, 10),
-        "dev.small": range(200, 204),
-        "dev": range(200, 208),
-        "eval.small": range(300, 302),
-        "eval": range(300, 305),
-    }
+    asked = {"train": range(0, 10), "dev.small": range(200, 204), "dev": range(200, 208)}
+    asked |= {"eval.small": range(300, 302), "eval": range(300, 305)}
     for split, ids in asked.items():
         write(folder / f"queries.{split}.tsv", lines([(n, f"where is word{n % 50}") for n in ids]))
     write(folder / "qrels.train.tsv", lines([(n, 0, n + 1, 1) for n in range(10)]))
-    write(
-        folder / "qrels.dev.small.tsv",
-        lines([(200, 0, 0, 1), (200, 0, 1, 1), *((n, 0, n - 199, 1) for n in (201, 202, 203))]),
-    )
+    judged = [(200, 0, 0, 1), (200, 0, 1, 1), *((n, 0, n - 199, 1) for n in (201, 202, 203))]
+    write(folder / "qrels.dev.small.tsv", lines(judged))
 
 
 def write_deep_learning(folder: Path) -> None:
@@ -126,10 +119,8 @@ def write_arguana(folder: Path, *, packed: bool = True) -> None:
     Only a test split; judgements with a header; packed.
     """
     end = ".gz" if packed else ""
-    docs = [
-        {"_id": f"test-{n}", "title": f"topic {n // 4}", "text": f" {passage(n)} {passage(n + 2)}"}
-        for n in range(COUNT)
-    ]
+    texts = {n: f" {passage(n)} {passage(n + 2)}" for n in range(COUNT)}
+    docs = [{"_id": f"test-{n}", "title": f"topic {n // 4}", "text": text} for n, text in texts.items()]
     write(folder / f"corpus.jsonl{end}", json_lines(docs))
     queries = [{"_id": doc["_id"], "text": doc["text"], "metadata": {}} for doc in docs[:10]]
     write(folder / f"queries.jsonl{end}", json_lines(queries))
@@ -141,9 +132,8 @@ def write_nq(folder: Path, *, form: str = "csv") -> None:
     """DPR's files: passages with a header, in CSV's quotes; questions without ids; answers as Python writes a list."""
     texts = {0: 'the "Big" Apple is New York City', 1: "Beyoncé sang in Zürich", 2: "in 1969, on July 20th"}
     docs = [(n + 1, texts.get(n, passage(n)), f"Title {n}") for n in range(COUNT)]
-    write(
-        folder / "psgs_w100.tsv", b"id\ttext\ttitle\n" + lines([(n, _quoted(text), title) for n, text, title in docs])
-    )
+    table = lines([(n, _quoted(text), title) for n, text, title in docs])
+    write(folder / "psgs_w100.tsv", b"id\ttext\ttitle\n" + table)
     test = [
         ("where is the big apple", "['New York', \"the city that doesn't sleep\"]"),
         ("who sang", '["BEYONCE\\u0301", "Zurich"]' if form == "json" else "['Beyonce\u0301', 'Zurich']"),

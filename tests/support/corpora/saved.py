@@ -30,15 +30,8 @@ def save(folder: Path, table: pa.Table, *, shards: int = 1) -> None:
         with pa.OSFile(str(folder / name), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
             writer.write_table(table.slice(first, length).cast(schema), max_chunksize=BATCH)
         first += length
-    state = {
-        "_data_files": [{"filename": name} for name in names],
-        "_fingerprint": "b3f73a2ce25216f6",
-        "_format_columns": None,
-        "_format_kwargs": {},
-        "_format_type": None,
-        "_output_all_columns": False,
-        "_split": None,
-    }
+    state = {"_data_files": [{"filename": name} for name in names], "_fingerprint": "b3f73a2ce25216f6"}
+    state |= {"_format_columns": None, "_format_kwargs": {}, "_format_type": None, "_output_all_columns": False}
     (folder / "state.json").write_text(json.dumps(state, indent=2))
     info = {"citation": "", "description": "", "features": features, "homepage": "", "license": ""}
     (folder / "dataset_info.json").write_text(json.dumps(info, indent=2))

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -89,8 +88,3 @@ class HandBm25:
 
 def stems(text: str) -> list[str]:
     return list(Stemmer.Stemmer("english").stemWords(re.findall(r"\b\w\w+\b", text.lower())))
-
-
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-    return rows

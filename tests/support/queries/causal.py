@@ -25,19 +25,9 @@ def write_causal(folder: Path, *, chat: bool = False, positions: int = 256) -> N
     tokenizer.chat_template = CHAT if chat else None
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(entries),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=positions,
-        initializer_range=0.4,
-        eos_token_id=1,
-        pad_token_id=0,
-        bos_token_id=None,
-    )
-    model = LlamaForCausalLM(config)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    special = {"eos_token_id": 1, "pad_token_id": 0, "bos_token_id": None, "max_position_embeddings": positions}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=len(entries), initializer_range=0.4, **sizes, **special))
     with torch.no_grad():
         model.lm_head.weight[[entries.index("\n"), entries.index("</s>")]] *= 3  # some answers end with either
     model.save_pretrained(folder)

@@ -89,15 +89,8 @@ def write_tokens(place: Place, corpus: Artifact) -> Artifact:
 
 def write_model(place: Place, vocabulary: int) -> Artifact:
     torch.manual_seed(3)
-    config = BertConfig(
-        vocab_size=vocabulary,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        initializer_range=0.3,
-    )
-    model = BertModel(config, add_pooling_layer=False)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    model = BertModel(BertConfig(vocab_size=vocabulary, initializer_range=0.3, **sizes), add_pooling_layer=False)
     folder = Path(place.uri.removeprefix("file://")) / "model"
     model.save_pretrained(folder)
     return Artifact(place, {"fingerprint": "encoder", "result": {}})

@@ -55,16 +55,8 @@ def url(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def config_of(model: Path, **fields: object) -> QueriesConfig:
-    return QueriesConfig(
-        **{
-            "per_passage": 2,
-            "generate": GenerateConfig(max_tokens=12),
-            "server_prompt": "{passage}",
-            "server_model": str(model),
-            "server_concurrency": 2,
-            **fields,
-        }
-    )
+    own = {"server_prompt": "{passage}", "server_model": str(model), "server_concurrency": 2, **fields}
+    return QueriesConfig(per_passage=2, generate=GenerateConfig(max_tokens=12), **own)
 
 
 def test_a_real_server_writes_queries_that_are_kept(model: Path, url: str, tmp_path: Path) -> None:

@@ -1,0 +1,262 @@
+"""The embedded corpus, of real packages and small ones, and what any corpus is put together with."""
+
+import random
+import re
+import sys
+from collections import Counter, defaultdict
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from midmask.corpora.duplicates import clusters, signatures, similar_pairs
+from midmask.corpora.ids import IdTable
+from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
+from midmask.corpora.statistics import TextStatistics
+from midmask.randomness.texts import uniform
+from tests.support.corpora.collections import prepared, rows
+
+BODY = "The first of several words of a body that is long enough to be {}."
+
+
+@pytest.fixture(scope="module")
+def networkx(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An installed package with many copied docstrings."""
+    out = tmp_path_factory.mktemp("pydocs")
+    prepared("pydocs", out, packages=("networkx",))
+    return out
+
+
+def package(folder: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> tuple[str, ...]:
+    """An importable package `toydocs` of the given modules; importing any of them would fail."""
+    for name, source in {"__init__": "", **files}.items():
+        path = folder / "toydocs" / f"{name.replace('__test', '/test')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{source}\nraise SystemExit('imported!')\n")
+    monkeypatch.syspath_prepend(str(folder))
+    return ("toydocs",)
+
+
+def function(name: str, summary: str, body: str) -> str:
+    return f'def {name}():\n    """{summary}\n\n    {body}\n    """\n'
+
+
+def shingles(text: str) -> set[tuple[str, ...]]:
+    words = re.sub(r"[^a-z0-9_]+", " ", text.lower()).split()
+    return {tuple(words[start : start + 5]) for start in range(max(1, len(words) - 4))}
+
+
+def near_pairs(texts: dict[str, str], above: float) -> list[tuple[str, str]]:
+    """All pairs of a higher Jaccard similarity, by counting shared shingles exactly."""
+    sets, holders, shared = {name: shingles(text) for name, text in texts.items()}, defaultdict(list), Counter()
+    for name, found in sets.items():
+        for shingle in found:
+            holders[shingle].append(name)
+    for names in holders.values():
+        shared.update(combinations(names, 2))
+    return [pair for pair, common in shared.items() if common / len(sets[pair[0]] | sets[pair[1]]) > above]
+
+
+def test_no_near_duplicate_and_no_query_straddles_splits(networkx: Path) -> None:
+    judged = rows(networkx / "qrels.parquet")
+    split = {row["doc_id"]: row["split"] for row in judged}
+    pairs = near_pairs({row["doc_id"]: row["text"] for row in rows(networkx / "docs")}, 0.7)
+    assert len(pairs) > 50 and all(split[left] == split[right] for left, right in pairs)
+    assert len({(row["query_id"], row["split"]) for row in judged}) == len({row["query_id"] for row in judged})
+
+
+def test_texts_are_distinct_and_no_body_repeats_its_summary(networkx: Path) -> None:
+    docs, queries = rows(networkx / "docs"), rows(networkx / "queries.parquet")
+    assert len({row["text"] for row in docs}) == len({row["doc_id"] for row in docs}) == len(docs)
+    assert len({row["text"].lower() for row in queries}) == len(queries)
+    body = {row["doc_id"]: row["text"] for row in docs}
+    question = {row["query_id"]: row["text"] for row in queries}
+    judged = rows(networkx / "qrels.parquet")
+    assert all(question[row["query_id"]].lower() not in body[row["doc_id"]].lower() for row in judged)
+    assert {row["query_id"] for row in judged} == set(question) and {row["doc_id"] for row in judged} == set(body)
+    assert min(len(text.split()) for text in body.values()) >= 8
+    assert max(Counter(row["query_id"] for row in judged).values()) <= 10
+    assert {row["split"] for row in judged} == {"train", "dev", "test"}
+
+
+def test_toy_package_gives_exactly_these_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = {
+        "a": function("one", "Add two numbers.", BODY.format("one"))
+        + function("same", "Sum it all.", BODY.format("one")),
+        "b": 'class Thing:\n    """Hold one thing.  It is held here, and nowhere else in the whole world."""\n'
+        '    def get(self):\n        """Add two\n        numbers\n\n'
+        '        Another body which has more than eight words in it.\n        """\n',
+        "c": 'add_docstr(toydocs.fast, r"""\nfast(x, *, y) -> z\n\nRun very fast.\n\nBody of compiled code, '
+        'which no definition carries in source.\n""")',
+    }
+    result = prepared("pydocs", tmp_path / "out", packages=package(tmp_path, monkeypatch, **sources))
+    assert [tuple(row.values()) for row in rows(tmp_path / "out/docs")] == [
+        ("toydocs.a.one", "toydocs.a", BODY.format("one")),
+        ("toydocs.b.Thing", "toydocs.b", "It is held here, and nowhere else in the whole world."),
+        ("toydocs.b.Thing.get", "toydocs.b", "Another body which has more than eight words in it."),
+        ("toydocs.fast", "toydocs.c", "Body of compiled code, which no definition carries in source."),
+    ]
+    assert rows(tmp_path / "out/aliases.parquet") == [{"doc_id": "toydocs.a.one", "alias": "toydocs.a.same"}]
+    asked = ["Add two numbers.", "Sum it all.", "Hold one thing.", "Run very fast."]
+    assert [row["text"] for row in rows(tmp_path / "out/queries.parquet")] == asked
+    judged = {"a.one": ["a.one", "b.Thing.get"], "a.same": ["a.one"], "b.Thing": ["b.Thing"], "fast": ["fast"]}
+    wanted = {(f"q:toydocs.{query}", f"toydocs.{doc}") for query, docs in judged.items() for doc in docs}
+    found = [(row["query_id"], row["doc_id"]) for row in rows(tmp_path / "out/qrels.parquet")]
+    assert set(found) == wanted and len(found) == 5
+    assert (result["passages"], result["queries"], result["rows_read"]) == (4, 4, 13)
+    assert "toydocs" not in sys.modules
+
+
+def test_what_is_left_out_is_counted_by_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = BODY.format("kept")
+    sources = {
+        "good": function("kept", "Keep this one.", body),
+        "rules": function("a", "Too short a body.", "only five words are here")
+        + 'def b():\n    """No body at all."""\n'
+        + function("c", "Say it twice.", f"{body} Say it twice. And go.")
+        + function("d", "Args:", body)
+        + function("e", "word " * 70, body),
+        "generic": "".join(function(f"f{n}", "Do what it does.", f"{body} Number {n}.") for n in range(11)),
+        "tests__test_a": function("g", "Test it all.", body),
+        "vendored__test": "",
+    }
+    sources["vendor__test"] = sources["good"]
+    result = prepared("pydocs", tmp_path / "out", packages=package(tmp_path, monkeypatch, **sources))
+    assert result["passages"] == 1
+    rules = result["rules"]
+    assert rules["docstrings"] == 1 + 5 + 11
+    once = ("short body", "no body", "body repeats its summary", "no summary", "long summary")
+    assert [rules[rule] for rule in once] == [1] * 5
+    assert rules["generic summary"] == 11 and rules["test file"] >= 1
+
+
+texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), max_size=30)
+
+
+@given(st.lists(texts, max_size=8), texts, st.sampled_from([1, 4, 64]))
+def test_the_table_equals_a_dictionary_even_when_hashes_collide(batches, asked, hash_bits) -> None:
+    table = IdTable(hash_bits)
+    oracle: dict[str, int] = {}
+    for batch in batches:
+        wanted = []
+        for text in batch:
+            wanted.append(text not in oracle)
+            oracle.setdefault(text, len(oracle))
+        assert table.add(batch).tolist() == wanted
+    assert len(table) == len(oracle)
+    assert [table[row] for row in range(len(table))] == list(oracle)
+    assert table.rows(asked).tolist() == [oracle.get(text, -1) for text in asked]
+
+
+def test_draws_are_uniform_and_depend_on_the_salt() -> None:
+    names = [str(n) for n in range(20_000)]
+    draw = uniform(names, "a")
+    assert 0 <= draw.min() and draw.max() < 1
+    for bound in (0.1, 0.5, 0.8):
+        assert abs((draw < bound).mean() - bound) < 0.015
+    assert abs(((draw < 0.5) & (uniform(names, "b") < 0.5)).mean() - 0.25) < 0.015
+
+
+@given(st.lists(st.integers(0, 50), min_size=1), st.integers(1, 7))
+def test_streamed_lengths_equal_numpy_on_all_at_once(lengths: list[int], block: int) -> None:
+    statistics = TextStatistics()
+    for start in range(0, len(lengths), block):
+        part = lengths[start : start + block]
+        statistics.add(pa.table({"words": part, "question": [length % 2 == 0 for length in part]}))
+    summary = statistics.summary()
+    array = np.array(lengths, np.float64)
+    assert summary["words"]["mean"] == pytest.approx(array.mean())
+    assert summary["words"]["median"] == np.percentile(array, 50, method="inverted_cdf")
+    assert summary["words"]["p90"] == np.percentile(array, 90, method="inverted_cdf")
+    assert summary["words"]["max"] == array.max()
+    assert summary["question_share"] == pytest.approx((array % 2 == 0).mean())
+
+
+QUERIES = [f"q{n}" for n in range(4000)]
+
+
+@pytest.mark.parametrize("names", [{"test"}, {"train"}, {"dev", "test"}])
+def test_without_train_or_with_train_only_all_are_divided(names: set[str]) -> None:
+    splits, rule = assign_splits([sorted(names)[0]] * 4000, QUERIES, names, 0)
+    assert rule.words.startswith("60/20/20") and rule.made == ("dev", "test", "train")
+    for split, share in {"train": 0.6, "dev": 0.2, "test": 0.2}.items():
+        assert splits.count(split) / 4000 == pytest.approx(share, abs=0.03)
+
+
+def test_a_missing_dev_is_drawn_from_train_and_test_stays() -> None:
+    official = ["train", "test"] * 2000
+    splits, rule = assign_splits(official, QUERIES, set(official), 0)
+    assert "tenth of train" in rule.words and rule.made == ("dev", "train")
+    assert [split for split, own in zip(splits, official, strict=True) if own == "test"] == ["test"] * 2000
+    assert splits.count("dev") / 2000 == pytest.approx(0.1, abs=0.03)
+
+
+def test_a_missing_test_is_half_of_dev_and_train_stays() -> None:
+    official = ["train", "dev"] * 2000
+    splits, rule = assign_splits(official, QUERIES, set(official), 0)
+    assert rule.made == ("dev", "test")
+    assert splits.count("train") == 2000 and splits.count("test") / 2000 == pytest.approx(0.5, abs=0.05)
+
+
+def test_all_judgements_of_a_query_go_to_one_split_whatever_else_there_is() -> None:
+    twice = QUERIES + QUERIES[::-1]
+    splits, _ = assign_splits(["test"] * 8000, twice, {"test"}, 3)
+    assert splits[:4000] == splits[:3999:-1]
+    alone, _ = assign_splits(["test"], ["q7"], {"test"}, 3)
+    assert alone == [splits[7]]
+
+
+def test_slices_and_trecs_splits_stay_whatever_is_divided() -> None:
+    official = ["test", "test.long", "dl19", "dl20"] * 1000
+    splits, rule = assign_splits(official, QUERIES, set(official), 0)
+    assert rule.words.startswith("60/20/20") and rule.made == ("dev", "test", "train")
+    for split in ("test.long", "dl19", "dl20"):
+        assert [found for found, own in zip(splits, official, strict=True) if own == split] == [split] * 1000
+    assert {found for found, own in zip(splits, official, strict=True) if own == "test"} == {"train", "dev", "test"}
+    for whole in (["dl19", "test.long"] * 2000, ["train", "dev", "test", "extra"] * 1000):
+        assert assign_splits(whole, QUERIES, set(whole), 0) == (whole, Rule(OFFICIAL))
+
+
+WORDS = [f"w{n}" for n in range(500)]
+
+
+def exact(left: str, right: str) -> float:
+    sets = [{tuple(text.split()[n : n + 5]) for n in range(max(1, len(text.split()) - 4))} for text in (left, right)]
+    return len(sets[0] & sets[1]) / len(sets[0] | sets[1])
+
+
+def edited(words: list[str], changes: int, draw: random.Random) -> list[str]:
+    copy = list(words)
+    for place in draw.sample(range(len(copy)), changes):
+        copy[place] = draw.choice(WORDS)
+    return copy
+
+
+def test_estimates_are_close_to_the_exact_similarity_and_pairs_above_are_found() -> None:
+    draw = random.Random(1)
+    texts = []
+    for changes in range(120):
+        base = [draw.choice(WORDS) for _ in range(120)]
+        texts += [" ".join(base), " ".join(edited(base, changes // 12, draw))]
+    minima = signatures(texts)
+    agreement = (minima[::2] == minima[1::2]).mean(axis=1)
+    similarity = np.array([exact(texts[n], texts[n + 1]) for n in range(0, len(texts), 2)])
+    assert np.abs(agreement - similarity).max() < 0.2 and np.abs(agreement - similarity).mean() < 0.05
+    found = {tuple(pair) for pair in similar_pairs(minima).tolist()}
+    assert {(2 * n, 2 * n + 1) for n in np.flatnonzero(similarity > 0.7)} <= found
+    assert all(left + 1 == right and left % 2 == 0 for left, right in found)
+
+
+def test_clusters_equal_a_slow_closure() -> None:
+    draw = np.random.default_rng(0)
+    pairs = draw.integers(0, 60, (40, 2))
+    reached = np.eye(60, dtype=bool)
+    for left, right in pairs:
+        reached[left, right] = reached[right, left] = True
+    for _ in range(60):
+        reached = (reached.astype(int) @ reached.astype(int)) > 0
+    assert clusters(60, pairs).tolist() == reached.argmax(axis=1).tolist()

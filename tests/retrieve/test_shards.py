@@ -1,0 +1,302 @@
+"""Exact search of dense, lexical and hybrid collections, however they are cut, against plain Python in float64.
+
+Views of queries, and those of passages, are pairs: vectors and words, of which one may be None.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midmask.artifact import Place
+from midmask.errors import UserError
+from midmask.retrieve import lexical
+from midmask.retrieve.best import candidates
+from midmask.retrieve.coded_tokens import load_array
+from midmask.retrieve.dense import DenseShard
+from midmask.retrieve.hybrid import HybridShard
+from midmask.retrieve.index import IndexConfig, build_faiss_index
+from midmask.retrieve.index_training import VectorBlocks
+from midmask.retrieve.lexical import LexicalIndex, LexicalShard
+from midmask.retrieve.sparse import SparseRows
+from tests.support.retrieve.vectors import cancelling, collapsed, ids
+
+COUNT, WIDTH = 150, 40
+
+
+def score(views, at: int, row: int) -> float:
+    """By the definition, in Python's float64; of words, the terms that both have, ascending."""
+    (dense_QD, words), (vectors_ND, rows) = views
+    total, dense = 0.0, 0.0
+    if words is not None:
+        theirs = dict(zip(*(part.tolist() for part in rows.row(row)), strict=True))
+        for term, weight in zip(*(part.tolist() for part in words.row(at)), strict=True):
+            total += weight * theirs.get(term, 0.0)
+    if dense_QD is not None:
+        dense = sum((dense_QD[at].astype(np.float64) * vectors_ND[row].astype(np.float64)).tolist())
+    return dense + total
+
+
+def size_of(parts) -> int:
+    return len(next(part for part in parts if part is not None))
+
+
+def brute_force(views, k):
+    """(score in float32, row) of each query, ordered by score descending, id ascending."""
+    found = []
+    for at in range(size_of(views[0])):
+        rounded = [np.float32(score(views, at, row)) for row in range(size_of(views[1]))]
+        names = ids(len(rounded)).to_pylist()
+        best = sorted(range(len(rounded)), key=lambda row: (-rounded[row], names[row]))[:k]
+        found.append([(rounded[row], row) for row in best])
+    return found
+
+
+def pairs(found):
+    return [list(zip(scores, rows.tolist(), strict=True)) for scores, rows in zip(*found, strict=True)]
+
+
+def shard_of(passages, start: int, stop: int, **options):
+    """The shard of some rows, whose vectors lie in blocks of 40."""
+    vectors_ND, rows = passages
+    mine, options = ids(size_of(passages)).slice(start, stop - start), {"first": start, **options}
+    if vectors_ND is None:
+        return LexicalShard(rows.slice(start, stop), mine, **options)
+    blocks = [vectors_ND[at : min(at + 40, stop)] for at in range(start, stop, 40)]
+    if rows is None:
+        return DenseShard(blocks, mine, **options)
+    return HybridShard(blocks, rows.slice(start, stop), mine, **options)
+
+
+def cut_search(views, k, parts, **options):
+    """The search over `parts` shards, merged by a plain sort."""
+    queries, passages = views
+    names, lists = ids(size_of(passages)).to_pylist(), [[] for _ in range(size_of(queries))]
+    for start, stop in pairwise(np.linspace(0, len(names), parts + 1).astype(int).tolist()):
+        shard = shard_of(passages, start, stop, **options)
+        for found, part in zip(
+            lists, pairs(shard.search(*(one for one in queries if one is not None), k)), strict=True
+        ):
+            found += part
+    return [sorted(found, key=lambda pair: (-pair[0], names[pair[1]]))[:k] for found in lists]
+
+
+def sparse_table(draw: np.random.Generator, rows: int, share: float, whole: bool) -> np.ndarray:
+    table = np.where(draw.random((rows, WIDTH)) < share, draw.standard_normal((rows, WIDTH)) * 3, 0)
+    return (np.round(table) if whole else table).astype(np.float32)
+
+
+@st.composite
+def dense_views(draw):
+    """Planted ties: copies of one another, or a few small whole numbers."""
+    generator, width = np.random.default_rng(draw(st.integers(0, 10_000))), draw(st.sampled_from([1, 3, 17, 64]))
+    vectors_ND = generator.standard_normal((230, width)).astype(np.float32)
+    queries_QD = generator.standard_normal((4, width)).astype(np.float32)
+    if draw(st.booleans()):
+        vectors_ND, queries_QD = np.round(vectors_ND), np.round(queries_QD)
+    copies = generator.integers(0, len(vectors_ND), (2, draw(st.integers(0, 200))))
+    vectors_ND[copies[0]] = vectors_ND[copies[1]]
+    return (queries_QD, None), (vectors_ND, None)
+
+
+@st.composite
+def lexical_views(draw):
+    """Weights of both signs; empty rows and queries, rows without a shared term, copies; one query dense in V."""
+    generator, whole = np.random.default_rng(draw(st.integers(0, 10_000))), draw(st.booleans())
+    passages_NV = sparse_table(generator, COUNT, draw(st.sampled_from([0.02, 0.2, 1.0])), whole)
+    queries_QV = sparse_table(generator, 6, draw(st.sampled_from([0.05, 0.4])), whole)
+    copies = generator.integers(0, COUNT, (2, 60))
+    passages_NV[copies[0]] = passages_NV[copies[1]]
+    passages_NV[generator.integers(0, COUNT, 5)] = 0
+    queries_QV[1], queries_QV[4] = 0, generator.standard_normal(WIDTH)
+    return (None, SparseRows.top(queries_QV, None)), (None, SparseRows.top(passages_NV, None))
+
+
+@st.composite
+def hybrid_views(draw):
+    """Ties of the whole score too: copies, whole numbers, empty rows, a query dense in V.
+
+    Whole numbers, or parts of them: sums in float64 are exact in any order, as the definition adds in its own.
+    """
+    generator = np.random.default_rng(draw(st.integers(0, 10_000)))
+    vectors_ND, dense_QD = (generator.integers(-40, 41, (rows, 9)).astype(np.float32) / 8 for rows in (COUNT, 6))
+    passages_NV = sparse_table(generator, COUNT, draw(st.sampled_from([0.02, 0.2, 1.0])), True)
+    queries_QV = sparse_table(generator, 6, draw(st.sampled_from([0.05, 0.4])), True)
+    copies = generator.integers(0, COUNT, (2, 60))
+    vectors_ND[copies[0]], passages_NV[copies[0]] = vectors_ND[copies[1]], passages_NV[copies[1]]
+    queries_QV[1], queries_QV[4] = 0, generator.integers(1, 5, WIDTH)
+    return (dense_QD, SparseRows.top(queries_QV, None)), (vectors_ND, SparseRows.top(passages_NV, None))
+
+
+KINDS = {"dense": dense_views(), "lexical": lexical_views(), "hybrid": hybrid_views()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=20)
+@given(data=st.data(), k=st.sampled_from([1, 7, 60, 500]), passages_a_block=st.integers(20, 200))
+def test_any_number_of_shards_equals_brute_force_ties_included(kind: str, data, k: int, passages_a_block: int):
+    views = data.draw(KINDS[kind])
+    expected = brute_force(views, k)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lexical, "PASSAGES", passages_a_block)
+        for parts in (1, 2, 5):
+            assert cut_search(views, k, parts) == expected
+
+
+@settings(max_examples=15)
+@given(lexical_views(), st.sampled_from([1, 20, 140]), st.integers(1, 70), st.integers(1, 5), st.integers(1, 3))
+def test_blocks_tiles_and_threads_change_no_bit(views, k, passages_a_block, tile, threads):
+    expected = cut_search(views, k, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"PASSAGES": passages_a_block, "TILE": tile, "QUERIES": 2, "GATHERED": 11}.items():
+            patch.setattr(lexical, name, value)
+        for share in (-1.0, 0.3, 2.0):  # all queries by tile, some, none
+            patch.setattr(lexical, "MANY", share)
+            assert cut_search(views, k, 1, threads=threads) == expected
+
+
+def dense_of(collection):
+    queries_QD, vectors_ND = collection(np.random.default_rng(0))
+    return (queries_QD, None), (vectors_ND, None)
+
+
+def opposed_words():
+    """Queries dense in V whose large products cancel: float32 sums are noise, and the bound asks for what they hide."""
+    draw = np.random.default_rng(0)
+    along_N1 = draw.integers(-(2**23), 2**23, (600, 1))
+    passages_NV = np.concatenate([along_N1, draw.integers(-2, 3, (600, 30)), -along_N1], axis=1)
+    queries_QV = np.concatenate([np.full((5, 1), 9), draw.integers(-3, 4, (5, 30)), np.full((5, 1), 9)], axis=1)
+    queries, passages = (SparseRows.top(table.astype(np.float32), None) for table in (queries_QV, passages_NV))
+    return (None, queries), (None, passages)
+
+
+def with_words(collection, weight: float):
+    """The dense collection and lexical views of few words, which move the ranking a little."""
+    (queries_QD, _), (vectors_ND, _) = dense_of(collection)
+    draw = np.random.default_rng(0)
+    rows, queries = (
+        SparseRows.top((sparse_table(draw, count, 0.1, True) * weight).astype(np.float32), None)
+        for count in (len(vectors_ND), len(queries_QD))
+    )
+    return (queries_QD, queries), (vectors_ND, rows)
+
+
+def in_float32(views, at: int) -> np.ndarray:
+    (dense_QD, words), (vectors_ND, rows) = views
+    if vectors_ND is None:
+        ((_, _, guesses),) = LexicalIndex(rows).scores(words)
+        return list(guesses)[at].scores_N
+    dense_N = vectors_ND @ dense_QD[at]
+    only_words = (None, words), (None, rows)
+    return dense_N if words is None else dense_N + [score(only_words, at, row) for row in range(len(rows))]
+
+
+CLOSE = {
+    "dense, collapsed": lambda: dense_of(collapsed),
+    "dense, cancelling": lambda: dense_of(cancelling),
+    "lexical": opposed_words,
+    "hybrid, collapsed": lambda: with_words(collapsed, 2.0**-20),
+    "hybrid, cancelling": lambda: with_words(cancelling, 1.0),
+}
+
+
+@pytest.mark.parametrize("case", CLOSE)
+def test_scores_closer_than_float32_can_tell_are_still_ranked_exactly(case: str):
+    views = CLOSE[case]()
+    expected, lost = brute_force(views, 20), []
+    for at, best in enumerate(expected):
+        guessed = set(np.argsort(in_float32(views, at))[-40:].tolist())
+        lost += [row for _, row in best if row not in guessed]
+    assert lost, "float32 finds every answer, so this test shows nothing"
+    assert cut_search(views, 20, 1) == cut_search(views, 20, 3) == expected
+
+
+def test_a_passage_without_a_shared_term_scores_zero_above_negative_ones():
+    passages = SparseRows.top(np.array([[-1, 0, 0], [0, 0, 5], [2, 0, 0], [0, 0, 0]], np.float32), None)
+    queries = SparseRows.top(np.array([[3, 1, 0], [0, 0, 0]], np.float32), None)
+    found = pairs(LexicalShard(passages, pa.chunked_array([["b", "d", "c", "a"]]), first=10).search(queries, 9))
+    assert found == [[(6, 12), (0, 13), (0, 11), (-3, 10)], [(0, 13), (0, 10), (0, 12), (0, 11)]]
+
+
+def test_guesses_are_no_further_from_the_scores_than_they_say():
+    draw = np.random.default_rng(1)
+    passages = SparseRows.top(draw.standard_normal((300, 64)).astype(np.float32) * 1e3, 50)
+    queries = SparseRows.top(draw.standard_normal((4, 64)).astype(np.float32), None)
+    for members, block, scores in LexicalIndex(passages).scores(queries):
+        for query, guessed in zip(members, scores, strict=True):
+            exact = np.array([score(((None, queries), (None, passages)), query, row) for row in block])
+            assert np.array_equal(guessed.exact(np.arange(300)), exact)
+            assert 0 < np.abs(guessed.scores_N - exact).max() <= guessed.error < 1
+
+
+@given(st.integers(0, 10_000), st.integers(1, 60), st.integers(1, 9), st.sampled_from([1e-3, 0.1, 3.0]), st.booleans())
+def test_no_guess_within_its_error_hides_one_of_the_best(seed, count, k, error, opposed):
+    """Also where the best are guessed low, and all others high."""
+    draw = np.random.default_rng(seed)
+    exact_N = draw.standard_normal(count)
+    best = np.argsort(-exact_N)[:k]
+    off_N = np.ones(count) if opposed else draw.uniform(-1, 1, count)
+    off_N[best] = -1 if opposed else off_N[best]
+    guessed_N = (exact_N + 0.999 * error * off_N).astype(np.float32)
+    assert set(best) <= set(candidates(guessed_N, error, k, np.float32(-np.inf)).tolist())
+
+
+def test_queries_of_another_vocabulary_are_refused():
+    four, five = (SparseRows.top(np.eye(width, dtype=np.float32), None) for width in (4, 5))
+    with pytest.raises(UserError, match="queries over 5 terms and passages over 4"):
+        LexicalShard(four, ids(4)).search(five, 1)
+
+
+def test_the_best_of_the_sum_is_found_though_it_is_not_among_the_best_of_a_part():
+    draw = np.random.default_rng(2)
+    dense_N, lexical_N = np.zeros(300, np.float32), np.zeros(300, np.float32)
+    dense_N[:100], lexical_N[100:200] = 10 + draw.random(100), 10 + draw.random(100)
+    dense_N[250], lexical_N[250] = 9, 9
+    shard = HybridShard([dense_N[:, None]], SparseRows.top(lexical_N[:, None], None), ids(300))
+    _, found = shard.search(np.ones((1, 1), np.float32), SparseRows.top(np.ones((1, 1), np.float32), None), 5)
+    assert found[0, 0] == 250
+
+
+@pytest.mark.parametrize("factory", ["IVF8,Flat", "HNSW16"])
+def test_an_approximate_index_scores_exactly_what_it_finds(factory: str):
+    generator = np.random.default_rng(2)
+    vectors_ND = generator.standard_normal((700, 16)).astype(np.float32)
+    queries_QD = generator.standard_normal((6, 16)).astype(np.float32)
+    blocks = [vectors_ND[:300], vectors_ND[300:]]
+    index = build_faiss_index(VectorBlocks.of(*blocks), IndexConfig(index=factory))
+    scores, rows = DenseShard(blocks, ids(700), index=index).search(queries_QD, 200)
+    found = rows >= 0
+    expected = np.einsum("qd,nd->qn", queries_QD.astype(np.float64), vectors_ND.astype(np.float64)).astype(np.float32)
+    assert found[:, 0].all() and (factory == "HNSW16" or not found.all())
+    np.testing.assert_array_equal(scores[found], np.take_along_axis(expected, np.maximum(rows, 0), 1)[found])
+    assert np.isneginf(scores[~found]).all()
+    assert (scores[:, 1:] <= scores[:, :-1]).all()
+
+
+@pytest.mark.parametrize("factory", ["IVF8,Flat", "HNSW16"])
+def test_an_approximate_index_scores_exactly_what_either_part_proposes(factory: str):
+    draw = np.random.default_rng(3)
+    vectors_ND, dense_QD = (draw.standard_normal((rows, 16)).astype(np.float32) for rows in (500, 4))
+    rows, queries = (SparseRows.top(sparse_table(draw, count, 0.1, False), None) for count in (500, 4))
+    blocks = [vectors_ND[:200], vectors_ND[200:]]
+    index = build_faiss_index(VectorBlocks.of(*blocks), IndexConfig(index=factory))
+    found = pairs(HybridShard(blocks, rows, ids(500), index=index).search(dense_QD, queries, 30))
+    best_lexical = LexicalShard(rows, ids(500)).search(queries, 30)[1]
+    views = (dense_QD, queries), (vectors_ND, rows)
+    for query, (mine, words) in enumerate(zip(found, best_lexical.tolist(), strict=True)):
+        everything = [np.float32(score(views, query, row)) for row in range(500)]
+        np.testing.assert_allclose([own for own, _ in mine], [everything[row] for _, row in mine], rtol=1e-6)
+        assert mine == sorted(mine, key=lambda pair: -pair[0]) and len({row for _, row in mine}) == 30
+        missed = [row for row in words if row not in {row for _, row in mine}]
+        assert all(everything[row] <= mine[-1][0] for row in missed)
+
+
+def test_vectors_are_mapped_from_a_path_and_read_from_a_uri(tmp_path: Path):
+    np.save(tmp_path / "a.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
+    mapped, read = load_array(Place(str(tmp_path / "a.npy"))), load_array(Place(f"file://{tmp_path}/a.npy"))
+    assert isinstance(mapped, np.memmap) and not isinstance(read, np.memmap)
+    assert np.array_equal(mapped, read)
