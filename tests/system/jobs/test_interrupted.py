@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import yaml
 from mlflow import MlflowClient
-from tests.support.tracking.guarded import Guarded
 
 from midmask.backend.head import head
 from midmask.tracking import Tracker
@@ -21,7 +20,7 @@ from tests.support.jobs.planted import ENVIRONMENT, PASSWORD, USER, found_below,
 from tests.support.jobs.processes import has_row, kill_tree, start
 from tests.support.jobs.running import JOBS, run_job
 from tests.support.opens import opens
-from tests.support.tracking.server import Server
+from tests.support.tracking.server import Guarded, Server
 from tests.support.tracking.stores import QUICK
 from tests.support.waiting import wait_until
 
