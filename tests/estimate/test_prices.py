@@ -1,22 +1,33 @@
-"""Money: hours and requests times prices that are data; and what a plan asks of an object store."""
+"""Money, what a plan asks of an object store, volumes, cluster shapes, and counts that are remembered."""
 
+import json
+import random
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from midmask.artifact import Place, load
+from midmask.corpora import CorpusConfig
 from midmask.errors import UserError
 from midmask.estimate import Estimate, as_text, estimate, shape_named
+from midmask.estimate.devices import DEVICES, shape_named, this_machine
 from midmask.estimate.prices import VARIABLE, priced, read_prices
+from midmask.estimate.remembered import remembered
 from midmask.estimate.storage import WHOLE
 from midmask.estimate.traffic import Traffic
+from midmask.estimate.volumes import Volumes
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
+from midmask.experiment.step import Step
 from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from tests.support.benchmark.tiny import short, write_collection
+from tests.support.corpora.saved import save
 from tests.support.object_store import object_store
 
 OWN = """
@@ -82,3 +93,82 @@ def test_every_byte_goes_up_once_and_comes_down_as_often_as_it_is_read(short_rec
     assert asked.down == pytest.approx(sum(own.values()) + read)
     assert asked.exchanged == pytest.approx(sum(2 * WHOLE * one.counted.parameters * one.steps for one in trained))
     assert estimate([steps.tokens], Place("/nowhere"), shape_named("2xH100")).traffic is None, "a disk has none"
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "name"),
+    [("4 x a100-40g", 4, "A100-40G"), ("2xcpu", 2, "cpu"), ("L4", 1, "L4"), ("16XV100-32G", 16, "V100-32G")],
+)
+def test_a_shape_is_read(text, count, name):
+    shape = shape_named(text)
+    assert (shape.count, shape.device) == (count, DEVICES[name.lower()])
+    assert str(shape) == f"{count}x{name}"
+
+
+def test_memory_of_a_machine_stands_behind_a_colon():
+    assert shape_named("8xH100:2048").ram == 2048 * 2**30 and shape_named("2xcpu:24").ram == 24 * 2**30
+    assert shape_named("8xH100").ram is None and shape_named("2xcpu").ram == this_machine().ram
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("8xH10", "did you mean 'H100'"),
+        ("8xA100", "A100-40G, A100-80G"),
+        ("0xH100", "0 devices, but at least 1 is needed"),
+        ("-2xcpu", "-2 devices"),
+        ("eight H100", "COUNTxDEVICE"),
+        ("8x", "COUNTxDEVICE"),
+        ("8xH100:2TB", "COUNTxDEVICE:GIB"),
+    ],
+)
+def test_a_mistaken_shape_is_refused(text, told):
+    with pytest.raises(UserError, match=told):
+        shape_named(text)
+
+
+@pytest.mark.parametrize("embedded", [False, True])
+def test_saved_datasets_tell_their_passages_whatever_other_columns_there_are(tmp_path, embedded):
+    count, draw = 12_000, random.Random(0)
+    columns = {"text": pa.array(["word " * draw.randint(10, 80) for _ in range(count)])}
+    if embedded:
+        columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(count * 64, np.float32)), 64)
+    save(tmp_path / "wiki", pa.table(columns), shards=2)
+    config = CorpusConfig(name=f"hf:{tmp_path}/wiki")
+    volume = Volumes(Place(str(tmp_path / "store"))).corpus(Step("prepare", config))
+    assert volume.passages == pytest.approx(count, rel=0.15)
+    assert volume.mean_characters == pytest.approx(5 * 45, rel=0.1)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("MIDMASK_CACHE", str(tmp_path))
+    return tmp_path / "counts"
+
+
+def counter(calls: list[tuple[object, ...]]):
+    """A function of its own, as another process would have it."""
+
+    @remembered(float)
+    def area(side: int, *, scale: float = 1.0) -> float:
+        calls.append((side, scale))
+        return side * side * scale
+
+    return area
+
+
+def test_a_count_is_made_once_for_each_argument(cache):
+    calls: list[tuple[object, ...]] = []
+    assert [counter(calls)(3), counter(calls)(3), counter(calls)(4), counter(calls)(3, scale=2.0)] == [9, 9, 16, 18]
+    assert calls == [(3, 1.0), (4, 1.0), (3, 2.0)]
+    assert len(list(cache.glob("*.json"))) == 3
+
+
+@pytest.mark.parametrize("content", ["{", '{"a": 1}'])
+def test_a_spoilt_file_is_counted_anew(cache, content):
+    calls: list[tuple[object, ...]] = []
+    counter(calls)(3)
+    (file,) = cache.glob("*.json")
+    file.write_text(content)
+    assert counter(calls)(3) == 9.0 and len(calls) == 2
+    assert json.loads(file.read_text()) == 9.0

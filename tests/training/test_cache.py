@@ -8,12 +8,14 @@ from torch import Tensor
 
 from midmask.batch import Batch, Loss
 from midmask.objectives import CoupledObjective
+from midmask.training.loop import accumulate, wrap_distributed
 from tests.support.objectives.texts import random_texts, token_rows
 from tests.support.training.cut import (
     ROWS,
     SETTINGS,
     assert_same_gradients,
     batch,
+    config,
     coupled_objective,
     cut,
     gradients,
@@ -83,12 +85,16 @@ def test_in_bf16_nothing_is_rounded_that_need_not_be():
         assert (gradient - exact[name]).abs().max() < 5 * 2**-8 * exact[name].abs().max().clamp(min=1e-3), name
 
 
-def test_the_first_pass_makes_vectors_only():
-    """Condenser's head runs once a chunk."""
-    coupled, calls = coupled_objective("cocondenser"), []
-    coupled.head.layers.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
-    trained(coupled, cut(batch("cocondenser"), 3))
-    assert calls == [True] * 3
+def test_a_text_is_read_twice_only_where_a_batch_is_cut():
+    """Asked for or not, and in one piece where another worker has more."""
+    own, reads, whole = coupled_objective("cocondenser"), [], batch("cocondenser")
+    embedding = next(layer for layer in own.modules() if isinstance(layer, torch.nn.Embedding))
+    embedding.register_forward_pre_hook(lambda _, inputs: reads.append(len(inputs[0])))
+    few = cut(whole, 3)
+    for batches, micro_batch, times in (([whole], None, 1), (few, 3, 2), (few, None, 2), ([whole], 4, 2)):
+        reads.clear()
+        accumulate(wrap_distributed(own), own, config(micro_batch), batches, ())
+        assert sum(reads) == times * 2 * ROWS
 
 
 class Saved:
@@ -100,25 +106,16 @@ class Saved:
 
 def most_saved(coupled: CoupledObjective, batches: list[Batch]) -> int:
     """Bytes that graphs keep at the worst moment of a step, parameters apart."""
-    own = {parameter.data_ptr() for parameter in coupled.parameters()}
-    now = most = 0
-
-    def release(size: int) -> None:
-        nonlocal now
-        now -= size
+    own, alive, sizes = {one.data_ptr() for one in coupled.parameters()}, weakref.WeakSet[Saved](), []
 
     def keep(tensor: Tensor) -> Saved:
-        nonlocal now, most
-        saved = Saved(tensor)
-        size = 0 if tensor.data_ptr() in own else tensor.nbytes
-        weakref.finalize(saved, release, size)
-        now += size
-        most = max(most, now)
+        alive.add(saved := Saved(tensor))
+        sizes.append(sum(one.tensor.nbytes for one in alive if one.tensor.data_ptr() not in own))
         return saved
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved.tensor):
         trained(coupled, batches)
-    return most
+    return max(sizes)
 
 
 def test_memory_falls_with_the_chunk():

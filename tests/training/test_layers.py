@@ -16,7 +16,6 @@ from midmask.objectives import FINETUNING, PRETRAINING, Objective, build_objecti
 from midmask.objectives.sample import finetuning_batch, pretraining_batch, sample_vocabulary
 from tests.support.encoders.models import random_model
 from tests.support.estimate.counted import counted
-from tests.support.training.runs import run_here, spec_of, trace_of
 
 WORDS = sample_vocabulary(300)
 ROWS, LENGTH = 4, 24
@@ -95,15 +94,6 @@ def test_an_estimate_knows_what_is_kept_and_what_is_computed_again():
     plain, again = (counted(config, Row(64), on=on, kind="cuda", recompute=recompute) for recompute in (False, True))
     assert again.kept < 0.7 * plain.kept and again.parameters == plain.parameters
     assert 1.1 * plain.row < again.row < 4 / 3 * plain.row, "one layer is kept, the others are done once more"
-
-
-def test_a_training_with_layers_computed_again_has_the_same_weights_and_losses(tokens, tmp_path):
-    def run(name: str, **train: Any) -> tuple[list[Any], bytes]:
-        run_here(spec_of(tokens, tmp_path / name, objective={"name": "retromae"}, train={"steps": 6, **train}))
-        weights = (tmp_path / name / "model" / "model.safetensors").read_bytes()
-        return [row["loss"] for row in trace_of(tmp_path / name)], weights
-
-    assert run("kept") == run("again", recompute=True)
 
 
 def test_layers_that_queries_have_for_themselves_are_not_computed_again():

@@ -52,12 +52,8 @@ def test_rows_are_what_the_objective_reads():
     assert setup_of("cotmae").rows == SpanExamples(PLACES["spans"], "spans", "mixed")
     assert setup_of("cocondenser").rows == SpanExamples(PLACES["spans"], "spans", "any")
     assert setup_of("cotmae_qc").rows == PseudoQueryExamples(tokens, PLACES["pseudo_queries"], "pseudo_queries")
+    assert not setup_of("simcse").rows.by_length, "where rows meet, batches are not grouped by length"
     assert (setup_of("mlm").longest, setup_of("cotmae").longest) == (48, 40)
-
-
-def test_where_rows_meet_batches_are_not_grouped_by_length():
-    examples = setup_of("simcse").rows
-    assert isinstance(examples, PassageExamples) and not examples.by_length
 
 
 def test_every_place_is_absolute_for_workers():
