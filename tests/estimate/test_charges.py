@@ -1,10 +1,15 @@
-"""The charge of each kind of step, against the sum written out, on a collection whose sizes are on record."""
+"""The charge of each kind of step, against the sum written out; also of an objective that only this file knows."""
 
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import pytest
+from torch import Tensor, nn
 
+from midmask import objectives
 from midmask.artifact import Place, load
+from midmask.batch import Batch, Loss, Part, TokenRows
+from midmask.encoders.backbone import Backbone
+from midmask.estimate import as_text, estimate, shape_named
 from midmask.estimate.charge import Charge
 from midmask.estimate.charges import Charges
 from midmask.estimate.counting import count_scoring
@@ -16,12 +21,15 @@ from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import LOCAL
 from midmask.experiment.survey import Survey
 from midmask.identity import override
+from midmask.objectives.objective import Objective, ObjectiveConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.registry import Registry
+from midmask.vocabulary import Vocabulary
 from tests.support.benchmark.tiny import SPLITS, short, write_collection
 
 N, Q = 48, len(SPLITS["dev"])
-D = 128
+D, WIDE = 128, 4096
 SPLADE = {"dense": None, "lexical": "splade"}
 
 
@@ -146,3 +154,45 @@ def test_scored_pairs_are_the_positive_and_every_listed_candidate(recipe, storag
         assert 3 < pair <= tokens["tokens"] / N + 24
         narrow = step.__class__(step.name, step.config.model_copy(update={"passage_length": 8}), step.inputs)
         assert charges.of(narrow).tokens == pairs * (14 + 8 - 1), "a question has 14 tokens; both share one [CLS]"
+
+
+class Widened(Objective):
+    """All tokens' states through one wide matrix."""
+
+    class Config(ObjectiveConfig):
+        name: Literal["widened"] = "widened"
+        times: int = 1
+        looks: bool = False
+
+    parts: ClassVar[tuple[str, ...]] = ("widened",)
+
+    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
+        super().__init__(backbone, vocabulary)
+        self.config, self.wide = config, nn.Linear(D, WIDE, bias=False)
+
+    def draw(self, batch: Batch) -> TokenRows:
+        return batch.texts["passage"]
+
+    def counts(self, drawn: TokenRows) -> dict[str, Tensor]:
+        return {"widened": drawn.lengths_B.sum()}
+
+    def forward(self, drawn: TokenRows) -> Loss:
+        hidden_BLD = self.backbone.hidden(drawn.ids_BL, drawn.lengths_B)
+        total = sum((self.wide(hidden_BLD).sum() for _ in range(self.config.times)), hidden_BLD.new_zeros(()))
+        if self.config.looks and float(total.detach()) > 0:
+            total = total + self.wide(hidden_BLD).sum()
+        return Loss({"widened": Part(total, drawn.lengths_B.sum())})
+
+
+def test_a_new_objective_costs_what_it_does(recipe, storage, monkeypatch):
+    """Once more through its matrix is 2 x width x columns a token, three times in training. Mean lengths are counted as
+    whole tokens, 12 for 12.4 here. One that looks at numbers is priced as its encoder, and the report says so."""
+    table = objectives.PRETRAINING
+    monkeypatch.setattr(objectives, "PRETRAINING", Registry(table.kind, {**table, "widened": Widened}))
+    fields = ({}, {"times": 3}, {"looks": True})
+    steps = [plan(override(recipe, {"objective": {"name": "widened", **own}})).pretrained for own in fields]
+    once, thrice, looking = (of(step, storage).flops for step in steps)
+    assert thrice - once == pytest.approx(2 * 3 * 2 * D * WIDE * of(steps[0], storage).tokens, rel=0.05)
+    assert 0 < looking < once
+    said = [as_text(estimate([step], storage, shape_named("1xH100"))) for step in steps]
+    assert ["widened: its loss needs numbers" in text for text in said] == [False, False, True]

@@ -1,9 +1,7 @@
 """Money, what a plan asks of an object store, volumes, cluster shapes, and counts that are remembered."""
 
-import json
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +10,8 @@ import pytest
 from midmask.artifact import Place, load
 from midmask.corpora import CorpusConfig
 from midmask.errors import UserError
-from midmask.estimate import Estimate, as_text, estimate, shape_named
-from midmask.estimate.devices import DEVICES, shape_named, this_machine
+from midmask.estimate import as_text, estimate, shape_named
+from midmask.estimate.devices import DEVICES, this_machine
 from midmask.estimate.prices import VARIABLE, priced, read_prices
 from midmask.estimate.remembered import remembered
 from midmask.estimate.storage import WHOLE
@@ -24,7 +22,6 @@ from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
 from midmask.experiment.steps import LOCAL
-from midmask.identity import override
 from midmask.recipes import RECIPES
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.saved import save
@@ -38,13 +35,12 @@ store = {writes = 0.01, reads = 0.001, gib_month = 0.02}
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory) -> Estimate:
-    folder = tmp_path_factory.mktemp("prices")
-    recipe = override(RECIPES["mlm"](), {"corpus.name": write_collection(folder / "tiny")})
-    return estimate([plan(recipe).evaluation(recipe.evaluation)], Place(str(folder / "store")), shape_named("4xH100"))
+def recipe(tmp_path_factory) -> Recipe:
+    return short(RECIPES["retromae"](), write_collection(tmp_path_factory.mktemp("prices") / "tiny"))
 
 
-def test_hours_of_every_device_and_requests_are_paid(told, tmp_path, monkeypatch):
+def test_hours_of_every_device_and_requests_are_paid(recipe, tmp_path, monkeypatch):
+    told = estimate([plan(recipe).evaluation(recipe.evaluation)], Place(str(tmp_path)), shape_named("4xH100"))
     (tmp_path / "own.toml").write_text(OWN)
     assert all(shape_named(name).device.name == name for name in read_prices().device_hour), "shipped prices"
     monkeypatch.setenv(VARIABLE, str(tmp_path / "own.toml"))
@@ -60,9 +56,8 @@ def test_hours_of_every_device_and_requests_are_paid(told, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("2.5", "-2.5", r"own\.toml: device_hour\.H100 = -2\.5: input should be greater than or equal to 0"),
-        ("reads = 0.001, ", "", r"own\.toml: store\.reads: a value is required"),
-        ("source", "vat = 0.19\nsource", r"own\.toml: vat: no such field"),
+        ("2.5", "-2.5", r"own\.toml: device_hour\.H100 = -2\.5: input should be greater"),
+        ("reads", "r", "reads: a value"),
     ],
 )
 def test_a_wrong_price_list_is_refused(old, new, message, tmp_path, monkeypatch):
@@ -72,18 +67,13 @@ def test_a_wrong_price_list_is_refused(old, new, message, tmp_path, monkeypatch)
         read_prices()
 
 
-@pytest.fixture(scope="module")
-def short_recipe(tmp_path_factory) -> Recipe:
-    return short(RECIPES["retromae"](), write_collection(tmp_path_factory.mktemp("traffic") / "tiny"))
-
-
-def test_every_byte_goes_up_once_and_comes_down_as_often_as_it_is_read(short_recipe):
+def test_every_byte_goes_up_once_and_comes_down_as_often_as_it_is_read(recipe):
     with object_store() as options:
         storage = Place(f"s3://bucket/store?{options}")
-        steps = plan(short_recipe)
+        steps = plan(recipe)
         Runner(storage, LOCAL, Silent()).run(steps.corpus)
         done = sum(file["size"] for file in load(steps.corpus.place(storage)).record["files"].values())
-        told = estimate([steps.evaluation(short_recipe.evaluation)], storage, shape_named("2xH100"), workers=2)
+        told = estimate([steps.evaluation(recipe.evaluation)], storage, shape_named("2xH100"), workers=2)
     own = {charge.step.fingerprint: charge.bytes for charge in told.charges}
     sizes = {**own, steps.corpus.fingerprint: done}
     read = sum(sizes[source.fingerprint] for charge in told.charges for source in charge.step.inputs.values())
@@ -95,33 +85,18 @@ def test_every_byte_goes_up_once_and_comes_down_as_often_as_it_is_read(short_rec
     assert estimate([steps.tokens], Place("/nowhere"), shape_named("2xH100")).traffic is None, "a disk has none"
 
 
-@pytest.mark.parametrize(
-    ("text", "count", "name"),
-    [("4 x a100-40g", 4, "A100-40G"), ("2xcpu", 2, "cpu"), ("L4", 1, "L4"), ("16XV100-32G", 16, "V100-32G")],
-)
-def test_a_shape_is_read(text, count, name):
-    shape = shape_named(text)
-    assert (shape.count, shape.device) == (count, DEVICES[name.lower()])
-    assert str(shape) == f"{count}x{name}"
-
-
-def test_memory_of_a_machine_stands_behind_a_colon():
+def test_a_shape_is_a_number_of_devices_and_the_memory_of_a_machine_behind_a_colon():
+    for text, name in (("4 x a100-40g", "4xA100-40G"), ("2xcpu", "2xcpu"), ("L4", "1xL4"), ("16XT4", "16xT4")):
+        assert str(shape_named(text)) == name and shape_named(text).device == DEVICES[name.partition("x")[2].lower()]
     assert shape_named("8xH100:2048").ram == 2048 * 2**30 and shape_named("2xcpu:24").ram == 24 * 2**30
     assert shape_named("8xH100").ram is None and shape_named("2xcpu").ram == this_machine().ram
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [
-        ("8xH10", "did you mean 'H100'"),
-        ("8xA100", "A100-40G, A100-80G"),
-        ("0xH100", "0 devices, but at least 1 is needed"),
-        ("-2xcpu", "-2 devices"),
-        ("eight H100", "COUNTxDEVICE"),
-        ("8x", "COUNTxDEVICE"),
-        ("8xH100:2TB", "COUNTxDEVICE:GIB"),
-    ],
-)
+    [("8xH10", "did you mean 'H100'"), ("8xA100", "A100-40G, A100-80G"), ("0xH100", "0 devices"),
+     ("-2xcpu", "-2 devices"), ("eight H100", "COUNTxDEVICE"), ("8x", "COUNTxDEVICE"), ("8xH100:2TB", "COUNTxDEVICE:GIB")],
+)  # fmt: skip
 def test_a_mistaken_shape_is_refused(text, told):
     with pytest.raises(UserError, match=told):
         shape_named(text)
@@ -140,12 +115,6 @@ def test_saved_datasets_tell_their_passages_whatever_other_columns_there_are(tmp
     assert volume.mean_characters == pytest.approx(5 * 45, rel=0.1)
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("MIDMASK_CACHE", str(tmp_path))
-    return tmp_path / "counts"
-
-
 def counter(calls: list[tuple[object, ...]]):
     """A function of its own, as another process would have it."""
 
@@ -157,18 +126,13 @@ def counter(calls: list[tuple[object, ...]]):
     return area
 
 
-def test_a_count_is_made_once_for_each_argument(cache):
+def test_a_count_is_made_once_for_each_argument_and_anew_where_its_file_is_spoilt(tmp_path, monkeypatch):
+    monkeypatch.setenv("MIDMASK_CACHE", str(tmp_path))
     calls: list[tuple[object, ...]] = []
     assert [counter(calls)(3), counter(calls)(3), counter(calls)(4), counter(calls)(3, scale=2.0)] == [9, 9, 16, 18]
     assert calls == [(3, 1.0), (4, 1.0), (3, 2.0)]
-    assert len(list(cache.glob("*.json"))) == 3
-
-
-@pytest.mark.parametrize("content", ["{", '{"a": 1}'])
-def test_a_spoilt_file_is_counted_anew(cache, content):
-    calls: list[tuple[object, ...]] = []
-    counter(calls)(3)
-    (file,) = cache.glob("*.json")
-    file.write_text(content)
-    assert counter(calls)(3) == 9.0 and len(calls) == 2
-    assert json.loads(file.read_text()) == 9.0
+    for number, content in enumerate(("{", '{"a": 1}'), start=4):
+        for file in tmp_path.glob("counts/*.json"):
+            file.write_text(content)
+        assert counter(calls)(3) == 9.0 and len(calls) == number
+    assert sorted(file.read_text() for file in tmp_path.glob("counts/*.json")) == ["9.0", content, content]

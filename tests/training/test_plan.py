@@ -52,10 +52,8 @@ def test_every_epoch_seed_and_corpus_has_its_own_order(grouped):
     lengths = some_lengths(3000) if grouped else None
     plan = BatchPlan(3000, 32, 0, "c", lengths)
     first = [plan.rows(step).tolist() for step in range(plan.steps_per_epoch)]
-    for other, start in (
-        (plan, plan.steps_per_epoch),
-        *((BatchPlan(3000, 32, *of, lengths), 0) for of in ((1, "c"), (0, "d"))),
-    ):
+    seed, corpus = (BatchPlan(3000, 32, *own, lengths) for own in ((1, "c"), (0, "d")))
+    for other, start in ((plan, plan.steps_per_epoch), (seed, 0), (corpus, 0)):
         batches = [sorted(other.rows(start + step)) for step in range(plan.steps_per_epoch)]
         assert not any(sorted(batch) in batches for batch in first), "a batch of the same rows came twice"
 
