@@ -9,8 +9,28 @@ import pytest
 from midmask.app.console import log_file, set_up_logging
 from midmask.app.display import LineSchedule
 from midmask.app.job_progress import JobProgress
+from midmask.experiment.plan import plan
 from midmask.experiment.step import Step
-from tests.support.planned_steps import STEPS, Turned, of, ten_seconds_each
+from midmask.recipes import RECIPES
+
+STEPS = list(plan(RECIPES["mlm"]()).evaluation(RECIPES["mlm"]().evaluation).upstream())
+
+
+class Turned:
+    """A clock that stands still until it is turned."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def of(kind: str) -> Step:
+    return next(step for step in STEPS if step.name == kind)
+
+
+def ten_seconds_each(steps: Sequence[Step]) -> dict[str, float]:
+    return {step.fingerprint: 9.5 for step in steps}
 
 
 def test_no_time_is_told_in_the_first_minute_and_then_it_follows_from_what_was_measured() -> None:

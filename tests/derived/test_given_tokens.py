@@ -81,25 +81,17 @@ def test_rows_with_and_without_special_tokens_end_up_the_same(inputs, vocabulary
     assert result["had_special_tokens"] == framed
 
 
-@pytest.fixture
-def refused(inputs, tmp_path):
-    def check(rows: list[list[int]], message: str) -> None:
+def test_rows_that_do_not_fit_the_vocabulary_or_disagree_about_special_tokens_are_refused(inputs, vocabulary, tmp_path):
+    def refused(rows: list[list[int]], message: str) -> None:
         with pytest.raises(UserError, match=message):
             run(write(tmp_path / "in", rows), inputs, tmp_path / "out")
 
-    return check
-
-
-def test_what_does_not_fit_the_vocabulary_is_refused_by_row(inputs, vocabulary, tmp_path, refused):
     size, pad, good = vocabulary.size, vocabulary.pad_id, [[7, 8]] * 6
     run(write(tmp_path / "last", [*good, [size - 1]]), inputs, tmp_path / "out")
     refused([*good, [9], [9, size, 9]], rf"x.parquet, row 7: token id {size}, but.*tokens.tokenizer=FOLDER")
     refused([*good, [-1]], "row 6: token id -1, but")
     refused([[7, pad]], f"row 0: token id {pad} is padding")
     refused([[], []], "there is no row with tokens in it")
-
-
-def test_rows_that_disagree_about_special_tokens_are_refused(vocabulary, refused):
     cls, sep = vocabulary.cls_id, vocabulary.sep_id
     both, without = [cls, 7, sep], [7, 8]
     torn = {6: [without] * 6 + [both], 5: [both] * 5 + [without], 1: [both, [cls, 7]], 2: [without, [], [7, sep]]}
@@ -108,12 +100,10 @@ def test_rows_that_disagree_about_special_tokens_are_refused(vocabulary, refused
 
 
 def test_an_interrupted_reading_leaves_no_trace(inputs, tmp_path, monkeypatch):
-    """The third file is cut off after shards were written; what the next call finds whole is as if never cut off."""
     monkeypatch.setattr(writer, "GROUP_ROWS", 4)
     monkeypatch.setattr(writer, "SHARD_GROUPS", 2)
     for number in range(3):
-        rows = [[10 + number, 20 + row] for row in range(13)]
-        write(tmp_path / "in", [[], *rows], f"{number}.parquet")
+        write(tmp_path / "in", [[], *[[10 + number, 20 + row] for row in range(13)]], f"{number}.parquet")
     run(tmp_path / "in", inputs, tmp_path / "whole")
     third = tmp_path / "in/2.parquet"
     good = third.read_bytes()

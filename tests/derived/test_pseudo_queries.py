@@ -84,8 +84,7 @@ def test_a_file_in_any_layout_and_every_line_accounted_for(inputs, tmp_path, zip
     result, queries = queried(inputs, tmp_path / "out", f"file:{tmp_path}/queries")
     wanted = {3: ["first of three", "second", "third of three"], 40: ["one of forty"], 89: ["the last"]}
     assert queries == [wanted.get(number, []) for number in range(DOCUMENTS)]
-    bad = {"unknown id": 1, "malformed line": 4, "no query": 1}
-    assert result["given"] == {"lines": 10, "kept": 4, **bad}
+    assert result["given"] == {"lines": 10, "kept": 4, "unknown id": 1, "malformed line": 4, "no query": 1}
     quarantine = [json.loads(line) for line in (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines()]
     kinds = ["unknown id", "malformed line", "malformed line", "malformed line", "no query", "malformed line"]
     assert [(row["line"], row["kind"]) for row in quarantine] == list(enumerate(kinds, start=6))
@@ -128,8 +127,7 @@ def test_tokens_are_drawn_as_hugging_faces_samplers_would(top_k, top_p):
 
     scores_1V = torch.randn(1, 30, generator=torch.Generator().manual_seed(4)) * 1.5
     ids = torch.zeros(1, 3, dtype=torch.int64)
-    left = TopPLogitsWarper(top_p)(ids, TopKLogitsWarper(top_k)(ids, scores_1V.clone()))
-    chances = left.softmax(-1)[0]
+    chances = TopPLogitsWarper(top_p)(ids, TopKLogitsWarper(top_k)(ids, scores_1V.clone())).softmax(-1)[0]
     draws = 20_000
     seeds_B = torch.arange(draws, dtype=torch.int32) * 7919
     drawn_BV = Drawn(seeds_B, top_k, top_p)(ids.expand(draws, 3), scores_1V.expand(draws, -1))
@@ -198,10 +196,9 @@ def test_kept_pairs_equal_those_of_a_ranking_in_float64(collection, pairs, tmp_p
     config, sources = ListPairsConfig(max_length=12), {"pairs": artifact, "tokens": collection["tokens"]}
     asked = made(list_pairs, config, sources, root / "a")
     sources = {"model": collection["model"], "tokens": collection["tokens"]}
-    queries = EncodeConfig(side="queries", split=PAIRS)
     encoded = {
         "passages": made(encode, EncodeConfig(side="passages"), sources, root / "p"),
-        "queries": made(encode, queries, {**sources, "asked": asked}, root / "q"),
+        "queries": made(encode, EncodeConfig(side="queries", split=PAIRS), {**sources, "asked": asked}, root / "q"),
         "tokens": collection["tokens"],
     }
     lists = made(search, SearchConfig(depth=20), encoded, root / "s")

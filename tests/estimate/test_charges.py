@@ -98,8 +98,7 @@ def test_a_lexical_search_adds_up_the_postings_that_are_met(recipe, storage, tok
 def test_token_vectors_are_stored_in_8_bits_and_scored_as_far_as_the_pool_reaches(recipe, storage, tokens):
     late = {"dense": None, "tokens": 32}
     mean = tokens["tokens"] / tokens["passages"]
-    passages = of(encoded(recipe, "passages", **late), storage)
-    assert passages.bytes == pytest.approx(N * ((32 + 4) * mean + 4))
+    assert of(encoded(recipe, "passages", **late), storage).bytes == pytest.approx(N * ((32 + 4) * mean + 4))
     query = of(encoded(recipe, "queries", **late), storage).tokens / Q
     for pool, scored in ((20, 21), (1000, N)):
         pooled = of(search_of(recipe, late, pool=pool, depth=10), storage)

@@ -104,8 +104,7 @@ def test_a_share_that_does_not_fit_is_cut_into_as_few_pieces_as_fit(large, tmp_p
 
 def test_where_not_one_row_fits_the_smallest_device_with_room_for_it_is_named(large, tmp_path):
     """BERT's base size takes 1.7 GiB before the first row."""
-    tight = override(large, {"pretrain.memory_gib": 1.5})
-    assert "or --on 1xT4, which holds one" in refusal(tight, "1xL4", tmp_path)
+    assert "or --on 1xT4, which holds one" in refusal(override(large, {"pretrain.memory_gib": 1.5}), "1xL4", tmp_path)
     memory = only(estimated(override(large, {"pretrain.batch_size": 1}), "1xL4", tmp_path), "pretrain").memory
     half = override(large, {"pretrain.memory_gib": (memory.total - memory.activations / 2) / 2**30})
     assert "set pretrain.recompute=true" in refusal(half, "1xL4", tmp_path)
@@ -149,8 +148,7 @@ def test_trainings_side_by_side_have_a_device_each(large, tmp_path):
 def test_a_batch_whose_rows_meet_is_read_twice_if_it_is_cut(recipe, tmp_path):
     def flops(**changes: int) -> float:
         steps = plan(override(recipe, {f"stages.0.train.{name}": value for name, value in changes.items()}))
-        told = estimate([steps.stages[0]], Place(str(tmp_path)), shape_named("2xcpu"))
-        return only(told, "finetune").flops
+        return only(estimate([steps.stages[0]], Place(str(tmp_path)), shape_named("2xcpu")), "finetune").flops
 
     assert flops(batch_size=8, micro_batch=4) == pytest.approx(4 / 3 * flops(batch_size=8), rel=0.01)
     assert flops(batch_size=8, micro_batch=8) == flops(batch_size=8)

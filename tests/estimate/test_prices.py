@@ -109,8 +109,7 @@ def test_saved_datasets_tell_their_passages_whatever_other_columns_there_are(tmp
     if embedded:
         columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(count * 64, np.float32)), 64)
     save(tmp_path / "wiki", pa.table(columns), shards=2)
-    config = CorpusConfig(name=f"hf:{tmp_path}/wiki")
-    volume = Volumes(Place(str(tmp_path / "store"))).corpus(Step("prepare", config))
+    volume = Volumes(Place(str(tmp_path / "store"))).corpus(Step("prepare", CorpusConfig(name=f"hf:{tmp_path}/wiki")))
     assert volume.passages == pytest.approx(count, rel=0.15)
     assert volume.mean_characters == pytest.approx(5 * 45, rel=0.1)
 

@@ -38,8 +38,7 @@ def rows_of(place: Place) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def given(inputs, tmp_path_factory) -> dict[str, Artifact]:
     """Inputs of mining."""
-    found = ranking(inputs, Place(str(tmp_path_factory.mktemp("ranking"))))
-    return {"ranked": found, "corpus": inputs["corpus"]}
+    return {"ranked": ranking(inputs, Place(str(tmp_path_factory.mktemp("ranking")))), "corpus": inputs["corpus"]}
 
 
 def test_the_files_agree_and_hold_no_positive_nor_its_copy(inputs, given, out):
@@ -116,18 +115,15 @@ def test_a_margin_needs_a_score_of_every_candidate(given, out, tmp_path):
 
 def test_several_lists_are_mixed_and_a_files_systems_are_lists_of_their_own(given, inputs, out, tmp_path):
     """Five of each list, as in BEIR's training on msmarco-hard-negatives."""
-    listed = ranked.read(given["ranked"].place / "ranked" / "train.parquet")
-    every = listed["doc_id"].unique().to_pylist()
+    every = ranked.read(given["ranked"].place / "ranked" / "train.parquet")["doc_id"].unique().to_pylist()
     with write_lines(Place(str(tmp_path / "hard.jsonl"))) as stream:
         for query in range(40):
-            systems = {"bm25": every[:20], "tas-b": every[10:40]}
-            stream.write(line_of(HardNegatives(f"q{query}", [], systems)))
+            stream.write(line_of(HardNegatives(f"q{query}", [], {"bm25": every[:20], "tas-b": every[10:40]})))
     config = ReadNegativesConfig(file=str(tmp_path / "hard.jsonl"))
     result = read_negatives(config, inputs, Place(str(tmp_path / "given")))
     file = Artifact(Place(str(tmp_path / "given")), {"fingerprint": "file", "config": {}, "result": result})
     config = MineConfig(depth=25, per_query=15, per_source=5, choose="top")
-    mined = mine(config, {**given, "ranked1": file}, out)
-    assert mined["source"] == "dense-encoder, bm25, tas-b"
+    assert mine(config, {**given, "ranked1": file}, out)["source"] == "dense-encoder, bm25, tas-b"
     rows = rows_of(out / "negatives.parquet")
     for query in {row["query_id"] for row in rows}:
         some = [row for row in rows if row["query_id"] == query]

@@ -146,8 +146,7 @@ def slow_verdict(
 def test_every_candidate_gets_the_first_rule_that_refuses_it(found, positives, near, teacher, rule, low, more):
     ranks = range(low, low + more)
     table = candidates(found)
-    stretch = examine(table, SOURCES, known(positives, near), scored(teacher), seed=0)
-    verdict = verdicts(stretch.facts, rule, ranks)
+    verdict = verdicts(examine(table, SOURCES, known(positives, near), scored(teacher), seed=0).facts, rule, ranks)
     for row, code in zip(table.to_pylist(), verdict, strict=True):
         expected = slow_verdict(
             found, row["source"], row["query_id"], row["rank"], positives[row["query_id"]], near, teacher, rule, ranks
@@ -291,8 +290,7 @@ def test_every_number_counted_again(found, positives, teacher, pieces):
         known_ = [teacher.get((row["query_id"], doc)) for doc in positives[row["query_id"]]]
         return None if None in known_ else min(known_)
 
-    judged = [row for row in window if is_positive(row)]
-    assert (shares["judged_relevant"] or {"count": 0})["count"] == len(judged)
+    assert (shares["judged_relevant"] or {"count": 0})["count"] == len([row for row in window if is_positive(row)])
     if window:
         assert shares["judged_relevant"]["of"] == len(window)
     for name, some in (("teacher_above_positive", window), ("chosen_teacher_above_positive", taken)):
@@ -346,8 +344,7 @@ def test_the_price_of_a_margin_is_what_the_margin_then_costs(found, positives, t
 
 
 def test_a_chosen_positive_ends_the_run():
-    found = {"a": {"q0": [("d0", 2.0), ("d1", 1.0)]}}
-    stretch = examine(candidates(found), SOURCES, known({"q0": {"d1"}}), None, 0)
+    stretch = examine(candidates({"a": {"q0": [("d0", 2.0), ("d1", 1.0)]}}), SOURCES, known({"q0": {"d1"}}), None, 0)
     verdict = verdicts(stretch.facts, FilterConfig(), range(1, 9))
     with pytest.raises(ValueError, match="passage 'd1' is relevant to query 'q0'"):
         Audit(NAMES, 3).add(stretch, verdict, np.array([0, 1]))

@@ -134,11 +134,9 @@ def test_choices_depend_on_seed_epoch_and_query_alone(tokens, corpus, tmp_path):
     source = pairs(tokens, corpus, tmp_path, {}, None).open()
     rows = np.arange(source.count)
     whole = source.read(rows, 0, 0)["passage"].rows.reshape(-1, 4)
-    backwards = source.read(rows[::-1].copy(), 0, 0)["passage"].rows.reshape(-1, 4)
-    np.testing.assert_array_equal(whole, backwards[::-1])
+    np.testing.assert_array_equal(whole, source.read(rows[::-1].copy(), 0, 0)["passage"].rows.reshape(-1, 4)[::-1])
     for seed, epoch in ((1, 0), (0, 1)):
-        other = source.read(rows, seed, epoch)["passage"].rows.reshape(-1, 4)
-        assert (other[:, 1:] != whole[:, 1:]).mean() > 0.9
+        assert (source.read(rows, seed, epoch)["passage"].rows.reshape(-1, 4)[:, 1:] != whole[:, 1:]).mean() > 0.9
 
 
 def test_a_cut_text_ends_with_its_separator():
@@ -178,8 +176,7 @@ def test_term_weights_are_packed_with_their_tokens(tokens, tmp_path):
 def test_a_row_is_named_by_the_passage_it_begins_in(tokens):
     doc_ids, ids = all_passages(tokens)
     owner = [doc_id for doc_id, row in zip(doc_ids, ids, strict=True) for _ in row]
-    source = PackedExamples(tokens, "f", 40).open()
-    assert source.names(np.array([0, 3, 9])) == [owner[0], owner[120], owner[360]]
+    assert PackedExamples(tokens, "f", 40).open().names(np.array([0, 3, 9])) == [owner[0], owner[120], owner[360]]
     with pytest.raises(UserError, match="tokens do not fill one packed row"):
         PackedExamples(tokens, "f", 100_000).open()
 
@@ -190,8 +187,7 @@ def groups(tokens: Place, found: PairExamples, epoch: int = 0) -> dict[str, list
     rows = np.arange(source.count)
     text = source.read(rows, 0, epoch)["passage"]
     assert text.scores.dtype == np.float32
-    names = TokenTable(tokens / "passages").doc_ids(text.rows)
-    pairs = list(zip(names, text.scores.tolist(), strict=True))
+    pairs = list(zip(TokenTable(tokens / "passages").doc_ids(text.rows), text.scores.tolist(), strict=True))
     return {name: pairs[row * source.group :][: source.group] for row, name in enumerate(source.names(rows))}
 
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from midmask.artifact import Place
 from midmask.encoders.backbone import Side, load_backbone
 from midmask.encoders.experts import FILE
-from midmask.errors import UserError
 from midmask.retrieve.blocks import token_rows
 from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
 from tests.support.training.fixtures import artifacts
@@ -25,12 +24,6 @@ def pretraining(tokens: Place, queries: Place, out: Path, **changes: Any) -> dic
     train = {"steps": 6, "checkpoint_every": 3, "learning_rate": 3e-4, "batch_size": 15, **changes.pop("train", {})}
     base = {"objective": {"name": "cotmote"}, "backbone": SPLIT, "pseudo_queries": str(queries)}
     return spec_of(tokens, out, train=train, **{**base, **changes})
-
-
-def finetuning(tokens: Place, corpus: Place, out: Path, **changes: Any) -> dict[str, Any]:
-    train = {"steps": 6, "learning_rate": 3e-4, "batch_size": 15}
-    base = {"kind": "finetune", "objective": {"name": "contrastive"}, "backbone": SPLIT, "corpus": str(corpus)}
-    return spec_of(tokens, out, train=train, **{**base, "per_query": 1, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +49,10 @@ def test_micro_batches_and_a_kill_change_nothing(tokens, pseudo_queries, whole, 
 
 
 def test_queries_are_trained_saved_and_searched_in_their_own_expert(tokens, corpus, whole, tmp_path):
-    run_here(finetuning(tokens, corpus, tmp_path / "tuned", start=str(whole), backbone={**SPLIT, "name": "start"}))
+    train = {"steps": 6, "learning_rate": 3e-4, "batch_size": 15}
+    tuned = {"kind": "finetune", "objective": {"name": "contrastive"}, "corpus": str(corpus), "per_query": 1}
+    backbone = {**SPLIT, "name": "start"}
+    run_here(spec_of(tokens, tmp_path / "tuned", **tuned, train=train, backbone=backbone, start=str(whole)))
     before, after = experts_of(whole), experts_of(tmp_path / "tuned")
     assert before.keys() == after.keys() and not any(torch.equal(before[name], after[name]) for name in before)
     passages = safetensors.torch.load_file(tmp_path / "tuned" / "model" / "model.safetensors")
@@ -80,14 +76,4 @@ def vectors(model: Place, rows: list[NDArray[np.int32]], side: Side) -> NDArray[
     """[CLS] of each row alone."""
     backbone = load_backbone(Path(model.uri), dropout=0.0).eval()
     texts = (torch.from_numpy(row.astype(np.int64))[None] for row in rows)
-    found = [backbone.hidden(ids, torch.tensor([ids.shape[1]]), side)[0, 0] for ids in texts]
-    return torch.stack(found).numpy()
-
-
-def test_experts_are_not_lost_unnoticed(tokens, corpus, whole, tmp_path):
-    plain = {"name": "start", "dropout": 0.0}
-    with pytest.raises(UserError, match=r"backbone\.experts = none: .* has experts = ffn.*experts=drop"):
-        run_here(finetuning(tokens, corpus, tmp_path, start=str(whole), backbone=plain))
-    dropped = {**plain, "experts": "drop"}
-    run_here(finetuning(tokens, corpus, tmp_path, start=str(whole), backbone=dropped))
-    assert not (tmp_path / "model" / FILE).exists()
+    return torch.stack([backbone.hidden(ids, torch.tensor([ids.shape[1]]), side)[0, 0] for ids in texts]).numpy()

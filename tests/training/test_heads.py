@@ -57,8 +57,7 @@ def test_going_on_with_the_same_method_begins_where_it_ended(tokens, trained, tm
     """A learning rate of next to nothing: the first losses of a run that goes on, twice, are those of the end."""
     retromae = {"name": "retromae"}
     first = run_here(going_on(tokens, tmp_path / "a", trained, retromae, learning_rate=1e-30))
-    second = run_here(going_on(tokens, tmp_path / "b", tmp_path / "a", retromae))
-    assert taken(first) == taken(second) == (TENSORS, 0)
+    assert taken(first) == taken(run_here(going_on(tokens, tmp_path / "b", tmp_path / "a", retromae))) == (TENSORS, 0)
     one, other = trace_of(tmp_path / "a")[0], trace_of(tmp_path / "b")[0]
     assert one["rows"] == other["rows"] and one["loss"] == other["loss"]
     for name, tensor in heads_of(trained).items():
@@ -67,21 +66,16 @@ def test_going_on_with_the_same_method_begins_where_it_ended(tokens, trained, tm
 
 @pytest.mark.parametrize(
     ("objective", "expected"),
-    [
-        ({"name": "dupmae", "query_stream": "paper"}, (TENSORS, 0)),
-        ({"name": "retromae", "decoding": "basic", "decoder_layers": 2}, (TENSORS, TENSORS)),
-        ({"name": "mlm"}, (0, 0)),
-    ],
-)
+    [({"name": "dupmae", "query_stream": "paper"}, (TENSORS, 0)), ({"name": "mlm"}, (0, 0)),
+     ({"name": "retromae", "decoding": "basic", "decoder_layers": 2}, (TENSORS, TENSORS))],
+)  # fmt: skip
 def test_another_method_takes_what_fits(objective, expected, tokens, trained, tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    result = run_here(going_on(tokens, tmp_path, trained, objective, learning_rate=1e-30))
-    assert taken(result) == expected
+    assert taken(run_here(going_on(tokens, tmp_path, trained, objective, learning_rate=1e-30))) == expected
     assert (f"heads: {expected[0]} tensors taken over, {expected[1]} fresh" in caplog.text) == (expected[0] > 0)
     if expected[0]:
-        assert torch.equal(
-            heads_of(tmp_path)["decoder.0.feed_in.weight"], heads_of(trained)["decoder.0.feed_in.weight"]
-        )
+        one, other = (heads_of(folder)["decoder.0.feed_in.weight"] for folder in (tmp_path, trained))
+        assert torch.equal(one, other)
 
 
 def test_heads_that_are_missing_or_of_another_width_or_not_wanted_are_fresh(tokens, trained, tmp_path):

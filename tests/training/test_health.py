@@ -55,18 +55,14 @@ def test_collapsed_vectors_are_named_once_with_their_step(caplog):
 
 
 @pytest.mark.parametrize(
-    ("values", "step", "expected"),
-    [
-        ({"decoder_loss": 5.0, "decoder_loss_without_vector": 5.001}, 3000, {"decoder": 3000}),
-        ({"decoder_loss": 5.0, "decoder_loss_without_vector": 5.001}, 1500, {}),
-        ({"decoder_loss": 5.0, "decoder_loss_without_vector": 5.2, "winning_vocabulary": 0.5}, 3000, {}),
-        ({"winning_vocabulary": 0.01}, 3000, {"max-pool": 3000}),
-        ({"winning_vocabulary": 0.01}, 1, {}),
-    ],
-)
-def test_what_a_method_says_of_itself_is_judged(values, step, expected):
-    watch = HealthWatch(steps=10_000)
-    watch.look(step, {"cosine_of_random_pairs": 0.5, "active_dimensions": 10.0, **values})
+    ("without_vector", "vocabulary", "step", "expected"),
+    [(5.001, 0.5, 3000, {"decoder": 3000}), (5.001, 0.5, 1500, {}), (5.2, 0.5, 3000, {}),
+     (5.2, 0.01, 3000, {"max-pool": 3000}), (5.2, 0.01, 1, {})],
+)  # fmt: skip
+def test_what_a_method_says_of_itself_is_judged(without_vector, vocabulary, step, expected):
+    watch, values = HealthWatch(steps=10_000), {"cosine_of_random_pairs": 0.5, "active_dimensions": 10.0}
+    decoder = {"decoder_loss": 5.0, "decoder_loss_without_vector": without_vector}
+    watch.look(step, {**values, **decoder, "winning_vocabulary": vocabulary})
     assert watch.collapses == expected
 
 
@@ -75,8 +71,7 @@ def test_the_probe_ranks_relevant_passages(tokens, corpus):
     assert open_probe(tokens, corpus, "test") is None, "it has no queries"
     probe = open_probe(tokens, corpus, "train")
     assert 0 < len(probe.queries) <= 200
-    vocabulary = small_vocabulary(2000)
-    backbone = build_backbone(BackboneConfig(name="tiny"), vocabulary, seed=1)
+    backbone = build_backbone(BackboneConfig(name="tiny"), small_vocabulary(2000), seed=1)
     for query, rows in enumerate(probe.relevant):
         probe.queries[query] = probe.passages[rows[0]]
     assert probe.reciprocal_rank(backbone, 0, torch.device("cpu")) > 0.9
@@ -89,16 +84,12 @@ def test_the_probe_ranks_relevant_passages(tokens, corpus):
 def test_health_and_probe_are_reported_and_change_nothing(tokens, corpus, tmp_path):
     seen: dict[str, dict[int, dict[str, float]]] = {}
     results = {}
-    looks = {"plain": {"health_every": 0}, "watched": {"health_every": 2, "probe_every": 3}}
-    for name, fields in looks.items():
+    for name, fields in {"plain": {"health_every": 0}, "watched": {"health_every": 2, "probe_every": 3}}.items():
         spec = spec_of(tokens, tmp_path / name, train={"steps": 6, "log_every": 4, **fields}, corpus=str(corpus))
         log = seen.setdefault(name, {}).__setitem__
         results[name] = run_training(setup_of(spec), Place(spec["out"]), local_reader, log, device=torch.device("cpu"))
-    extra = {
-        step: {name.split("/")[0] for name in values if not name.startswith("train/")}
-        for step, values in seen["watched"].items()
-        if values  # a report without values tells only how far the training is
-    }
+    told = {step: values for step, values in seen["watched"].items() if values}  # others tell only how far it is
+    extra = {step: {name.split("/")[0] for name in values} - {"train"} for step, values in told.items()}
     assert extra == {2: {"health"}, 3: {"probe"}, 4: {"health"}, 6: {"health", "probe"}}
     assert {step for step, values in seen["plain"].items() if values} == {4, 6}
     assert results["plain"]["loss"] == results["watched"]["loss"]

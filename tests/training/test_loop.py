@@ -88,8 +88,7 @@ def test_steps_are_those_of_the_same_training_written_out():
 
 def test_a_part_that_a_loss_lacks_counts_nothing():
     counts = {"one": torch.tensor(4.0), "two": torch.tensor(2.0)}
-    loss = Loss({"two": Part(torch.tensor(6.0, requires_grad=True), counts["two"], 0.5)})
-    found = values_of(loss, counts)
+    found = values_of(Loss({"two": Part(torch.tensor(6.0, requires_grad=True), counts["two"], 0.5)}), counts)
     assert found.tolist() == [1.5, 0.0, 6.0] and found.dtype == torch.float64 and not found.requires_grad
     assert values_of(Loss({}), counts).tolist() == [0.0, 0.0, 0.0]
 

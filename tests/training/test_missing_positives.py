@@ -44,19 +44,10 @@ def trained_on(folder: Path, missing: Mapping[str, list[str]]) -> dict[str, obje
     config, bm25 = Bm25Config(splits=("train",), judged="relevant", depth=20), root / "bm25"
     record = {"fingerprint": "r", "result": ranked_by_bm25(config, {"corpus": corpus}, bm25), "step": "bm25"}
     inputs = {"corpus": corpus, "ranked": Artifact(bm25, {**record, "config": {}, "inputs": {}})}
-    mining = MineConfig(depth=20, per_query=3, filters=FilterConfig(relative_margin=0.1))
-    mined = mine(mining, inputs, root / "mined")
+    mined = mine(MineConfig(depth=20, per_query=3, filters=FilterConfig(relative_margin=0.1)), inputs, root / "mined")
     write_candidates(inputs, root / "scored", split="train", depth=5, queries=100)
-    rows = PairExamples(
-        tokens=tokens,
-        corpus=corpus.place,
-        split="train",
-        fingerprint="f",
-        negatives=root / "mined" / "negatives.parquet",
-        queries=root / "mined" / "queries.parquet",
-        per_query=2,
-    ).open()
-    probe = open_probe(tokens, corpus.place)
+    files = {name: root / "mined" / f"{name}.parquet" for name in ("negatives", "queries")}
+    rows = PairExamples(tokens, corpus.place, "train", "f", per_query=2, **files).open()
     return {
         "mined": {name: value for name, value in mined.items() if name != "source"},
         "negatives": pq.read_table((root / "mined/negatives.parquet").local()).drop(["list"]).to_pylist(),
@@ -64,7 +55,7 @@ def trained_on(folder: Path, missing: Mapping[str, list[str]]) -> dict[str, obje
         "pairs": pq.read_table((root / "scored/candidates/00000.parquet").local()).to_pylist(),
         "rows": [rows.names(np.arange(rows.count)), rows.read(np.arange(rows.count), 0, 0)["passage"].rows.tolist()],
         "given": [(line.doc_id, line.texts) for line in judged_queries(corpus.place, "train")],
-        "probe": [row.tolist() for row in probe.relevant],
+        "probe": [row.tolist() for row in open_probe(tokens, corpus.place).relevant],
     }
 
 

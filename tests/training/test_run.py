@@ -94,10 +94,8 @@ def test_a_loss_that_is_not_finite_stops_the_run(tokens, tmp_path):
     spec = spec_of(tokens, tmp_path / "out", resume=str(tmp_path / "good"), train={"log_every": 5})
     with pytest.raises(NonFiniteLoss) as error:
         run_here(spec)
-    message = str(error.value)
-    assert message.startswith("step 10: loss")
-    assert f"last good checkpoint: {tmp_path}/good/checkpoint" in message
-    assert message.count(" d") == 16, "every example of the batch is named"
+    assert str(error.value).startswith("step 10: loss") and f"{tmp_path}/good/checkpoint" in str(error.value)
+    assert str(error.value).count(" d") == 16, "every example of the batch is named"
     assert not (tmp_path / "out" / "checkpoints").exists(), "spoiled weights were saved"
 
 
@@ -119,9 +117,8 @@ def test_a_killed_run_goes_on_with_the_same_dropout_and_does_not_report_a_part_w
         run_here(spec_of(tokens, tmp_path / "killed", **spec), stop_at=5)
     run_here(spec_of(tokens, tmp_path / "killed", **spec))
     assert_same_run(trace_of(tmp_path / "killed"), trace_of(tmp_path / "whole"), within=1e-6)
-    assert set(result["parts"]) == {"contrastive"} and {row["part/mlm"] for row in trace_of(tmp_path / "whole")} == {
-        None
-    }
+    assert set(result["parts"]) == {"contrastive"}
+    assert {row["part/mlm"] for row in trace_of(tmp_path / "whole")} == {None}
 
 
 def flip(path: Path) -> None:
@@ -149,15 +146,10 @@ def saved(tmp_path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("name", "harm"),
-    [
-        (checkpoint.OBJECTIVE, flip),
-        (checkpoint.OPTIMISER, cut),
-        (checkpoint.OBJECTIVE, os.unlink),
-        (checkpoint.POSITION, cut),
-    ],
-)
+DAMAGE = [(checkpoint.OBJECTIVE, flip), (checkpoint.OPTIMISER, cut), (checkpoint.OBJECTIVE, os.unlink)]
+
+
+@pytest.mark.parametrize(("name", "harm"), [*DAMAGE, (checkpoint.POSITION, cut)])
 def test_damage_is_one_line(saved, name, harm):
     newest = checkpoint.newest(Place(str(saved)))
     assert checkpoint.load(newest, *parts())["step"] == 10
@@ -165,8 +157,7 @@ def test_damage_is_one_line(saved, name, harm):
     with pytest.raises(UserError, match=f"{name} is damaged.*Delete {newest} and run the same command again"):
         checkpoint.load(newest, *parts())
     newest.delete()
-    before = checkpoint.newest(Place(str(saved)))
-    assert checkpoint.load(before, *parts())["step"] == 5
+    assert checkpoint.load(checkpoint.newest(Place(str(saved))), *parts())["step"] == 5
 
 
 def test_those_who_trust_the_disk_read_it_as_it_is(saved, monkeypatch):

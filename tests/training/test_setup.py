@@ -114,9 +114,9 @@ def test_a_stage_goes_on_with_the_projection_of_the_one_before(tokens, corpus, t
 def test_a_projection_of_another_width_and_a_missing_teacher_are_refused(tokens, corpus, tmp_path):
     setup = tuned_setup(tokens, corpus)
     trained(replace(setup, train=setup.train.model_copy(update={"steps": 1})), tmp_path / "one")
-    wider = HYBRID.model_copy(update={"width": 9})
+    wider = replace(setup, start=Place(str(tmp_path / "one")), representation=HYBRID.model_copy(update={"width": 9}))
     with pytest.raises(UserError, match=r"representation\.width"):
-        replace(setup, start=Place(str(tmp_path / "one")), representation=wider).build()
+        wider.build()
     distilled = replace(setup, objective=Distillation.Config(), rows=replace(setup.rows, per_query=2))
     with pytest.raises(UserError, match="Give the stage a teacher"):
         trained(distilled, tmp_path / "out")

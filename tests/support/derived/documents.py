@@ -53,8 +53,7 @@ def write_inputs(folder: Path) -> dict[str, Artifact]:
     )
     splits = ["dev" if row % 3 == 0 else "train" for row in range(30)]
     grades = pa.array([0 if row == 1 else 1 for row in range(30)], pa.int32())
-    docs = [f"d{row}" for row in range(30)]
-    qrels = pa.table({"split": splits, "query_id": ids, "doc_id": docs, "grade": grades})
+    qrels = pa.table({"split": splits, "query_id": ids, "doc_id": [f"d{row}" for row in range(30)], "grade": grades})
     pq.write_table(qrels, corpus / "qrels.parquet")
     inputs = inputs_at(folder)
     config = TokensConfig(vocabulary_size=250, max_length=40, query_length=8)

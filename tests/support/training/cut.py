@@ -49,8 +49,7 @@ def rows_of(whole: Batch, first: int, last: int) -> Batch:
 
     def part(rows: TokenRows, each: int) -> TokenRows:
         some = slice(first * each, last * each)
-        length = int(rows.lengths_B[some].max())
-        return TokenRows(rows.ids_BL[some, :length], rows.lengths_B[some], rows.keys_B[some])
+        return TokenRows(rows.ids_BL[some, : int(rows.lengths_B[some].max())], rows.lengths_B[some], rows.keys_B[some])
 
     each = {name: whole.group if name == "passage" else 1 for name in whole.texts}
     return Batch(0, {name: part(rows, each[name]) for name, rows in whole.texts.items()}, whole.group)

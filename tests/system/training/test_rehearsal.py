@@ -35,8 +35,7 @@ def spec(tokens: Place, corpus: Place, out: Path, kind: str, **train: Any) -> di
 def fitted(setup: TrainingSetup, room: float) -> int | None:
     """With so many bytes for what the forward pass keeps."""
     _, objective, vocabulary = setup.build()
-    parameters = sum(parameter.numel() for parameter in objective.parameters())
-    limit = (room + (4 + BESIDE_WEIGHTS) * parameters) / GIB
+    limit = (room + (4 + BESIDE_WEIGHTS) * sum(parameter.numel() for parameter in objective.parameters())) / GIB
     limited = setup.__class__(**{**vars(setup), "train": setup.train.model_copy(update={"memory_gib": limit})})
     return fit_micro_batch(objective.train(), limited, vocabulary, CPU)
 
@@ -81,16 +80,14 @@ def test_vectors_of_all_rows_lie_beside_what_a_piece_keeps(tokens, corpus, tmp_p
     half = setup.train.batch_size // 2
     room = 1.00005 * kept(setup, objective.train(), words, half)
     assert cached(setup, objective, words, 2 * half) > 0.00005 * room
-    micro_batch = fitted(setup, room)
-    assert micro_batch < half
+    assert fitted(setup, room) < half
 
 
 def test_what_is_kept_once_is_not_reckoned_for_each_row(tokens, corpus, tmp_path):
     """The gradient of the output matrix, which is as large as some rows of eight tokens."""
     setup = replace(setup_of(spec(tokens, corpus, tmp_path, "mlm")), longest=8)
     _, objective, words = setup.build()
-    micro_batch = fitted(setup, 1.1 * kept(setup, objective.train(), words, 12))
-    assert -(-setup.train.batch_size // micro_batch) == 2
+    assert -(-setup.train.batch_size // fitted(setup, 1.1 * kept(setup, objective.train(), words, 12))) == 2
 
 
 def test_runs_in_less_memory_and_workers_that_agree_on_a_number_are_the_same_run(tokens, corpus, tmp_path, caplog):
