@@ -28,6 +28,7 @@ from midmask.retrieve.selection import judged_queries
 from tests.support.retrieve.collection import ranking, write_parts
 
 CONFIG = MineConfig(depth=25, per_query=6)
+BY_QUERY = pa.schema([("query_id", pa.string())])
 
 
 def rows_of(place: Place) -> list[dict[str, Any]]:
@@ -174,21 +175,15 @@ def test_every_system_is_a_source_with_its_ranks(corpus, tmp_path, monkeypatch):
     out = Place(str(tmp_path / "out"))
     result = read_negatives(ReadNegativesConfig(file=file_of(tmp_path, lines)), {"corpus": corpus}, out)
     assert result == {"systems": ["bm25", "tas-b"], "queries": 10, "candidates": 30, "refused": {}}
-    expected = [
-        (str(line["qid"]), str(doc), rank, system)
-        for line in lines
-        for system, docs in line["neg"].items()
-        for rank, doc in enumerate(docs, start=1)
-    ]
+    listed = [(str(line["qid"]), system, docs) for line in lines for system, docs in line["neg"].items()]
+    expected = [(query, str(doc), rank, name) for query, name, docs in listed for rank, doc in enumerate(docs, start=1)]
     assert sorted(taken(out)) == sorted(expected)
     config = ReadNegativesConfig(file=str(tmp_path / "hard.jsonl"), systems=("tas-b",))
     assert read_negatives(config, {"corpus": corpus}, Place(str(tmp_path / "one")))["systems"] == ["tas-b"]
     with pytest.raises(UserError, match=r"unknown system 'c'.* Known: bm25, tas-b"):
         read_negatives(config.model_copy(update={"systems": ("c",)}), {"corpus": corpus}, Place(str(tmp_path / "x")))
-    cursors = [
-        Cursor(iter([pq.read_table((out / "lists" / name).uri)]), name, pa.schema([("query_id", pa.string())]))
-        for name in (out / "lists").names()
-    ]
+    tables = {name: iter([pq.read_table((out / "lists" / name).uri)]) for name in (out / "lists").names()}
+    cursors = [Cursor(table, name, BY_QUERY) for name, table in tables.items()]
     assert len(cursors) == 2
     stretches = [[name for table in tables for name in table["query_id"].to_pylist()] for tables in align(cursors)]
     assert sorted(name for names in stretches for name in names) == sorted(row[0] for row in expected)
@@ -221,22 +216,21 @@ def test_a_file_of_another_collection_is_refused(corpus, tmp_path, line, said):
 
 
 def test_a_table_that_is_not_sorted_is_refused():
-    schema = pa.schema([("query_id", pa.string())])
     for pieces in (["b", "a"],), (["a", "b"], ["a"]):
         with pytest.raises(UserError, match=r"scores\.parquet: the rows are not sorted by query_id"):
-            list(align([Cursor((pa.table({"query_id": piece}) for piece in pieces), "scores.parquet", schema)]))
+            list(align([Cursor((pa.table({"query_id": piece}) for piece in pieces), "scores.parquet", BY_QUERY)]))
 
 
 def test_lists_are_read_a_little_at_a_time():
     """Two lists of 100 row groups, one of them at a coarser grain: no more of them is read than a stretch needs."""
-    schema, taken_ = pa.schema([("query_id", pa.string())]), Counter[str]()
+    taken_ = Counter[str]()
 
     def tables(name: str, size: int) -> Iterator[pa.Table]:
         for first in range(0, 300, size):
             taken_[name] += 1
             yield pa.table({"query_id": [f"q{row:03d}" for row in range(first, first + size)]})
 
-    cursors = [Cursor(tables("fine", 3), "fine", schema), Cursor(tables("coarse", 10), "coarse", schema)]
+    cursors = [Cursor(tables("fine", 3), "fine", BY_QUERY), Cursor(tables("coarse", 10), "coarse", BY_QUERY)]
     for number, (fine, coarse) in enumerate(align(cursors), start=1):
         assert fine["query_id"].to_pylist() == coarse["query_id"].to_pylist()
         assert taken_["fine"] <= number + 1 and taken_["coarse"] <= 2 + number * 3 // 10
