@@ -32,12 +32,7 @@ Inputs = dict[str, Artifact]
 
 SHARDS = [
     ["The masking of words, the masking of passages.", "A retrieval system finds passages; it ranks them.", ""],
-    [
-        "Stemming retrieval mastery",
-        "the the the the words",
-        "Zebra quagga okapi: the passages of zoologists",
-        "of of of",
-    ],
+    ["Stemming retrieval mastery", "the the the the words", "Zebra okapi quagga: passages of the zoologists", "of of"],
 ]
 
 
@@ -182,11 +177,8 @@ def received(reference: Reference, ids: list[int], looks: str) -> list[float]:
     at = "backbone.model.bert.encoder.layer.0"
     names = {part: f"{at}.attention.self.{part}" for part in ("query", "key", "value")}
     names |= {"attention_out": f"{at}.attention.output.dense", "attention_norm": f"{at}.attention.output.LayerNorm"}
-    names |= {
-        "feed_in": f"{at}.intermediate.dense",
-        "feed_out": f"{at}.output.dense",
-        "feed_norm": f"{at}.output.LayerNorm",
-    }
+    names |= {"feed_in": f"{at}.intermediate.dense", "feed_out": f"{at}.output.dense"}
+    names["feed_norm"] = f"{at}.output.LayerNorm"
     states = reference.layer(names, states, states, everything)
     queries, keys = (
         [reference.linear(f"backbone.model.bert.encoder.layer.1.attention.self.{kind}", x) for x in states]
@@ -251,11 +243,8 @@ def from_file(inputs: Inputs, weights: dict[str, dict[str, float]]) -> list[list
     return rows
 
 
-KNOWN = {
-    "d0-0": {"masking": 3.0, "words": 2.0, "passages": 1.0, ",": 5.0},
-    "d1-0": {"stemming": 2.5},
-    "d1-1": {"the": 2.0, "words": 4.0},
-}
+KNOWN = {"d0-0": {"masking": 3.0, "words": 2.0, "passages": 1.0, ",": 5.0}, "d1-0": {"stemming": 2.5}}
+KNOWN["d1-1"] = {"the": 2.0, "words": 4.0}
 
 
 def test_terms_are_words_in_lower_case_and_what_is_not_used_is_counted(inputs, tmp_path):

@@ -55,10 +55,7 @@ def test_hours_of_every_device_and_requests_are_paid(recipe, tmp_path, monkeypat
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
-    [
-        ("2.5", "-2.5", r"own\.toml: device_hour\.H100 = -2\.5: input should be greater"),
-        ("reads", "r", "reads: a value"),
-    ],
+    [("2.5", "-2.5", r"own\.toml: device_hour\.H100 = -2\.5"), ("reads", "r", "reads: a ")],
 )
 def test_a_wrong_price_list_is_refused(old, new, message, tmp_path, monkeypatch):
     (tmp_path / "own.toml").write_text(OWN.replace(old, new))

@@ -1,6 +1,7 @@
-"""Mining as a step: its files agree, lists are mixed, and a file's candidates are held against the corpus."""
+"""Mining as a step: lists are mixed, a file's candidates and near-duplicates are held against the corpus."""
 
 import json
+import random
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -8,11 +9,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from midmask.artifact import Artifact, Place
+from midmask.corpora.docstrings import plain_words
+from midmask.corpora.duplicates import SHINGLE, signatures
 from midmask.errors import UserError
 from midmask.exchange.hard_negatives_file import HardNegatives, line_of
 from midmask.exchange.negatives_files import read_negatives_file
@@ -20,7 +24,9 @@ from midmask.mining import given_negatives
 from midmask.mining.aligned import Cursor, align
 from midmask.mining.filters import FilterConfig
 from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
+from midmask.mining.known import KnownRelevant
 from midmask.mining.mine import MineConfig, mine
+from midmask.mining.near_duplicates import NEAR_DUPLICATES, Groups, NearDuplicatesConfig
 from midmask.mining.query_subset import DrawQueriesConfig, draw_queries, draw_subset
 from midmask.retrieve import ranked
 from midmask.retrieve.lines import write_lines
@@ -68,10 +74,8 @@ def scores_for(given: dict[str, Artifact], place: Place, lacking: tuple[str, str
     listed = ranked.read(given["ranked"].place / "ranked" / "train.parquet").select(["query_id", "doc_id"])
     qrels = pq.read_table((given["corpus"].place / "qrels.parquet").uri).select(["query_id", "doc_id"])
     pairs = {(row["query_id"], row["doc_id"]) for row in pa.concat_tables([listed, qrels]).to_pylist()} - {lacking}
-    rows = [
-        {"query_id": query, "doc_id": doc, "score": zlib.crc32(f"{query} {doc}".encode()) % 100 / 10}
-        for query, doc in sorted(pairs)
-    ]
+    hashed = {(query, doc): zlib.crc32(f"{query} {doc}".encode()) % 100 / 10 for query, doc in sorted(pairs)}
+    rows = [{"query_id": query, "doc_id": doc, "score": score} for (query, doc), score in hashed.items()]
     with (place / "scores.parquet").writing() as stream:
         pq.write_table(pa.Table.from_pylist(rows), stream, row_group_size=70)
     return Artifact(place, {"fingerprint": "teacher", "result": {}})
@@ -168,10 +172,8 @@ def taken(out: Place) -> list[tuple[str, str, int, str]]:
 
 def test_every_system_is_a_source_with_its_ranks(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(given_negatives, "QUERIES", 7)
-    lines = [
-        {"qid": row, "pos": [row], "neg": {"bm25": [row + 50, row + 51], "tas-b": [row + 99]}}
-        for row in (31, 4, 22, 8, 15, 16, 23, 42, 3, 41)
-    ]
+    rows = (31, 4, 22, 8, 15, 16, 23, 42, 3, 41)
+    lines = [{"qid": row, "pos": [row], "neg": {"bm25": [row + 50, row + 51], "tas-b": [row + 99]}} for row in rows]
     out = Place(str(tmp_path / "out"))
     result = read_negatives(ReadNegativesConfig(file=file_of(tmp_path, lines)), {"corpus": corpus}, out)
     assert result == {"systems": ["bm25", "tas-b"], "queries": 10, "candidates": 30, "refused": {}}
@@ -251,3 +253,82 @@ def test_a_subset_of_queries_is_drawn_once_and_saved(corpus, tmp_path):
     assert set(saved) <= set(judged_queries(corpus, "train", judged="relevant")) and len(set(saved)) == 12
     with pytest.raises(UserError, match="queries = 41: there are 40 to draw from"):
         draw_queries(DrawQueriesConfig(count=41), {"corpus": corpus}, Place(str(tmp_path / "x")))
+
+
+WORDS = [f"w{number}" for number in range(3000)]
+
+
+def jaccard(one: str, other: str) -> float:
+    texts = [plain_words(text) for text in (one, other)]
+    left, right = ({tuple(text[at : at + SHINGLE]) for at in range(max(1, len(text) - SHINGLE + 1))} for text in texts)
+    return len(left & right) / len(left | right)
+
+
+def varied(text: str, changes: int, draw: random.Random) -> str:
+    words = text.split()
+    for place in draw.sample(range(len(words)), changes):
+        words[place] = draw.choice(WORDS)
+    return " ".join(words)
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory) -> tuple[Artifact, dict[str, str]]:
+    """40 texts of 80 words, each with five variants; text 0 of each is relevant to a query, in some split."""
+    draw = random.Random(5)
+    docs = {}
+    for number in range(40):
+        text = " ".join(draw.choices(WORDS, k=80))
+        docs[f"d{number}_0"] = text
+        docs |= {f"d{number}_{changes}": varied(text, changes, draw) for changes in (1, 2, 4, 8)}
+        docs[f"d{number}_x"] = f"  {text.upper()}.\n"
+    ids = draw.sample(sorted(docs), len(docs))
+    place = Place(str(tmp_path_factory.mktemp("corpus")))
+    judged = [("train" if number % 2 else "test", f"q{number}", f"d{number}_0", 1 + number % 2) for number in range(40)]
+    artifact = write_parts(
+        place,
+        docs=[(doc_id, "", docs[doc_id]) for doc_id in ids],
+        queries=[(f"q{number}", "x") for number in range(41)],
+        qrels=[*judged, ("train", "q0", "d39_0", 0), ("dev", "q40", "d1_0", 1), ("dev", "q40", "d2_0", 1)],
+    )
+    return artifact, docs
+
+
+def test_what_is_clearly_alike_is_found_for_judgements_of_all_splits_but_of_grade_0(copies, tmp_path):
+    """The estimate of 96 hashes deviates by 0.05: four times that on either side leaves no doubt."""
+    artifact, docs = copies
+    out = Place(str(tmp_path))
+    assert NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, out)["positives"] == 40
+    known = KnownRelevant.of(artifact, out, 0.8)
+    query, doc_ids = known.like(known.positives(pa.array([f"q{number}" for number in range(40)])))
+    found = set(zip(query.tolist(), doc_ids.to_pylist(), strict=True))
+    alike = 0
+    for number in range(40):
+        for doc_id, text in docs.items():
+            similarity = jaccard(docs[f"d{number}_0"], text)
+            if similarity > 0.97 or similarity < 0.6:
+                assert ((number, doc_id) in found) == (similarity > 0.97), (number, doc_id, similarity)
+                alike += similarity > 0.97
+    assert alike >= 80, "every text and its copy"
+    known = KnownRelevant.of(artifact, out, 1.0)
+    own = known.positives(pa.array(["q0", "q1", "q40", "unknown"]))
+    assert sorted(zip(own["query"].to_pylist(), own["doc_id"].to_pylist(), strict=True)) == [
+        (0, "d0_0"), (1, "d1_0"), (2, "d1_0"), (2, "d2_0"),
+    ]  # fmt: skip
+    query, doc_ids = known.like(own)
+    assert sorted(zip(query.tolist(), doc_ids.to_pylist(), strict=True)) == [
+        (0, "d0_0"), (0, "d0_x"), (1, "d1_0"), (1, "d1_x"), (2, "d1_0"), (2, "d1_x"), (2, "d2_0"), (2, "d2_x"),
+    ]  # fmt: skip
+
+
+def test_pairs_are_those_that_agree_in_half_of_all_hashes():
+    """Against every pair, compared: all that agree in three quarters are found, and nothing below half."""
+    draw = random.Random(0)
+    base = [" ".join(draw.choices(WORDS, k=40)) for _ in range(30)]
+    others = [varied(draw.choice(base), changes, draw) for changes in (0, 1, 2, 3, 6) for _ in range(40)]
+    left, right = signatures(base), signatures(others)
+    agreement = (right[:, None, :] == left[None, :, :]).mean(axis=2)
+    row, group, similarity = Groups(left).like(right)
+    np.testing.assert_allclose(similarity, agreement[row, group], atol=1e-6)
+    found = set(zip(row.tolist(), group.tolist(), strict=True))
+    assert {tuple(pair) for pair in np.argwhere(agreement >= 0.75).tolist()} <= found
+    assert found <= {tuple(pair) for pair in np.argwhere(agreement >= 0.5).tolist()}

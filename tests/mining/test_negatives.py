@@ -64,9 +64,8 @@ def known(positives: Sets, near: Sets | None = None) -> KnownRelevant:
     relevant_ = sorted({doc for _, doc in pairs})
     like = [(doc, group) for group, name in enumerate(relevant_) for doc in sorted((near or {}).get(name, set()))]
     groups = list(zip(relevant_, range(len(relevant_)), strict=True))
-    return KnownRelevant(
-        table_of("query_id doc_id", pairs), table_of("doc_id group", groups), table_of("doc_id group", like)
-    )
+    near_tables = (table_of("doc_id group", rows) for rows in (groups, like))
+    return KnownRelevant(table_of("query_id doc_id", pairs), *near_tables)
 
 
 def table_of(columns: str, rows: Sequence[tuple[object, ...]]) -> pa.Table:
@@ -82,14 +81,8 @@ def scored(scores: Pairs) -> pa.Table:
 lists = lists_of(st.integers(-8, 8))
 likes = st.dictionaries(st.sampled_from(DOCS), st.sets(st.sampled_from(DOCS), max_size=2), max_size=3)
 margin = st.none() | st.integers(-4, 8).map(lambda value: value / 4)
-rules = st.builds(
-    FilterConfig,
-    teacher_margin=margin,
-    max_score=margin,
-    min_score=margin,
-    absolute_margin=margin,
-    relative_margin=st.none() | st.integers(0, 4).map(lambda value: value / 8),
-)
+others = dict.fromkeys(("teacher_margin", "max_score", "min_score", "absolute_margin"), margin)
+rules = st.builds(FilterConfig, **others, relative_margin=st.none() | st.integers(0, 4).map(lambda value: value / 8))
 
 
 def slow_verdict(

@@ -283,9 +283,8 @@ def test_every_place_is_as_likely_and_a_visit_can_be_repeated(tokens):
         (piece,) = source.read(np.array([row]), 7, epoch)["passage"].pieces()
         visits[tuple(piece.tolist())] += 1
     places = len(ids[row]) - LENGTH + 1
-    expected = Counter(
-        (ids[row][0], *ids[row][place : place + LENGTH - 2], ids[row][-1]) for place in range(1, places + 1)
-    )
+    inner = [ids[row][place : place + LENGTH - 2] for place in range(1, places + 1)]
+    expected = Counter((ids[row][0], *text, ids[row][-1]) for text in inner)
     assert visits.keys() == expected.keys()
     assert chisquare([visits[text] for text in expected], [3000 / places * n for n in expected.values()]).pvalue > 1e-4
 

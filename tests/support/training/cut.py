@@ -16,11 +16,9 @@ ROWS = 7
 LENGTHS = [9, 14, 5, 11, 7, 12, 8]
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "cocondenser": {"temperature": 20.0},
-    "contrastive": {"temperature": 20.0},
+    **{name: {"temperature": 20.0} for name in ("cocondenser", "contrastive", "ict")},
     "simcse": {"mlm_weight": 0.1},
     "diffcse": {"replaced_weight": 0.5},
-    "ict": {"temperature": 20.0},
     "laprador": {"temperature": 20.0, "cache": 9},
     "spider": {"temperature": 20.0, "shortest_phrase": 1, "longest_window": 9},
 }

@@ -60,12 +60,10 @@ def assert_same_run(one: list[dict[str, Any]], other: list[dict[str, Any]], *, w
     """Every step once, of the same examples, with the same losses and gradients."""
     assert [row["step"] for row in one] == [row["step"] for row in other] == list(range(len(one)))
     for left, right in zip(one, other, strict=True):
-        assert (left["rows"], left["digest"]) == (right["rows"], right["digest"]), (
-            f"step {left['step']}: other examples"
-        )
+        for name in ("rows", "digest", "learning_rate"):
+            assert left[name] == right[name], (left["step"], name)
         for name in ("loss", "gradient_norm"):
             assert abs(left[name] - right[name]) <= within * max(1, abs(right[name])), (left["step"], name)
-        assert left["learning_rate"] == right["learning_rate"]
 
 
 def spoil(checkpoint: Path) -> None:
