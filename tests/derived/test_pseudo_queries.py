@@ -12,7 +12,6 @@ import torch
 from scipy.stats import chisquare
 
 from midmask.artifact import Artifact, Place
-from midmask.derived import given
 from midmask.derived.generate import Drawn, GenerateConfig, Generator
 from midmask.derived.kept_pairs import KEEP_PAIRS, PAIRS, KeepPairsConfig, ListPairsConfig, list_pairs
 from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
@@ -78,7 +77,7 @@ LINES = [
 
 @pytest.mark.parametrize(("zipped", "block"), [(False, 1 << 18), (True, 2)])
 def test_a_file_in_any_layout_and_every_line_accounted_for(inputs, tmp_path, zipped, block, monkeypatch):
-    monkeypatch.setattr(given, "BLOCK", block)
+    monkeypatch.setattr("midmask.derived.given.BLOCK", block)
     data = "\n".join(LINES).encode()
     (tmp_path / "queries").write_bytes(gzip.compress(data) if zipped else data)
     result, queries = queried(inputs, tmp_path / "out", f"file:{tmp_path}/queries")
@@ -88,12 +87,6 @@ def test_a_file_in_any_layout_and_every_line_accounted_for(inputs, tmp_path, zip
     quarantine = [json.loads(line) for line in (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines()]
     kinds = ["unknown id", "malformed line", "malformed line", "malformed line", "no query", "malformed line"]
     assert [(row["line"], row["kind"]) for row in quarantine] == list(enumerate(kinds, start=6))
-
-
-@pytest.mark.parametrize("source", ["sentence", "file:", "model", "titles:x", "neighbours:2", ""])
-def test_an_unknown_source_names_the_choices(source):
-    with pytest.raises(UserError, match="choose sentences, titles, neighbours, train, file:PATH or model:FOLDER"):
-        override(PseudoQueriesConfig(), {"source": source})
 
 
 @pytest.fixture(scope="module")

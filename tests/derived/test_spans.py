@@ -20,7 +20,6 @@ from scipy.stats import chisquare
 
 from midmask.artifact import Artifact, Place
 from midmask.batch import TokenRows
-from midmask.corpora import writer
 from midmask.corpora.sentences import sentences
 from midmask.derived.cutting import Document, cut_into_spans, overlap
 from midmask.derived.given_tokens import ReadTokensConfig, read_tokens, tokens_content
@@ -217,8 +216,7 @@ def test_every_line_and_every_span_is_accounted_for(inputs, tmp_path, block, mon
     monkeypatch.setattr("midmask.derived.given.BLOCK", block)
     (tmp_path / "s.jsonl").write_text("\n\n".join(map(json.dumps, LINES)))
     result, documents = given_spans(inputs, tmp_path / "out", f"file:{tmp_path}/s.jsonl")
-    asked = {"d3": ["Bal dif.", "gun kel", "a third of d3"], "d50": ["bal", "dif fun"]}
-    for name, texts in asked.items():
+    for name, texts in {"d3": ["Bal dif.", "gun kel", "a third of d3"], "d50": ["bal", "dif fun"]}.items():
         assert documents[name] == [tokens_of(inputs, text) for text in texts]
     assert list(documents) == ["d3", "d50", "d89"], "in the order of the corpus"
     assert documents["d89"][0] == tokens_of(inputs, "before") and len(documents["d89"]) > 2
@@ -331,8 +329,8 @@ def test_rows_that_do_not_fit_the_vocabulary_or_disagree_about_special_tokens_ar
 
 
 def test_an_interrupted_reading_leaves_no_trace(inputs, tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "GROUP_ROWS", 4)
-    monkeypatch.setattr(writer, "SHARD_GROUPS", 2)
+    monkeypatch.setattr("midmask.corpora.writer.GROUP_ROWS", 4)
+    monkeypatch.setattr("midmask.corpora.writer.SHARD_GROUPS", 2)
     for number in range(3):
         write(tmp_path / "in", [[], *[[10 + number, 20 + row] for row in range(13)]], f"{number}.parquet")
     run(tmp_path / "in", inputs, tmp_path / "whole")

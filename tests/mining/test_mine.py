@@ -20,7 +20,6 @@ from midmask.corpora.duplicates import SHINGLE, signatures
 from midmask.errors import UserError
 from midmask.exchange.hard_negatives_file import HardNegatives, line_of
 from midmask.exchange.negatives_files import read_negatives_file
-from midmask.mining import given_negatives
 from midmask.mining.aligned import Cursor, align
 from midmask.mining.filters import FilterConfig
 from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
@@ -171,7 +170,7 @@ def taken(out: Place) -> list[tuple[str, str, int, str]]:
 
 
 def test_every_system_is_a_source_with_its_ranks(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(given_negatives, "QUERIES", 7)
+    monkeypatch.setattr("midmask.mining.given_negatives.QUERIES", 7)
     rows = (31, 4, 22, 8, 15, 16, 23, 42, 3, 41)
     lines = [{"qid": row, "pos": [row], "neg": {"bm25": [row + 50, row + 51], "tas-b": [row + 99]}} for row in rows]
     out = Place(str(tmp_path / "out"))

@@ -23,7 +23,7 @@ from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.retrieve import ranked
 from midmask.teacher.given_scores import ReadScoresConfig, read_scores, scores_content
 from midmask.teacher.score import SCORE, ScoreConfig
-from midmask.teacher.teach import TeachConfig, TeacherConfig, teach
+from midmask.teacher.teach import TeachConfig, teach
 from midmask.training.optimiser import TrainConfig
 from midmask.training.table import read_table
 from midmask.vocabulary import Vocabulary
@@ -262,10 +262,7 @@ def test_it_starts_from_a_pre_trained_encoder(inputs, tmp_path):
         np.testing.assert_allclose(found[f"bert.{name}"], value.detach().numpy(), atol=1e-20, err_msg=name)
 
 
-def test_what_makes_no_teacher_is_refused():
-    train = TrainConfig(steps=1, batch_size=1, learning_rate=1e-3)
-    with pytest.raises(ValueError, match="a teacher from a folder is not trained"):
-        TeacherConfig(folder="/somewhere").teaching(BackboneConfig(), query_length=8)
-    loss = ListwiseRanking.Config(max_length=36)
+def test_pairs_too_short_for_a_passage_are_refused():
+    train, loss = TrainConfig(steps=1, batch_size=1, learning_rate=1e-3), ListwiseRanking.Config(max_length=36)
     with pytest.raises(ValidationError, match="at least 8 tokens more than its query"):
         TeachConfig(backbone=BackboneConfig(), loss=loss, train=train, per_query=1, query_length=32)

@@ -37,11 +37,8 @@ from tests.support.training.cut import (
 def with_all_graphs_kept(
     coupled: CoupledObjective, batches: list[Batch], *, bf16: bool = False
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The same micro-batches with the same dropout, one loss over all and one backward pass; no cache.
-
-    The terms of a micro-batch in which no rows meet go on with the random numbers behind its vectors; the next
-    micro-batch's vectors begin there too.
-    """
+    """The same micro-batches with the same dropout, one loss over all and one backward pass; no cache. Terms in which
+    no rows meet go on with the random numbers behind the vectors; the next micro-batch's vectors begin there too."""
     torch.manual_seed(11)
     drawn = [coupled.draw(each) for each in batches]
     counts = {name: sum(coupled.counts(each)[name] for each in drawn) for name in coupled.parts}

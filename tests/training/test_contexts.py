@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from midmask.artifact import Place
-from midmask.training import contexts
 from midmask.training.contexts import ContextKind, PseudoQueryExamples, SpanExamples
 from midmask.training.examples import TextColumns
 
@@ -94,7 +93,7 @@ def mixed() -> dict[tuple[int, int], float]:
      ("overlap", 1, 8, {(span, OVERLAP + span): 1 / 5 for span in range(5)})],
 )  # fmt: skip
 def test_contexts_have_the_chances_of_their_kind(spans, monkeypatch, kind, document, window, expected):
-    monkeypatch.setattr(contexts, "WINDOW", window)
+    monkeypatch.setattr("midmask.training.contexts.WINDOW", window)
     assert alike(visits(spans, kind, document), expected)
 
 

@@ -126,8 +126,7 @@ def test_only_a_head_that_was_missing_begins_with_them(bias, tokens, tmp_path):
     build_backbone(BackboneConfig(), vocabulary, seed=1).encoder.save_pretrained(tmp_path)
     load_tokenizer(tokenizer).save_pretrained(tmp_path)
     for name in (without_head, "tiny"):
-        setup = setup_of(spec_of(tokens, tmp_path, backbone={"name": name, "head_bias": bias}))
-        backbone, _, _ = setup.build()
+        backbone, _, _ = setup_of(spec_of(tokens, tmp_path, backbone={"name": name, "head_bias": bias})).build()
         from_counts = name == without_head and bias == "unigram"
         expected = unigram_log_probabilities(tokens, vocabulary) if from_counts else torch.zeros(vocabulary.size)
         assert torch.equal(backbone.output_bias_V.detach(), expected)
@@ -176,8 +175,9 @@ def test_queries_are_trained_saved_and_searched_in_their_own_expert(tokens, corp
 
     model = Place(str(tmp_path / "tuned" / "model"))
     inputs = artifacts(corpus, model=model, tokens=tokens)
-    for side, other, of in (("query", "passage", "queries"), ("passage", "query", "passages")):
-        work = Encode(EncodeConfig(side=of, split="dev"), inputs, Place(str(tmp_path / side)))
+    configs = {"query": EncodeConfig(side="queries", split="dev"), "passage": EncodeConfig(side="passages")}
+    for side, other in (("query", "passage"), ("passage", "query")):
+        work = Encode(configs[side], inputs, Place(str(tmp_path / side)))
         assert work.begin() and EncodeWorker(work).encode(0) == 1
         found, rows = np.load(tmp_path / side / "dense" / "00000.npy"), token_rows(work.blocks[0].read(["ids"])["ids"])
         np.testing.assert_allclose(found, vectors(model, rows, side), atol=1e-5)

@@ -12,7 +12,6 @@ import torch
 from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.training import checkpoint
-from midmask.training import run as training_run
 from midmask.training.run import NonFiniteLoss, local_reader, run_training
 from tests.support.training.runs import Stopped, assert_same_run, run_here, spec_of, spoil, trace_of
 from tests.support.training.worker import setup_of
@@ -74,7 +73,7 @@ def test_the_newest_checkpoints_are_kept_and_a_half_written_one_is_not_used(toke
 @pytest.mark.parametrize("every", [0.0, 1e9])
 def test_reports_cover_every_step_and_change_no_value(tokens, whole, tmp_path, monkeypatch, every):
     """Slow steps tell how far they are; that, the interval and checkpoints change nothing."""
-    monkeypatch.setattr(training_run, "TELLS_EVERY_S", every)
+    monkeypatch.setattr("midmask.training.run.TELLS_EVERY_S", every)
     reports = []
     setup = setup_of(spec_of(tokens, tmp_path, train={"log_every": 12, "checkpoint_every": 100}))
     run_training(setup, Place(str(tmp_path)), local_reader, lambda done, values: reports.append((done, values)))

@@ -98,7 +98,6 @@ def test_a_compiled_training_has_the_losses_of_one_that_is_not(tokens, tmp_path)
 WORKERS = {"unequal": (7, 3), "equal": (6, 2), "one of them whole": (7, 4)}
 """Rows a step and a micro-batch; in the first, worker 0 has two micro-batches (3 + 1) and worker 1 has one."""
 
-
 MEETING = ("cocondenser", "contrastive", "diffcse")
 """The last has weights of its own where rows meet."""
 
@@ -135,7 +134,6 @@ def test_two_workers_with_chunks_are_one_worker_without(tmp_path):
 
 
 CPU = torch.device("cpu")
-QUIET = {"name": "tiny", "dropout": 0.0}
 COUPLED = ("simcse", "contrastive")
 
 
