@@ -1,23 +1,39 @@
+"""Mining as a step: lists are mixed, a file's candidates and near-duplicates are held against the corpus."""
+
+import json
+import random
 import zlib
 from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from midmask.artifact import Artifact, Place
+from midmask.corpora.docstrings import plain_words
+from midmask.corpora.duplicates import SHINGLE, signatures
 from midmask.errors import UserError
 from midmask.exchange.hard_negatives_file import HardNegatives, line_of
 from midmask.exchange.negatives_files import read_negatives_file
+from midmask.mining.aligned import Cursor, align
 from midmask.mining.filters import FilterConfig
 from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
+from midmask.mining.known import KnownRelevant
 from midmask.mining.mine import MineConfig, mine
+from midmask.mining.near_duplicates import NEAR_DUPLICATES, Groups, NearDuplicatesConfig
+from midmask.mining.query_subset import DrawQueriesConfig, draw_queries, draw_subset
 from midmask.retrieve import ranked
 from midmask.retrieve.lines import write_lines
-from tests.support.retrieve.collection import ranking
+from midmask.retrieve.selection import judged_queries
+from tests.support.retrieve.collection import ranking, write_parts
 
 CONFIG = MineConfig(depth=25, per_query=6)
+BY_QUERY = pa.schema([("query_id", pa.string())])
 
 
 def rows_of(place: Place) -> list[dict[str, Any]]:
@@ -28,8 +44,7 @@ def rows_of(place: Place) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def given(inputs, tmp_path_factory) -> dict[str, Artifact]:
     """Inputs of mining."""
-    found = ranking(inputs, Place(str(tmp_path_factory.mktemp("ranking"))))
-    return {"ranked": found, "corpus": inputs["corpus"]}
+    return {"ranked": ranking(inputs, Place(str(tmp_path_factory.mktemp("ranking")))), "corpus": inputs["corpus"]}
 
 
 def test_the_files_agree_and_hold_no_positive_nor_its_copy(inputs, given, out):
@@ -58,10 +73,8 @@ def scores_for(given: dict[str, Artifact], place: Place, lacking: tuple[str, str
     listed = ranked.read(given["ranked"].place / "ranked" / "train.parquet").select(["query_id", "doc_id"])
     qrels = pq.read_table((given["corpus"].place / "qrels.parquet").uri).select(["query_id", "doc_id"])
     pairs = {(row["query_id"], row["doc_id"]) for row in pa.concat_tables([listed, qrels]).to_pylist()} - {lacking}
-    rows = [
-        {"query_id": query, "doc_id": doc, "score": zlib.crc32(f"{query} {doc}".encode()) % 100 / 10}
-        for query, doc in sorted(pairs)
-    ]
+    hashed = {(query, doc): zlib.crc32(f"{query} {doc}".encode()) % 100 / 10 for query, doc in sorted(pairs)}
+    rows = [{"query_id": query, "doc_id": doc, "score": score} for (query, doc), score in hashed.items()]
     with (place / "scores.parquet").writing() as stream:
         pq.write_table(pa.Table.from_pylist(rows), stream, row_group_size=70)
     return Artifact(place, {"fingerprint": "teacher", "result": {}})
@@ -106,18 +119,15 @@ def test_a_margin_needs_a_score_of_every_candidate(given, out, tmp_path):
 
 def test_several_lists_are_mixed_and_a_files_systems_are_lists_of_their_own(given, inputs, out, tmp_path):
     """Five of each list, as in BEIR's training on msmarco-hard-negatives."""
-    listed = ranked.read(given["ranked"].place / "ranked" / "train.parquet")
-    every = listed["doc_id"].unique().to_pylist()
+    every = ranked.read(given["ranked"].place / "ranked" / "train.parquet")["doc_id"].unique().to_pylist()
     with write_lines(Place(str(tmp_path / "hard.jsonl"))) as stream:
         for query in range(40):
-            systems = {"bm25": every[:20], "tas-b": every[10:40]}
-            stream.write(line_of(HardNegatives(f"q{query}", [], systems)))
+            stream.write(line_of(HardNegatives(f"q{query}", [], {"bm25": every[:20], "tas-b": every[10:40]})))
     config = ReadNegativesConfig(file=str(tmp_path / "hard.jsonl"))
     result = read_negatives(config, inputs, Place(str(tmp_path / "given")))
     file = Artifact(Place(str(tmp_path / "given")), {"fingerprint": "file", "config": {}, "result": result})
     config = MineConfig(depth=25, per_query=15, per_source=5, choose="top")
-    mined = mine(config, {**given, "ranked1": file}, out)
-    assert mined["source"] == "dense-encoder, bm25, tas-b"
+    assert mine(config, {**given, "ranked1": file}, out)["source"] == "dense-encoder, bm25, tas-b"
     rows = rows_of(out / "negatives.parquet")
     for query in {row["query_id"] for row in rows}:
         some = [row for row in rows if row["query_id"] == query]
@@ -137,3 +147,187 @@ def test_lists_of_one_name_are_told_apart_and_none_may_come_twice(given, out):
     assert overlap["jaccard"] == 1.0
     with pytest.raises(UserError, match="is given twice"):
         mine(CONFIG, {**given, "ranked1": given["ranked"]}, out)
+
+
+@pytest.fixture
+def corpus(tmp_path) -> Artifact:
+    return write_parts(
+        Place(str(tmp_path / "corpus")),
+        docs=[(f"{row}", "", f"text {row}") for row in range(300)],
+        queries=[(f"{row}", "x") for row in range(50)],
+        qrels=[("train" if row % 5 else "dev", f"{row}", f"{row}", 1) for row in range(50)],
+    )
+
+
+def file_of(folder: Path, lines: list[dict[str, object]]) -> str:
+    (folder / "hard.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(folder / "hard.jsonl")
+
+
+def taken(out: Place) -> list[tuple[str, str, int, str]]:
+    tables = [pq.read_table((out / "lists" / name).uri).to_pylist() for name in (out / "lists").names()]
+    return [(row["query_id"], row["doc_id"], row["rank"], row["source"]) for rows in tables for row in rows]
+
+
+def test_every_system_is_a_source_with_its_ranks(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr("midmask.mining.given_negatives.QUERIES", 7)
+    rows = (31, 4, 22, 8, 15, 16, 23, 42, 3, 41)
+    lines = [{"qid": row, "pos": [row], "neg": {"bm25": [row + 50, row + 51], "tas-b": [row + 99]}} for row in rows]
+    out = Place(str(tmp_path / "out"))
+    result = read_negatives(ReadNegativesConfig(file=file_of(tmp_path, lines)), {"corpus": corpus}, out)
+    assert result == {"systems": ["bm25", "tas-b"], "queries": 10, "candidates": 30, "refused": {}}
+    listed = [(str(line["qid"]), system, docs) for line in lines for system, docs in line["neg"].items()]
+    expected = [(query, str(doc), rank, name) for query, name, docs in listed for rank, doc in enumerate(docs, start=1)]
+    assert sorted(taken(out)) == sorted(expected)
+    config = ReadNegativesConfig(file=str(tmp_path / "hard.jsonl"), systems=("tas-b",))
+    assert read_negatives(config, {"corpus": corpus}, Place(str(tmp_path / "one")))["systems"] == ["tas-b"]
+    with pytest.raises(UserError, match=r"unknown system 'c'.* Known: bm25, tas-b"):
+        read_negatives(config.model_copy(update={"systems": ("c",)}), {"corpus": corpus}, Place(str(tmp_path / "x")))
+    tables = {name: iter([pq.read_table((out / "lists" / name).uri)]) for name in (out / "lists").names()}
+    cursors = [Cursor(table, name, BY_QUERY) for name, table in tables.items()]
+    assert len(cursors) == 2
+    stretches = [[name for table in tables for name in table["query_id"].to_pylist()] for tables in align(cursors)]
+    assert sorted(name for names in stretches for name in names) == sorted(row[0] for row in expected)
+    for one, other in pairwise(stretches):
+        assert not set(one) & set(other), "a query is torn apart"
+
+
+def test_what_cannot_be_a_negative_is_counted_and_kept_to_be_looked_at(corpus, tmp_path):
+    lines = [{"qid": 1, "pos": [1], "neg": {"a": [50, 1, 999, 50, 51]}}, {"qid": 777, "pos": [], "neg": {"a": [3]}}]
+    config = ReadNegativesConfig(file=file_of(tmp_path, lines), unknown_ids="count")
+    out = Place(str(tmp_path / "out"))
+    result = read_negatives(config, {"corpus": corpus}, out)
+    refused = {"positive of its line": "1", "repeated": "50", "unknown passage": "999", "unknown query": ""}
+    assert result["refused"] == dict.fromkeys(refused, 1) and result["candidates"] == 2
+    assert taken(out) == [("1", "50", 1, "a"), ("1", "51", 5, "a")]
+    kept = [json.loads(line) for line in (out / "quarantine.jsonl").read().decode().splitlines()]
+    assert {line["kind"]: line["doc_id"] for line in kept} == refused
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [({"qid": 1, "pos": [], "neg": {"a": [999]}}, "unknown passage '999' .query '1'.*take such ids out of the file"),
+     ({"qid": 777, "pos": [], "neg": {"a": [3]}}, "unknown query '777'"),
+     ({"qid": 2, "pos": [], "neg": {"a": [3]}}, "query '2' stands on two lines")],
+)  # fmt: skip
+def test_a_file_of_another_collection_is_refused(corpus, tmp_path, line, said):
+    file = file_of(tmp_path, [{"qid": 2, "pos": [2], "neg": {"a": [3]}}, line])
+    with pytest.raises(UserError, match=said):
+        read_negatives(ReadNegativesConfig(file=file), {"corpus": corpus}, Place(str(tmp_path / "out")))
+
+
+def test_a_table_that_is_not_sorted_is_refused():
+    for pieces in (["b", "a"],), (["a", "b"], ["a"]):
+        with pytest.raises(UserError, match=r"scores\.parquet: the rows are not sorted by query_id"):
+            list(align([Cursor((pa.table({"query_id": piece}) for piece in pieces), "scores.parquet", BY_QUERY)]))
+
+
+def test_lists_are_read_a_little_at_a_time():
+    """Two lists of 100 row groups, one of them at a coarser grain: no more of them is read than a stretch needs."""
+    taken_ = Counter[str]()
+
+    def tables(name: str, size: int) -> Iterator[pa.Table]:
+        for first in range(0, 300, size):
+            taken_[name] += 1
+            yield pa.table({"query_id": [f"q{row:03d}" for row in range(first, first + size)]})
+
+    cursors = [Cursor(tables("fine", 3), "fine", BY_QUERY), Cursor(tables("coarse", 10), "coarse", BY_QUERY)]
+    for number, (fine, coarse) in enumerate(align(cursors), start=1):
+        assert fine["query_id"].to_pylist() == coarse["query_id"].to_pylist()
+        assert taken_["fine"] <= number + 1 and taken_["coarse"] <= 2 + number * 3 // 10
+    assert taken_ == {"fine": 100, "coarse": 30}
+
+
+def test_a_subset_of_queries_is_drawn_once_and_saved(corpus, tmp_path):
+    names = [f"q{row}" for row in range(1000)]
+    ten, hundred = draw_subset(names, 10, 0), draw_subset(names[::-1], 100, 0)
+    assert ten == hundred[:10] and len(set(hundred)) == 100
+    assert not set(ten) & set(draw_subset(names, 10, 1)) or ten != draw_subset(names, 10, 1)
+    low = sum(int(name[1:]) < 500 for name in draw_subset(names, 500, 3))
+    assert abs(low - 250) < 5 * 7.9, "half of 500 draws, five deviations of the hypergeometric"
+    out = Place(str(tmp_path / "out"))
+    assert draw_queries(DrawQueriesConfig(count=12), {"corpus": corpus}, out) == {"queries": 12}
+    saved = pq.read_table((out / "queries.parquet").uri)["query_id"].to_pylist()
+    assert (out / "queries.txt").read().decode().splitlines() == saved
+    assert set(saved) <= set(judged_queries(corpus, "train", judged="relevant")) and len(set(saved)) == 12
+    with pytest.raises(UserError, match="queries = 41: there are 40 to draw from"):
+        draw_queries(DrawQueriesConfig(count=41), {"corpus": corpus}, Place(str(tmp_path / "x")))
+
+
+WORDS = [f"w{number}" for number in range(3000)]
+
+
+def jaccard(one: str, other: str) -> float:
+    texts = [plain_words(text) for text in (one, other)]
+    left, right = ({tuple(text[at : at + SHINGLE]) for at in range(max(1, len(text) - SHINGLE + 1))} for text in texts)
+    return len(left & right) / len(left | right)
+
+
+def varied(text: str, changes: int, draw: random.Random) -> str:
+    words = text.split()
+    for place in draw.sample(range(len(words)), changes):
+        words[place] = draw.choice(WORDS)
+    return " ".join(words)
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory) -> tuple[Artifact, dict[str, str]]:
+    """40 texts of 80 words, each with five variants; text 0 of each is relevant to a query, in some split."""
+    draw = random.Random(5)
+    docs = {}
+    for number in range(40):
+        text = " ".join(draw.choices(WORDS, k=80))
+        docs[f"d{number}_0"] = text
+        docs |= {f"d{number}_{changes}": varied(text, changes, draw) for changes in (1, 2, 4, 8)}
+        docs[f"d{number}_x"] = f"  {text.upper()}.\n"
+    ids = draw.sample(sorted(docs), len(docs))
+    place = Place(str(tmp_path_factory.mktemp("corpus")))
+    judged = [("train" if number % 2 else "test", f"q{number}", f"d{number}_0", 1 + number % 2) for number in range(40)]
+    artifact = write_parts(
+        place,
+        docs=[(doc_id, "", docs[doc_id]) for doc_id in ids],
+        queries=[(f"q{number}", "x") for number in range(41)],
+        qrels=[*judged, ("train", "q0", "d39_0", 0), ("dev", "q40", "d1_0", 1), ("dev", "q40", "d2_0", 1)],
+    )
+    return artifact, docs
+
+
+def test_what_is_clearly_alike_is_found_for_judgements_of_all_splits_but_of_grade_0(copies, tmp_path):
+    """The estimate of 96 hashes deviates by 0.05: four times that on either side leaves no doubt."""
+    artifact, docs = copies
+    out = Place(str(tmp_path))
+    assert NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, out)["positives"] == 40
+    known = KnownRelevant.of(artifact, out, 0.8)
+    query, doc_ids = known.like(known.positives(pa.array([f"q{number}" for number in range(40)])))
+    found = set(zip(query.tolist(), doc_ids.to_pylist(), strict=True))
+    alike = 0
+    for number in range(40):
+        for doc_id, text in docs.items():
+            similarity = jaccard(docs[f"d{number}_0"], text)
+            if similarity > 0.97 or similarity < 0.6:
+                assert ((number, doc_id) in found) == (similarity > 0.97), (number, doc_id, similarity)
+                alike += similarity > 0.97
+    assert alike >= 80, "every text and its copy"
+    known = KnownRelevant.of(artifact, out, 1.0)
+    own = known.positives(pa.array(["q0", "q1", "q40", "unknown"]))
+    assert sorted(zip(own["query"].to_pylist(), own["doc_id"].to_pylist(), strict=True)) == [
+        (0, "d0_0"), (1, "d1_0"), (2, "d1_0"), (2, "d2_0"),
+    ]  # fmt: skip
+    query, doc_ids = known.like(own)
+    assert sorted(zip(query.tolist(), doc_ids.to_pylist(), strict=True)) == [
+        (0, "d0_0"), (0, "d0_x"), (1, "d1_0"), (1, "d1_x"), (2, "d1_0"), (2, "d1_x"), (2, "d2_0"), (2, "d2_x"),
+    ]  # fmt: skip
+
+
+def test_pairs_are_those_that_agree_in_half_of_all_hashes():
+    """Against every pair, compared: all that agree in three quarters are found, and nothing below half."""
+    draw = random.Random(0)
+    base = [" ".join(draw.choices(WORDS, k=40)) for _ in range(30)]
+    others = [varied(draw.choice(base), changes, draw) for changes in (0, 1, 2, 3, 6) for _ in range(40)]
+    left, right = signatures(base), signatures(others)
+    agreement = (right[:, None, :] == left[None, :, :]).mean(axis=2)
+    row, group, similarity = Groups(left).like(right)
+    np.testing.assert_allclose(similarity, agreement[row, group], atol=1e-6)
+    found = set(zip(row.tolist(), group.tolist(), strict=True))
+    assert {tuple(pair) for pair in np.argwhere(agreement >= 0.75).tolist()} <= found
+    assert found <= {tuple(pair) for pair in np.argwhere(agreement >= 0.5).tolist()}

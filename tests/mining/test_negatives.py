@@ -1,6 +1,7 @@
 """Which negatives are chosen, and what the audit counts, against the same rules in plain Python, one by one."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,8 @@ def lists_of(scores: st.SearchStrategy[int]) -> st.SearchStrategy["Lists"]:
     return st.fixed_dictionaries({"a": queries, "b": queries})
 
 
+Sets = dict[str, set[str]]
+Pairs = dict[tuple[str, str], float]
 Lists = dict[str, dict[str, list[tuple[str, float | None]]]]
 """source -> query -> (passage, score), best first."""
 
@@ -52,67 +55,42 @@ def candidates(lists: Lists) -> pa.Table:
         for query, found in sorted(queries.items())
         for rank, (doc, score) in enumerate(found, start=1)
     ]
-    columns = list(zip(*rows, strict=True)) or [[]] * 5
-    return pa.table(
-        [pa.array(list(column), field.type) for column, field in zip(columns, CANDIDATES, strict=True)],
-        schema=CANDIDATES,
-    )
+    return pa.Table.from_pylist([dict(zip(CANDIDATES.names, row, strict=True)) for row in rows], CANDIDATES)
 
 
-def known(positives: dict[str, set[str]], near: dict[str, set[str]] | None = None) -> KnownRelevant:
+def known(positives: Sets, near: Sets | None = None) -> KnownRelevant:
     """near: positive -> the passages like it; every positive is a group of its own."""
     pairs = [(query, doc) for query, docs in positives.items() for doc in sorted(docs)]
     relevant_ = sorted({doc for _, doc in pairs})
     like = [(doc, group) for group, name in enumerate(relevant_) for doc in sorted((near or {}).get(name, set()))]
-    schemas = [("query_id", "doc_id"), ("doc_id", "group"), ("doc_id", "group")]
-    rows = [pairs, list(zip(relevant_, range(len(relevant_)), strict=True)), like]
-    types = {"query_id": pa.string(), "doc_id": pa.string(), "group": pa.int32()}
-    return KnownRelevant(
-        *(
-            pa.table({name: pa.array([row[at] for row in own], types[name]) for at, name in enumerate(names)})
-            for names, own in zip(schemas, rows, strict=True)
-        )
-    )
+    groups = list(zip(relevant_, range(len(relevant_)), strict=True))
+    near_tables = (table_of("doc_id group", rows) for rows in (groups, like))
+    return KnownRelevant(table_of("query_id doc_id", pairs), *near_tables)
 
 
-def scored(scores: dict[tuple[str, str], float]) -> pa.Table:
-    rows = sorted(scores.items())
-    return pa.table(
-        {
-            "query_id": pa.array([query for (query, _), _ in rows], pa.string()),
-            "doc_id": pa.array([doc for (_, doc), _ in rows], pa.string()),
-            "score": pa.array([score for _, score in rows], pa.float32()),
-        }
-    )
+def table_of(columns: str, rows: Sequence[tuple[object, ...]]) -> pa.Table:
+    kinds = {"query_id": pa.string(), "doc_id": pa.string(), "group": pa.int32(), "score": pa.float32()}
+    schema = pa.schema([(name, kinds[name]) for name in columns.split()])
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+
+
+def scored(scores: Pairs) -> pa.Table:
+    return table_of("query_id doc_id score", [(*pair, score) for pair, score in sorted(scores.items())])
 
 
 lists = lists_of(st.integers(-8, 8))
 likes = st.dictionaries(st.sampled_from(DOCS), st.sets(st.sampled_from(DOCS), max_size=2), max_size=3)
 margin = st.none() | st.integers(-4, 8).map(lambda value: value / 4)
-rules = st.builds(
-    FilterConfig,
-    teacher_margin=margin,
-    max_score=margin,
-    min_score=margin,
-    absolute_margin=margin,
-    relative_margin=st.none() | st.integers(0, 4).map(lambda value: value / 8),
-)
+others = dict.fromkeys(("teacher_margin", "max_score", "min_score", "absolute_margin"), margin)
+rules = st.builds(FilterConfig, **others, relative_margin=st.none() | st.integers(0, 4).map(lambda value: value / 8))
 
 
 def slow_verdict(
-    found: Lists,
-    source: str,
-    query: str,
-    rank: int,
-    positives: set[str],
-    near: dict[str, set[str]],
-    teacher: dict[tuple[str, str], float],
-    rule: FilterConfig,
-    ranks: range,
+    found: Lists, row: dict[str, Any], positives: set[str], near: Sets, teacher: Pairs, rule: FilterConfig, ranks: range
 ) -> str:
     """The first rule that refuses a candidate, asked one after the other."""
-    listed = dict(found[source][query])
-    doc, score = found[source][query][rank - 1]
+    query, doc, rank, score = (row[name] for name in ("query_id", "doc_id", "rank", "score"))
+    listed = dict(found[row["source"]][query])
     if rank not in ranks:
         return "outside_ranks"
     if doc in positives:
@@ -146,13 +124,9 @@ def slow_verdict(
 def test_every_candidate_gets_the_first_rule_that_refuses_it(found, positives, near, teacher, rule, low, more):
     ranks = range(low, low + more)
     table = candidates(found)
-    stretch = examine(table, SOURCES, known(positives, near), scored(teacher), seed=0)
-    verdict = verdicts(stretch.facts, rule, ranks)
+    verdict = verdicts(examine(table, SOURCES, known(positives, near), scored(teacher), seed=0).facts, rule, ranks)
     for row, code in zip(table.to_pylist(), verdict, strict=True):
-        expected = slow_verdict(
-            found, row["source"], row["query_id"], row["rank"], positives[row["query_id"]], near, teacher, rule, ranks
-        )
-        assert VERDICTS[code] == expected, row
+        assert VERDICTS[code] == slow_verdict(found, row, positives[row["query_id"]], near, teacher, rule, ranks), row
 
 
 def test_a_candidate_just_at_the_margin_may_be_a_negative():
@@ -190,11 +164,8 @@ def test_the_chosen_are_the_first_by_rank_or_by_a_draw(found, positives, per_que
     priority = stretch.draw.tolist() if how == "random" else [row["rank"] for row in rows]
     expected = []
     for query in QUERIES:
-        places = [
-            place
-            for place, row in enumerate(rows)
-            if row["query_id"] == query and row["doc_id"] not in positives[query]
-        ]
+        places = [place for place, row in enumerate(rows) if row["query_id"] == query]
+        places = [place for place in places if rows[place]["doc_id"] not in positives[query]]
         own = slow_draw([rows[place] for place in places], [priority[place] for place in places], choice)
         expected += [rows[places[place]] for place in own]
     chosen = negatives_table(stretch, verdict, draw(stretch, verdict, choice)).to_pylist()
@@ -253,7 +224,7 @@ LEVEL = [("d0", 4.0), ("d1", 3.0), ("d2", 2.0), ("d3", 1.0)]
 TEACHER = {("q0", doc): score for doc, score in (("d0", 1.0), ("d1", 1.0), ("d2", 2.0), ("d3", 0.0))}
 
 
-def audited(found: Lists, positives: dict[str, set[str]], teacher: dict[tuple[str, str], float], pieces: int):
+def audited(found: Lists, positives: Sets, teacher: Pairs, pieces: int):
     """The audit over the queries in so many stretches; and the examined stretch of all."""
     audit = Audit(NAMES, PER_QUERY)
     for piece in range(pieces):
@@ -291,16 +262,12 @@ def test_every_number_counted_again(found, positives, teacher, pieces):
         known_ = [teacher.get((row["query_id"], doc)) for doc in positives[row["query_id"]]]
         return None if None in known_ else min(known_)
 
-    judged = [row for row in window if is_positive(row)]
-    assert (shares["judged_relevant"] or {"count": 0})["count"] == len(judged)
+    assert (shares["judged_relevant"] or {"count": 0})["count"] == sum(map(is_positive, window))
     if window:
         assert shares["judged_relevant"]["of"] == len(window)
     for name, some in (("teacher_above_positive", window), ("chosen_teacher_above_positive", taken)):
-        asked = [
-            row
-            for row in some
-            if not is_positive(row) and lowest(row) is not None and (row["query_id"], row["doc_id"]) in teacher
-        ]
+        asked = [row for row in some if not is_positive(row) and lowest(row) is not None]
+        asked = [row for row in asked if (row["query_id"], row["doc_id"]) in teacher]
         above = [row for row in asked if teacher[row["query_id"], row["doc_id"]] > lowest(row)]
         assert shares[name] is None if not asked else shares[name] == {
             "count": len(above), "of": len(asked), "share": round(len(above) / len(asked), 6),
@@ -346,8 +313,7 @@ def test_the_price_of_a_margin_is_what_the_margin_then_costs(found, positives, t
 
 
 def test_a_chosen_positive_ends_the_run():
-    found = {"a": {"q0": [("d0", 2.0), ("d1", 1.0)]}}
-    stretch = examine(candidates(found), SOURCES, known({"q0": {"d1"}}), None, 0)
+    stretch = examine(candidates({"a": {"q0": [("d0", 2.0), ("d1", 1.0)]}}), SOURCES, known({"q0": {"d1"}}), None, 0)
     verdict = verdicts(stretch.facts, FilterConfig(), range(1, 9))
     with pytest.raises(ValueError, match="passage 'd1' is relevant to query 'q0'"):
         Audit(NAMES, 3).add(stretch, verdict, np.array([0, 1]))

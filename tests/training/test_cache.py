@@ -1,19 +1,32 @@
-"""The gradient cache: exact with dropout on, blind to how a batch is cut, in less memory."""
+"""The gradient cache, and layers that are computed again: the same gradients, in less memory."""
 
+import warnings
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from midmask.batch import Batch, Loss
-from midmask.objectives import CoupledObjective
+from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
+from midmask.errors import UserError
+from midmask.estimate.counting import Row
+from midmask.kept import kept_tensors
+from midmask.layers import recompute_layers
+from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective, Objective, build_objective
+from midmask.objectives.sample import finetuning_batch, pretraining_batch, sample_vocabulary
+from midmask.training.loop import accumulate, wrap_distributed
+from tests.support.encoders.models import random_model
+from tests.support.estimate.counted import counted
 from tests.support.objectives.texts import random_texts, token_rows
 from tests.support.training.cut import (
     ROWS,
     SETTINGS,
     assert_same_gradients,
     batch,
+    config,
     coupled_objective,
     cut,
     gradients,
@@ -24,11 +37,8 @@ from tests.support.training.cut import (
 def with_all_graphs_kept(
     coupled: CoupledObjective, batches: list[Batch], *, bf16: bool = False
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The same micro-batches with the same dropout, one loss over all and one backward pass; no cache.
-
-    The terms of a micro-batch in which no rows meet go on with the random numbers behind its vectors; the next
-    micro-batch's vectors begin there too.
-    """
+    """The same micro-batches with the same dropout, one loss over all and one backward pass; no cache. Terms in which
+    no rows meet go on with the random numbers behind the vectors; the next micro-batch's vectors begin there too."""
     torch.manual_seed(11)
     drawn = [coupled.draw(each) for each in batches]
     counts = {name: sum(coupled.counts(each)[name] for each in drawn) for name in coupled.parts}
@@ -83,12 +93,16 @@ def test_in_bf16_nothing_is_rounded_that_need_not_be():
         assert (gradient - exact[name]).abs().max() < 5 * 2**-8 * exact[name].abs().max().clamp(min=1e-3), name
 
 
-def test_the_first_pass_makes_vectors_only():
-    """Condenser's head runs once a chunk."""
-    coupled, calls = coupled_objective("cocondenser"), []
-    coupled.head.layers.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
-    trained(coupled, cut(batch("cocondenser"), 3))
-    assert calls == [True] * 3
+def test_a_text_is_read_twice_only_where_a_batch_is_cut():
+    """Asked for or not, and in one piece where another worker has more."""
+    own, reads, whole = coupled_objective("cocondenser"), [], batch("cocondenser")
+    embedding = next(layer for layer in own.modules() if isinstance(layer, torch.nn.Embedding))
+    embedding.register_forward_pre_hook(lambda _, inputs: reads.append(len(inputs[0])))
+    few = cut(whole, 3)
+    for batches, micro_batch, times in (([whole], None, 1), (few, 3, 2), (few, None, 2), ([whole], 4, 2)):
+        reads.clear()
+        accumulate(wrap_distributed(own), own, config(micro_batch), batches, ())
+        assert sum(reads) == times * 2 * ROWS
 
 
 class Saved:
@@ -100,25 +114,16 @@ class Saved:
 
 def most_saved(coupled: CoupledObjective, batches: list[Batch]) -> int:
     """Bytes that graphs keep at the worst moment of a step, parameters apart."""
-    own = {parameter.data_ptr() for parameter in coupled.parameters()}
-    now = most = 0
-
-    def release(size: int) -> None:
-        nonlocal now
-        now -= size
+    own, alive, sizes = {one.data_ptr() for one in coupled.parameters()}, weakref.WeakSet[Saved](), []
 
     def keep(tensor: Tensor) -> Saved:
-        nonlocal now, most
-        saved = Saved(tensor)
-        size = 0 if tensor.data_ptr() in own else tensor.nbytes
-        weakref.finalize(saved, release, size)
-        now += size
-        most = max(most, now)
+        alive.add(saved := Saved(tensor))
+        sizes.append(sum(one.tensor.nbytes for one in alive if one.tensor.data_ptr() not in own))
         return saved
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved.tensor):
         trained(coupled, batches)
-    return most
+    return max(sizes)
 
 
 def test_memory_falls_with_the_chunk():
@@ -127,3 +132,77 @@ def test_memory_falls_with_the_chunk():
     same = Batch(0, {"passage": token_rows(random_texts([12] * ROWS))})
     whole, three, one = (most_saved(coupled, cut(same, size)) for size in (ROWS, 3, 1))
     assert one < whole / 3 and one < three < 0.6 * whole
+
+
+WORDS = sample_vocabulary(300)
+TEXTS, LENGTH = 4, 24
+
+
+def built(method: str, **encoder: Any) -> tuple[Objective, Any]:
+    """An objective on a small encoder with dropout, and a batch for it."""
+    config = {**PRETRAINING, **FINETUNING}[method].Config()
+    backbone = build_backbone(BackboneConfig(**{"name": "mini", "dropout": 0.1, **encoder}), WORDS, seed=0)
+    objective = build_objective(config, backbone, WORDS, seed=0).train()
+    if method in FINETUNING:
+        return objective, finetuning_batch(WORDS, queries=TEXTS, group=2, query=8, passage=LENGTH)
+    return objective, pretraining_batch(config, WORDS, rows=TEXTS, length=LENGTH)
+
+
+def stepped(objective: Objective, batch: Any) -> tuple[dict[str, torch.Tensor], int]:
+    """After one step, and the bytes that the forward pass kept for it."""
+    torch.manual_seed(1)
+    drawn = objective.draw(batch)
+    state = torch.get_rng_state()
+    objective(drawn).total(objective.counts(drawn)).backward()
+    torch.set_rng_state(state)
+    with kept_tensors(objective) as kept:
+        objective(drawn).total(objective.counts(drawn))
+    return {name: weight.grad for name, weight in objective.named_parameters() if weight.grad is not None}, kept.bytes
+
+
+def kept_share(make: Callable[[], tuple[Objective, Any]]) -> float:
+    """Of the bytes that are kept, those that are where layers are computed again, to the same gradients."""
+    (kept_all, much), (again_all, little) = (stepped(*made) for made in (make(), again(*make())))
+    assert kept_all.keys() == again_all.keys()
+    for key, gradient in kept_all.items():
+        assert torch.equal(gradient, again_all[key]), key
+    return little / much
+
+
+def again(objective: Objective, batch: Any) -> tuple[Objective, Any]:
+    recompute_layers(objective.backbone)
+    return objective, batch
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["retromae", "simcse", "contrastive"])
+def test_layers_computed_again_give_the_same_gradients_and_keep_less(name, precision):
+    with warnings.catch_warnings(), torch.autocast("cpu", precision, enabled=precision != torch.float32):
+        warnings.simplefilter("error")
+        assert kept_share(lambda: built(name)) < 0.75
+
+
+@pytest.mark.parametrize("family", ["distilbert", "modernbert", "deberta", "deberta-v2"])
+def test_layers_of_other_families_are_computed_again(family, tmp_path):
+    """Their masks are not BERT's, DistilBERT's layers have another name."""
+    random_model(family).save_pretrained(tmp_path)
+    words, config = sample_vocabulary(40), PRETRAINING["mlm"].Config()
+
+    def make() -> tuple[Objective, Any]:
+        objective = build_objective(config, load_backbone(tmp_path, dropout=0.1), words, seed=0).train()
+        return objective, pretraining_batch(config, words, rows=TEXTS, length=16)
+
+    assert kept_share(make) < 1
+
+
+def test_an_estimate_knows_what_is_kept_and_what_is_computed_again():
+    config, on = PRETRAINING["mlm"].Config(), BackboneConfig(name="mini", dropout=0.1)
+    plain, again = (counted(config, Row(64), on=on, kind="cuda", recompute=recompute) for recompute in (False, True))
+    assert again.kept < 0.7 * plain.kept and again.parameters == plain.parameters
+    assert 1.1 * plain.row < again.row < 4 / 3 * plain.row, "one layer is kept, the others are done once more"
+
+
+def test_layers_that_queries_have_for_themselves_are_not_computed_again():
+    objective, _ = built("cotmote", experts="ffn")
+    with pytest.raises(UserError, match=r"train\.recompute = true: queries have weights of their own"):
+        recompute_layers(objective.backbone)

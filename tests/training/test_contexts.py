@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from midmask.artifact import Place
-from midmask.training import contexts
 from midmask.training.contexts import ContextKind, PseudoQueryExamples, SpanExamples
 from midmask.training.examples import TextColumns
 
@@ -89,18 +88,12 @@ def mixed() -> dict[tuple[int, int], float]:
 
 @pytest.mark.parametrize(
     ("kind", "document", "window", "expected"),
-    [
-        ("any", 0, 8, within(2, 2)),
-        ("any", 3, 3, within(9, 9)),
-        ("nearby", 1, 8, within(5, 1)),
-        ("random", 3, 8, within(9, 8)),
-        ("random", 3, 3, within(9, 3)),
-        ("overlap", 1, 8, {(span, OVERLAP + span): 1 / 5 for span in range(5)}),
-        ("mixed", 3, 3, mixed()),
-    ],
-)
+    [("any", 0, 8, within(2, 2)), ("any", 3, 3, within(9, 9)), ("nearby", 1, 8, within(5, 1)),
+     ("random", 3, 8, within(9, 8)), ("random", 3, 3, within(9, 3)), ("mixed", 3, 3, mixed()),
+     ("overlap", 1, 8, {(span, OVERLAP + span): 1 / 5 for span in range(5)})],
+)  # fmt: skip
 def test_contexts_have_the_chances_of_their_kind(spans, monkeypatch, kind, document, window, expected):
-    monkeypatch.setattr(contexts, "WINDOW", window)
+    monkeypatch.setattr("midmask.training.contexts.WINDOW", window)
     assert alike(visits(spans, kind, document), expected)
 
 

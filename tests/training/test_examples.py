@@ -1,16 +1,25 @@
-"""What a row of a training run is, against the tables it comes from, read slowly; packed rows against lists."""
+"""What a row of a training is, against the tables that it comes from, read slowly; packed rows, pairs, excerpts."""
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.stats import chisquare
 
-from midmask.artifact import Place
+from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.training import packing
+from midmask.estimate.lengths import longest_lengths
+from midmask.experiment.plan import plan
+from midmask.experiment.schema import Recipe
+from midmask.experiment.steps import pretrain_setup
+from midmask.identity import override
+from midmask.recipes import RECIPES
 from midmask.training.examples import PassageExamples
+from midmask.training.excerpts import ExcerptExamples
 from midmask.training.order import Order, local_reader
 from midmask.training.packing import PackedExamples
 from midmask.training.pairs import PairExamples, cut_rows
@@ -18,10 +27,43 @@ from midmask.training.reader import reads
 from midmask.training.table import TokenTable
 from tests.support.training.examples import all_passages, write_weights
 
+Pairs = dict[tuple[str, str], float]
+LENGTH = 10
+TRAIN = [f"q{row}" for row in range(60) if row % 4]
 
-def pairs(tokens: Place, corpus: Place, **changes: object) -> PairExamples:
-    settings = {"split": "train", "fingerprint": "f", "query_length": 8, "passage_length": 48, **changes}
+
+def mined() -> dict[str, list[str]]:
+    """Each query's positive and five others."""
+    return {query: [f"d{int(query[1:]) + k}" for k in range(6)] for query in TRAIN}
+
+
+def scores_of(lists: dict[str, list[str]]) -> Pairs:
+    """A score of its own for every candidate and every positive, and for some other pairs."""
+    pairs = {(query, doc) for query, docs in lists.items() for doc in [*docs, f"d{query[1:]}", "d299"]}
+    return {pair: float(np.float32(number / 7 - 3)) for number, pair in enumerate(sorted(pairs))}
+
+
+def written(folder: Path, name: str, rows: list[dict[str, object]]) -> Place:
+    pq.write_table(pa.Table.from_pylist(rows), folder / name, row_group_size=40)
+    return Place(str(folder / name))
+
+
+def pairs(
+    tokens: Place, corpus: Place, folder: Path, lists: dict[str, list[str]], scores: Pairs | None, **changes: object
+) -> PairExamples:
+    """Rows of fine-tuning, with these candidates and scores, if any."""
+    settings = {"split": "train", "fingerprint": "f", "per_query": 3, **changes}
+    if lists:
+        negatives = [{"query_id": query, "doc_id": doc} for query, docs in lists.items() for doc in docs]
+        settings["negatives"] = written(folder, "negatives.parquet", negatives)
+    if scores:
+        table = [{"query_id": query, "doc_id": doc, "score": score} for (query, doc), score in scores.items()]
+        settings["scores"] = written(folder, "scores.parquet", table)
     return PairExamples(tokens=tokens, corpus=corpus, **settings)
+
+
+def excerpts(tokens: Place, weights: Place | None = None) -> ExcerptExamples:
+    return ExcerptExamples(PassageExamples(tokens, "f", weights), LENGTH)
 
 
 def test_rows_are_read_in_any_order_and_again(tokens, monkeypatch):
@@ -57,11 +99,11 @@ def test_weights_of_other_tokens_are_refused(tokens, tmp_path):
         PassageExamples(tokens, "f", place).open().read(np.arange(4), 0, 0)
 
 
-def test_a_pair_is_a_query_of_the_split_with_its_positive_first(tokens, corpus):
+def test_a_pair_is_a_query_of_the_split_with_its_positive_first(tokens, corpus, tmp_path):
     doc_ids, ids = all_passages(tokens)
     qrels = pq.read_table(f"{corpus}/qrels.parquet").to_pylist()
     relevant = {row["query_id"]: row["doc_id"] for row in qrels if row["split"] == "train"}
-    source = pairs(tokens, corpus, per_query=3).open()
+    source = pairs(tokens, corpus, tmp_path, {}, None).open()
     assert source.count == len(relevant) == 45
     rows = np.arange(source.count)
     texts = source.read(rows, 0, 0)
@@ -75,48 +117,25 @@ def test_a_pair_is_a_query_of_the_split_with_its_positive_first(tokens, corpus):
     assert [piece.tolist() for piece in texts["query"].pieces()] == [queries[name] for name in names]
 
 
-def write_negatives(folder: Path, lists: dict[str, list[str]]) -> Place:
-    rows = [{"query_id": query, "doc_id": doc} for query, docs in lists.items() for doc in docs]
-    pq.write_table(pa.Table.from_pylist(rows), folder / "negatives.parquet")
-    return Place(str(folder / "negatives.parquet"))
-
-
-def test_mined_negatives_are_used_and_a_positive_never_is(tokens, corpus, tmp_path):
-    doc_ids, _ = all_passages(tokens)
-    mined = {f"q{query}": [f"d{query + k}" for k in range(6)] for query in range(60)}  # the first is the positive
-    source = pairs(tokens, corpus, per_query=2, negatives=write_negatives(tmp_path, mined)).open()
-    rows = np.arange(source.count)
-    seen: dict[str, set[str]] = {}
-    for epoch in range(30):
-        groups = source.read(rows, 0, epoch)["passage"].rows.reshape(-1, 3)
-        for name, group in zip(source.names(rows), groups, strict=True):
-            negatives = {doc_ids[row] for row in group[1:]}
-            assert len(negatives) == 2 and negatives <= set(mined[name][1:])
-            seen.setdefault(name, set()).update(negatives)
-    assert all(len(names) == 5 for names in seen.values()), "some mined negatives are never drawn"
-
-
 def test_queries_with_too_few_negatives_get_random_passages(tokens, corpus, tmp_path):
     doc_ids, _ = all_passages(tokens)
-    source = pairs(tokens, corpus, per_query=2, negatives=write_negatives(tmp_path, {"q1": ["d200"]})).open()
+    source = pairs(tokens, corpus, tmp_path, {"q1": ["d200"]}, None, per_query=2).open()
     groups = source.read(np.arange(source.count), 0, 0)["passage"].rows.reshape(-1, 3)
     assert doc_ids[groups[source.names(np.arange(source.count)).index("q1"), 1]] == "d200"
     assert all(len(set(group.tolist())) == 3 for group in groups)
     with pytest.raises(UserError, match="tokens lack"):
-        pairs(tokens, corpus, per_query=1, negatives=write_negatives(tmp_path, {"q1": ["elsewhere"]})).open()
+        pairs(tokens, corpus, tmp_path, {"q1": ["elsewhere"]}, None).open()
     with pytest.raises(UserError, match=r"split 'test'.*no query has a relevant passage"):
-        pairs(tokens, corpus, split="test").open()
+        pairs(tokens, corpus, tmp_path, {}, None, split="test").open()
 
 
-def test_choices_depend_on_seed_epoch_and_query_alone(tokens, corpus):
-    source = pairs(tokens, corpus, per_query=3).open()
+def test_choices_depend_on_seed_epoch_and_query_alone(tokens, corpus, tmp_path):
+    source = pairs(tokens, corpus, tmp_path, {}, None).open()
     rows = np.arange(source.count)
     whole = source.read(rows, 0, 0)["passage"].rows.reshape(-1, 4)
-    backwards = source.read(rows[::-1].copy(), 0, 0)["passage"].rows.reshape(-1, 4)
-    np.testing.assert_array_equal(whole, backwards[::-1])
+    np.testing.assert_array_equal(whole, source.read(rows[::-1].copy(), 0, 0)["passage"].rows.reshape(-1, 4)[::-1])
     for seed, epoch in ((1, 0), (0, 1)):
-        other = source.read(rows, seed, epoch)["passage"].rows.reshape(-1, 4)
-        assert (other[:, 1:] != whole[:, 1:]).mean() > 0.9
+        assert (source.read(rows, seed, epoch)["passage"].rows.reshape(-1, 4)[:, 1:] != whole[:, 1:]).mean() > 0.9
 
 
 def test_a_cut_text_ends_with_its_separator():
@@ -136,7 +155,7 @@ def packed(ids: list[list[int]], group: int, length: int) -> tuple[list[list[int
 
 @pytest.mark.parametrize(("group", "length"), [(1000, 16), (1000, 64), (7, 50), (2, 90)])  # the last leaves groups out
 def test_rows_are_passages_end_to_end(tokens, group, length, monkeypatch):
-    monkeypatch.setattr(packing, "GROUP", group)
+    monkeypatch.setattr("midmask.training.packing.GROUP", group)
     _, ids = all_passages(tokens)
     expected, dropped = packed(ids, group, length)
     source = PackedExamples(tokens, "f", length).open()
@@ -156,7 +175,140 @@ def test_term_weights_are_packed_with_their_tokens(tokens, tmp_path):
 def test_a_row_is_named_by_the_passage_it_begins_in(tokens):
     doc_ids, ids = all_passages(tokens)
     owner = [doc_id for doc_id, row in zip(doc_ids, ids, strict=True) for _ in row]
-    source = PackedExamples(tokens, "f", 40).open()
-    assert source.names(np.array([0, 3, 9])) == [owner[0], owner[120], owner[360]]
+    assert PackedExamples(tokens, "f", 40).open().names(np.array([0, 3, 9])) == [owner[0], owner[120], owner[360]]
     with pytest.raises(UserError, match="tokens do not fill one packed row"):
         PackedExamples(tokens, "f", 100_000).open()
+
+
+def groups(tokens: Place, found: PairExamples, epoch: int = 0) -> dict[str, list[tuple[str, float]]]:
+    """query -> (passage, score) of its group, the positive first."""
+    source = found.open()
+    rows = np.arange(source.count)
+    text = source.read(rows, 0, epoch)["passage"]
+    assert text.scores.dtype == np.float32
+    pairs = list(zip(TokenTable(tokens / "passages").doc_ids(text.rows), text.scores.tolist(), strict=True))
+    return {name: pairs[row * source.group :][: source.group] for row, name in enumerate(source.names(rows))}
+
+
+def test_every_passage_of_a_group_has_its_own_score(tokens, corpus, tmp_path):
+    lists = mined()
+    scores = scores_of(lists)
+    found = pairs(tokens, corpus, tmp_path, lists, scores)
+    seen = set()
+    for epoch in range(8):
+        for query, group in groups(tokens, found, epoch).items():
+            assert [score for _, score in group] == [scores[query, doc] for doc, _ in group]
+            assert group[0][0] == f"d{query[1:]}" and len({doc for doc, _ in group}) == 4
+            seen |= {(query, doc) for doc, _ in group[1:]}
+    assert len(seen) == 45 * 5, "some scored negatives are never drawn"
+
+
+def test_scores_lie_beside_their_queries_in_every_micro_batch(tokens, corpus, tmp_path):
+    lists = mined()
+    scores = scores_of(lists)
+    found = pairs(tokens, corpus, tmp_path, lists, scores)
+    order = Order(found, batch_size=10, seed=0, rank=0, size=1, start=0, stop=3)
+    plain = {step: texts for step, texts in local_reader(order)}
+    for read in reads(local_reader, order, steps=3, pad_id=0, micro_batch=4, pin=False):
+        assert [tuple(batch.teacher_QG.shape) for batch in read.micro] == [(4, 4), (4, 4), (2, 4)]
+        flat = [score for batch in read.micro for score in batch.teacher_QG.reshape(-1).tolist()]
+        names = found.open().names(order.plan().share(read.step, 0, 1))
+        docs = TokenTable(tokens / "passages").doc_ids(plain[read.step]["passage"].rows)
+        assert flat == [scores[names[place // 4], doc] for place, doc in enumerate(docs)]
+
+
+@pytest.mark.parametrize("doc", ["d3", "d1"])
+def test_a_missing_score_names_query_and_passage(tokens, corpus, tmp_path, doc):
+    scores = scores_of(mined())
+    del scores["q1", doc]
+    with pytest.raises(UserError, match=rf"no score for query 'q1' and its \w+ passage '{doc}', 1 in all"):
+        pairs(tokens, corpus, tmp_path, mined(), scores).open()
+
+
+def test_a_positive_without_a_score_may_take_the_highest_of_its_query(tokens, corpus, tmp_path):
+    """The SIGIR'23 benchmark's rule."""
+    scores = scores_of(mined())
+    del scores["q1", "d1"]
+    found = groups(tokens, pairs(tokens, corpus, tmp_path, mined(), scores, missing_positive_score="highest"))
+    assert found["q1"][0] == ("d1", max(scores["q1", doc] for doc in mined()["q1"][1:]))
+    assert found["q2"][0] == ("d2", scores["q2", "d2"])
+    alone = {pair: score for pair, score in scores.items() if pair[0] != "q1"}
+    with pytest.raises(UserError, match="no score for query 'q1'"):
+        pairs(tokens, corpus, tmp_path, mined(), alone, missing_positive_score="highest").open()
+
+
+def test_too_few_scored_negatives_come_again_and_queries_without_one_are_left_out(tokens, corpus, tmp_path, caplog):
+    """No unscored passage stands in. d1 is q1's positive."""
+    lists = {**mined(), "q1": ["d200", "d1"]}
+    del lists["q6"]
+    scores = scores_of(lists)
+    found = groups(tokens, pairs(tokens, corpus, tmp_path, lists, scores))
+    assert found["q1"] == [("d1", scores["q1", "d1"])] + [("d200", scores["q1", "d200"])] * 3
+    assert set(found) == set(TRAIN) - {"q6"} and "1 queries have no negative to be scored" in caplog.text
+
+
+def test_only_the_queries_of_a_subset_are_trained_on(tokens, corpus, tmp_path):
+    subset = written(tmp_path, "queries.parquet", [{"query_id": name} for name in ("q9", "q2", "q41")])
+    source = pairs(tokens, corpus, tmp_path, mined(), None, queries=subset).open()
+    assert sorted(source.names(np.arange(source.count))) == ["q2", "q41", "q9"]
+    strange = written(tmp_path, "other.parquet", [{"query_id": name} for name in ("q9", "q4")])
+    with pytest.raises(UserError, match="1 of its queries, such as 'q4', have no relevant passage in split 'train'"):
+        pairs(tokens, corpus, tmp_path, mined(), None, queries=strange).open()
+
+
+def test_an_excerpt_is_whole_tokens_in_a_row_between_first_and_last(tokens, tmp_path):
+    """And its term weights are those of its tokens."""
+    _, ids = all_passages(tokens)
+    source = excerpts(tokens, write_weights(tokens, tmp_path)).open()
+    rows = np.random.default_rng(0).permutation(source.count)
+    text = source.read(rows, 0, 0)["passage"]
+    np.testing.assert_array_equal(text.weights, text.flat / np.float32(4096))
+    np.testing.assert_array_equal(text.rows, rows)
+    assert min(map(len, ids)) <= LENGTH < max(map(len, ids)), "both kinds are there"
+    for row, piece in zip(rows, text.pieces(), strict=True):
+        whole, read = ids[row], piece.tolist()
+        windows = [whole[place : place + LENGTH - 2] for place in range(1, len(whole) - LENGTH + 2)]
+        expected = [whole] if len(whole) <= LENGTH else [[whole[0], *window, whole[-1]] for window in windows]
+        assert read in expected
+        assert len(read) == source.lengths[row]
+
+
+def test_every_place_is_as_likely_and_a_visit_can_be_repeated(tokens):
+    _, ids = all_passages(tokens)
+    row = max(range(len(ids)), key=lambda number: len(ids[number]))
+    source = excerpts(tokens).open()
+    visits: Counter[tuple[int, ...]] = Counter()
+    for epoch in range(3000):
+        (piece,) = source.read(np.array([row]), 7, epoch)["passage"].pieces()
+        visits[tuple(piece.tolist())] += 1
+    places = len(ids[row]) - LENGTH + 1
+    inner = [ids[row][place : place + LENGTH - 2] for place in range(1, places + 1)]
+    expected = Counter((ids[row][0], *text, ids[row][-1]) for text in inner)
+    assert visits.keys() == expected.keys()
+    assert chisquare([visits[text] for text in expected], [3000 / places * n for n in expected.values()]).pvalue > 1e-4
+
+    rows = np.arange(source.count)
+    together = list(source.read(rows, 7, 5)["passage"].pieces())
+    for number in rows[::7]:
+        (alone,) = excerpts(tokens).open().read(np.array([number]), 7, 5)["passage"].pieces()
+        np.testing.assert_array_equal(alone, together[number])
+
+
+def recipe(name: str = "retromae", **changes: Any) -> Recipe:
+    return override(RECIPES[name](), changes)
+
+
+@pytest.mark.parametrize("name", ["retromae", "cotmae_qc"])
+def test_a_training_reads_excerpts_and_is_another_one(name, tokens):
+    none, some = (plan(recipe(name, excerpt=length)).pretrained for length in (None, 16))
+    assert some is not None and none.fingerprint != some.fingerprint
+    assert longest_lengths(some).passage == 16 < longest_lengths(none).passage
+    read = Artifact(tokens, {"fingerprint": "f", "result": {}, "config": {"max_length": 48}})
+    setup = pretrain_setup(plan(recipe(excerpt=16)).pretrained.config, {"tokens": read})
+    assert setup.rows == ExcerptExamples(PassageExamples(tokens, "f"), 16) and setup.longest == 16
+
+
+def test_where_there_is_nothing_to_choose_it_is_refused():
+    for name, length in (("retromae", 48), ("cocondenser", 16), ("none", 16)):
+        with pytest.raises(UserError, match=f"excerpt = {length}"):
+            recipe(name, excerpt=length)

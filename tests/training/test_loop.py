@@ -1,7 +1,7 @@
-"""The loop in one process, step by step, against the same steps written out."""
+"""The loop in one process, step by step, against the same steps written out; schedule and update by formula."""
 
 import hashlib
-from collections import Counter
+import math
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from midmask.batch import Batch, Loss, Part, TokenRows
+from midmask.batch import Batch, Loss, Part
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.objectives import PRETRAINING, Objective, build_objective
 from midmask.randomness.torch_seeds import dropout_seed
@@ -88,36 +88,9 @@ def test_steps_are_those_of_the_same_training_written_out():
 
 def test_a_part_that_a_loss_lacks_counts_nothing():
     counts = {"one": torch.tensor(4.0), "two": torch.tensor(2.0)}
-    loss = Loss({"two": Part(torch.tensor(6.0, requires_grad=True), counts["two"], 0.5)})
-    found = values_of(loss, counts)
+    found = values_of(Loss({"two": Part(torch.tensor(6.0, requires_grad=True), counts["two"], 0.5)}), counts)
     assert found.tolist() == [1.5, 0.0, 6.0] and found.dtype == torch.float64 and not found.requires_grad
     assert values_of(Loss({}), counts).tolist() == [0.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_rows_that_meet_give_the_same_step_however_it_is_cut(precision):
-    """Three micro-batches, asked for or not, or one where others have more, take the cache, which reads each text a
-    second time; a whole batch does not. All passes round alike, so that a loss differs by the order of sums alone."""
-    whole, found, reads = batch(0, [9, 14, 5, 11, 7, 12]), {}, Counter[str]()
-
-    def part(rows: TokenRows, at: int) -> TokenRows:
-        return TokenRows(rows.ids_BL[at : at + 2], rows.lengths_B[at : at + 2], rows.keys_B[at : at + 2])
-
-    few = [Batch(0, {name: part(rows, at) for name, rows in whole.texts.items()}) for at in (0, 2, 4)]
-    for name, batches, micro in (("whole", [whole], None), ("cut", few, 2), ("asked", few, None), ("here", [whole], 4)):
-        own = objective("cocondenser", dropout=0.0, temperature=20.0, skip_from=1).float()
-        embedding = next(layer for layer in own.modules() if isinstance(layer, torch.nn.Embedding))
-        embedding.register_forward_pre_hook(lambda _, inputs, name=name: reads.update({name: len(inputs[0])}))
-        settings = config(batch_size=6, micro_batch=micro, precision=precision)
-        sums, counts = accumulate(wrap_distributed(own), own, settings, batches, (5, 6))
-        found[name] = sums, counts, gradients(own)
-    assert reads == {"whole": 12, "cut": 24, "asked": 24, "here": 24}, "six rows of two texts"
-    near = 1e-6 if precision == "fp32" else 2e-2
-    for name in ("cut", "asked", "here"):
-        torch.testing.assert_close(found[name][0], found["whole"][0], rtol=1e-6, atol=1e-6)
-        assert found[name][1].tolist() == found["whole"][1].tolist() and found[name][1].tolist()[-2:] == [5, 6]
-        for parameter, gradient in found[name][2].items():
-            torch.testing.assert_close(gradient, found["whole"][2][parameter], rtol=10 * near, atol=near, msg=parameter)
 
 
 def test_losses_are_computed_in_the_wanted_precision():
@@ -179,3 +152,36 @@ def test_all_of_a_batch_is_moved_and_nothing_is_made_up():
         assert tensor.device == meta
     moved = to_device(Batch(0, {"query": rows}), meta)
     assert moved.teacher_QG is None and moved.texts["query"].weights_BL is None
+
+
+def test_the_rate_rises_stays_and_falls():
+    settings = config(steps=100, learning_rate=0.01, warmup=0.1, decay=0.2)
+    rates = [learning_rate(settings, step) / 0.01 for step in range(100)]
+    assert rates[:10] == pytest.approx([(step + 1) / 10 for step in range(10)])
+    assert rates[10:81] == [1.0] * 71
+    assert rates[80:] == pytest.approx([(100 - step) / 20 for step in range(80, 100)])
+
+
+def test_an_update_is_adamw_with_a_clipped_gradient():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)).double()
+    settings = config(steps=100, learning_rate=0.01, warmup=0.0, decay=0.0, weight_decay=0.1, clip_norm=0.5)
+    expected = {name: value.detach().clone() for name, value in module.named_parameters()}
+    moments = {name: (torch.zeros_like(value), torch.zeros_like(value)) for name, value in expected.items()}
+    optimiser = build_optimiser(module, settings)
+    for step in range(4):
+        module(torch.randn(5, 3, dtype=torch.float64)).pow(3).sum().backward()
+        gradients = {name: value.grad.clone() for name, value in module.named_parameters() if value.grad is not None}
+        norm = math.sqrt(sum(float((gradient**2).sum()) for gradient in gradients.values()))
+        assert float(update(module, optimiser, settings, step)[0]) == pytest.approx(norm)
+        for name, gradient in gradients.items():
+            clipped = gradient * min(1.0, 0.5 / (norm + 1e-6))
+            first, second = moments[name]
+            first, second = 0.9 * first + 0.1 * clipped, 0.999 * second + 0.001 * clipped**2
+            moments[name] = (first, second)
+            decay = 0.1 if expected[name].ndim == 2 else 0.0
+            mean, square = first / (1 - 0.9 ** (step + 1)), second / (1 - 0.999 ** (step + 1))
+            expected[name] = expected[name] * (1 - 0.01 * decay) - 0.01 * mean / (square.sqrt() + 1e-8)
+        for name, value in module.named_parameters():
+            torch.testing.assert_close(value.detach(), expected[name], rtol=1e-9, atol=1e-12)
+            assert value.grad is None

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.training.plan import BLOCK, BatchPlan
+from midmask.training.rehearsal import even_split
 
 
 def some_lengths(count: int) -> np.ndarray:
@@ -51,14 +52,10 @@ def test_every_epoch_seed_and_corpus_has_its_own_order(grouped):
     lengths = some_lengths(3000) if grouped else None
     plan = BatchPlan(3000, 32, 0, "c", lengths)
     first = [plan.rows(step).tolist() for step in range(plan.steps_per_epoch)]
-    others = [
-        [plan.rows(plan.steps_per_epoch + step).tolist() for step in range(plan.steps_per_epoch)],
-        [BatchPlan(3000, 32, 1, "c", lengths).rows(step).tolist() for step in range(plan.steps_per_epoch)],
-        [BatchPlan(3000, 32, 0, "d", lengths).rows(step).tolist() for step in range(plan.steps_per_epoch)],
-    ]
-    for other in others:
-        same = sum(sorted(batch) in [sorted(each) for each in other] for batch in first)
-        assert same == 0, "a batch of the same rows came twice"
+    seed, corpus = (BatchPlan(3000, 32, *own, lengths) for own in ((1, "c"), (0, "d")))
+    for other, start in ((plan, plan.steps_per_epoch), (seed, 0), (corpus, 0)):
+        batches = [sorted(other.rows(start + step)) for step in range(plan.steps_per_epoch)]
+        assert not any(sorted(batch) in batches for batch in first), "a batch of the same rows came twice"
 
 
 @given(size=st.integers(1, 7), step=st.integers(0, 50))
@@ -86,3 +83,8 @@ def test_padding_stays_under_a_tenth(size):
     lengths = np.random.default_rng(0).lognormal(4.3, 0.5, 30_000).astype(np.int32)
     assert padded_share(BatchPlan(len(lengths), 32, 0, "wiki", lengths), lengths, size) < 0.1
     assert padded_share(BatchPlan(len(lengths), 32, 0, "wiki"), lengths, size) > 0.1, "grouping is not needed here"
+
+
+@pytest.mark.parametrize(("share", "fitting", "rows"), [(256, 100, 86), (256, 128, 128), (17, 16, 9), (5, 1, 1)])
+def test_pieces_are_few_and_about_equal(share, fitting, rows):
+    assert even_split(share, fitting) == rows

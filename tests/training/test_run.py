@@ -1,6 +1,7 @@
-"""Whole training runs: cut in any way, killed anywhere, they are the same run."""
+"""Whole training runs: cut in any way, killed anywhere, they are the same run; a damaged checkpoint is refused."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 
 from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.training import run as training_run
+from midmask.training import checkpoint
 from midmask.training.run import NonFiniteLoss, local_reader, run_training
 from tests.support.training.runs import Stopped, assert_same_run, run_here, spec_of, spoil, trace_of
 from tests.support.training.worker import setup_of
@@ -69,22 +70,10 @@ def test_the_newest_checkpoints_are_kept_and_a_half_written_one_is_not_used(toke
     assert_same_run(trace_of(tmp_path), trace_of(whole), within=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["pretrain", "finetune"])
-def test_micro_batches_change_nothing(tokens, corpus, tmp_path, kind):
-    """16 rows: 5 + 5 + 5 + 1. Rows that meet in the loss are cut with the gradient cache."""
-    tuned = {"objective": {"name": "contrastive"}, "corpus": str(corpus), "per_query": 1}
-    changes = {"kind": kind, **(tuned if kind == "finetune" else {"objective": {"name": "retromae"}})}
-    for name, micro_batch in (("whole", None), ("micro", 5)):
-        # At 1e-3 the loss is at 0.01 after seven steps, and the steps before it enlarge a rounding a hundredfold.
-        train = {"steps": 10, "micro_batch": micro_batch, "learning_rate": 3e-4}
-        run_here(spec_of(tokens, tmp_path / name, backbone={"name": "tiny", "dropout": 0.0}, train=train, **changes))
-    assert_same_run(trace_of(tmp_path / "micro"), trace_of(tmp_path / "whole"), within=1e-4)
-
-
 @pytest.mark.parametrize("every", [0.0, 1e9])
 def test_reports_cover_every_step_and_change_no_value(tokens, whole, tmp_path, monkeypatch, every):
     """Slow steps tell how far they are; that, the interval and checkpoints change nothing."""
-    monkeypatch.setattr(training_run, "TELLS_EVERY_S", every)
+    monkeypatch.setattr("midmask.training.run.TELLS_EVERY_S", every)
     reports = []
     setup = setup_of(spec_of(tokens, tmp_path, train={"log_every": 12, "checkpoint_every": 100}))
     run_training(setup, Place(str(tmp_path)), local_reader, lambda done, values: reports.append((done, values)))
@@ -104,10 +93,8 @@ def test_a_loss_that_is_not_finite_stops_the_run(tokens, tmp_path):
     spec = spec_of(tokens, tmp_path / "out", resume=str(tmp_path / "good"), train={"log_every": 5})
     with pytest.raises(NonFiniteLoss) as error:
         run_here(spec)
-    message = str(error.value)
-    assert message.startswith("step 10: loss")
-    assert f"last good checkpoint: {tmp_path}/good/checkpoint" in message
-    assert message.count(" d") == 16, "every example of the batch is named"
+    assert str(error.value).startswith("step 10: loss") and f"{tmp_path}/good/checkpoint" in str(error.value)
+    assert str(error.value).count(" d") == 16, "every example of the batch is named"
     assert not (tmp_path / "out" / "checkpoints").exists(), "spoiled weights were saved"
 
 
@@ -129,6 +116,54 @@ def test_a_killed_run_goes_on_with_the_same_dropout_and_does_not_report_a_part_w
         run_here(spec_of(tokens, tmp_path / "killed", **spec), stop_at=5)
     run_here(spec_of(tokens, tmp_path / "killed", **spec))
     assert_same_run(trace_of(tmp_path / "killed"), trace_of(tmp_path / "whole"), within=1e-6)
-    assert set(result["parts"]) == {"contrastive"} and {row["part/mlm"] for row in trace_of(tmp_path / "whole")} == {
-        None
-    }
+    assert set(result["parts"]) == {"contrastive"}
+    assert {row["part/mlm"] for row in trace_of(tmp_path / "whole")} == {None}
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def parts() -> tuple[torch.nn.Linear, torch.optim.AdamW]:
+    module = torch.nn.Linear(3, 2)
+    return module, torch.optim.AdamW(module.parameters())
+
+
+@pytest.fixture
+def saved(tmp_path) -> Path:
+    module, optimiser = parts()
+    module(torch.ones(1, 3)).sum().backward()
+    optimiser.step()
+    for step in (5, 10):
+        checkpoint.save(Place(str(tmp_path / checkpoint.step_name(step))), module, optimiser, {"step": step})
+    return tmp_path
+
+
+DAMAGE = [(checkpoint.OBJECTIVE, flip), (checkpoint.OPTIMISER, cut), (checkpoint.OBJECTIVE, os.unlink)]
+
+
+@pytest.mark.parametrize(("name", "harm"), [*DAMAGE, (checkpoint.POSITION, cut)])
+def test_damage_is_one_line(saved, name, harm):
+    newest = checkpoint.newest(Place(str(saved)))
+    assert checkpoint.load(newest, *parts())["step"] == 10
+    harm(Path(newest.uri) / name)
+    with pytest.raises(UserError, match=f"{name} is damaged.*Delete {newest} and run the same command again"):
+        checkpoint.load(newest, *parts())
+    newest.delete()
+    assert checkpoint.load(checkpoint.newest(Place(str(saved))), *parts())["step"] == 5
+
+
+def test_those_who_trust_the_disk_read_it_as_it_is(saved, monkeypatch):
+    newest = saved / checkpoint.step_name(10)
+    flip(newest / checkpoint.OBJECTIVE)
+    monkeypatch.setenv("MIDMASK_NO_VERIFY", "1")
+    assert checkpoint.load(Place(str(newest)), *parts())["step"] == 10
+    cut(newest / checkpoint.OBJECTIVE)
+    with pytest.raises(UserError, match="is damaged"):
+        checkpoint.load(Place(str(newest)), *parts())

@@ -1,32 +1,44 @@
-"""What a training run reads, by its objective; what is scored, and with which projection, goes from stage to stage of
-fine-tuning through the model's folder.
-"""
+"""What a training reads and hands on, by its objective; relevant passages that a collection lacks are left out."""
 
+import logging
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 from midmask.artifact import Artifact, Place
 from midmask.backend.worker_group import absolute
+from midmask.corpora import CorpusConfig, prepare
+from midmask.derived.given import judged_queries
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.representation import Representation, scores
 from midmask.errors import UserError
 from midmask.experiment.steps import PretrainConfig, pretrain_setup
+from midmask.mining.filters import FilterConfig
+from midmask.mining.mine import MineConfig, mine
 from midmask.objectives import PRETRAINING, Objective
 from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.finetuning.distillation import Distillation
 from midmask.objectives.finetuning.regularisers import Regularisers
+from midmask.retrieve.bm25 import Bm25Config
+from midmask.teacher.candidates import write_candidates
+from midmask.tokens import TokensConfig, tokenise
 from midmask.training.contexts import PseudoQueryExamples, SpanExamples
 from midmask.training.examples import PassageExamples
 from midmask.training.optimiser import TrainConfig
 from midmask.training.packing import PackedExamples
 from midmask.training.pairs import PairExamples
+from midmask.training.probe import open_probe
 from midmask.training.run import local_reader, run_training
 from midmask.training.setup import FinetuneSetup, PretrainSetup
+from tests.support.benchmark.tiny import write_collection
 from tests.support.objectives.texts import random_texts, token_rows
+from tests.support.retrieve.bm25 import ranked_by_bm25
 
 NAMES = ("tokens", "corpus", "spans", "pseudo_queries", "weights")
 PLACES = {name: Place(f"store/{name}") for name in NAMES}
@@ -34,11 +46,9 @@ PLACES = {name: Place(f"store/{name}") for name in NAMES}
 
 def setup_of(objective: str, **settings: object) -> PretrainSetup:
     """The setup of a pre-training whose inputs are all there, under fingerprints that are their names."""
-    config = PretrainConfig(
-        backbone=BackboneConfig(),
-        objective=PRETRAINING[objective].Config.model_validate({"name": objective, **settings}),
-        train=TrainConfig(steps=1, batch_size=1, learning_rate=1.0),
-    )
+    own, train = {"name": objective, **settings}, TrainConfig(steps=1, batch_size=1, learning_rate=1.0)
+    wanted = PRETRAINING[objective].Config.model_validate(own)
+    config = PretrainConfig(backbone=BackboneConfig(), objective=wanted, train=train)
     record = {"config": {"max_length": 48, "span_length": 40}}
     return pretrain_setup(config, {name: Artifact(at, {"fingerprint": name, **record}) for name, at in PLACES.items()})
 
@@ -52,12 +62,8 @@ def test_rows_are_what_the_objective_reads():
     assert setup_of("cotmae").rows == SpanExamples(PLACES["spans"], "spans", "mixed")
     assert setup_of("cocondenser").rows == SpanExamples(PLACES["spans"], "spans", "any")
     assert setup_of("cotmae_qc").rows == PseudoQueryExamples(tokens, PLACES["pseudo_queries"], "pseudo_queries")
+    assert not setup_of("simcse").rows.by_length, "where rows meet, batches are not grouped by length"
     assert (setup_of("mlm").longest, setup_of("cotmae").longest) == (48, 40)
-
-
-def test_where_rows_meet_batches_are_not_grouped_by_length():
-    examples = setup_of("simcse").rows
-    assert isinstance(examples, PassageExamples) and not examples.by_length
 
 
 def test_every_place_is_absolute_for_workers():
@@ -118,9 +124,59 @@ def test_a_stage_goes_on_with_the_projection_of_the_one_before(tokens, corpus, t
 def test_a_projection_of_another_width_and_a_missing_teacher_are_refused(tokens, corpus, tmp_path):
     setup = tuned_setup(tokens, corpus)
     trained(replace(setup, train=setup.train.model_copy(update={"steps": 1})), tmp_path / "one")
-    wider = HYBRID.model_copy(update={"width": 9})
+    wider = replace(setup, start=Place(str(tmp_path / "one")), representation=HYBRID.model_copy(update={"width": 9}))
     with pytest.raises(UserError, match=r"representation\.width"):
-        replace(setup, start=Place(str(tmp_path / "one")), representation=wider).build()
+        wider.build()
     distilled = replace(setup, objective=Distillation.Config(), rows=replace(setup.rows, per_query=2))
     with pytest.raises(UserError, match="Give the stage a teacher"):
         trained(distilled, tmp_path / "out")
+
+
+MISSING = {"train": ["q0\tgone\t1\n", "q1\tlost\t1\n"], "dev": ["q24\tgone\t2\n"]}
+"""q0 and q24 have another relevant passage; q1 has no other, for its line is replaced."""
+
+
+def read(folder: Path, missing: Mapping[str, list[str]]) -> Artifact:
+    """The tiny collection without the judgement of q1, prepared."""
+    name = write_collection(folder / "in")
+    for split in ("train", "dev"):
+        file = folder / "in" / "qrels" / f"{split}.tsv"
+        lines = [line for line in file.read_text().splitlines(True) if not line.startswith("q1\t")]
+        file.write_text("".join([*lines, *missing.get(split, [])]))
+    place = Place(str(folder / "corpus"))
+    return Artifact(place, {"fingerprint": "c", "result": prepare(CorpusConfig(name=name), {}, place)})
+
+
+def trained_on(folder: Path, missing: Mapping[str, list[str]]) -> dict[str, object]:
+    """What trainings take from judgements: negatives, pairs to score, rows of fine-tuning, pseudo-queries, probe."""
+    root = Place(str(folder))
+    corpus = read(folder, missing)
+    tokens = root / "tokens"
+    tokenise(TokensConfig(vocabulary_size=300, max_length=32, query_length=8), {"corpus": corpus}, tokens)
+    config, bm25 = Bm25Config(splits=("train",), judged="relevant", depth=20), root / "bm25"
+    record = {"fingerprint": "r", "result": ranked_by_bm25(config, {"corpus": corpus}, bm25), "step": "bm25"}
+    inputs = {"corpus": corpus, "ranked": Artifact(bm25, {**record, "config": {}, "inputs": {}})}
+    mined = mine(MineConfig(depth=20, per_query=3, filters=FilterConfig(relative_margin=0.1)), inputs, root / "mined")
+    write_candidates(inputs, root / "scored", split="train", depth=5, queries=100)
+    files = {name: root / "mined" / f"{name}.parquet" for name in ("negatives", "queries")}
+    rows = PairExamples(tokens, corpus.place, "train", "f", per_query=2, **files).open()
+    return {
+        "mined": {name: value for name, value in mined.items() if name != "source"},
+        "negatives": pq.read_table((root / "mined/negatives.parquet").local()).drop(["list"]).to_pylist(),
+        "positives": (root / "mined/negatives.jsonl.gz").read(),
+        "pairs": pq.read_table((root / "scored/candidates/00000.parquet").local()).to_pylist(),
+        "rows": [rows.names(np.arange(rows.count)), rows.read(np.arange(rows.count), 0, 0)["passage"].rows.tolist()],
+        "given": [(line.doc_id, line.texts) for line in judged_queries(corpus.place, "train")],
+        "probe": [row.tolist() for row in open_probe(tokens, corpus.place).relevant],
+    }
+
+
+def test_trainings_are_those_without_the_judgements(tmp_path, caplog):
+    whole = trained_on(tmp_path / "whole", {})
+    assert "left out" not in caplog.text
+    with caplog.at_level(logging.INFO):
+        found = trained_on(tmp_path / "missing", MISSING)
+    assert found.keys() == whole.keys()
+    for name, value in whole.items():
+        assert found[name] == value, name
+    assert "2 relevant passages are not in the collection and are left out" in caplog.text

@@ -48,13 +48,11 @@ def write_inputs(folder: Path) -> dict[str, Artifact]:
         table = pa.table(columns, names=["doc_id", "title", "text"])
         pq.write_table(table, corpus / "docs" / f"{shard:05d}.parquet", row_group_size=16)
     ids = [f"q{row}" for row in range(30)]
-    pq.write_table(
-        pa.table({"query_id": ids, "text": [f"what is {row}" for row in range(30)]}), corpus / "queries.parquet"
-    )
+    asked = pa.table({"query_id": ids, "text": [f"what is {row}" for row in range(30)]})
+    pq.write_table(asked, corpus / "queries.parquet")
     splits = ["dev" if row % 3 == 0 else "train" for row in range(30)]
     grades = pa.array([0 if row == 1 else 1 for row in range(30)], pa.int32())
-    docs = [f"d{row}" for row in range(30)]
-    qrels = pa.table({"split": splits, "query_id": ids, "doc_id": docs, "grade": grades})
+    qrels = pa.table({"split": splits, "query_id": ids, "doc_id": [f"d{row}" for row in range(30)], "grade": grades})
     pq.write_table(qrels, corpus / "qrels.parquet")
     inputs = inputs_at(folder)
     config = TokensConfig(vocabulary_size=250, max_length=40, query_length=8)
@@ -72,9 +70,7 @@ def tokens_of(inputs: dict[str, Artifact], text: str) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def made_spans(
-    inputs: dict[str, Artifact], out: Path, **fields: Any
-) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
+def made_spans(inputs: dict[str, Artifact], out: Path, **fields: Any) -> tuple[dict[str, Any], dict[str, list[dict]]]:
     """The result of cutting spans, and the rows of each document; numbers and special tokens are checked on the way."""
     result = SPANS(SpansConfig(**{"span_length": SPAN_LENGTH, "short_share": 0.0, **fields}), inputs, Place(str(out)))
     rows = [row for path in sorted((out / "spans").iterdir()) for row in pq.read_table(path).to_pylist()]

@@ -51,7 +51,6 @@ def write_tied_lists(pairs: Pairs, doc_ids: list[str], place: Place) -> tuple[Ar
         best = sorted(scores, key=lambda doc_id: (-scores[doc_id], doc_id)) if number % 7 else []
         ranks.append(best.index(own) + 1 if own in best else 0)
         rows += [(query_id(number), doc_id, scores[doc_id]) for doc_id in draw.permutation(best).tolist()]
-    names = ["query_id", "doc_id", "score"]
-    table = pa.table([list(column) for column in zip(*rows, strict=True)], names=names)
+    table = pa.table([list(column) for column in zip(*rows, strict=True)], names=["query_id", "doc_id", "score"])
     ranked.write(place / "ranked" / f"{PAIRS}.parquet", [ranked.order(table)])
     return Artifact(place, {"fingerprint": "ranked", "result": {}}), ranks

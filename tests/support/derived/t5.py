@@ -19,14 +19,6 @@ def write_t5(folder: Path) -> None:
     names = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
     PreTrainedTokenizerFast(tokenizer_object=core, **names).save_pretrained(folder)
     torch.manual_seed(0)
-    config = T5Config(
-        vocab_size=len(entries),
-        d_model=16,
-        d_kv=8,
-        d_ff=32,
-        num_layers=2,
-        num_heads=2,
-        initializer_factor=2.0,
-        decoder_start_token_id=0,
-    )
+    sizes = {"vocab_size": len(entries), "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2}
+    config = T5Config(**sizes, initializer_factor=2.0, decoder_start_token_id=0)
     T5ForConditionalGeneration(config).save_pretrained(folder)

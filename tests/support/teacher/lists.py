@@ -62,13 +62,8 @@ def write_negatives(place: Place, rows: list[tuple[str, str, int, float, str]]) 
 def teaching(*, dropout: float = 0.1, r_drop: float = 0.0, **train: Any) -> TeachConfig:
     """A tiny cross-encoder on lists of 1 + 3, batches of 8 queries."""
     wanted = {"steps": 12, "batch_size": 8, "learning_rate": 1e-3, "checkpoint_every": 5, "threads": 1, **train}
-    return TeachConfig(
-        backbone=BackboneConfig(dropout=dropout),
-        loss=ListwiseRanking.Config(max_length=40, r_drop=r_drop),
-        train=TrainConfig(**wanted),
-        per_query=3,
-        query_length=10,
-    )
+    backbone, loss = BackboneConfig(dropout=dropout), ListwiseRanking.Config(max_length=40, r_drop=r_drop)
+    return TeachConfig(backbone=backbone, loss=loss, train=TrainConfig(**wanted), per_query=3, query_length=10)
 
 
 def trace_of(out: Place | Path) -> list[Mapping[str, Any]]:

@@ -18,20 +18,11 @@ def write_corpus(folder: Path, *, passages: int = PASSAGES, shard: int = 120) ->
     (folder / "docs").mkdir(parents=True)
     for number, first in enumerate(range(0, passages, shard)):
         rows = range(first, min(first + shard, passages))
-        table = pa.table(
-            {"doc_id": [f"d{row}" for row in rows], "title": [""] * len(rows), "text": [texts[row] for row in rows]}
-        )
-        pq.write_table(table, folder / "docs" / f"{number:05d}.parquet", row_group_size=50)
-    queries = [" ".join(texts[row].split()[:3]) for row in range(QUERIES)]
-    pq.write_table(
-        pa.table({"query_id": [f"q{row}" for row in range(QUERIES)], "text": queries}), folder / "queries.parquet"
-    )
-    qrels = pa.table(
-        {
-            "split": ["dev" if row % 4 == 0 else "train" for row in range(QUERIES)],
-            "query_id": [f"q{row}" for row in range(QUERIES)],
-            "doc_id": [f"d{row}" for row in range(QUERIES)],
-            "grade": pa.array([1] * QUERIES, pa.int32()),
-        }
-    )
-    pq.write_table(qrels, folder / "qrels.parquet")
+        docs = [{"doc_id": f"d{row}", "title": "", "text": texts[row]} for row in rows]
+        pq.write_table(pa.Table.from_pylist(docs), folder / "docs" / f"{number:05d}.parquet", row_group_size=50)
+    queries = [{"query_id": f"q{row}", "text": " ".join(texts[row].split()[:3])} for row in range(QUERIES)]
+    pq.write_table(pa.Table.from_pylist(queries), folder / "queries.parquet")
+    qrels = [("train" if row % 4 else "dev", f"q{row}", f"d{row}", 1) for row in range(QUERIES)]
+    schema = pa.schema({"split": pa.string(), "query_id": pa.string(), "doc_id": pa.string(), "grade": pa.int32()})
+    rows = [dict(zip(schema.names, row, strict=True)) for row in qrels]
+    pq.write_table(pa.Table.from_pylist(rows, schema), folder / "qrels.parquet")

@@ -16,11 +16,9 @@ ROWS = 7
 LENGTHS = [9, 14, 5, 11, 7, 12, 8]
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "cocondenser": {"temperature": 20.0},
-    "contrastive": {"temperature": 20.0},
+    **{name: {"temperature": 20.0} for name in ("cocondenser", "contrastive", "ict")},
     "simcse": {"mlm_weight": 0.1},
     "diffcse": {"replaced_weight": 0.5},
-    "ict": {"temperature": 20.0},
     "laprador": {"temperature": 20.0, "cache": 9},
     "spider": {"temperature": 20.0, "shortest_phrase": 1, "longest_window": 9},
 }
@@ -49,8 +47,7 @@ def rows_of(whole: Batch, first: int, last: int) -> Batch:
 
     def part(rows: TokenRows, each: int) -> TokenRows:
         some = slice(first * each, last * each)
-        length = int(rows.lengths_B[some].max())
-        return TokenRows(rows.ids_BL[some, :length], rows.lengths_B[some], rows.keys_B[some])
+        return TokenRows(rows.ids_BL[some, : int(rows.lengths_B[some].max())], rows.lengths_B[some], rows.keys_B[some])
 
     each = {name: whole.group if name == "passage" else 1 for name in whole.texts}
     return Batch(0, {name: part(rows, each[name]) for name, rows in whole.texts.items()}, whole.group)

@@ -10,8 +10,7 @@ from midmask.artifact import Place
 
 
 def all_passages(tokens: Place) -> tuple[list[str], list[list[int]]]:
-    tables = [pq.read_table(f"{tokens}/passages/{name}") for name in (tokens / "passages").names()]
-    table = pa.concat_tables(tables)
+    table = pa.concat_tables([pq.read_table(f"{tokens}/passages/{name}") for name in (tokens / "passages").names()])
     return table["doc_id"].to_pylist(), table["ids"].to_pylist()
 
 

@@ -26,10 +26,8 @@ def artifacts(corpus: Place, **others: Place) -> dict[str, Artifact]:
 
 @pytest.fixture(scope="session")
 def tokens(corpus: Place, made_once) -> Place:
-    config = TokensConfig(vocabulary_size=500, max_length=48, query_length=8)
-    return Place(
-        str(made_once("training-tokens", lambda folder: tokenise(config, artifacts(corpus), Place(str(folder)))))
-    )
+    config, inputs = TokensConfig(vocabulary_size=500, max_length=48, query_length=8), artifacts(corpus)
+    return Place(str(made_once("training-tokens", lambda folder: tokenise(config, inputs, Place(str(folder))))))
 
 
 @pytest.fixture(scope="session")

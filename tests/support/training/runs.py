@@ -21,24 +21,10 @@ WORKER = Path(__file__).with_name("worker.py")
 
 def spec_of(tokens: Place, out: Path, **changes: Any) -> dict[str, Any]:
     """A small run: 30 steps of MLM on batches of 16, dropout on, a checkpoint every 7 steps."""
-    train = {
-        "steps": 30,
-        "batch_size": 16,
-        "learning_rate": 1e-3,
-        "log_every": 1,
-        "checkpoint_every": 7,
-        "threads": 1,
-        **changes.pop("train", {}),
-    }
-    return {
-        "kind": "pretrain",
-        "objective": {"name": "mlm"},
-        "backbone": {"name": "tiny", "dropout": 0.1},
-        "tokens": str(tokens),
-        "out": str(out),
-        "train": train,
-        **changes,
-    }
+    train = {"steps": 30, "batch_size": 16, "learning_rate": 1e-3, "log_every": 1, "checkpoint_every": 7, "threads": 1}
+    train |= changes.pop("train", {})
+    usual = {"kind": "pretrain", "objective": {"name": "mlm"}, "backbone": {"name": "tiny", "dropout": 0.1}}
+    return {**usual, "tokens": str(tokens), "out": str(out), "train": train, **changes}
 
 
 class Stopped(Exception):
@@ -74,12 +60,10 @@ def assert_same_run(one: list[dict[str, Any]], other: list[dict[str, Any]], *, w
     """Every step once, of the same examples, with the same losses and gradients."""
     assert [row["step"] for row in one] == [row["step"] for row in other] == list(range(len(one)))
     for left, right in zip(one, other, strict=True):
-        assert left["rows"] == right["rows"] and left["digest"] == right["digest"], (
-            f"step {left['step']}: other examples"
-        )
+        for name in ("rows", "digest", "learning_rate"):
+            assert left[name] == right[name], (left["step"], name)
         for name in ("loss", "gradient_norm"):
             assert abs(left[name] - right[name]) <= within * max(1, abs(right[name])), (left["step"], name)
-        assert left["learning_rate"] == right["learning_rate"]
 
 
 def spoil(checkpoint: Path) -> None:

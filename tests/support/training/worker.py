@@ -51,9 +51,8 @@ def setup_of(spec: dict) -> TrainingSetup:
 def main(spec: dict) -> None:
     torch.set_num_threads(1)
     if spec.get("size", 1) > 1:
-        dist.init_process_group(
-            "gloo", init_method=f"file://{spec['meet']}", rank=spec["rank"], world_size=spec["size"]
-        )
+        meet = f"file://{spec['meet']}"
+        dist.init_process_group("gloo", init_method=meet, rank=spec["rank"], world_size=spec["size"])
 
     def log(done: int, values: dict[str, float]) -> None:
         if done == spec.get("kill_at"):

@@ -1,5 +1,6 @@
 """FLOPs and memory of every objective, each way of scoring and each precision, against real tensors."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -78,17 +79,9 @@ def test_flops_of_encoding(scored):
 
 @pytest.mark.parametrize(
     ("name", "size", "dropout", "bf16"),
-    [
-        *((name, "tiny", 0.1, False) for name in PRETRAINING),
-        *(
-            ("mlm", size, dropout, bf16)
-            for size in ("tiny", "mini")
-            for dropout in (0.0, 0.1)
-            for bf16 in (False, True)
-        ),
-        *((name, "tiny", 0.1, True) for name in ("dupmae", "cotmote")),
-    ],
-)
+    [*product(PRETRAINING, ["tiny"], [0.1], [False]), *product(["mlm"], ["tiny", "mini"], [0.0, 0.1], [False, True]),
+     *product(["dupmae", "cotmote"], ["tiny"], [0.1], [True])],
+)  # fmt: skip
 def test_memory_of_a_step(name, size, dropout, bf16):
     """Inverse cloze and Spider draw the lengths of their pieces, and of a larger batch the longest is longer."""
     within = 0.1 if name in ("ict", "laprador", "spider") else 0.01
