@@ -127,3 +127,20 @@ def test_a_tracker_that_is_refused_later_leaves_no_thread(tmp_path: Path) -> Non
         with pytest.raises(UserError, match="refuses access"):
             Tracker(f"http://{host}", tmp_path, Patience())
         wait_until(lambda: not set(threading.enumerate()) - before)
+
+
+RUBBISH = [b"", b"null", b"[]", b"5", b"<html>no</html>", b"\xff\xfe", b'{"runs": 5}', b"[" * 100_000]
+
+
+@pytest.mark.parametrize("body", RUBBISH, ids=range(len(RUBBISH)))
+def test_a_server_that_answers_with_something_else_ends_nothing_in_a_traceback(
+    body: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    soon = Patience(answer=0.05, close=0.05, flush=0.01, retry=0.01, longest_retry=0.02)
+    with refusing(200, body, lets_experiments=True) as (host, _):
+        with contextlib.suppress(UserError):
+            read_runs(f"http://{host}")
+        with contextlib.suppress(UserError), Tracker(f"http://{host}", tmp_path, soon) as tracker:
+            with tracker.run("a", tags=TAGS, params={"seed": 1}) as run:
+                run.log({"loss": 1.0}, 0)
