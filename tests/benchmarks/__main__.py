@@ -13,19 +13,13 @@ import torch
 
 from tests.benchmarks.harness import Bench
 
-CASES = {
-    **dict.fromkeys(("masks", "steps", "heads", "bf16"), "training"),
-    **dict.fromkeys(("waiting", "contrastive", "splade"), "finetuning"),
-    **dict.fromkeys(("encoding", "pool", "lexical", "preparing"), "retrieval"),
-    "leaderboard": "pages",
-}
+TRAINING, RETRIEVAL = ("steps", "heads"), ("encoding", "lexical")
+CASES = dict.fromkeys(TRAINING, "training") | {"contrastive": "finetuning"} | dict.fromkeys(RETRIEVAL, "retrieval")
 """Name -> the module whose function of this name it is."""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(CASES)}; default: all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)

@@ -1,9 +1,9 @@
-"""Whole trainings, data pipelines included, on the documentation of installed packages: steps of fine-tuning against
-sentence-transformers', and how long a step waits for its data.
+"""Whole trainings, data pipelines included, on the documentation of installed packages, against
+sentence-transformers'.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -18,21 +18,16 @@ from midmask.corpora import CorpusConfig, prepare
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.representation import Representation
 from midmask.objectives.finetuning.contrastive import Contrastive
-from midmask.objectives.finetuning.regularisers import Regularisers
-from midmask.objectives.pretraining.retromae import RetroMAE
 from midmask.tokens import TokensConfig, tokenise
-from midmask.training.examples import PassageExamples
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
 from midmask.training.run import local_reader, run_training
-from midmask.training.setup import FinetuneSetup, PretrainSetup
+from midmask.training.setup import FinetuneSetup
 from midmask.vocabulary import Vocabulary
 from tests.benchmarks.harness import Bench
-from tests.support.own_ray import start_ray
 from tests.support.retrieve.collection import made
 
 LENGTH, BATCH, WARM_UP = 128, 32, 3
-SPARSE = Regularisers(query="flops", passage="flops", lambda_query=5e-5, lambda_passage=1e-3, ramp=1 / 3)
 Pairs = list[tuple[str, str]]
 
 
@@ -53,26 +48,17 @@ def collection(bench: Bench) -> Iterator[dict[str, Artifact]]:
 
 def contrastive(bench: Bench) -> None:
     """In-batch contrast of unit [CLS] vectors against MultipleNegativesRankingLoss, 32 pairs of up to 128 tokens."""
-    compare(bench, is_splade=False, goal=1.2)
-
-
-def splade(bench: Bench) -> None:
-    """The lexical view and FLOPS against SpladeLoss, 32 pairs of up to 128 tokens."""
-    compare(bench, is_splade=True, goal=1.3)
-
-
-def compare(bench: Bench, *, is_splade: bool, goal: float) -> None:
     count, taken = bench.size(12, 6), dict[str, list[float]](ours=[], theirs=[])
     with collection(bench) as inputs:
         pairs = texts_of(inputs["corpus"].place)
         for _ in range(bench.rounds):
             for name, times in (
-                ("ours", midmask_times(bench, inputs, is_splade, count)),
-                ("theirs", sentence_transformers_times(bench, inputs, pairs, is_splade, count)),
+                ("ours", midmask_times(bench, inputs, count)),
+                ("theirs", sentence_transformers_times(bench, inputs, pairs, count)),
             ):
                 taken[name] += [after - before for before, after in pairwise(times[WARM_UP - 1 :])]
     ours, theirs = (1e3 * median(values) for values in taken.values())
-    bench.ratio("a step", ours, theirs, "ms", goal=goal, rival="sentence-transformers")
+    bench.ratio("a step", ours, theirs, "ms", goal=1.2, rival="sentence-transformers")
 
 
 def texts_of(corpus: Place) -> Pairs:
@@ -84,43 +70,36 @@ def texts_of(corpus: Place) -> Pairs:
     return [(asked[query], docs[doc]) for split, query, doc in judged if split == "train"]
 
 
-def midmask_times(bench: Bench, inputs: dict[str, Artifact], is_splade: bool, count: int) -> list[float]:
+def midmask_times(bench: Bench, inputs: dict[str, Artifact], count: int) -> list[float]:
     """The time at the end of each step."""
     times: list[float] = []
     corpus, tokens = inputs["corpus"].place, inputs["tokens"].place
     setup = FinetuneSetup(
-        objective=Contrastive.Config(regularisers=SPARSE) if is_splade else Contrastive.Config(temperature=0.05),
-        train=TrainConfig(
-            steps=count, batch_size=BATCH, learning_rate=5e-5, decay=0.9, log_every=1, threads=bench.threads
-        ),
+        objective=Contrastive.Config(temperature=0.05),
+        train=TrainConfig(steps=count, batch_size=BATCH, learning_rate=5e-5, log_every=1, threads=bench.threads),
         backbone=BackboneConfig(name=bench.size("mini", "tiny")),
         tokens=tokens,
         start=inputs["start"].place,
         rows=PairExamples(tokens, corpus, "train", "benchmark", query_length=LENGTH, passage_length=LENGTH),
-        representation=Representation(dense=None, lexical="splade") if is_splade else Representation(normalise=True),
+        representation=Representation(normalise=True),
     )
     with tempfile.TemporaryDirectory() as out:
-        run_training(
-            setup, Place(out), local_reader, lambda *_: times.append(bench.clock()), device=torch.device("cpu")
-        )
+        tick = lambda *_: times.append(bench.clock())  # noqa: E731
+        run_training(setup, Place(out), local_reader, tick, device=torch.device("cpu"))
     return times
 
 
-def sentence_transformers_times(
-    bench: Bench, inputs: dict[str, Artifact], pairs: Pairs, is_splade: bool, count: int
-) -> list[float]:
+def sentence_transformers_times(bench: Bench, inputs: dict[str, Artifact], pairs: Pairs, count: int) -> list[float]:
     """The time at the end of each step: as its trainer does them, texts tokenised by the collator."""
     torch.set_num_threads(bench.threads)
-    model, loss = (splade_parts if is_splade else dense_parts)(Path(inputs["start"].place.uri) / "model")
+    model, loss = dense_parts(Path(inputs["start"].place.uri) / "model")
     optimiser, times = torch.optim.AdamW(model.parameters(), lr=5e-5, weight_decay=0.01, fused=True), []
     model.train()
     for number in range(count):
         batch = [pairs[(number * BATCH + row) % len(pairs)] for row in range(BATCH)]
         features = [model.preprocess(list(texts)) for texts in zip(*batch, strict=True)]
-        found: Any = loss(features, torch.zeros(BATCH))
-        total = sum(found.values()) if isinstance(found, dict) else found
         optimiser.zero_grad()
-        total.backward()
+        loss(features, torch.zeros(BATCH)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         times.append(bench.clock())
@@ -136,39 +115,3 @@ def dense_parts(folder: Path) -> tuple[Any, Any]:
     modules = [first, Pooling(first.get_embedding_dimension(), pooling_mode="cls"), Normalize()]
     model = SentenceTransformer(modules=modules, device="cpu")
     return model, MultipleNegativesRankingLoss(model, scale=20.0)
-
-
-def splade_parts(folder: Path) -> tuple[Any, Any]:
-    from sentence_transformers import SparseEncoder
-    from sentence_transformers.sparse_encoder.losses import SparseMultipleNegativesRankingLoss, SpladeLoss
-    from sentence_transformers.sparse_encoder.modules import SpladePooling, Transformer
-
-    first = Transformer(str(folder), max_seq_length=LENGTH, transformer_task="fill-mask")
-    model = SparseEncoder(modules=[first, SpladePooling(pooling_strategy="max")], device="cpu")
-    weights = {"query_regularizer_weight": SPARSE.lambda_query, "document_regularizer_weight": SPARSE.lambda_passage}
-    return model, SpladeLoss(model, loss=SparseMultipleNegativesRankingLoss(model), **weights)
-
-
-def waiting(bench: Bench) -> None:
-    """The share of a RetroMAE step that waits for data, first step aside: of `mini`, and of `tiny`, whose short steps
-    leave the reader least time; by the reader of one process, and by Ray Data beside a worker of Ray Train.
-    """
-    import ray
-
-    from midmask.backend.worker_group import train_on_ray
-
-    count = bench.size(40, 6)
-    train = TrainConfig(steps=count, batch_size=BATCH, learning_rate=3e-4, checkpoint_every=count, threads=1)
-    with collection(bench) as inputs, tempfile.TemporaryDirectory(prefix="mm", dir="/tmp") as name:
-        start_ray(2, _temp_dir=f"{name}/r")
-        tokens = inputs["tokens"].place
-        silent: Callable[..., None] = lambda *_: None  # noqa: E731
-        for backbone in bench.size(("mini", "tiny"), ("tiny",)):
-            own, rows = BackboneConfig(name=backbone), PassageExamples(tokens, "benchmark")
-            setup = PretrainSetup(objective=RetroMAE.Config(), train=train, backbone=own, tokens=tokens, rows=rows)
-            places = [Place(f"{name}/{backbone}-{reader}") for reader in ("local", "ray")]
-            local = run_training(setup, places[0], local_reader, silent, device=torch.device("cpu"))
-            group = train_on_ray(setup, places[1], workers=1, use_gpu=False, log=silent)
-            for reader, result in (("local", local), ("Ray", group)):
-                bench.say(f"{backbone}, {reader} reader: {result['data_wait_share']:.3%} of a step, goal under 5%")
-        ray.shutdown()

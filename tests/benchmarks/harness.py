@@ -5,12 +5,11 @@ other, beside the goal that docs/results/benchmarks.md names.
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import TypeVar
-
-from tests.support.steps import interleaved
 
 T = TypeVar("T")
 MEBIBYTE = 1 << 20
@@ -23,10 +22,10 @@ class Bench:
     """
 
     name: str
-    rounds: int = 3
-    threads: int = 2
-    cpu_time: bool = False
-    quick: bool = False
+    rounds: int
+    threads: int
+    cpu_time: bool
+    quick: bool
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -49,6 +48,19 @@ class Bench:
 
     def say(self, line: str) -> None:
         print(f"{self.name}: {line}", flush=True)
+
+
+def interleaved(
+    works: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
+    """Median seconds of each, taken in turn; one round of warming up comes first."""
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds + 1):
+        for name, work in works.items():
+            start = clock()
+            work()
+            seconds[name].append(clock() - start)
+    return {name: median(values[1:]) for name, values in seconds.items()}
 
 
 def in_a_process(call: str, *arguments: object) -> int:

@@ -1,36 +1,25 @@
-"""Encoding, searching and preparing, over made-up texts and vectors, against the libraries that do the same."""
+"""Encoding and searching, over made-up texts and vectors, against the libraries that do the same."""
 
-import json
 import tempfile
-from collections import deque
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pyarrow as pa
-import pyarrow.parquet as pq
 from bm25s.selection import topk
 from scipy import sparse
 
-from midmask.arrays import Floats
-from midmask.artifact import Artifact, Place
+from midmask.artifact import Place
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
-from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION
-from midmask.retrieve.dense import load_faiss
 from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.models import open_encoder
-from midmask.retrieve.search import Search, SearchConfig, SearchWorker
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.vectors import Encoding, encode_rows
-from midmask.retrieve.views import Views
 from midmask.tokens import TokensConfig, tokenise
 from midmask.vocabulary import Vocabulary, load_tokenizer
-from tests.benchmarks.harness import MEBIBYTE, Bench, in_a_process
-from tests.support.memory import Peaks
-from tests.support.own_ray import start_ray
+from tests.benchmarks.harness import Bench
 from tests.support.retrieve.collection import write_parts
 
 LENGTH, ROWS = 128, 2048
@@ -80,55 +69,6 @@ def encoding(bench: Bench) -> None:
                 bench.compare(f"{pooling}, from {what}", work, theirs, goal=goal, rival="sentence-transformers")
 
 
-def pool(bench: Bench) -> None:
-    """A search pool of two warm actors, to the ranked list on disk, against a warm faiss index of two threads, which
-    returns positions and float32 scores in memory; k = 200.
-    """
-    import ray
-
-    from midmask.backend.pool import actor_pool, deal, met_by_all
-
-    faiss, passages, queries = load_faiss(), bench.size(113_000, 5000), bench.size(10_000, 500)
-    with tempfile.TemporaryDirectory() as name:
-        inputs, vectors, queries_QD = write_vectors(Path(name), passages, queries, width=256)
-        index = faiss.IndexFlatIP(256)
-        index.add(vectors)
-        faiss.omp_set_num_threads(bench.threads)
-        work = Search(SearchConfig(depth=200), inputs, Place(f"{name}/out"))
-        start_ray(2)
-        shards, blocks = work.shards(2), work.begin()
-        with actor_pool(SearchWorker, [(work, shard) for shard in shards], work.config.threads) as actors:
-            methods = [actor.search for actor in actors]
-
-            def ours() -> None:
-                for shard in shards:
-                    work.partial(shard, 0).delete()
-                work.finish(shards, met_by_all(deal(methods, [deque(range(blocks)) for _ in shards]), 2))
-
-            list(deal(methods, [deque([0]) for _ in shards]))
-            bench.compare("search", ours, lambda: index.search(queries_QD, 200), goal=0.95, rival="faiss")
-        ray.shutdown()
-
-
-def write_vectors(root: Path, passages: int, queries: int, width: int) -> tuple[dict[str, Artifact], Floats, Floats]:
-    """Encodings of made-up texts, around one mean as encoders give them, and the vectors themselves."""
-    draw = np.random.default_rng(0)
-    mean_D, found, vectors = draw.standard_normal(width).astype(np.float32), {}, {}
-    for name, count, rows in (("passages", passages, ROWS), ("queries", queries, QUERY_BLOCK)):
-        vectors[name] = mean_D + 0.5 * draw.standard_normal((count, width), dtype=np.float32)
-        for number, at in enumerate(range(0, count, rows)):
-            Views(vectors[name][at : at + rows], None).write(Place(str(root / name)), f"{number:05d}")
-        result = {"views": ["dense"], "model": "m", "tokens": "t", "rows": count, "split": "dev"}
-        found[name] = Artifact(Place(str(root / name)), {"fingerprint": name, "result": result})
-    (root / "tokens" / "passages").mkdir(parents=True)
-    ids = pa.table({"doc_id": [f"{(row * 7919) % 9_999_991:07d}" for row in range(passages)]})
-    pq.write_table(ids, root / "tokens" / "passages" / "00000.parquet", row_group_size=ROWS)
-    names = pa.table({"query_id": [f"{row:06d}" for row in range(queries)]})
-    pq.write_table(names, root / "queries" / SELECTION, row_group_size=QUERY_BLOCK)
-    found["tokens"] = Artifact(Place(str(root / "tokens")), {"fingerprint": "t"})
-    return found, vectors["passages"], vectors["queries"]
-
-
 V = 30_522
 
 
@@ -161,9 +101,8 @@ def lexical(bench: Bench) -> None:
         for name, rival in (("scipy", scipy), ("bm25s", bm25s)):
             for ours_K, theirs_K in zip(found, rival(k), strict=True):
                 np.testing.assert_allclose(ours_K[: len(theirs_K)], theirs_K, rtol=1e-4, atol=1e-3)
-            bench.compare(
-                f"k = {k}", lambda k=k: shard.search(rows, k), lambda k=k, rival=rival: rival(k), goal=1, rival=name
-            )
+            works = partial(shard.search, rows, k), partial(rival, k)
+            bench.compare(f"k = {k}", *works, goal=1, rival=name)
 
 
 def words(rows: int, count: int) -> sparse.csr_array:
@@ -184,33 +123,3 @@ def as_rows(table: sparse.csr_array) -> SparseRows:
 def best(scores: np.ndarray, k: int) -> np.ndarray:
     k = min(k, len(scores))
     return np.sort(np.partition(scores, len(scores) - k)[len(scores) - k :])[::-1]
-
-
-def preparing(bench: Bench) -> None:
-    """Memory of preparing a collection eleven times as large through Ray Data: the summed USS of driver and workers."""
-    small, large = (
-        in_a_process("retrieval.prepare_peak", count) / MEBIBYTE for count in bench.size((10_000, 113_000), (500, 1000))
-    )
-    bench.ratio("memory", large, small, "MiB", goal=0.8, rival="a small collection")
-
-
-def prepare_peak(count: int) -> int:
-    import ray
-
-    from midmask.backend.prepare import prepare
-    from midmask.corpora import CorpusConfig
-
-    def lines() -> Iterator[str]:
-        texts = made_up_texts(min(count, 10_000))
-        yield from (
-            json.dumps({"_id": str(row), "title": "", "text": texts[row % 10_000]}) + "\n" for row in range(count)
-        )
-
-    with tempfile.TemporaryDirectory(prefix="mm", dir="/tmp") as folder:
-        with open(f"{folder}/corpus.jsonl", "w") as stream:
-            stream.writelines(lines())
-        start_ray(2, object_store_memory=256 * MEBIBYTE, _temp_dir=f"{folder}/ray")
-        with Peaks(psutil.Process(), every_s=0.02) as peaks:
-            prepare(CorpusConfig(name=f"beir:{folder}"), {}, Place(f"{folder}/artifact"))
-        ray.shutdown()
-    return peaks.summed

@@ -1,89 +1,23 @@
-"""Masks, training steps, vocabulary heads and bf16, on made-up texts."""
+"""Training steps and vocabulary heads, on made-up texts."""
 
-import random
 from collections.abc import Callable
-from copy import deepcopy
-from dataclasses import replace
-from functools import partial
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
-from midmask.batch import TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
-from midmask.encoders.precision import Precision
 from midmask.heads import linear_column_max, linear_cross_entropy
-from midmask.masking import corrupt, select_words, visibility
+from midmask.masking import corrupt, select_words
 from midmask.objectives import PRETRAINING
 from midmask.objectives.sample import full_rows, pretraining_batch, sample_vocabulary
-from midmask.pretrained import model_folder
 from midmask.randomness.masks import Purpose
-from midmask.retrieve.models import open_encoder
-from midmask.retrieve.vectors import Encoding, encode_rows
-from midmask.training.loop import Divided, accumulate
-from midmask.training.optimiser import TrainConfig
 from midmask.vocabulary import Vocabulary
 from tests.benchmarks.harness import MEBIBYTE, Bench, extra_memory, in_a_process
-from tests.support.steps import interleaved, objective_named, training_step
+from tests.support.training.steps import objective_named, training_step
 
 Work = Callable[[], object]
-RATIO = 0.5
-
-
-def masks(bench: Bench) -> None:
-    """RetroMAE's visibility masks against the published construction in plain Python, both of 4 texts."""
-    rows, length, words = 4, bench.size(512, 64), sample_vocabulary()
-    text = full_rows(rows, length, words, seed=1)
-    first = int(words.continues_V.long().argmax())
-    named = {words.cls_id: "[CLS]", words.sep_id: "[SEP]"}
-    strings = [
-        [named.get(token, f"##{token}" if token >= first else str(token)) for token in row]
-        for row in text.ids_BL.tolist()
-    ]
-    ours = partial(visibility, text, words, ratio=RATIO, independent=False)
-    bench.compare(f"{rows} x {length}", ours, lambda: published_masks(strings), goal=50, rival="published")
-
-
-def published_draw(tokens: list[str]) -> list[int]:
-    """One whole-word mask over token strings."""
-    words: list[list[int]] = []
-    for position, token in enumerate(tokens):
-        if token in ("[CLS]", "[SEP]"):
-            continue
-        if words and token.startswith("##"):
-            words[-1].append(position)
-        else:
-            words.append([position])
-    random.shuffle(words)
-    quota = min(512, max(1, round(len(tokens) * RATIO)))
-    hidden: set[int] = set()
-    for word in words:
-        if len(hidden) >= quota:
-            break
-        if len(hidden) + len(word) <= quota:
-            hidden.update(word)
-    return [1 if position in hidden else 0 for position in range(len(tokens))]
-
-
-def published_masks(texts: list[list[str]]) -> torch.Tensor:
-    """For each position of a text a copy of one of min(L, 256) draws, with one more entry hidden."""
-    visible = []
-    for tokens in texts:
-        pool = [published_draw(tokens) for _ in range(min(len(tokens), 256))]
-        rows = []
-        for position in range(len(tokens)):
-            mask = deepcopy(pool[random.randint(0, len(pool) - 1)])
-            mask[position] = 1
-            rows.append(mask)
-        visible.append(1 - torch.tensor(rows))
-    return torch.stack(visible)
-
-
-CACHED = "cocondenser, cached"
 STEP_GOALS = {
-    **{"retromae": 1.25, "dupmae": 1.6, "lexmae": 1.5, "cocondenser": 1.4, CACHED: 1.9, "cotmae": 1.6},
-    **{"mlm": None, "rom": None},
+    **{"retromae": 1.25, "dupmae": 1.6, "lexmae": 1.5, "cocondenser": 1.4, "cotmae": 1.6, "mlm": None, "rom": None}
 }
 """How many times Hugging Face's masked LM step each may take."""
 SPANS, LENGTH = 16, 128
@@ -91,7 +25,7 @@ SPANS, LENGTH = 16, 128
 
 def steps(bench: Bench) -> None:
     """A step of `mini`, AdamW included, against Hugging Face's masked LM with ready-made masks: the same encoded spans,
-    V = 30,522, fp32. Methods that read two spans have 8 rows; `cached` has micro-batches of a quarter.
+    V = 30,522, fp32. Methods that read two spans have 8 rows.
     """
     words, backbone = sample_vocabulary(), bench.size("mini", "tiny")
     theirs = hugging_face_step(backbone, words)
@@ -117,29 +51,10 @@ def hugging_face_step(backbone: str, words: Vocabulary) -> Work:
 
 
 def midmask_step(name: str, backbone: str, words: Vocabulary) -> Work:
-    method = name.partition(",")[0]
-    objective, config = objective_named(method, backbone, words), PRETRAINING[method].Config()
+    config = PRETRAINING[name].Config()
     rows = SPANS // 2 if config.reads().rows == "spans" else SPANS
     batch = pretraining_batch(config, words, rows=rows, length=LENGTH)
-    if name != CACHED:
-        return training_step(objective, batch)
-    model, optimiser, quarter = Divided(objective), torch.optim.AdamW(objective.parameters(), lr=1e-4), rows // 4
-    train = TrainConfig(steps=1, batch_size=rows, learning_rate=1e-4, micro_batch=quarter, precision="fp32")
-
-    def part(text: TokenRows, at: int) -> TokenRows:
-        return TokenRows(*(each[at : at + quarter] for each in (text.ids_BL, text.lengths_B, text.keys_B)))
-
-    batches = [
-        replace(batch, texts={key: part(text, at) for key, text in batch.texts.items()})
-        for at in range(0, rows, quarter)
-    ]
-
-    def step() -> None:
-        optimiser.zero_grad()
-        accumulate(model, objective, train, batches, ())
-        optimiser.step()
-
-    return step
+    return training_step(objective_named(name, backbone, words), batch)
 
 
 V, ROWS = 30522, 32
@@ -195,23 +110,3 @@ def head_passes(width: int, rows: int, entries: int) -> dict[str, Work]:
         "plain maximum": lambda: masked().backward(upstream),
         "maximum": lambda: fused().backward(upstream),
     }
-
-
-TYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
-
-
-def bf16(bench: Bench) -> None:
-    """bf16 against fp32 on a processor with a pre-trained backbone (the extra `pretrained`): steps, and encoding."""
-    words = Vocabulary.of(model_folder("minilm"))
-    rows = bench.size(16, 4)
-    for name in bench.size(("mlm", "retromae", "dupmae"), ("mlm",)):
-        batch = pretraining_batch(PRETRAINING[name].Config(), words, rows=rows, length=LENGTH)
-        works = [training_step(objective_named(name, "minilm", words), batch, bf16=kind == "bf16") for kind in TYPES]
-        bench.compare(name, works[1], works[0], goal=1.7, rival="fp32")
-    rng = np.random.default_rng(0)
-    texts = [rng.integers(2000, words.size, length) for length in rng.integers(8, 257, rows * 4)]
-    encoder = open_encoder(model_folder("minilm"), words, "passage")
-    works = [partial(encode_rows, encoder, texts, Encoding(words.pad_id, precision=kind)) for kind in TYPES]
-    bench.compare("encoding", works[1], works[0], goal=1.8, rival="fp32")
-    products = interleaved({k: partial(torch.matmul, *[torch.rand(2048, 2048).to(t)] * 2) for k, t in TYPES.items()}, 3)
-    bench.say(f"a product of 2,048 x 2,048: {products['fp32'] / products['bf16']:.1f} times as fast")

@@ -9,13 +9,12 @@ of processor time.
 
 import argparse
 import logging
-import os
 import sys
 import tempfile
 import warnings
 from pathlib import Path
 
-from tests.fuzz import answers, collections, folders, lists, settings
+from tests.fuzz import collections, lists, settings
 from tests.fuzz.running import Case, Result, run, run_case
 
 COLUMNS = ("succeeded", "quarantined", "refused")
@@ -26,20 +25,9 @@ def all_targets(root: Path) -> dict[str, Case]:
     """All that reads what others wrote, by name, with valid files below `root`. Whatever is heavy is imported and made
     here, before processes are forked.
     """
-    os.environ["IR_DATASETS_HOME"] = str(root / "ir_datasets")
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
-    return {
-        name: case
-        for kind in (collections, lists, folders, settings, answers)
-        for name, case in kind.targets(root).items()
-    }
-
-
-def row(name: str, own: list[Result]) -> str:
-    counts = [sum(one.outcome == wanted for one in own) for wanted in COLUMNS]
-    cells = [name, *(f"{count:,}" for count in (len(own), *counts, sum(bool(one.fault) for one in own)))]
-    return f"| {' | '.join(cells)} |"
+    return {**collections.targets(root), **lists.targets(root), **settings.targets(root)}
 
 
 def main() -> int:
@@ -64,9 +52,10 @@ def main() -> int:
             if result.fault and sum(bool(one.fault) for one in results) <= FAULTS_SHOWN:
                 print(f"{result.target} {result.number}: {result.fault}", file=sys.stderr, flush=True)
     print(f"| seed {flags.seed} | cases | {' | '.join(COLUMNS)} | faults |\n| --- |{' ---: |' * 5}")
-    for name in names:
-        print(row(name, [one for one in results if one.target == name]))
-    print(row("all", results))
+    for name in (*names, "all"):
+        own = [one for one in results if name in (one.target, "all")]
+        counts = [sum(one.outcome == wanted for one in own) for wanted in COLUMNS]
+        print(f"| {name} | {' | '.join(map(str, [len(own), *counts, sum(bool(one.fault) for one in own)]))} |")
     return 1 if any(result.fault for result in results) else 0
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.feather import write_feather
 
 from midmask.artifact import Place
 from midmask.derived.given_tokens import ReadTokensConfig, read_tokens
@@ -24,7 +25,7 @@ from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
 from midmask.retrieve import ranked
 from midmask.sharded import Inputs, Sharded
 from midmask.teacher.given_scores import ReadScoresConfig, read_scores
-from tests.fuzz.mutating import mutate_bytes, mutate_file, plain
+from tests.fuzz.mutating import mutate_bytes, mutate_file
 from tests.fuzz.running import Case, Outcome
 from tests.support.corpora.collections import json_lines
 from tests.support.derived.documents import write_inputs
@@ -42,8 +43,7 @@ def targets(root: Path) -> dict[str, Case]:
     inputs = write_inputs(root / "documents")
     return {
         "negatives": partial(_negatives, inputs),
-        "scores, parquet": partial(_scores, inputs, _parquet_scores),
-        "scores, pickle": partial(_scores, inputs, _pickled_scores),
+        "scores": partial(_scores, inputs),
         "spans": partial(_given, inputs, SPANS, SpansConfig, SPANS_LINES),
         "queries of passages": partial(_given, inputs, PSEUDO_QUERIES, PseudoQueriesConfig, QUERY_LINES),
         "term weights": partial(_given, inputs, WEIGH, WeighConfig, WEIGHT_LINES),
@@ -52,12 +52,10 @@ def targets(root: Path) -> dict[str, Case]:
     }
 
 
-def _written(rng: random.Random, folder: Path, name: str, data: bytes, *, changed: bool = True) -> Path:
-    """The data, mostly changed, in a file that may be packed."""
-    packed = rng.random() < 0.3 and not name.endswith(".parquet")
-    path = folder / (f"{name}.gz" if packed else name)
-    data = gzip.compress(data, 1) if packed else data
-    path.write_bytes(mutate_file(rng, path.name, data) if changed else data)
+def _written(rng: random.Random, folder: Path, name: str, data: bytes) -> Path:
+    """The data, changed, in a file that may be packed."""
+    path = folder / (f"{name}.gz" if rng.random() < 0.3 else name)
+    path.write_bytes(mutate_file(rng, path.name, gzip.compress(data, 1) if path.suffix == ".gz" else data))
     return path
 
 
@@ -80,55 +78,18 @@ def _negatives(inputs: Inputs, rng: random.Random, folder: Path) -> Outcome:
     return "quarantined" if refused else "succeeded"
 
 
-def _scores(inputs: Inputs, write: Callable[[random.Random, Path], Path], rng: random.Random, folder: Path) -> Outcome:
-    result = read_scores(ReadScoresConfig(file=str(write(rng, folder))), inputs, Place(str(folder / "out")))
-    return "quarantined" if result["pairs_of_unknown_queries"] else "succeeded"
-
-
-CELLS: list[Any] = [
-    *(["q1"], [b"\xff"], [True], [3], [0.5], [float("nan")], [1e300], [None], [{"a": 1}], [["q"]], [[[1]]], [[None]])
-]
-"""Columns of one row, of other types than the readers expect."""
-
-
-def _table(rng: random.Random, good: dict[str, pa.Array]) -> pa.Table:
-    """The good columns, some replaced by others of any type, left out, doubled or under another name."""
-    columns = list(good.items())
-    for _ in range(rng.choice([0, 1, 1, 2])):
-        place = rng.randrange(len(columns))
-        name, values = columns[place]
-        fate = rng.random()
-        if fate < 0.7:
-            columns[place] = (name, pa.array(rng.choice(CELLS) * len(values)))
-        elif fate < 0.8 and len(columns) > 1:
-            del columns[place]
-        else:
-            columns[place if fate < 0.9 else len(columns) - 1] = (f"{name}s", values)
-    return pa.table([values for _, values in columns], names=[name for name, _ in columns])
-
-
-def _parquet_scores(rng: random.Random, folder: Path) -> Path:
-    good = {
-        "query_id": pa.array(IDS),
-        "corpus_id": pa.array([DOCS[:4]] * len(IDS)),
-        "score": pa.array([[1.0, 0.5, -3.0, 2.0]] * len(IDS)),
-    }
-    path = folder / "x.parquet"
-    pq.write_table(_table(rng, good), path, use_dictionary=rng.random() < 0.5)
-    if rng.random() < 0.4:
+def _scores(inputs: Inputs, rng: random.Random, folder: Path) -> Outcome:
+    kind, path = rng.choice([float, np.float32, np.float64, int, np.int64]), folder / rng.choice(["x.pkl", "x.parquet"])
+    scores = {query: {doc: kind(n) for n, doc in enumerate(DOCS[:5])} for query in IDS}
+    if path.suffix == ".pkl":
+        path.write_bytes(pickle.dumps(scores, rng.randrange(6)))
+    else:
+        rows = [{"query_id": q, "corpus_id": [*own], "score": [*map(float, own.values())]} for q, own in scores.items()]
+        pq.write_table(pa.Table.from_pylist(rows), path, use_dictionary=rng.random() < 0.5)
+    if rng.random() < 0.7:
         path.write_bytes(mutate_bytes(rng, path.read_bytes()))
-    return path
-
-
-def _pickled_scores(rng: random.Random, folder: Path) -> Path:
-    kind = rng.choice([float, np.float32, np.float64, int, np.int64])
-    scores: Any = {query: {doc: kind(n) for n, doc in enumerate(DOCS[:5])} for query in IDS}
-    if rng.random() < 0.5:
-        scores[rng.choice([*IDS, 5, 2.5, b"q"])] = plain(rng)
-    elif rng.random() < 0.3:
-        scores[rng.choice(IDS)][rng.choice(["d1", 7, None, 0.5])] = plain(rng)
-    data = pickle.dumps(scores, rng.randrange(6))
-    return _written(rng, folder, "x.pkl", mutate_bytes(rng, data) if rng.random() < 0.5 else data, changed=False)
+    result = read_scores(ReadScoresConfig(file=str(path)), inputs, Place(str(folder / "out")))
+    return "quarantined" if result["pairs_of_unknown_queries"] else "succeeded"
 
 
 def _given(
@@ -147,18 +108,12 @@ def _given(
 
 
 def _tokens(inputs: Inputs, rng: random.Random, folder: Path) -> Outcome:
-    lists = [[rng.randrange(5, 60) for _ in range(rng.randrange(4, 9))] for _ in range(20)]
-    good = {"doc_id": pa.array(DOCS[:20]), "input_ids": pa.array(lists)}
-    (folder / "in").mkdir()
-    table, end = _table(rng, good), rng.choice(["parquet", "stream", "file"])
-    path = folder / "in" / ("x.parquet" if end == "parquet" else "x.arrow")
-    if end == "parquet":
-        pq.write_table(table, path)
-    else:
-        opened = pa.ipc.new_stream if end == "stream" else pa.ipc.new_file
-        with opened(str(path), table.schema) as writer:
-            writer.write_table(table)
-    if rng.random() < 0.5:
+    lists = [[rng.randrange(-1, 62) for _ in range(rng.randrange(9))] for _ in range(20)]
+    write, end = rng.choice([(pq.write_table, "parquet"), (write_feather, "arrow")])
+    path = folder / "in" / f"x.{end}"
+    path.parent.mkdir()
+    write(pa.table({"doc_id": rng.sample(DOCS, 20), "input_ids": lists}), path)
+    if rng.random() < 0.7:
         path.write_bytes(mutate_bytes(rng, path.read_bytes()))
     config = ReadTokensConfig(folder=str(folder / "in"), max_length=32)
     result = read_tokens(config, {"like": inputs["tokens"]}, Place(str(folder / "out")))

@@ -7,6 +7,7 @@ import pickle
 import re
 import struct
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,25 +60,21 @@ def damaged(data: bytes) -> bytes:
     return bytes(packed)
 
 
-@pytest.mark.parametrize("file", ["corpus.jsonl.gz", "qrels/train.tsv.gz"])
-def test_a_damaged_gzip_stream_of_a_corpus_is_named(tmp_path: Path, file: str) -> None:
-    write_beir(tmp_path / "in", packed=True)
-    place = tmp_path / "in" / file
-    place.write_bytes(damaged(gzip.decompress(place.read_bytes())))
-    refused(lambda: prepared(f"beir:{tmp_path}/in", tmp_path / "out"), file, "broken gzip stream")
-
-
-@pytest.mark.parametrize("read", [read_negatives_file, read_file])
-def test_a_damaged_gzip_stream_of_lines_is_named(tmp_path: Path, read: Any) -> None:
+def test_a_damaged_gzip_stream_is_named(tmp_path: Path) -> None:
+    for number, file in enumerate(("corpus.jsonl.gz", "qrels/train.tsv.gz")):
+        write_beir(folder := tmp_path / str(number), packed=True)
+        (folder / file).write_bytes(damaged(gzip.decompress((folder / file).read_bytes())))
+        refused(lambda: prepared(f"beir:{folder}", tmp_path / "out"), file, "broken gzip stream")
     (tmp_path / "x.jsonl.gz").write_bytes(damaged(b'{"qid": 1, "pos": [], "neg": {}}\n' * 50))
-    refused(lambda: read(Place(str(tmp_path / "x.jsonl.gz"))), "x.jsonl.gz", "broken gzip stream")
+    for read in (read_negatives_file, read_file):
+        refused(partial(read, Place(str(tmp_path / "x.jsonl.gz"))), "x.jsonl.gz", "broken gzip stream")
 
 
 def test_dpr_json_that_is_not_utf8_names_the_file(tmp_path: Path) -> None:
     write_nq(tmp_path)
     write_dpr_training(tmp_path)
-    file = next(tmp_path.glob("*.json*"))
-    data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    (file,) = tmp_path.glob("*.json")
+    data = file.read_bytes()
     for broken, said in ((data.replace(b"e", b"\xe9", 1), "UTF-8"), (data[:-30], "broken or cut off")):
         write(file, broken)
         refused(lambda: prepared(f"nq:{tmp_path}", tmp_path / "out"), file.name, said)
@@ -116,18 +113,16 @@ PICKLES = [{1.5: {"d": 1.0}}, {"q": {(1, 2): 1.0}}, {"q": {None: 1.0}}, {"q": {"
            {"q": {"d": True}}, {"\ud800": {"d": 1.0}}, {"q": {b"d": 1.0}}]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG_COLUMNS)
-def test_score_files_of_other_types_are_refused(tmp_path: Path, name: str) -> None:
-    for values in WRONG_COLUMNS[name]:
-        columns: dict[str, Any] = {"query_id": ["q"], "corpus_id": [["d"]], "score": [[1.0]], name: values}
-        pq.write_table(pa.table(columns), tmp_path / "x.parquet")
-        refused(lambda: read_score_lists(Place(str(tmp_path / "x.parquet"))), "x.parquet")
-
-
-def test_score_files_that_are_damaged_or_hold_other_objects_are_refused(tmp_path: Path) -> None:
+def test_score_files_of_other_types_or_damaged_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    for name, cells in WRONG_COLUMNS.items():
+        for values in cells:
+            columns: dict[str, Any] = {"query_id": ["q"], "corpus_id": [["d"]], "score": [[1.0]], name: values}
+            pq.write_table(pa.table(columns), path)
+            refused(lambda: read_score_lists(Place(str(path))), "x.parquet")
     for data in (b"", b"PAR1", b"PAR1" + b"\xff" * 40 + b"PAR1"):
-        (tmp_path / "x.parquet").write_bytes(data)
-        refused(lambda: read_score_lists(Place(str(tmp_path / "x.parquet"))), "x.parquet", "cannot be read")
+        path.write_bytes(data)
+        refused(lambda: read_score_lists(Place(str(path))), "x.parquet", "cannot be read")
     for value in PICKLES:
         (tmp_path / "x.pkl").write_bytes(pickle.dumps(value))
         refused(lambda: read_pickled_scores(Place(str(tmp_path / "x.pkl"))), "x.pkl")
@@ -166,15 +161,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 CONFIGS = [{"hidden_size": 64}, {"hidden_size": "abc"}, {"hidden_size": 0}, {"num_attention_heads": 0},
            {"hidden_act": "nope"}, {"pad_token_id": 1000}, {"dtype": "floaty"}]  # fmt: skip
-NO_INDEX = [
-    "null",
-    "{}",
-    "[]",
-    "{bad",
-    '{"weight_map": 5}',
-    '{"weight_map": {"a": 5}}',
-    '{"weight_map": {}, "metadata": {}}',
-]
+NO_INDEX = ["null", "{}", "[]", "{bad", '{"weight_map": 5}', '{"weight_map": {"a": 5}}', '{"weight_map": {}}']
 FILES = {
     "config.json": ["null", "[]", "5", "[" * 100_000, "\x00", "", *map(json.dumps, CONFIGS)],
     "midmask.json": ["null", "[" * 100_000, '{"format": "x"}', '{"representation": {"width": ' + "9" * 5000 + "}}"],
@@ -184,39 +171,40 @@ FILES = {
 }
 
 
+@pytest.fixture
+def folder(tmp_path: Path, model: Path) -> Path:
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((model / name).read_bytes())
+    return tmp_path
+
+
 @pytest.mark.parametrize(("file", "text"), [(file, text) for file, own in FILES.items() for text in own], ids=quoted)
-def test_a_model_folder_with_a_file_that_does_not_fit_is_refused(
-    tmp_path: Path, model: Path, file: str, text: str
-) -> None:
+def test_a_model_folder_with_a_file_that_does_not_fit_is_refused(folder: Path, file: str, text: str) -> None:
     """The change of a config is laid over the whole one; an index is there in the place of the weights."""
-    (tmp_path / "config.json").write_bytes((model / "config.json").read_bytes())
-    if "index" not in file:
-        (tmp_path / "model.safetensors").write_bytes((model / "model.safetensors").read_bytes())
+    if "index" in file:
+        (folder / "model.safetensors").unlink()
     if text.startswith("{") and file == "config.json":
-        text = json.dumps(json.loads((model / "config.json").read_text()) | json.loads(text))
-    (tmp_path / file).write_text(text)
-    refused(lambda: load_bi_encoder(tmp_path, dropout=0.0), str(tmp_path))
+        text = json.dumps(json.loads((folder / file).read_text()) | json.loads(text))
+    (folder / file).write_text(text)
+    refused(lambda: load_bi_encoder(folder, dropout=0.0), str(folder))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_weight_that_is_not_finite_is_named(tmp_path: Path, model: Path, value: float) -> None:
-    (tmp_path / "config.json").write_bytes((model / "config.json").read_bytes())
-    weights = safetensors.torch.load_file(model / "model.safetensors")
-    name = "bert.encoder.layer.1.attention.self.query.weight"
+def test_weights_that_are_not_finite_are_named(folder: Path, value: float) -> None:
+    """Of the model; and of the projection beside it."""
+    path, name = folder / "model.safetensors", "bert.encoder.layer.1.attention.self.query.weight"
+    whole = path.read_bytes()
+    weights = safetensors.torch.load(whole)
     weights[name][3, 5] = value
-    safetensors.torch.save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    refused(lambda: load_bi_encoder(tmp_path, dropout=0.0), name, "not finite")
-
-
-def test_a_projection_that_is_not_finite_is_named(tmp_path: Path, model: Path) -> None:
-    for name in ("config.json", "model.safetensors"):
-        (tmp_path / name).write_bytes((model / name).read_bytes())
+    safetensors.torch.save_file(weights, path, metadata={"format": "pt"})
+    refused(lambda: load_bi_encoder(folder, dropout=0.0), name, "not finite")
+    path.write_bytes(whole)
     facts = {"format": 1, "representation": Representation(width=4).model_dump()}
-    (tmp_path / "midmask.json").write_text(json.dumps(facts))
-    (tmp_path / "2_Dense").mkdir()
-    weight = torch.full((4, 32), float("nan"))
-    safetensors.torch.save_file({"linear.weight": weight}, tmp_path / "2_Dense/model.safetensors")
-    refused(lambda: load_bi_encoder(tmp_path, dropout=0.0), "2_Dense", "not finite")
+    (folder / "midmask.json").write_text(json.dumps(facts))
+    (folder / "2_Dense").mkdir()
+    weight = torch.full((4, 32), value)
+    safetensors.torch.save_file({"linear.weight": weight}, folder / "2_Dense/model.safetensors")
+    refused(lambda: load_bi_encoder(folder, dropout=0.0), "2_Dense", "not finite")
 
 
 CHANGES = [("pretrain.steps", "9" * 5000), ("pretrain.steps", "[[[["), ("pretrain.steps", "[" * 100_000),
@@ -226,13 +214,10 @@ CHANGES = [("pretrain.steps", "9" * 5000), ("pretrain.steps", "[[[["), ("pretrai
            ("stages.0.passage_length", "100000"), ("evaluation.passage_length", "100000")]  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "value"), CHANGES, ids=range(len(CHANGES)))
-def test_a_setting_that_cannot_be_is_refused(path: str, value: str) -> None:
-    line = refused(lambda: override(RECIPES["retromae"](), {path: value}).check())
-    assert path in line or "\\ud800" in line
-
-
-def test_a_setting_below_one_that_replaces_it_is_refused() -> None:
+def test_a_setting_that_cannot_be_is_refused() -> None:
+    for path, value in CHANGES:
+        line = refused(lambda path=path, value=value: override(RECIPES["retromae"](), {path: value}).check())
+        assert path in line or "\\ud800" in line
     changes = {"stages.0.loss": '{"name": "contrastive"}', "stages.0.loss.regularisers.ramp": "0.5"}
     refused(lambda: override(RECIPES["retromae_ance"](), changes), "replaces the whole of")
 
@@ -249,15 +234,14 @@ def test_splits_that_a_collection_lacks_are_refused_before_anything_is_computed(
     write_beir(tmp_path / "in")
     (tmp_path / "in/qrels/test.tsv").unlink()
     recipe = RECIPES["mlm"]()
-    wanted = recipe.evaluation.model_copy(update={"split": "test"})
     texts = plan(override(recipe, {"corpus.name": f"texts:{tmp_path}/texts"}))
     assert texts.pretrained is not None
     refuse_missing_splits([texts.pretrained])
     refused(lambda: refuse_missing_splits([texts.evaluation(recipe.evaluation)]), "texts alone", "--pretrain-on")
-    complete, official = (
-        plan(recipe).elsewhere(CorpusConfig.model_validate({"name": f"beir:{tmp_path}/in", "splits": splits}))
-        for splits in ("complete", "official")
-    )
-    refuse_missing_splits([plan(recipe).evaluation(wanted, on=complete)])
-    there = plan(recipe).evaluation(wanted, on=official)
-    refused(lambda: refuse_missing_splits([there]), "'test'", "Known: dev, train")
+    wanted = recipe.evaluation.model_copy(update={"split": "test"})
+    steps = {}
+    for splits in ("complete", "official"):
+        config = CorpusConfig.model_validate({"name": f"beir:{tmp_path}/in", "splits": splits})
+        steps[splits] = plan(recipe).evaluation(wanted, on=plan(recipe).elsewhere(config))
+    refuse_missing_splits([steps["complete"]])
+    refused(lambda: refuse_missing_splits([steps["official"]]), "'test'", "Known: dev, train")

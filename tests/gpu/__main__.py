@@ -1,5 +1,5 @@
 """What only a GPU can show, in three parts of less than ten minutes each: the same numbers as on a CPU, the speed of
-every middle training and of the vocabulary heads, and a whole training.
+every middle training, and a whole training.
 
     python -m tests.gpu --part parity                     (or: pytest -m gpu)
     python -m tests.gpu --part speed
@@ -13,24 +13,22 @@ Markdown. Exit code 1: something that must be equal is not, or a measurement fai
 
 import argparse
 import gc
+import itertools
 import math
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
-from typing import Any
 
 import pyarrow.parquet as pq
 import torch
-import torch.nn.functional as F
 
 from midmask.artifact import Place, load
-from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError, reason
 from midmask.experiment.graph import Graph
 from midmask.experiment.plan import Plan, plan
@@ -38,38 +36,31 @@ from midmask.experiment.run import Runner, Silent
 from midmask.experiment.step import Step
 from midmask.experiment.steps import LOCAL
 from midmask.flops import flop_counter
-from midmask.heads import linear_cross_entropy
 from midmask.identity import override
-from midmask.layers import compile_layers
-from midmask.objectives import PRETRAINING, Objective, build_objective
+from midmask.objectives import PRETRAINING
 from midmask.objectives.sample import pretraining_batch, sample_vocabulary
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.training.loop import to_device
 from tests.gpu.cases import all_cases
 from tests.support.corpora.collections import write_beir
+from tests.support.training.steps import objective_named, training_step
 
-NO_TIME, NO_ROOM = "not measured, for lack of time", "does not fit into memory"
-
-SYSTEMS = {
-    f"{recipe}, {kind}": (recipe, protocol)
-    for kind, protocol in (("dense", "in_batch"), ("SPLADE", "in_batch_splade"))
-    for recipe in ("none", "retromae")
-}
-"""System of part train -> its recipe and its protocol."""
-
+NO_TIME = "not measured, for lack of time"
+SYSTEMS = [*itertools.product(("none", "retromae"), ("in_batch", "in_batch_splade"))]
+"""Recipes and protocols of part train."""
 
 WHOLE = SimpleNamespace(
     **{"backbone": "base", "words": 30522, "lengths": (128, 512), "tokens": 16_384, "side": 8192, "rounds": 10},
-    **{"compiler": "inductor", "trained": "small", "vocabulary": 8192, "steps": (1500, 800), "rows": 128},
+    **{"trained": "small", "vocabulary": 8192, "steps": (1500, 800), "rows": 128},
 )
 REDUCED = SimpleNamespace(
     **{"backbone": "tiny", "words": 500, "lengths": (16, 32), "tokens": 128, "side": 256, "rounds": 2},
-    **{"compiler": "aot_eager", "trained": "tiny", "vocabulary": 400, "steps": (12, 8), "rows": 8},
+    **{"trained": "tiny", "vocabulary": 400, "steps": (12, 8), "rows": 8},
 )
 """Of speed: an encoder, entries of its vocabulary, tokens of the passages of one step in rows of these lengths, side of
-the matrices whose product gives the peak, rounds of timing, backend of torch.compile. Of train: an encoder and entries
-of its vocabulary, steps of middle training and of fine-tuning, their rows.
+the matrices whose product gives the peak, rounds of timing. Of train: an encoder and entries of its vocabulary, steps
+of middle training and of fine-tuning, their rows.
 """
 
 
@@ -81,26 +72,20 @@ class Program:
     sizes: SimpleNamespace
     until: float
 
-    def is_late(self) -> bool:
-        return time.monotonic() >= self.until
-
     def seconds(self, work: Callable[[], object], rounds: int, warm: int = 2) -> float:
         """The median, the device waited for before and after each."""
+        wait = torch.cuda.synchronize if self.device.type == "cuda" else lambda: None
         times = []
         for _ in range(warm + rounds):
-            self._wait()
+            wait()
             start = time.perf_counter()
             work()
-            self._wait()
+            wait()
             times.append(time.perf_counter() - start)
         return median(times[warm:])
 
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
-
     def parity(self) -> bool:
-        """Every case: what the device computes, against float64 on the CPU (float32 for what is drawn or searched)."""
+        """Every case: what the device computes, against float64 on the CPU (float32 for what is drawn or encoded)."""
         good = True
         print("| what | largest relative difference in fp32, bf16 | tolerances | passed |\n| :-- | --: | --: | :-- |")
         for case in all_cases():
@@ -114,73 +99,36 @@ class Program:
             good &= passed
         return good
 
-    def speed(self, methods: Sequence[str]) -> bool:
-        """Tokens a second of every method's steps (masks, forward and backward pass, AdamW; bf16 autocast on a GPU) as
-        they are and compiled, and the share of the rate of one large product of the same type that they reach.
+    def speed(self) -> bool:
+        """Tokens a second of every method's steps (masks, forward and backward pass, AdamW; bf16 autocast on a GPU),
+        and the share of the rate of one large product of the same type that they reach.
         """
         sizes, dtype = self.sizes, torch.bfloat16 if self.device.type == "cuda" else torch.float32
         left, right = (torch.randn(sizes.side, sizes.side, device=self.device, dtype=dtype) for _ in range(2))
         peak = 2 * sizes.side**3 / self.seconds(lambda: left @ right, 3 * sizes.rounds)
-        self._heads()
         print(f"Peak {peak / 1e12:.4g} TFLOP/s; `{sizes.backbone}`, {sizes.tokens:,} tokens of passages a step.\n")
-        print("| method | tokens of a row | compiled | tokens a second | share of the peak |")
-        print("| :-- | --: | :-- | --: | --: |")
-        good, flops = True, dict[tuple[str, int], float]()
-        for compiled in (False, True):
-            for name in methods:
-                for length in sizes.lengths:
-                    try:
-                        told = NO_TIME if self.is_late() else self._method(name, length, compiled, peak, flops)
-                    except torch.OutOfMemoryError:
-                        told = NO_ROOM
-                    except Exception as error:  # the others are still to be measured, whatever the compiler says
-                        told, good = reason(error), False
-                    print(f"| {name} | {length} | {'yes' if compiled else 'no'} | {told} |", flush=True)
-                    gc.collect()
-                    torch.cuda.empty_cache()
+        print("| method | tokens of a row | tokens a second | share of the peak |\n| :-- | --: | --: | --: |")
+        good = True
+        for name, length in itertools.product(PRETRAINING, sizes.lengths):
+            try:
+                told = NO_TIME if time.monotonic() >= self.until else self._method(name, length, peak)
+            except Exception as error:  # the others are still to be measured
+                told, good = reason(error), False
+            print(f"| {name} | {length} | {told} |", flush=True)
+            gc.collect()
+            torch.cuda.empty_cache()
         return good
 
-    def _heads(self) -> None:
-        """One forward and backward pass of the head's loss, fused and plain."""
-        width, entries = 768, self.sizes.words
-        hidden, weight, bias = (
-            torch.randn(*shape, device=self.device).div(30).requires_grad_()
-            for shape in ((self.sizes.tokens // 4, width), (entries, width), (entries,))
-        )
-        labels = torch.randint(entries, (len(hidden),), device=self.device)
-        plain = self.seconds(lambda: F.cross_entropy(F.linear(hidden, weight, bias), labels).backward(), 3)
-        fused = self.seconds(lambda: linear_cross_entropy(hidden, weight, bias, labels).backward(), 3)
-        print(f"Vocabulary head of {len(hidden):,} rows: {1e3 * fused:.1f} ms, plain {1e3 * plain:.1f} ms.\n")
-
-    def _method(self, name: str, length: int, compiled: bool, peak: float, flops: dict[tuple[str, int], float]) -> str:
+    def _method(self, name: str, length: int, peak: float) -> str:
         sizes, words = self.sizes, sample_vocabulary(self.sizes.words)
-        encoder = build_backbone(BackboneConfig.model_validate({"name": sizes.backbone}), words, seed=0)
-        objective = build_objective(PRETRAINING[name].Config(), encoder, words).train().to(self.device)
-        if compiled:
-            torch.compiler.reset()  # else a forward of one class would be compiled for few of the objectives alone
-            compile_layers(objective.backbone, backend=sizes.compiler, dynamic=False)
+        objective = objective_named(name, sizes.backbone, words).to(self.device)
         batch = pretraining_batch(PRETRAINING[name].Config(), words, rows=sizes.tokens // length, length=length)
-        step = self._step(objective, to_device(batch, self.device))
-        if not compiled:  # those of the matrix products
-            with flop_counter() as counter:
-                step()
-            flops[name, length] = float(counter.get_total_flops())
+        step = training_step(objective, to_device(batch, self.device), bf16=self.device.type == "cuda")
+        with flop_counter() as counter:  # of the matrix products
+            step()
         took = self.seconds(step, sizes.rounds)
         rate = sum(int(text.lengths_B.sum()) for text in batch.texts.values()) / took
-        return f"{rate:,.0f} | {flops.get((name, length), math.nan) / took / peak:.1%}"
-
-    def _step(self, objective: Objective, batch: Any) -> Callable[[], None]:
-        kind = self.device.type
-        optimiser = torch.optim.AdamW(objective.parameters(), lr=1e-4, fused=kind == "cuda")
-
-        def step() -> None:
-            optimiser.zero_grad()
-            with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
-                loss = objective(objective.draw(batch))
-            loss.total({part: value.count for part, value in loss.parts.items()}).backward()
-            optimiser.step()
-
-        return step
+        return f"{rate:,.0f} | {counter.get_total_flops() / took / peak:.1%}"
 
     def train(self, corpus: str, storage: Place) -> bool:
         """Middle training (RetroMAE) and fine-tuning with in-batch negatives, dense and SPLADE, and encoding, beside
@@ -189,8 +137,8 @@ class Program:
         print(f"`{self.sizes.trained}`, {self.sizes.steps} steps of {self.sizes.rows} rows; {corpus}\n")
         print(f"| system | losses at first | at last | tokens a second in training | seconds |\n| :-- |{' --: |' * 4}")
         good = True
-        for system, (name, protocol) in SYSTEMS.items():
-            began = time.monotonic()
+        for name, protocol in SYSTEMS:
+            began, system = time.monotonic(), f"{name}, {protocol}"
             planned, views = self._planned(name, protocol, corpus)
             Runner(storage, LOCAL, Silent()).run_until(Graph.left_in(storage, views), self.until)
             if not all(step.is_finished(storage) for step in views):
@@ -228,7 +176,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--part", nargs="+", default=parts, choices=parts)
     parser.add_argument("--cpu", action="store_true", help="on a CPU, with reduced sizes")
     parser.add_argument("--data", type=Path, help="collection of part train; with --cpu made up if not given")
-    parser.add_argument("--methods", nargs="+", default=[*PRETRAINING], choices=PRETRAINING, help="of part speed")
     parser.add_argument("--seconds", type=float, default=480.0, help="after which a part begins nothing more")
     given = parser.parse_args(arguments)
     if given.cpu:
@@ -249,8 +196,7 @@ def main(arguments: list[str]) -> int:
             print(f"\n## {part}\n\n{name}, torch {torch.__version__}, `python -m tests.gpu {' '.join(arguments)}`\n")
             program = Program(device, REDUCED if given.cpu else WHOLE, time.monotonic() + given.seconds)
             storage = Place(f"{folder}/store")
-            own = {"speed": (given.methods,), "train": (corpus, storage)}.get(part, ())
-            good &= getattr(program, part)(*own)
+            good &= getattr(program, part)(*((corpus, storage) if part == "train" else ()))
     return 0 if good else 1
 
 

@@ -1,5 +1,5 @@
 """What is computed on a GPU and on the CPU: encoders of every family, the loss of every objective by part with the norm
-of each weight's gradient, the masks and all else that objectives draw, encoding, and search.
+of each weight's gradient, the masks and all else that objectives draw, and encoding.
 
 Texts have different lengths, so that padding is met, and pairs of spans have a phrase in common. Dropout is off. What
 is drawn is compared by itself, and the losses are those of the reference's draw: a generator's guess that falls on the
@@ -7,17 +7,19 @@ other side of a rounding error would change a text.
 """
 
 import atexit
+import math
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, is_dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from midmask.batch import Batch, TokenRows
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
@@ -34,14 +36,99 @@ from midmask.randomness.streams import numpy_stream
 from midmask.randomness.torch_seeds import torch_stream
 from midmask.retrieve.models import open_encoder
 from midmask.retrieve.vectors import Encoding, encode_rows
-from midmask.retrieve.views import Views
 from midmask.vocabulary import Vocabulary
-from tests.gpu.numbers import CPU, Case, Numbers, Where
-from tests.gpu.search import dense_rows, search
 from tests.support.encoders.models import VARIANTS, random_model
 from tests.support.encoders.tokenizers import write_tokenizer
 from tests.support.objectives import ranked
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
+
+Numbers = Mapping[str, Tensor]
+"""What is compared: name -> a tensor, on whatever device."""
+
+LEAST = 0.1
+"""Numbers below this share of the largest of their tensor are compared with this share instead: a rounding error of
+what is nearly 0 says nothing."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """A device, and the type of its numbers: fp64 is of weights, bf16 of the products under autocast."""
+
+    device: torch.device
+    precision: Literal["fp64", "fp32", "bf16"] = "fp32"
+
+    def put(self, value: Any) -> Any:
+        """A module or a tensor there, of that type; of a dataclass, a tuple or a dict all that it holds."""
+        dtype = torch.float64 if self.precision == "fp64" else torch.float32
+        if isinstance(value, nn.Module):
+            return value.to(self.device, dtype)
+        if isinstance(value, Tensor):
+            return value.to(self.device, dtype if value.is_floating_point() else value.dtype)
+        if isinstance(value, tuple):
+            parts = [self.put(part) for part in value]
+            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        if isinstance(value, dict):
+            return {key: self.put(part) for key, part in value.items()}
+        if is_dataclass(value) and not isinstance(value, type):
+            return type(value)(**self.put(vars(value)))
+        return value
+
+    @contextmanager
+    def autocast(self) -> Iterator[None]:
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16"):
+            yield
+
+
+CPU = Where(torch.device("cpu"))
+
+
+@dataclass(frozen=True)
+class Case:
+    """compute: the numbers of something. fp32, bf16: the largest relative difference that is allowed between the
+    reference and a device; bf16 none: whole numbers, which have no such type.
+    """
+
+    name: str
+    compute: Callable[[Where], Numbers]
+    fp32: float
+    bf16: float | None
+    reference: Where = Where(torch.device("cpu"), "fp64")
+
+    def differences(self, device: torch.device) -> dict[str, tuple[float, float]]:
+        """Precision -> the largest relative difference on the device, and what is allowed."""
+        right, allowed = self.compute(self.reference), {"fp32": self.fp32, "bf16": self.bf16}
+        return {
+            precision: (difference(right, self.compute(Where(device, precision))), most)  # type: ignore[arg-type]
+            for precision, most in allowed.items()
+            if most is not None
+        }
+
+
+def difference(right: Numbers, found: Numbers) -> float:
+    """The largest relative difference of any number; infinite for names or shapes that differ, and for NaN.
+
+    Of two infinities or two NaNs in the same place nothing is different.
+    """
+    if right.keys() != found.keys():
+        return math.inf
+    return max((_difference(right[name], found[name]) for name in right), default=0.0)
+
+
+def _difference(right: Tensor, found: Tensor) -> float:
+    right, found = (tensor.detach().cpu() for tensor in (right, found))
+    if right.shape != found.shape:
+        return math.inf
+    if not right.numel():
+        return 0.0
+    if not right.is_floating_point():
+        return float((right != found).double().mean())
+    right, found = right.double(), found.double()
+    size = right.abs()
+    floor = LEAST * float(size[size.isfinite()].max()) if bool(size.isfinite().any()) else 0.0
+    apart = (right - found).abs() / size.clamp(min=floor or 1.0)
+    same = (right == found) | (right.isnan() & found.isnan())
+    return float(apart.masked_fill(same, 0.0).nan_to_num(nan=math.inf, posinf=math.inf).max())
+
 
 SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     "retromae": ({"decoding": "basic"}, {"query_stream": "embedding", "decoder_masks": "independent"}),
@@ -67,8 +154,6 @@ STATES, LOSSES, RANKINGS = (1e-4, 0.3), (1e-4, 0.05), (1e-4, 0.2)
 LENGTHS = [3, 24, 9, 17, 30, 12]
 PASSAGES, CONTEXTS = [30, 3, 12, 21, 26, 9, 17, 24], [19, 22, 16, 28, 11, 25, 14, 20]
 PHRASE = slice(1, 8)
-FOUND = 5
-"""Passages that a search looks for."""
 
 Build = Callable[[], tuple[Objective, Batch]]
 """An objective on the CPU in float32, always with the same weights, and a batch for it."""
@@ -80,8 +165,6 @@ def all_cases() -> Iterator[Case]:
     yield from objective_cases()
     for name, experts in [*((name, "none") for name in ranked.REPRESENTATIONS), ("both", "ffn")]:
         yield Case(f"encoding {name}, experts {experts}", partial(encoding_numbers, name, experts), *STATES, CPU)
-    for name in ("cls", "splade", "both"):
-        yield Case(f"search {name}", partial(search_numbers, name), *STATES, CPU)
 
 
 def objective_cases() -> Iterator[Case]:
@@ -142,14 +225,8 @@ def _tensors(path: str, value: Any) -> Iterator[tuple[str, Tensor]]:
     if isinstance(value, Tensor):
         yield path, value
         return
-    parts = (
-        enumerate(value)
-        if isinstance(value, tuple)
-        else vars(value).items()
-        if hasattr(value, "__dataclass_fields__")
-        else ()
-    )
-    for name, part in parts:
+    parts = dict(enumerate(value)) if isinstance(value, tuple) else getattr(value, "__dict__", {})
+    for name, part in parts.items():
         yield from _tensors(f"{path}.{name}", part)
 
 
@@ -253,33 +330,23 @@ def saved(name: str, experts: str) -> Path:
 
 def encoding_numbers(name: str, experts: str, where: Where) -> Numbers:
     """The views of queries and passages."""
-    found = {}
+    words, draw, found = Vocabulary.of(tokenizer()), numpy_stream(8), dict[str, Tensor]()
+    precision: Any = "bf16" if where.precision == "bf16" else "fp32"
+    settings = Encoding(words.pad_id, batch_tokens=128, device=str(where.device), precision=precision)
     for side in ("query", "passage"):
-        views = _views(name, experts, side, where)
+        lengths = draw.integers(3, 24, 12)
+        rows = [np.array([words.cls_id, *draw.integers(5, words.size, length), words.sep_id]) for length in lengths]
+        encoder = open_encoder(saved(name, experts), words, side, str(where.device))  # type: ignore[arg-type]
+        views = encode_rows(encoder, rows, settings)
         if views.dense_ND is not None:
             found[f"{side}, dense"] = torch.from_numpy(views.dense_ND)
-        if views.lexical is not None:
-            found[f"{side}, lexical"] = dense_rows(views.lexical)
+        if (lexical := views.lexical) is not None:
+            row = torch.arange(len(lexical)).repeat_interleave(torch.from_numpy(lexical.offsets).diff())
+            weights = torch.zeros(len(lexical), lexical.width)
+            weights[row, torch.from_numpy(lexical.terms.astype(np.int64))] = torch.from_numpy(lexical.weights.copy())
+            found[f"{side}, lexical"] = weights
         if views.late is not None:
             records = views.late.records_T
             decoded = records["scale"][:, None] * records["codes"].astype(np.float32)
             found[f"{side}, late"] = torch.from_numpy(np.ascontiguousarray(decoded))
     return found
-
-
-def search_numbers(name: str, where: Where) -> Numbers:
-    """The best scores of queries that are encoded and searched there; on the CPU the products are in float64."""
-    dtype = torch.float64 if where == CPU else torch.float32
-    sides = (_views(name, "none", side, where) for side in ("query", "passage"))
-    return {"scores": search(*sides, FOUND, where.device, dtype)[0].double()}
-
-
-def _views(name: str, experts: str, side: Any, where: Where) -> Views:
-    words = Vocabulary.of(tokenizer())
-    encoder = open_encoder(saved(name, experts), words, side, str(where.device))
-    draw = numpy_stream(8 if side == "query" else 9)
-    lengths = draw.integers(3, 24, 12)
-    rows = [np.array([words.cls_id, *draw.integers(5, words.size, length), words.sep_id]) for length in lengths]
-    precision: Any = "bf16" if where.precision == "bf16" else "fp32"
-    own = Encoding(words.pad_id, batch_tokens=128, device=str(where.device), precision=precision)
-    return encode_rows(encoder, rows, own)

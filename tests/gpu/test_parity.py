@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from tests.gpu.cases import all_cases
-from tests.gpu.numbers import Case
+from tests.gpu.cases import Case, all_cases
 
 
 @pytest.mark.parametrize("case", [*all_cases()], ids=lambda case: case.name)

@@ -23,16 +23,10 @@ class Mutant:
     """One change of one module. line: where it is, counted from 1. old, new: the line before and after."""
 
     file: str
-    operator: str
     line: int
     old: str
     new: str
     source: str = field(repr=False)
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Tells mutants apart, wherever their line has moved."""
-        return self.file, self.old, self.new
 
     def apply(self, root: Path) -> None:
         (root / self.file).write_text(self.source, "utf-8")
@@ -53,7 +47,7 @@ def draw(file: str, count: int, seed: int, lines: Container[int] | None = None) 
         operator, occurrence = generator.choice(places[place])
         mutant = made(file, text, operator, occurrence)
         if mutant is not None:
-            found[mutant.key] = mutant
+            found[mutant.old, mutant.new] = mutant
         if len(found) == count:
             break
     return sorted(found.values(), key=lambda mutant: (mutant.line, mutant.new))
@@ -63,7 +57,7 @@ def changes(text: str) -> Iterator[tuple[str, int, tuple[Position, Position]]]:
     """(operator, number of its change, place) of all that can be changed. Left out: what mypy holds and nothing runs
     (annotations, `frozen` of dataclasses), and `is` for `==`, whose outcome is the interpreter's affair.
     """
-    ignored = [*annotations(text), *dataclass_options(text)]
+    ignored = [*unrun(text)]
     for name in operator_names():
         operator = get_operator(name)
         if operator.arguments() or name.endswith(IDENTITIES):
@@ -74,22 +68,15 @@ def changes(text: str) -> Iterator[tuple[str, int, tuple[Position, Position]]]:
                 yield name, occurrence, (start, stop)
 
 
-def annotations(text: str) -> Iterator[tuple[Position, Position]]:
+def unrun(text: str) -> Iterator[tuple[Position, Position]]:
+    """Annotations, and options of dataclasses."""
     for node in ast.walk(ast.parse(text)):
-        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
-            if isinstance(annotation, ast.expr):
-                yield span(annotation)
-
-
-def dataclass_options(text: str) -> Iterator[tuple[Position, Position]]:
-    for node in ast.walk(ast.parse(text)):
+        own = [getattr(node, "annotation", None), getattr(node, "returns", None)]
         for decorator in getattr(node, "decorator_list", []):
-            if isinstance(decorator, ast.Call) and getattr(decorator.func, "id", "") == "dataclass":
-                yield span(decorator)
-
-
-def span(node: ast.expr) -> tuple[Position, Position]:
-    return (node.lineno, node.col_offset), (node.end_lineno or node.lineno, node.end_col_offset or 0)
+            own += [decorator] * (isinstance(decorator, ast.Call) and getattr(decorator.func, "id", "") == "dataclass")
+        for one in own:
+            if isinstance(one, ast.expr):
+                yield (one.lineno, one.col_offset), (one.end_lineno or one.lineno, one.end_col_offset or 0)
 
 
 def made(file: str, text: str, operator: str, occurrence: int) -> Mutant | None:
@@ -104,4 +91,4 @@ def made(file: str, text: str, operator: str, occurrence: int) -> Mutant | None:
     matched = SequenceMatcher(None, before, after, autojunk=False)
     first, last, begin, end = next(each[1:] for each in matched.get_opcodes() if each[0] != "equal")
     old, new = " ".join("\n".join(before[first:last]).split()), " ".join("\n".join(after[begin:end]).split())
-    return Mutant(file, operator.partition("/")[2], first + 1, old, new, source)
+    return Mutant(file, first + 1, old, new, source)

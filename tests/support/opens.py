@@ -24,14 +24,9 @@ def opens(*folders: Path) -> Iterator[Counter[str]]:
     yield counts
     with open(descriptor, "rb", buffering=0) as events:
         while data := events.read(1 << 20):
-            counts.update(_names(data))
-
-
-def _names(data: bytes) -> Iterator[str]:
-    at = 0
-    while at < len(data):
-        _, mask, _, length = struct.unpack_from("iIII", data, at)
-        name = data[at + 16 : at + 16 + length].rstrip(b"\0").decode()
-        at += 16 + length
-        if not mask & IS_FOLDER:
-            yield name
+            while data:
+                _, mask, _, length = struct.unpack_from("iIII", data)
+                counts[data[16 : 16 + length].rstrip(b"\0").decode()] += not mask & IS_FOLDER
+                data = data[16 + length :]
+    for name in [name for name, count in counts.items() if not count]:
+        del counts[name]

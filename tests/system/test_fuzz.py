@@ -22,9 +22,9 @@ def test_bad_inputs_are_read_quarantined_or_refused() -> None:
     assert done.returncode == 0, f"{done.stderr[-5000:]}\n{done.stdout}"
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()[2:]]
     counts = {name: [int(cell.replace(",", "")) for cell in cells] for name, *cells in lines}
-    assert counts.pop("all")[0] == CASES and len(counts) == 30
-    for name, (_, succeeded, quarantined, refused, faults) in counts.items():
-        assert succeeded + quarantined and refused + quarantined and not faults, f"{name}: {counts[name]}"
+    number, *outcomes, _ = counts.pop("all")
+    assert number == CASES and min(outcomes) > CASES / 10 and len(counts) == 25
+    assert all(any(own[1:4]) and not own[4] for own in counts.values()), counts
 
 
 def _ends(how: str, rng: random.Random, folder: Path) -> Outcome:

@@ -15,6 +15,7 @@ from midmask.errors import UserError
 from midmask.tracking import Patience, Tracker, read_runs
 from tests.support.disks import mounted
 from tests.support.tracking.stores import QUICK, TAGS, history
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -70,16 +71,21 @@ def test_a_home_that_may_not_be_written_is_one_line_at_once(
 
 
 @contextlib.contextmanager
-def refusing(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
-    """The host and port of a server that answers every request with this, and the requests it got."""
+def refusing(status: int, body: bytes, *, lets_experiments: bool = False) -> Iterator[tuple[str, list[str]]]:
+    """The host and port of a server that answers every request with this, and the requests it got.
+
+    Args:
+        lets_experiments: requests for an experiment are answered as they should be.
+    """
     seen: list[str] = []
 
     class Refusing(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             seen.append(self.path)
-            self.send_response(status)
+            lets = lets_experiments and "/experiments/" in self.path
+            self.send_response(200 if lets else status)
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(EXPERIMENT if lets else body)
 
         do_POST = do_GET
 
@@ -109,3 +115,28 @@ def test_a_refused_token_is_one_line_at_once(
             Tracker(f"http://me:pass-word-1@{host}", tmp_path, Patience())
     assert len(requests) <= 3 and warnings(caplog) == []
     assert "\n" not in str(told.value) and "pass-word-1" not in str(told.value)
+
+
+def test_a_tracker_that_is_refused_later_leaves_no_thread(tmp_path: Path) -> None:
+    with refusing(403, b"go away", lets_experiments=True) as (host, _):
+        before = set(threading.enumerate())
+        with pytest.raises(UserError, match="refuses access"):
+            Tracker(f"http://{host}", tmp_path, Patience())
+        wait_until(lambda: not set(threading.enumerate()) - before)
+
+
+RUBBISH = [b"", b"null", b"[]", b"5", b"<html>no</html>", b"\xff\xfe", b'{"runs": 5}', b"[" * 100_000]
+
+
+@pytest.mark.parametrize("body", RUBBISH, ids=range(len(RUBBISH)))
+def test_a_server_that_answers_with_something_else_ends_nothing_in_a_traceback(
+    body: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    soon = Patience(answer=0.05, close=0.05, flush=0.01, retry=0.01, longest_retry=0.02)
+    with refusing(200, body, lets_experiments=True) as (host, _):
+        with contextlib.suppress(UserError):
+            read_runs(f"http://{host}")
+        with contextlib.suppress(UserError), Tracker(f"http://{host}", tmp_path, soon) as tracker:
+            with tracker.run("a", tags=TAGS, params={"seed": 1}) as run:
+                run.log({"loss": 1.0}, 0)

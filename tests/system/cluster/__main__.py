@@ -9,9 +9,8 @@ Three jobs: a pipeline with mined negatives (here with a teacher), a sweep (here
 has a local Ray of its own; victims are the driver, a worker, the raylet, the channel actor, a trial, or all processes.
 The bed is a cluster of machines without a common disk, in namespaces of this one (root): head, two workers, and the
 stores (an S3 emulation, MLflow's server over PostgreSQL); a worker, both, the head with the driver, or a store goes and
-comes back. Where the driver went, the same command is typed again. Everything is written to FOLDER/journal.jsonl; with
-the same FOLDER a run that was itself ended goes on with the next cycle. Exit code 1 if anything differs, hangs, or is
-left behind.
+comes back. Where the driver went, the same command is typed again. Prints a line of JSON for each blow and cycle. Exit
+code 1 if anything differs, hangs, or is left behind; then the folder with all that was made stays.
 """
 
 import argparse
@@ -40,105 +39,75 @@ PER_CYCLE = 10
 
 
 class Campaign:
-    """A run of the program in a folder, with its journal."""
+    """A run of the program in a folder. counts: blows by job and kind. troubles: a line for all that went wrong."""
 
-    def __init__(self, out: Path, seed: int, *, on_bed: bool, collection: Path | None = None) -> None:
+    def __init__(self, out: Path, seed: int, *, on_bed: bool) -> None:
         self.out, self.seed, self.on_bed = out, seed, on_bed
-        self._path = out / "journal.jsonl"
-        out.mkdir(parents=True, exist_ok=True)
-        self.works = works(out, is_spread=on_bed)
-        self.collection = collection or out / "tiny"
-        if not self.collection.exists():
-            write_collection(self.collection)
-
-    def events(self, **wanted: Any) -> list[dict[str, Any]]:
-        """What the journal says so far, as far as it agrees with `wanted`."""
-        lines = self._path.read_text().splitlines() if self._path.exists() else []
-        found: list[dict[str, Any]] = [json.loads(line) for line in lines]
-        return [event for event in found if wanted.items() <= event.items()]
-
-    def write(self, **event: Any) -> None:
-        with open(self._path, "a") as file:
-            file.write(json.dumps(event) + "\n")
-        print(f"{time.strftime('%H:%M:%S')} {json.dumps(event)}", flush=True)
+        self.works, self.corpus = works(out, is_spread=on_bed), write_collection(out / "tiny")
+        self.counts, self.cycles, self.troubles = Counter[tuple[str, str]](), 0, list[str]()
 
     @contextlib.contextmanager
     def site(self, name: str, home: Path) -> Iterator[Local | Bed]:
-        """Where a job may run once, in a folder that is emptied."""
-        shutil.rmtree(home, ignore_errors=True)
+        """Where a job may run once."""
         home.mkdir()
         if self.on_bed:
             with cluster(home) as there:
-                yield Bed(there, self.works[name], there.upload(self.collection))
+                yield Bed(there, self.works[name], there.upload(self.out / "tiny"))
         else:
             whole = self.out / f"{name}-undisturbed" / "tmp"
             known = {path.name for path in whole.iterdir()} if whole.exists() else None
-            yield Local(self.works[name], f"beir:{self.collection}", home, known)
+            yield Local(self.works[name], self.corpus, home, known)
 
     def unlike(self, name: str, home: Path, site: Local | Bed) -> list[str]:
         """A line for all that an undisturbed run, or one machine, has not made."""
         if isinstance(site, Local):
             return [*site.unlike(self.out / f"{name}-undisturbed")]
-        alone, corpus = self.out / f"{name}-alone", f"beir:{self.collection}"
-        lines, told = compare.unlike_one_machine([self.works[name]], corpus, home / "out", alone, home)
+        lines, told = compare.unlike_one_machine(
+            self.works[name], self.corpus, home / "out", self.out / f"{name}-alone", home
+        )
         print(f"{name}: {told}", flush=True)
         return lines
 
     def timeline(self, name: str) -> Timeline:
-        """The undisturbed run's, which is made if it is not there; on the bed also what one machine makes."""
-        if not self.events(event="undisturbed", job=name):
-            if self.on_bed:
-                run_here(self.works[name], f"beir:{self.collection}", self.out / f"{name}-alone")
-            home = self.out / f"{name}-undisturbed"
-            with self.site(name, home) as site:
-                made = undisturbed(site)
-            troubles = self.unlike(name, home, site)
-            self.write(event="undisturbed", job=name, marks=made.marks, total=made.total, troubles=troubles)
-        (known,) = self.events(event="undisturbed", job=name)
-        return Timeline(known["marks"], known["total"])
+        """An undisturbed run's; on the bed it is held against what one machine makes."""
+        home = self.out / f"{name}-undisturbed"
+        if self.on_bed:
+            run_here(self.works[name], self.corpus, self.out / f"{name}-alone")
+        with self.site(name, home) as site:
+            made = undisturbed(site)
+        self.tell(self.unlike(name, home, site), event="undisturbed", job=name, seconds=made.total)
+        return made
 
     def run(self, name: str, count: int) -> None:
         """Cycles of one job, until as many blows were carried out."""
-        timeline = self.timeline(name)
-        while (left := count - sum(event["struck"] for event in self.events(event="cycle", job=name))) > 0:
-            number = len(self.events(event="cycle", job=name))
+        timeline, struck, number = self.timeline(name), 0, 0
+        while struck < count:
             if number > count:
-                raise RuntimeError(f"{name}: {number} cycles, and {left} of {count} blows came too late each time")
+                raise RuntimeError(f"{name}: {number} cycles, and {count - struck} of {count} blows came too late")
             home = self.out / f"{name}-{number}"
-            began = time.monotonic()
             with self.site(name, home) as site:
-                wanted = draw(site, timeline, min(PER_CYCLE, left), f"{self.seed}-{name}-{number}")
-                cycle = Cycle(site, timeline, lambda event: self.write(job=name, **event))
+                wanted = draw(site, timeline, min(PER_CYCLE, count - struck), f"{self.seed}-{name}-{number}")
+                cycle = Cycle(site, timeline, lambda event: self.tell([], job=name, **event))
                 cycle.run(wanted)
-            took, troubles = round(time.monotonic() - began), [*site.troubles, *self.unlike(name, home, site)]
-            told = {"struck": cycle.struck, "starts": cycle.starts, "seconds": took, "troubles": troubles}
-            self.write(event="cycle", job=name, cycle=number, **told)
+            troubles = [*site.troubles, *self.unlike(name, home, site)]
+            self.tell(troubles, event="cycle", job=name, struck=cycle.struck, starts=cycle.starts)
+            struck, number, self.cycles = struck + cycle.struck, number + 1, self.cycles + 1
 
-    def troubles(self) -> list[str]:
-        return [line for event in self.events() for line in event.get("troubles", ())]
+    def tell(self, troubles: list[str], **event: Any) -> None:
+        self.troubles += troubles
+        if event["event"] == "blow":
+            self.counts[event["job"], event["kind"]] += 1
+        print(f"{time.strftime('%H:%M:%S')} {json.dumps({**event, 'troubles': troubles})}", flush=True)
 
     def summary(self) -> str:
         """Blows by job and kind, as a Markdown table, and what went wrong."""
-        counts = Counter((event["job"], event["kind"]) for event in self.events(event="blow"))
-        names, kinds = ([*dict.fromkeys(key[place] for key in counts)] for place in (0, 1))
+        names, kinds = ([*dict.fromkeys(key[place] for key in self.counts)] for place in (0, 1))
         lines = [f"| job | {' | '.join(kinds)} | all |", f"| :-- |{' --: |' * (len(kinds) + 1)}"]
         for name in names:
-            own = [counts[name, kind] for kind in kinds]
+            own = [self.counts[name, kind] for kind in kinds]
             lines.append(f"| {name} | {' | '.join(map(str, own))} | {sum(own)} |")
-        cycles, troubles = len(self.events(event="cycle")), self.troubles()
-        lines += ["", f"seed {self.seed}: {counts.total()} blows in {cycles} cycles, {len(troubles)} troubles"]
-        return "\n".join([*lines, *troubles])
-
-
-def race(count: int, seed: int) -> int:
-    """Prints the table of races; the exit code."""
-    print(HEADER, flush=True)
-    wrong = 0
-    with tempfile.TemporaryDirectory(prefix="races") as folder:
-        for line, problems in races(Path(folder), count, seed):
-            print(line, flush=True)
-            wrong += len(problems)
-    return int(wrong > 0)
+        told = f"{self.counts.total()} blows in {self.cycles} cycles, {len(self.troubles)} troubles"
+        return "\n".join([*lines, f"\nseed {self.seed}: {told}", *self.troubles])
 
 
 def main() -> int:
@@ -147,24 +116,28 @@ def main() -> int:
     parser.add_argument("--blows", type=int, default=40, help="0: an undisturbed run alone")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=JOBS)
-    parser.add_argument("--collection", type=Path, help="a folder in BEIR's layout; default: 48 passages")
-    parser.add_argument("--out", type=Path, help="default: a temporary one; of a bed outside of /tmp and /home")
     given = parser.parse_args()
     if given.where == "bed" and (lacks := missing()):
         print(f"error: {lacks}", file=sys.stderr)
         return 2
+    out = Path(tempfile.mkdtemp(prefix="midmask-", dir="/var/tmp"))  # every machine of a bed reads it
     if given.where == "store":
-        return race(given.blows, given.seed)
-    adopt_orphans()
-    out = given.out or Path(tempfile.mkdtemp(prefix="midmask-", dir="/var/tmp"))  # every machine of a bed reads it
-    campaign = Campaign(out.absolute(), given.seed, on_bed=given.where == "bed", collection=given.collection)
-    names = [given.only] if given.only else JOBS
-    for place, name in enumerate(names):
-        campaign.run(name, given.blows // len(names) + (place < given.blows % len(names)))
-    print(campaign.summary())
-    if not campaign.troubles() and given.out is None:
+        print(HEADER, flush=True)
+        wrong = 0
+        for line, problems in races(out, given.blows, given.seed):
+            print(line, flush=True)
+            wrong += len(problems)
+    else:
+        adopt_orphans()
+        campaign = Campaign(out, given.seed, on_bed=given.where == "bed")
+        names = [given.only] if given.only else JOBS
+        for place, name in enumerate(names):
+            campaign.run(name, given.blows // len(names) + (place < given.blows % len(names)))
+        print(campaign.summary())
+        wrong = len(campaign.troubles)
+    if not wrong:
         shutil.rmtree(out)
-    return int(bool(campaign.troubles()))
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":

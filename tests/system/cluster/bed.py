@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.system.cluster.cycle import Blow, Job
-from tests.system.cluster.machine import HOME, OUT, Machine, Network, network
+from tests.system.cluster.machine import HOME, OUT, Machine, Network
 from tests.system.cluster.services import BUCKET, environment
 from tests.system.cluster.work import ROOT, Work
 
@@ -78,12 +78,7 @@ class Cluster:
                 raise RuntimeError(f"{name} is not there: {asked.stdout}{asked.stderr[-2000:]}")
 
     def lose(self, name: str) -> None:
-        """A node ends with all that runs on it."""
-        self.nodes.pop(name).lose()
-
-    def job(self, *command: str, log: str) -> "subprocess.Popen[bytes]":
-        """A job's driver, on the head, in the background."""
-        return self.head.start(*command, log=self.logs / f"{log}.log")
+        self.nodes.pop(name).first.end()
 
     def tell(self, order: str) -> None:
         """An order to the stores: `stop storage`, `continue storage`, `kill tracking`, …"""
@@ -111,7 +106,7 @@ def cluster(folder: Path, workers: Sequence[str] = ("worker1", "worker2")) -> It
     """
     (folder / "logs").mkdir(parents=True)
     (folder / "out").mkdir()
-    with network([SERVICES, HEAD, *workers], {SERVICES: folder / "out"}) as net:
+    with contextlib.closing(Network([SERVICES, HEAD, *workers], {SERVICES: folder / "out"})) as net:
         reach = environment(net.addresses[SERVICES])
         stores = net.add(SERVICES, {**reach, "PYTHONPATH": str(ROOT)})
         with open(folder / "logs" / "services.log", "wb") as log:
@@ -144,7 +139,8 @@ class Bed:
         self._heads = 0
 
     def start(self, number: int) -> Job:
-        return self.there.job(*self.work.command(self.corpus, self.work.there), log=f"{self.work.job}-{number}")
+        log = self.there.logs / f"{self.work.job}-{number}.log"
+        return self.there.head.start(*self.work.command(self.corpus, self.work.there), log=log)
 
     def is_up(self) -> bool:
         return True

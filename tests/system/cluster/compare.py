@@ -14,7 +14,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,10 @@ from tests.system.cluster.work import Work, run_here
 TIMES = re.compile(r"seconds|_ms_|data_wait|first_after_start|per_second|rung_share|_hours")
 """Fields, columns and metrics that tell how long something took."""
 
-NOT_RESULTS = ("system/", "cost/", "pretrain/", "finetune/", "teach/")
+TRAININGS = ("pretrain", "finetune", "teach")
+"""Steps whose weights depend on how many workers there are."""
+
+NOT_RESULTS = ("system/", "cost/", *(f"{step}/" for step in TRAININGS))
 """Metrics of the machine, and curves: of those, what a killed driver had not yet written down is missing. Every step is
 in the training's trace."""
 
@@ -40,9 +43,6 @@ whose text tells times; its numbers are in `sweep.json`."""
 
 OF_RUN = ("workers", "threads", "name", *PLACED)
 """Fields that say how or where something was made, which differs between a cluster and one machine."""
-
-TRAININGS = ("pretrain", "finetune", "teach")
-"""Steps whose weights depend on how many workers there are."""
 
 LOSS_ALIKE, LEXICAL_ALIKE = 1e-4, 1e-3
 """Largest relative difference of a loss by rounding, which AdamW enlarges from stage to stage, and of one by lexical
@@ -56,8 +56,7 @@ def artifacts(home: Path) -> Iterator[tuple[Path, Path, list[Path]]]:
     for record in sorted((home / "store").glob(f"*/*/{RECORD}")):
         artifact = load(Place(str(record.parent)))
         folder = artifact.place.local()
-        listed = artifact.record.get("files")
-        names = listed if listed is not None else [path for path in folder.rglob("*") if path.is_file()]
+        names = artifact.record.get("files", [path for path in folder.rglob("*") if path.is_file()])
         yield record, folder, sorted({folder / name for name in names} - {record})
 
 
@@ -65,33 +64,29 @@ def files(home: Path, steps: Container[str] | None = None) -> dict[str, Path]:
     """`STEP/FINGERPRINT/FILE` -> its path, of all finished artifacts, or of those of some steps."""
     found: dict[str, Path] = {}
     for record, folder, own in artifacts(home):
-        if steps is None or record.parent.parent.name in steps:
-            name = f"{record.parent.parent.name}/{record.parent.name}"
+        name = record.parent.relative_to(home / "store")
+        if steps is None or name.parts[0] in steps:
             found |= {f"{name}/{RECORD}": record, **{f"{name}/{path.relative_to(folder)}": path for path in own}}
     return found
 
 
 def contents(home: Path, left_out: Container[str] = PLACED) -> dict[str, str]:
     """`STEP/FINGERPRINT/FILE` -> digest of what of it must be equal in every run."""
-    return {name: hashlib.sha256(_content(path, home, left_out)).hexdigest()[:16] for name, path in files(home).items()}
 
-
-def _content(path: Path, home: Path, left_out: Container[str]) -> bytes:
-    if path.name in (RECORD, "sweep.json"):
-        return _equal_part(json.loads(path.read_text()), home, left_out)
-    if path.name == "trace.parquet":
-        return _equal_part(pq.read_table(path).to_pylist(), home, left_out)
-    return path.read_bytes()
-
-
-def _equal_part(value: Any, home: Path, left_out: Container[str]) -> bytes:
     def pick(value: Any) -> Any:
         if isinstance(value, dict):
             kept = (key for key in value if not TIMES.search(str(key)) and key not in left_out)
             return {key: pick(value[key]) for key in kept}
         return [pick(inner) for inner in value] if isinstance(value, list) else value
 
-    return json.dumps(pick(value), sort_keys=True).replace(str(home), "HOME").encode()
+    def content(path: Path) -> bytes:
+        if path.name not in (RECORD, "sweep.json", "trace.parquet"):
+            return path.read_bytes()
+        is_trace = path.suffix == ".parquet"
+        value = pq.read_table(path).to_pylist() if is_trace else json.loads(path.read_text())
+        return json.dumps(pick(value), sort_keys=True).replace(str(home), "HOME").encode()
+
+    return {name: hashlib.sha256(content(path)).hexdigest()[:16] for name, path in files(home).items()}
 
 
 def differences(expected: dict[str, str], found: dict[str, str]) -> list[str]:
@@ -170,9 +165,7 @@ def unlike_trainings(own: Path, other: Path) -> tuple[list[str], float]:
     return lines, most
 
 
-def unlike_one_machine(
-    done: Iterable[Work], corpus: str, there: Path, alone: Path, folder: Path
-) -> tuple[list[str], str]:
+def unlike_one_machine(work: Work, corpus: str, there: Path, alone: Path, folder: Path) -> tuple[list[str], str]:
     """What of a cluster's work one machine does not make: a line for each, and what was compared.
 
     Args:
@@ -182,9 +175,8 @@ def unlike_one_machine(
     again, before = folder / "again", folder / "before-mining"
     take_weights(there, again, mined=True)
     take_weights(there, before, mined=False)
-    for work in done:
-        for home in (again, before):
-            run_here(work, corpus, home)
+    for home in (again, before):
+        run_here(work, corpus, home)
     trainings, most = unlike_trainings(alone, there)
     made = {name: digest for name, digest in contents(there, OF_RUN).items() if name.partition("/")[0] not in TRAININGS}
     here = {**contents(before, OF_RUN), **contents(again, OF_RUN)}

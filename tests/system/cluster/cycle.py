@@ -57,11 +57,10 @@ class Site(Protocol):
     """Where a job runs, and what can be done to it there.
 
     kinds: of blows, as often as they are to be drawn. lethal: those that end the job's driver; after any other the same
-    job must go on. nodes: kinds whose time away is drawn; outage: that of all others. troubles: a line for all that
-    went wrong. is_up: the job's Ray is there, after which marks are made. marks: how many have been reached, in
-    whichever start. strike: returns what gives back what is lost now; none: nothing of the kind is there yet, which the
-    cycle waits for. settle: looks at what is left after a start that a blow has ended, or ""; finish: when the job is
-    done. give_up: ends a job that hangs, with all that belongs to it.
+    job must go on. nodes: kinds whose time away is drawn; outage: that of all others. is_up: the job's Ray is there,
+    after which marks are made. marks: how many have been reached, in whichever start. strike: returns what gives back
+    what is lost now; none: nothing of the kind is there yet, which the cycle waits for. settle: looks at what is left
+    after a start that a blow has ended, or "". give_up: ends a job that hangs.
     """
 
     kinds: Sequence[str]
@@ -92,8 +91,7 @@ def draw(site: Site, timeline: Timeline, count: int, seed: str) -> list[Blow]:
     moments = []
     for number in range(count):
         step = chance.randrange(len(ends) - 1)
-        low, high = (0.0, timeline.total) if number % 4 == 0 else (ends[step], ends[step + 1])
-        at = chance.uniform(low, high)
+        at = chance.uniform(*((0.0, timeline.total) if number % 4 == 0 else (ends[step], ends[step + 1])))
         done = sum(mark <= at for mark in timeline.marks)
         moments.append((done, at - ends[done]))
     blows = []
@@ -175,11 +173,7 @@ def _is_due(blow: Blow, marks: int, since: float, is_up: bool) -> bool:
 
 
 def undisturbed(site: Site, limit: float = 3600) -> Timeline:
-    """Runs a job without blows.
-
-    Raises:
-        RuntimeError: if it does not end well within `limit` seconds, or leaves anything.
-    """
+    """Runs a job without blows. Raises RuntimeError if it does not end well in time, or leaves anything."""
     began = time.monotonic()
     job, marks = site.start(1), []
     while job.poll() is None and time.monotonic() < began + limit:

@@ -131,10 +131,6 @@ class Local:
         self._before = now
 
     def give_up(self, job: Job) -> None:
-        for process in alive():
-            if "python" in title(process) or title(process).startswith("ray::"):
-                with open(self.home / "stacks.txt", "ab") as file:  # where each of them stands
-                    subprocess.run(["py-spy", "dump", "--pid", str(process.pid)], stdout=file, stderr=file)
         kill(alive())
         job.wait()
 
@@ -153,8 +149,6 @@ class Local:
         """What differs from an undisturbed run, and what is left of the disturbances."""
         yield from compare.differences(compare.contents(reference), compare.contents(self.home))
         yield from compare.differences(compare.metrics(reference), compare.metrics(self.home))
-        yield from (
-            f"left behind in the store: {name}"
-            for name in compare.unfinished(self.home) - compare.unfinished(reference)
-        )
+        left = compare.unfinished(self.home) - compare.unfinished(reference)
+        yield from (f"left behind in the store: {name}" for name in left)
         yield from compare.tracked(f"sqlite:///{self.home}/mlflow.db")

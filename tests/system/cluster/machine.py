@@ -14,8 +14,8 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -63,7 +63,7 @@ class FirstProcess:
         self._handle, self._parent = os.pidfd_open(self.id), parent
 
     def end(self) -> None:
-        """At once; a second time does nothing."""
+        """With all that runs on the machine, at once, as a power cut would; a second time does nothing."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         self._parent.wait()
@@ -71,10 +71,9 @@ class FirstProcess:
 
 @dataclass(frozen=True)
 class Machine:
-    name: str
     address: str
-    first: "FirstProcess"
-    environment: Mapping[str, str] = field(default_factory=dict)
+    first: FirstProcess
+    environment: Mapping[str, str]
 
     def command(self, *words: str) -> list[str]:
         """What runs these words on the machine."""
@@ -82,18 +81,13 @@ class Machine:
         enter = ["nsenter", f"--target={self.first.id}", "--mount", "--uts", "--ipc", "--net", "--pid"]
         return [*enter, "env", "-i", *(f"{name}={value}" for name, value in own.items()), *words]
 
-    def run(self, *words: str, timeout: float = 900) -> "subprocess.CompletedProcess[str]":
-        command = self.command(*words)
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout, cwd="/")
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(self.command(*words), capture_output=True, text=True, timeout=900, cwd="/")
 
     def start(self, *words: str, log: Path) -> "subprocess.Popen[bytes]":
         """Runs in the background."""
         with open(log, "wb") as stream:
             return subprocess.Popen(self.command(*words), stdout=stream, stderr=subprocess.STDOUT, cwd="/")
-
-    def lose(self) -> None:
-        """Ends the machine with all that it runs, at once, as a power cut would."""
-        self.first.end()
 
 
 class Network:
@@ -104,8 +98,8 @@ class Network:
             machine that a machine may write to, by the machine's name.
     """
 
-    def __init__(self, names: Sequence[str], shared: Mapping[str, Path] | None = None) -> None:
-        self._shared = shared or {}
+    def __init__(self, names: Sequence[str], shared: Mapping[str, Path]) -> None:
+        self._shared = shared
         self.addresses = {name: f"{NETWORK}.{number}" for number, name in enumerate(names, start=2)}
         self._first: list[FirstProcess] = []
         self._switch = self._hold("switch", "")
@@ -124,7 +118,7 @@ class Network:
         hardware = f"02:00:00:00:00:{int(own.rpartition('.')[2]):02x}"
         self._on_switch(f"ip link add {peer} type veth peer name eth0 address {hardware} netns {first.id}")
         self._on_switch(f"ip link set {peer} master bridge up")
-        machine = Machine(name, own, first, environment)
+        machine = Machine(own, first, environment)
         for line in (f"ip addr add {own}/24 dev eth0", "ip link set eth0 up", "ip link set lo up"):
             machine.run(*line.split()).check_returncode()
         return machine
@@ -133,17 +127,13 @@ class Network:
         for first in reversed(self._first):
             first.end()
 
-    def _hold(self, name: str, hosts: str) -> "FirstProcess":
+    def _hold(self, name: str, hosts: str) -> FirstProcess:
         """Starts the first process of a machine, and waits until its disk is its own."""
         folder = self._shared.get(name)
         keep = f"mount --bind {shlex.quote(str(folder))} {OUT}" if folder else ""
         script = HOLD.format(own=" ".join(OWN), home=HOME, hosts=hosts, name=name, shared=keep)
-        own = subprocess.Popen(
-            [*WITH_THIS_PROCESS, "unshare", *NAMESPACES, "--propagation", "private", "sh", "-c", script],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = [*WITH_THIS_PROCESS, "unshare", *NAMESPACES, "--propagation", "private", "sh", "-c", script]
+        own = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert own.stdout is not None and own.stderr is not None
         if own.stdout.readline().strip() != "ready":
             raise RuntimeError(f"no machine {name}: its first process said {own.stderr.read().strip()!r}")
@@ -153,13 +143,3 @@ class Network:
     def _on_switch(self, command: str) -> None:
         enter = ["nsenter", f"--target={self._switch.id}", "--net", "sh", "-c", command]
         subprocess.run(enter, check=True, capture_output=True)
-
-
-@contextlib.contextmanager
-def network(names: Sequence[str], shared: Mapping[str, Path] | None = None) -> Iterator[Network]:
-    """A switch whose machines end with the block."""
-    made = Network(names, shared)
-    try:
-        yield made
-    finally:
-        made.close()

@@ -74,20 +74,17 @@ def entries(steps: list[Step], storage: Place, kinds: tuple[str, ...]) -> dict[s
     needs.
     """
     runner = Runner(storage, LOCAL, Silent())
-    found: dict[str, Entry] = {}
-    for step in steps:
-        if step.name not in found and (not kinds or step.name in kinds):
-            alone = runner.run(step)
-            found[step.name] = Entry(step, {role: load(one.place(storage)) for role, one in step.inputs.items()}, alone)
-    return found
+    wanted = {step.name: step for step in reversed(steps) if not kinds or step.name in kinds}
+    alone = {name: runner.run(step) for name, step in wanted.items()}
+    inputs = {name: {role: load(one.place(storage)) for role, one in wanted[name].inputs.items()} for name in wanted}
+    return {name: Entry(step, inputs[name], alone[name]) for name, step in wanted.items()}
 
 
 @dataclass
 class Racer:
-    """One of the two. kill_at, pause_at: times after its start at which it is interrupted; infinite: never."""
+    """One of the two. kill_at, pause_at: moments at which it is interrupted; infinite: never. pause: for how long."""
 
     process: Any
-    begun: float
     kill_at: float
     pause_at: float
     pause: float
@@ -112,14 +109,13 @@ class Race:
         while racers and time.monotonic() < deadline:
             time.sleep(0.01)
             for racer in list(racers):
-                self._disturb(racer)
-                if racer.process.exitcode is None:
-                    continue
-                racers.remove(racer)
-                if racer.process.exitcode == -signal.SIGKILL:
+                code = self._disturbed(racer)
+                if code is not None:
+                    racers.remove(racer)
+                if code == -signal.SIGKILL:
                     racers.append(self._start(draw, kills=racer.kills))
-                elif racer.process.exitcode:
-                    return [f"a process ended with {racer.process.exitcode}: {self.log.read_text()[-2000:]}"]
+                elif code:
+                    return [f"a process ended with {code}: {self.log.read_text()[-2000:]}"]
         for racer in racers:
             racer.process.kill()
         text = self.log.read_text()
@@ -133,24 +129,24 @@ class Race:
         arguments = (self.entry, self.place, self.timing, draw.uniform(0, 0.3), self.log)
         process = multiprocessing.get_context("forkserver").Process(target=race, args=arguments, daemon=True)
         process.start()
-        return Racer(process, time.monotonic(), kill_at, pause_at, draw.uniform(0.1, 2.0), kills)
+        now = time.monotonic()
+        return Racer(process, now + kill_at, now + pause_at, draw.uniform(0.1, 2.0), kills)
 
-    def _disturb(self, racer: Racer) -> None:
-        passed = time.monotonic() - racer.begun
-        if racer.process.exitcode is not None:
-            return
-        if passed > racer.pause_at:
+    def _disturbed(self, racer: Racer) -> int | None:
+        """Its exit code, after it was paused or killed if that is due."""
+        if racer.process.exitcode is None and time.monotonic() > racer.pause_at:
             racer.pause_at = math.inf
             with contextlib.suppress(ProcessLookupError):  # it ends at this very moment
                 os.kill(racer.process.pid, signal.SIGSTOP)
                 self.counts["pauses"] += 1
                 time.sleep(racer.pause)
                 os.kill(racer.process.pid, signal.SIGCONT)
-        if passed > racer.kill_at:
+        if racer.process.exitcode is None and time.monotonic() > racer.kill_at:
             racer.process.kill()
             racer.process.join()
             racer.kills += 1
             self.counts["kills"] += 1
+        return racer.process.exitcode  # type: ignore[no-any-return]
 
     def _wrong(self) -> list[str]:
         """Compares the artifact with the undisturbed one; reading it checks every digest."""
@@ -189,6 +185,10 @@ def races(folder: Path, count: int, seed: int, kinds: tuple[str, ...] = ()) -> I
     Args:
         kinds: the steps that are raced; empty: every kind of the pipeline.
     """
+
+    def row(name: str, counts: Counter[str], wrong: str) -> str:
+        return f"| {name} | {' | '.join(str(counts[column]) for column in COLUMNS)} | {wrong} |"
+
     with object_store() as options, mock.patch.dict(os.environ, {"MIDMASK_CACHE": str(folder / "cache")}):
         preload = ["midmask.experiment.steps", "tests.system.cluster.races"]
         multiprocessing.get_context("forkserver").set_forkserver_preload(preload)
@@ -196,8 +196,7 @@ def races(folder: Path, count: int, seed: int, kinds: tuple[str, ...] = ()) -> I
         roots = {"disk": Place(str(folder / "store")), "S3": Place(f"s3://bucket/store?{options}")}
         alone = {store: entries(steps, root, kinds) for store, root in roots.items()}
         names = list(kinds or alone["disk"])
-        total: Counter[str] = Counter()
-        wrong = 0
+        total, wrong = Counter[str](), 0
         for number in range(count):
             kind, store = names[number // 2 % len(names)], ("disk", "S3")[number % 2]
             first, second = (alone[one][kind].alone.record["files"] for one in ("disk", "S3"))
@@ -208,9 +207,5 @@ def races(folder: Path, count: int, seed: int, kinds: tuple[str, ...] = ()) -> I
             problems = run.run(random.Random(f"{seed} {number}"))
             total += run.counts
             wrong += bool(problems)
-            yield _row(f"{number} | {seed} | {kind} | {store}", run.counts, "; ".join(problems) or "nothing"), problems
-        yield _row(f"all {count} | {seed} | |", total, f"{wrong} races"), []
-
-
-def _row(name: str, counts: Counter[str], wrong: str) -> str:
-    return f"| {name} | {' | '.join(str(counts[column]) for column in COLUMNS)} | {wrong} |"
+            yield row(f"{number} | {seed} | {kind} | {store}", run.counts, "; ".join(problems) or "nothing"), problems
+        yield row(f"all {count} | {seed} | |", total, f"{wrong} races"), []

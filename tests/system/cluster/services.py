@@ -12,19 +12,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.support.object_store import CREDENTIALS
 from tests.support.postgres import PASSWORD, postgres
+from tests.support.waiting import answers, wait_until
 
 STORAGE, TRACKING = 9000, 5000
 BUCKET = "bucket"
-WITHIN_S = 120
+SIGNALS = {"stop": signal.SIGSTOP, "continue": signal.SIGCONT, "kill": signal.SIGKILL}
 
 
 def environment(address: str) -> dict[str, str]:
@@ -34,77 +32,43 @@ def environment(address: str) -> dict[str, str]:
     return {**stores, **named}
 
 
-class Server:
-    """A program that listens, started when it is made. answers: a URL of it."""
-
-    def __init__(self, *command: str, answers: str) -> None:
-        self._command, self._answers = command, answers
-        self.start()
-
-    def start(self) -> None:
-        name = Path(self._command[0]).name
-        with open(Path("/tmp") / f"{name}.log", "ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
-        until = time.monotonic() + WITHIN_S
-        while not _answers(self._answers):
-            if self._process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"{name} does not answer: {Path(f'/tmp/{name}.log').read_text()[-2000:]}")
-
-    def send(self, number: int) -> None:
-        """A signal to it and to its own processes."""
-        os.killpg(self._process.pid, number)
-        if number == signal.SIGKILL:
-            self._process.wait()
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=1):
-            return True
-    except urllib.error.HTTPError:
-        return True
-    except OSError:
-        time.sleep(0.1)
-        return False
-
-
-@contextmanager
-def servers(address: str) -> Iterator[dict[str, Server]]:
-    """By name; they end with the block."""
-    programs = Path(sys.executable).parent
-    with postgres() as database:
-        at = f"http://{address}:{STORAGE}"
-        moto = (str(programs / "moto_server"), "--host", address, "--port", str(STORAGE))
-        storage = Server(*moto, answers=f"{at}/moto-api/")
-        urllib.request.urlopen(urllib.request.Request(f"{at}/{BUCKET}", method="PUT"), timeout=10).close()
-        tracking = Server(
-            str(programs / "mlflow"),
-            *("server", "--host", address, "--port", str(TRACKING), "--workers", "1"),
-            *("--allowed-hosts", f"{address}:{TRACKING}", "--artifacts-destination", "/tmp/mlflow"),
-            *("--backend-store-uri", database.replace("postgres@", f"postgres:{PASSWORD}@")),
-            answers=f"http://{address}:{TRACKING}/health",
-        )
-        found = {"storage": storage, "tracking": tracking}
-        try:
-            yield found
-        finally:
-            for one in found.values():
-                one.send(signal.SIGKILL)
-
-
 def main(address: str) -> None:
-    signals = {"stop": signal.SIGSTOP, "continue": signal.SIGCONT, "kill": signal.SIGKILL}
-    with servers(address) as found:
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    at = {"storage": f"http://{address}:{STORAGE}", "tracking": f"http://{address}:{TRACKING}"}
+    looked_at = {"storage": "moto-api/data.json", "tracking": "health"}
+
+    def start(name: str) -> None:
+        path, log = Path(sys.executable).with_name(commands[name][0]), Path(f"/tmp/{name}.log")
+        with open(log, "ab") as stream:
+            running[name] = subprocess.Popen(
+                [path, *commands[name][1:]], stdout=stream, stderr=stream, start_new_session=True
+            )
+        wait_until(partial(answers, f"{at[name]}/{looked_at[name]}"), running[name], log)
+
+    with postgres() as database:
+        flags = ("--workers", "1", "--allowed-hosts", f"{address}:{TRACKING}", "--artifacts-destination", "/tmp/mlflow")
+        runs = ("--backend-store-uri", database.replace("postgres@", f"postgres:{PASSWORD}@"))
+        commands = {
+            "storage": ("moto_server", "--host", address, "--port", str(STORAGE)),
+            "tracking": ("mlflow", "server", "--host", address, "--port", str(TRACKING), *flags, *runs),
+        }
+        for name in commands:
+            start(name)
+        urllib.request.urlopen(urllib.request.Request(f"{at['storage']}/{BUCKET}", method="PUT"), timeout=10).close()
         print("ready", flush=True)
         for line in sys.stdin:
             verb, name = line.split()
-            if name == "database":
-                subprocess.run(["pkill", f"-{signals[verb].name.removeprefix('SIG')}", "-x", "postgres"], check=True)
-            elif verb == "start":
-                found[name].start()
+            if verb == "start":
+                start(name)
+            elif name == "database":
+                subprocess.run(["pkill", f"-{SIGNALS[verb].name.removeprefix('SIG')}", "-x", "postgres"], check=True)
             else:
-                found[name].send(signals[verb])
+                os.killpg(running[name].pid, SIGNALS[verb])
+            if verb == "kill":
+                running[name].wait()
             print("done", flush=True)
+        for one in running.values():
+            os.killpg(one.pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":
