@@ -70,6 +70,10 @@ def test_a_home_that_may_not_be_written_is_one_line_at_once(
     assert warnings(caplog) == [], "it waits for nothing"
 
 
+EXPERIMENT = b"""{"experiment_id": "1", "experiment": {
+    "experiment_id": "1", "name": "midmask", "artifact_location": "x", "lifecycle_stage": "active"}}"""
+
+
 @contextlib.contextmanager
 def refusing(status: int, body: bytes, *, lets_experiments: bool = False) -> Iterator[tuple[str, list[str]]]:
     """The host and port of a server that answers every request with this, and the requests it got.
