@@ -125,10 +125,7 @@ def doubled(weights: Weights) -> Weights:
 
 
 DAMAGE: dict[str, tuple[Callable[[Weights], Weights], str]] = {
-    "a tensor less": (
-        without("layer.0.output.dense.weight"),
-        r"encoder\.layer\.0\.output\.dense\.weight \(1 of 37",
-    ),
+    "a tensor less": (without("layer.0.output.dense.weight"), r"encoder\.layer\.0\.output\.dense\.weight \(1 of 37"),
     "a layer less": (without("layer.1."), r"16 of 37 .* 2 layers.* 1: set num_hidden_layers = 1"),
     "a layer more": (doubled, r"16 weights .* num_hidden_layers = 3"),
     "another shape": (cut("word_embeddings"), r"word_embeddings\.weight .*\[39, 32\] .* \[40, 32\]"),

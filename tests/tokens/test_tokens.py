@@ -151,7 +151,7 @@ SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 PIECES: dict[str, list[str]] = {
     "wordpiece": [
-        *("the", "##the", "The", "Ġ", "don", "theory", ",", "##,", "...", "'", "—", "of", "##s", "s", "c3", "▁"),
+        *("the", "##the", "The", "Ġ", "don", "theory", ",", "##,", "...", "'", "—", "of", "##s", "s", "c3", "▁")
     ],
     "byte-level": [
         *("Ġthe", "the", "ĠThe", "Ġtheory", ",", "Ġ,", "Ġ...", "âĢĶ", "Ġâ", "Ġof", "s", "##", "####", "Ã©", "Ġ", "3"),

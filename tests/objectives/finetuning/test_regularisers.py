@@ -71,12 +71,7 @@ CASES: dict[str, tuple[str, Regularisers, float]] = {
     "splade's first trainer": (
         "splade without specials",
         Regularisers(
-            query="flops",
-            lambda_query=0.5,
-            passage="flops",
-            lambda_passage=0.4,
-            passage_groups="separate",
-            ramp=0.5,
+            query="flops", lambda_query=0.5, passage="flops", lambda_passage=0.4, passage_groups="separate", ramp=0.5
         ),
         0.3,
     ),

@@ -17,13 +17,7 @@ from midmask.objectives.pretraining.bow import BOW
 from midmask.objectives.pretraining.mlm_cls_tf import MLMTermFrequency
 from tests.support.objectives.checks import assert_equal, build, ids, reference_of, surprises
 from tests.support.objectives.reference import log_sum_exp
-from tests.support.objectives.texts import (
-    MASK,
-    UNK,
-    random_texts,
-    small_vocabulary,
-    token_rows,
-)
+from tests.support.objectives.texts import MASK, UNK, random_texts, small_vocabulary, token_rows
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -31,7 +25,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "other weights": {"bow_weight": 0.8, "bow_weight_end": 0.3},
     "tokens": {"encoder_mask": "token"},
 }
-
 
 objective = partial(build, BOW)
 
@@ -108,7 +101,6 @@ FREQUENCIES_VARIANTS: dict[str, dict[str, Any]] = {
     "cosine": {"tf_loss": "cosine"},
     "linear, cosine, whole words": {"tf_head": "linear", "tf_loss": "cosine", "encoder_mask": "word"},
 }
-
 
 frequencies = partial(build, MLMTermFrequency, encoder_mask_ratio=0.4)
 

@@ -20,14 +20,7 @@ from midmask.objectives.pretraining.condenser import Condenser
 from tests.support.objectives.checks import assert_equal, build, ids
 from tests.support.objectives.head import HeadReference
 from tests.support.objectives.reference import Vectors, log_sum_exp
-from tests.support.objectives.texts import (
-    TEXTS,
-    UNK,
-    batch,
-    random_texts,
-    small_vocabulary,
-    token_rows,
-)
+from tests.support.objectives.texts import TEXTS, UNK, batch, random_texts, small_vocabulary, token_rows
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "published": {},
@@ -87,7 +80,6 @@ COCONDENSER_VARIANTS: dict[str, dict[str, Any]] = {
     "temperature 20, published weights with a cache": {"temperature": 20.0, "head_weight": 2.0, "late_weight": 2.0},
     "other weights, one layer": {"contrastive_weight": 0.3, "late_weight": 0.5, "head_layers": 1, "temperature": 7.0},
 }
-
 
 build_cocondenser = partial(build, CoCondenser)
 BATCH = batch(random_texts([8, 4, 6], seed=1), random_texts([5, 9, 7], seed=2))

@@ -22,7 +22,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "tokens": {"encoder_mask": "token", "encoder_weight": 0.3},
 }
 
-
 objective = partial(build, CoTMAE)
 READ = batch(TEXTS, random_texts([5, 7, 3, 9], seed=1))
 SPANS = [ids(READ.texts[name], row) for name in ("passage", "context") for row in range(4)]
@@ -83,7 +82,6 @@ QUERY_AS_CONTEXT_VARIANTS: dict[str, dict[str, Any]] = {
     "no window": {"window": None, "encoder_weight": 0.3},
 }
 
-
 query_as_context = partial(build, QueryAsContext)
 QUERY_AS_CONTEXT_READ = batch(TEXTS, random_texts([5, 7, 1, 3], seed=1))
 
@@ -112,7 +110,6 @@ COTMAE_V2_VARIANTS: dict[str, dict[str, Any]] = {
     "mean of ordinary tokens": {"pooling": "text", "projection": "mean", "ae_layers": 2, "encoder_weight": 0.3},
     "two windowed blocks": {"ar_layers": 2, "window": 2},
 }
-
 
 cotmae_v2 = partial(build, CoTMAEv2)
 COTMAE_V2_READ = batch(TEXTS, random_texts([5, 7, 4, 9], seed=1))

@@ -31,7 +31,6 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "mean projection": ({"experts": "all"}, {"views": "sparse", "projection": "mean", "query_decodes": "passage"}),
 }
 
-
 READ = batch(PASSAGES, QUERIES)
 
 
@@ -131,7 +130,6 @@ MASTER_VARIANTS: dict[str, dict[str, Any]] = {
     "published": {},
     "any words": {"keywords": "word", "decoder_layers": 1, "decoder_weight": 0.7, "encoder_weight": 0.4},
 }
-
 
 build_master = partial(build, MASTER)
 

@@ -28,7 +28,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cloze that stays": {"remove": 0.0, "temperature": 9.0},
 }
 
-
 objective = partial(build, ICT)
 
 

@@ -19,16 +19,7 @@ from midmask.objectives.pretraining.seed import SEED
 from midmask.objectives.pretraining.tsdae import TSDAE
 from tests.support.objectives.checks import assert_equal, build, ids, places, reference_of, surprises, z_score
 from tests.support.objectives.reference import Reference, Vectors, gelu, log_sum_exp
-from tests.support.objectives.texts import (
-    CLS,
-    MASK,
-    PAD,
-    SEP,
-    UNK,
-    batch,
-    random_texts,
-    token_rows,
-)
+from tests.support.objectives.texts import CLS, MASK, PAD, SEP, UNK, batch, random_texts, token_rows
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -274,7 +265,6 @@ TSDAE_VARIANTS: dict[str, dict[str, Any]] = {
     "one layer, span 8": {"decoder_layers": 1, "window": 8, "decoder_weight": 0.9},
     "whole words": {"encoder_mask": "word", "encoder_mask_ratio": 0.5, "decoder_layers": 1, "window": None},
 }
-
 
 build_seed = partial(build, SEED)
 SEED_READ = batch([*random_texts([20, 4, 15]), [UNK, 9, UNK, 12]])

@@ -83,7 +83,6 @@ def test_unknown_tokens_are_targets_as_in_bert() -> None:
 STOP, CONTENT = FIRST + 1, 30
 """A stop-word and another word of the small vocabulary."""
 
-
 rom = partial(build, ROM)
 
 

@@ -102,7 +102,6 @@ def test_health_is_the_uniformity_of_the_texts() -> None:
 
 SIDES = ("query", "passage")
 
-
 build_laprador = partial(build, LaPraDoR, dropout=0.1, backbone={"experts": "all"}, turn_steps=3, cache=8)
 """The two encoders differ."""
 
@@ -118,10 +117,7 @@ def laprador_unit(reference: Reference, tokens: list[int]) -> Tensor:
 
 def vectors_of(reference: Reference, drawn: TurnRows) -> dict[str, Vectors]:
     """Queries' and passages' unit vectors, each by its own encoder."""
-    encoders = {
-        "query": reference.read_as("backbone.experts.weights.", "backbone.model.bert."),
-        "passage": reference,
-    }
+    encoders = {"query": reference.read_as("backbone.experts.weights.", "backbone.model.bert."), "passage": reference}
     return {side: [laprador_unit(encoders[side], ids(drawn.text(side), row)) for row in range(3)] for side in SIDES}
 
 

@@ -43,7 +43,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 GUESS = 30
 """A token that `certain` generators always draw."""
 
-
 objective = partial(build, SimLM)
 READ = batch(TEXTS)
 
@@ -199,7 +198,6 @@ DIFFCSE_TEXTS = random_texts([8, 4, 6])
 BATCH = batch(DIFFCSE_TEXTS)
 DIFFCSE_GUESS = 30
 """A token that `certain` generators always guess."""
-
 
 build_diffcse = partial(build, DiffCSE, dropout=0.1)
 

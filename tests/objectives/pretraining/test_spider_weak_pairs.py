@@ -22,7 +22,6 @@ PIECE = 45
 SHARED = [20, 21, STOP, 22]
 """Three whole words and a stop-word among them."""
 
-
 objective = partial(build, Spider)
 
 
@@ -196,7 +195,6 @@ SHARED_TITLE = [*QUERIES[:3], QUERIES[0]]
 """Pairs 0 and 3 have one title."""
 COPIED = [*PASSAGES[:2], PASSAGES[1], PASSAGES[3]]
 """Pairs 1 and 2 have one passage."""
-
 
 weak_pairs = partial(build, WeakPairs)
 WEAK_PAIRS_READ = batch(PASSAGES, QUERIES)
