@@ -14,7 +14,6 @@ from transformers import AutoModel, AutoModelForMaskedLM
 from midmask.encoders.backbone import Backbone, Side
 from midmask.encoders.experts import ExpertSplit
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_projection
-from midmask.encoders.model_card import Card
 from midmask.encoders.model_settings import (
     FILE,
     ModelSettings,
@@ -175,16 +174,6 @@ def test_an_output_matrix_borrowed_from_the_query_experts_words_is_not_promised(
     assert not (folder / "modules.json").exists()
     again = load_bi_encoder(folder, dropout=0.0).eval()
     same_views(views(again, tokenizer_folder, "query"), views(backbone, tokenizer_folder, "query"))
-
-
-def test_the_readme_says_what_is_known_and_no_more(tokenizer_folder: Path, tmp_path: Path) -> None:
-    representation = Representation(dense=None, lexical="splade", query_terms=2, passage_terms=5)
-    card = Card(fingerprint="0123456789abcdef", lineage={"recipe": "lexmae", "corpus": "squad"})
-    backbone = backbone_of("bert", representation)
-    text = (moved(backbone, tokenizer_folder, tmp_path, query_length=7, card=card) / "README.md").read_text()
-    for words in ("`0123456789abcdef`", "recipe: `lexmae`", "corpus: `squad`", "7 tokens, passages up to 12"):
-        assert words in text, words
-    assert "`max_active_dims` = 2" in text and "5 to `encode_document`" in text
 
 
 def test_a_projection_is_taken_over_if_it_fits(tokenizer_folder: Path, tmp_path: Path) -> None:

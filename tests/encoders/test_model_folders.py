@@ -262,18 +262,3 @@ def test_a_part_of_a_model_names_the_whole(folder: Path) -> None:
     assert load_backbone(outer, dropout=0.0).layers == 2 and len(load_tokenizer(outer)) == 40
     for part in (outer / "0_Transformer", outer / "1_Pooling"):
         assert re.search(rf"{outer}\b(?!/)", refusal(partial(as_folder_reads, RECIPES["none"](), part, ())))
-
-
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        (["README.md"], "README.md.*--allow-download"),
-        (["model.safetensors"], "config.json"),
-        (["b", "a"], "a, b"),
-        ([], ""),
-    ],
-)
-def test_other_folders_are_described(files: list[str], words: str, tmp_path: Path) -> None:
-    for name in files:
-        (tmp_path / name).write_text("# A model")
-    assert re.search(words, refusal(lambda: as_folder_reads(RECIPES["none"](), tmp_path, ())))

@@ -104,11 +104,3 @@ def test_without_differences_it_is_a_uniform_subset(weights: list[float] | None)
     subsets = [frozenset(subset) for subset in combinations(range(1, 7), 3)]
     assert set(found) == set(subsets)
     assert stats.chisquare([found[subset] for subset in subsets]).pvalue > FALSE_ALARM
-
-
-def test_temperature_zero_takes_the_heaviest_whatever_the_key_and_the_earlier_of_equals() -> None:
-    weights = [0.2, 0.9, 0.5, 0.9, 0.5, 0.5, 0.1, 0.0]
-    for epoch in range(5):
-        keys = masks.row_keys(0, epoch, np.arange(3))
-        text = weighted([[WORD] * 8] * 3, [weights] * 3, keys=keys)
-        assert set(positions(select(text, 0.5, temperature=0.0))) == {frozenset({2, 3, 4, 5})}

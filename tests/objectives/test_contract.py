@@ -16,6 +16,7 @@ from midmask.errors import UserError
 from midmask.identity import override
 from midmask.objectives import PRETRAINING, CoupledObjective
 from midmask.objectives.objective import Reads
+from midmask.objectives.pretraining.bag_of_words import winning_vocabulary
 from midmask.objectives.sample import pretraining_batch
 from midmask.randomness.masks import row_keys
 from tests.support.objectives import checks
@@ -175,11 +176,13 @@ HEALTH: dict[str, dict[str, str]] = {
     "cotmae_v2": {"ae_loss": "ae_mlm", "ar_loss": "ar_clm"},
     "master": {f"{name}_loss": f"decoder_{name}_mlm" for name in ("keyword", "query", "second", "dual")},
     "diffcse": {"discriminator_loss": "replaced"},
+    "lexmae, cls": {"decoder_loss": "decoder_mlm"},
+    **{key: {} for key in ("lexmae, off", "dupmae, ordinary tokens")},
 }
 """Method -> how a loss behind a vector is named in its health, and the part that it is."""
+WINNERS = ("lexmae", "dupmae", "dupmae, ordinary tokens")
 MORE = {
-    "lexmae": {"winning_vocabulary"},
-    "dupmae": {"winning_vocabulary"},
+    **{key: {"winning_vocabulary"} for key in WINNERS},
     "simlm": {"replaced"},
     "diffcse": {"replaced", "uniformity"},
 }
@@ -196,6 +199,23 @@ def test_health_compares_a_decoder_with_and_without_its_vector(name: str) -> Non
     for found, part in HEALTH[name].items():
         torch.testing.assert_close(health[found], parts[part].total / parts[part].count)
         assert abs(health[f"{found}_without_vector"] - health[found]) > 1e-9
+
+
+@pytest.mark.parametrize("case", WINNERS)
+@torch.no_grad()
+def test_the_winning_vocabulary_is_that_of_the_pooled_logits(case: str) -> None:
+    objective = built(case).eval()
+    drawn, backbone = objective.draw(batch_for(objective.config, [9, 6, 12, 20], [])), objective.backbone
+    features = backbone.transform(backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B))
+    logits = features @ backbone.output_weight_VD.t() + backbone.output_bias_V
+    pooled = torch.stack([row[there].max(0).values for row, there in zip(logits, drawn.pooled_BL, strict=True)])
+    assert objective.health(drawn)["winning_vocabulary"] == winning_vocabulary(pooled)
+
+
+@pytest.mark.parametrize("name", ["simcse", "laprador", "diffcse"])
+def test_two_passes_that_only_dropout_tells_apart_need_it(name: str) -> None:
+    with pytest.raises(UserError, match=rf"{name}: backbone\.dropout = 0, .* set backbone\.dropout=0\.1"):
+        checks.build(PRETRAINING[name], **{**SETTINGS[name], "dropout": 0.0})
 
 
 WEIGHTED = {"encoder_mask": "weighted"}
@@ -225,24 +245,18 @@ def test_what_it_reads_follows_from_its_fields(name: str, changed: dict[str, Any
     assert override(PRETRAINING[name].Config(), changed).reads() == reads
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "value"),
-    [
-        ("cotmae", "context", "any"),
-        ("cotmae_v2", "context", "neighbour"),
-        ("cotmae_qc", "window", 0),
-        ("seed", "window", 0),
-        ("cotmote", "views", "neither"),
-        ("cotmote", "decoder_layers", 0),
-        ("cotmote", "encoder_mask", "weighted"),
-        ("condenser", "skip_from", 0),
-        ("spider", "shortest_phrase", 60),
-        ("spider", "shortest_window", 60),
-        ("bow", "bow_weight_end", -0.1),
-        ("retromae", "encoder_mask_ratio", 1.7),
-        ("retromae", "decoder_mask_ratio", 0.0),
-    ],
-)
+# fmt: off
+SENSELESS: list[tuple[str, str, Any]] = [
+    ("cotmae", "context", "any"), ("cotmae_v2", "context", "neighbour"), ("cotmae_qc", "window", 0),
+    ("seed", "window", 0), ("cotmote", "views", "neither"), ("cotmote", "decoder_layers", 0),
+    ("cotmote", "encoder_mask", "weighted"), ("condenser", "skip_from", 0), ("spider", "shortest_phrase", 60),
+    ("spider", "shortest_window", 60), ("bow", "bow_weight_end", -0.1), ("retromae", "encoder_mask_ratio", 1.7),
+    ("retromae", "decoder_mask_ratio", 0.0), ("rom", "encoder_mask", "word"), ("rom", "mask_temperature", -1.0),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("name", "field", "value"), SENSELESS)
 def test_a_value_that_makes_no_sense_is_refused_by_name(name: str, field: str, value: Any) -> None:
     with pytest.raises(UserError, match=f"{field} = '?{value}"):
         override(PRETRAINING[name].Config(), {field: value})

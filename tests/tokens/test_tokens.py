@@ -16,7 +16,6 @@ from transformers import PreTrainedTokenizerFast
 
 from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig
-from midmask.errors import UserError
 from midmask.experiment.steps import InitialConfig, initial
 from midmask.tokens import TokensConfig, tokenise
 from midmask.vocabulary import STOP_WORDS, Vocabulary, load_tokenizer, save_tokenizer, speller
@@ -117,12 +116,6 @@ def test_a_saved_tokenizer_does_not_depend_on_what_the_process_did_before(corpus
     load_tokenizer(tmp_path / "t" / "tokenizer")(["a b c"], truncation=True, max_length=5, padding=True)
     assert saved("after") == before
     assert json.loads(before)["truncation"] is None
-
-
-def test_a_missing_tokenizer_is_one_line(corpus, tmp_path):
-    with pytest.raises(UserError, match=r"^tokens\.tokenizer = .*: no such folder$") as caught:
-        run(corpus, tmp_path / "t", tokenizer=str(tmp_path / "nowhere"))
-    assert "\n" not in str(caught.value)
 
 
 def test_only_texts_with_more_tokens_than_a_row_are_cut(corpus, tmp_path):

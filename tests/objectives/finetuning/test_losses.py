@@ -160,19 +160,6 @@ def test_losses_and_every_gradient_equal_the_reference(case: str) -> None:
     assert_equal(objective, batch(), reference, parts)
 
 
-def test_retromaes_mean_over_elements_is_a_weight() -> None:
-    """Its code takes the mean of p (log p - log r) over queries and passages."""
-    objective = build(Distillation.Config(), REPRESENTATIONS["cls"], weight=1 / GROUP, temperature=5.0)
-    drawn = objective.draw(batch())
-    with torch.no_grad():
-        loss = objective(drawn)
-        rows = student_scores(objective, reference_of(objective))
-        student_QG = torch.stack([torch.stack(row[own(i)]) for i, row in enumerate(rows)])
-        p_QG = TEACHER.double().softmax(1)
-        published = (p_QG * (p_QG.log() - student_QG.log_softmax(1))).mean()
-    torch.testing.assert_close(loss.total(objective.counts(drawn)), published, rtol=1e-6, atol=1e-9)
-
-
 def test_a_batch_without_scores_or_without_negatives_is_refused() -> None:
     objective = build(Distillation.Config(), REPRESENTATIONS["cls"])
     with pytest.raises(UserError, match="without a teacher's scores"):

@@ -174,15 +174,3 @@ def test_a_step_in_bf16_scores_in_float32() -> None:
     for name, part in loss.parts.items():
         assert part.total.dtype == torch.float32
         torch.testing.assert_close(part.total, exact.parts[name].total, rtol=0.05, atol=0.02)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_what_is_not_used_is_not_counted(case: str) -> None:
-    config, name = CASES[case]
-    plain = objective(type(config)(), "cls")
-    drawn = plain.draw(batch())
-    counted = {part for part, count in plain.counts(drawn).items() if count}
-    assert counted == set(plain(drawn).parts) == {config.name}
-    sparse = objective(config, name)
-    drawn = sparse.draw(batch())
-    assert {part for part, count in sparse.counts(drawn).items() if count} == set(sparse(drawn).parts)

@@ -109,12 +109,6 @@ def test_separate_groups_without_negatives_are_the_positives_alone() -> None:
     assert values[0].isfinite() and torch.equal(*values)
 
 
-@pytest.mark.parametrize(("progress", "factor"), [(0.0, 0.0), (0.1, 0.0625), (0.2, 0.25), (0.4, 1.0), (0.9, 1.0)])
-def test_factors_rise_as_a_square_and_stay(progress: float, factor: float) -> None:
-    assert abs(float(Regularisers(ramp=0.4).ramp_factor(torch.tensor(progress))) - factor) < 1e-6
-    assert Regularisers().ramp_factor(torch.tensor(progress)) == 1.0
-
-
 def test_a_factor_needs_its_term() -> None:
     with pytest.raises(ValidationError, match=r"lambda_passage = 0\.1 needs passage = flops or l1"):
         Regularisers(lambda_passage=0.1, query="l1")

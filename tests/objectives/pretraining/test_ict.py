@@ -136,13 +136,6 @@ def test_term_weights_go_with_their_tokens() -> None:
     assert torch.equal(only.weights_BL, only.ids_BL.float())
 
 
-def test_health_of_equal_pieces_is_perfect_agreement() -> None:
-    ict = objective(views="crops", shortest=1.0, longest=1.0, delete=0.0)
-    with torch.no_grad():
-        health = ict.health(ict.draw(Batch(0, {"passage": token_rows(random_texts([20, 30, 12]))})))
-    assert health["alignment"] < 1e-9 and health["uniformity"] < 0 and health["in_batch_accuracy"] == 1
-
-
 def test_shares_the_wrong_way_round_are_refused() -> None:
     with pytest.raises(UserError, match=r"shortest = 0\.6 is more than longest = 0\.5"):
         override(ICT.Config(), {"shortest": 0.6})

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +10,6 @@ from torch import Tensor
 
 from midmask import masking
 from midmask.batch import Batch, TokenRows
-from midmask.errors import UserError
-from midmask.identity import override
 from midmask.objectives.pretraining.mlm import MLM
 from midmask.objectives.pretraining.retromae import RetroMAE, RetroMAERows
 from midmask.objectives.pretraining.rom import ROM, ROMRows
@@ -21,6 +20,7 @@ from tests.support.objectives.texts import (
     FIRST,
     PAD,
     SEP,
+    TEXTS,
     UNK,
     batch,
     random_texts,
@@ -32,15 +32,21 @@ from tests.support.objectives.texts import (
 objective = partial(build, MLM)
 
 
-@pytest.mark.parametrize("mask", ["token", "word"])
-def test_loss_and_every_gradient_equal_the_reference(mask: str) -> None:
-    mlm, read = objective(encoder_mask=mask, encoder_mask_ratio=0.4), batch([*random_texts([9, 4, 7]), [UNK, 9, UNK]])
-    drawn, reference, terms = mlm.draw(read), reference_of(mlm), []
+VARIANTS = [
+    *((MLM, {"encoder_mask": mask}) for mask in ("token", "word")),
+    *((ROM, {"mask_temperature": temperature}) for temperature in (0.0, 1.0, 50.0)),
+]
+
+
+@pytest.mark.parametrize(("method", "fields"), VARIANTS)
+def test_loss_and_every_gradient_equal_the_reference(method: Any, fields: dict[str, Any]) -> None:
+    model, text = build(method, encoder_mask_ratio=0.4, **fields), weighted(token_rows(TEXTS))
+    drawn, reference, terms = model.draw(Batch(0, {"passage": text})), reference_of(model), []
+    masked = drawn.encoder if method is ROM else drawn
     for row in range(4):
-        states = reference.encode(ids(drawn, row))
-        terms += surprises(reference, states, drawn, row, ids(read.texts["passage"], row))
-    assert len(terms) > 5
-    assert_equal(mlm, drawn, reference, {"mlm": terms})
+        terms += surprises(reference, reference.encode(ids(masked, row)), masked, row, ids(text, row))
+    assert len(terms) == 3 + 2 + 2 + 2 if method is ROM else len(terms) > 5
+    assert_equal(model, drawn, reference, {"mlm": terms})
 
 
 @pytest.mark.parametrize("mask", ["token", "word"])
@@ -54,14 +60,6 @@ def test_targets_are_the_true_ids_at_the_selected_places(mask: str) -> None:
     labels[drawn.rows_R] = drawn.labels_R
     assert torch.equal(labels.view_as(text.ids_BL), torch.where(selected, text.ids_BL, -100))
     assert torch.equal(drawn.ids_BL[~selected], text.ids_BL[~selected])
-
-
-def test_a_batch_without_a_target_has_no_loss_and_no_gradient() -> None:
-    mlm = objective(encoder_mask_ratio=1e-6)
-    part = mlm(mlm.draw(Batch(0, {"passage": token_rows(random_texts([5, 5]))}))).parts["mlm"]
-    part.total.backward()
-    assert part.count == 0 and part.total.item() == 0
-    assert not any(parameter.grad is not None and parameter.grad.any() for parameter in mlm.parameters())
 
 
 @pytest.mark.parametrize(("progress", "share"), [(0.0, 0.3), (0.5, 0.225), (0.999, 0.15015)])
@@ -95,18 +93,6 @@ def hidden(drawn: ROMRows, text: TokenRows) -> Tensor:
     flat = torch.zeros(text.ids_BL.numel(), dtype=torch.bool)
     flat[drawn.encoder.rows_R] = True
     return flat.view_as(text.ids_BL)
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1.0, 50.0])
-def test_rom_loss_and_every_gradient_equal_the_reference(temperature: float) -> None:
-    objective = rom(encoder_mask_ratio=0.4, mask_temperature=temperature)
-    text = weighted(token_rows([*random_texts([9, 4, 7]), [UNK, 9, UNK]]))
-    drawn, reference, terms = objective.draw(read(text)), reference_of(objective), []
-    for row in range(4):
-        states = reference.encode(ids(drawn.encoder, row))
-        terms += surprises(reference, states, drawn.encoder, row, ids(text, row))
-    assert len(terms) == 4 + 2 + 3 + 1
-    assert_equal(objective, drawn, reference, {"mlm": terms})
 
 
 def test_a_fixed_share_of_every_text_is_hidden_and_shown_as_it_was_elsewhere() -> None:
@@ -149,9 +135,3 @@ def test_every_masked_method_can_take_its_mask() -> None:
 def test_rows_without_weights_are_refused_rather_than_masked_uniformly() -> None:
     with pytest.raises(ValueError, match="came without term weights"):
         rom().draw(read(token_rows(random_texts([5]))))
-
-
-@pytest.mark.parametrize(("field", "value"), [("encoder_mask", "word"), ("mask_temperature", -1.0)])
-def test_a_contradicting_field_is_refused_by_name(field: str, value: object) -> None:
-    with pytest.raises(UserError, match=field):
-        override(ROM.Config(), {field: value})
