@@ -25,8 +25,8 @@ from midmask.experiment.model_folder import as_folder_reads
 from midmask.recipes import RECIPES
 from midmask.retrieve.models import load_base_model, open_encoder, refuse_unfit
 from midmask.vocabulary import Vocabulary, load_tokenizer
-from tests.support.encoders.classifiers import write_classifier
 from tests.support.encoders.models import VARIANTS, random_model
+from tests.support.encoders.tokenizers import write_classifier
 
 INPUTS = {"input_ids": torch.tensor([[2, 9, 10, 11, 3]]), "attention_mask": torch.ones(1, 5, dtype=torch.long)}
 Weights = dict[str, Tensor]

@@ -1,10 +1,13 @@
-"""What all losses of fine-tuning share: gradients that neither chunks nor workers change; the queries' expert."""
+"""What all losses of fine-tuning share: gradients that neither chunks nor workers change; the queries' expert. And
+listwise training of a cross-encoder against float64 loops.
+"""
 
 import datetime
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -15,14 +18,18 @@ from torch import Tensor
 
 from midmask.batch import Batch, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.encoders.cross_encoder import CrossEncoder, Pairs, build_cross_encoder
 from midmask.encoders.representation import Representation
 from midmask.objectives import ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.distillation import Distillation
 from midmask.objectives.finetuning.ranking import PIECE, Ranking, pieces_by_length
 from midmask.objectives.finetuning.regularisers import Regularisers
 from midmask.training.loop import accumulate, wrap_distributed
 from midmask.training.optimiser import TrainConfig
+from midmask.vocabulary import Vocabulary
+from tests.support.encoders.tokenizers import LONGEST, write_tokenizer
 from tests.support.objectives.ranked import GROUP, QUERIES, REPRESENTATIONS, batch, build
 from tests.support.objectives.texts import small_vocabulary
 
@@ -174,3 +181,120 @@ def test_a_step_in_bf16_scores_in_float32() -> None:
     for name, part in loss.parts.items():
         assert part.total.dtype == torch.float32
         torch.testing.assert_close(part.total, exact.parts[name].total, rtol=0.05, atol=0.02)
+
+
+LISTS, LISTED = 3, 4
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tokenizer(tmp_path_factory.mktemp("tokenizer"), "bert")
+
+
+def cross_encoder(folder: Path, *, dropout: float = 0.0, r_drop: float = 0.0) -> ListwiseRanking:
+    config = ListwiseRanking.Config(max_length=LONGEST, r_drop=r_drop)
+    model = build_cross_encoder(BackboneConfig(dropout=dropout), folder, max_length=LONGEST, seed=4)
+    torch.manual_seed(6)
+    with torch.no_grad():
+        for parameter in model.model.classifier.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    return ListwiseRanking(config, model, Vocabulary.of(folder))
+
+
+def pairs_batch(queries: int = LISTS, group: int = LISTED, seed: int = 0) -> Batch:
+    torch.manual_seed(seed)
+
+    def text(rows: int, longest: int) -> TokenRows:
+        lengths_B = torch.randint(3, longest, (rows,))
+        ids_BL = torch.randint(5, 40, (rows, int(lengths_B.max())))
+        ids_BL[:, 0] = 2
+        ids_BL[torch.arange(rows), lengths_B - 1] = 3
+        return TokenRows(ids_BL, lengths_B, torch.arange(rows))
+
+    return Batch(0, {"query": text(queries, 8), "passage": text(queries * group, 30)}, group)
+
+
+def reference_loss(score_N: Tensor, group: int) -> Tensor:
+    """The mean over lists of log(sum of exp(z)) - z of the first, in loops and float64."""
+    total = torch.zeros((), dtype=torch.float64)
+    for start in range(0, len(score_N), group):
+        scores = [score.double() for score in score_N[start : start + group]]
+        total = total + torch.log(sum(torch.exp(score) for score in scores)) - scores[0]  # type: ignore[arg-type]
+    return total / (len(score_N) // group)
+
+
+def gradients(model: torch.nn.Module) -> dict[str, np.ndarray]:
+    found = {name: parameter.grad for name, parameter in model.named_parameters()}
+    model.zero_grad()
+    return {name: gradient.double().numpy().copy() for name, gradient in found.items() if gradient is not None}
+
+
+def test_loss_and_gradients_are_those_of_the_definition(folder: Path) -> None:
+    ranking = cross_encoder(folder).eval().double()
+    drawn = ranking.draw(pairs_batch())
+    loss = ranking(drawn)
+    total = loss.total(ranking.counts(drawn))
+    total.backward()
+    found = gradients(ranking)
+
+    scores = []
+    for row in range(LISTS * LISTED):  # one pair at a time, without padding
+        length = int(drawn.pairs.lengths_N[row])
+        ids, types = drawn.pairs.ids_NL[row : row + 1, :length], drawn.pairs.types_NL[row : row + 1, :length]
+        scores.append(ranking.backbone.model(input_ids=ids, token_type_ids=types).logits[0, 0])
+    wanted = reference_loss(torch.stack(scores), LISTED)
+    wanted.backward()
+    assert abs(total.item() - wanted.item()) < 1e-6 and wanted.item() > 0.3
+    reference = gradients(ranking)
+    assert found.keys() == reference.keys()
+    for name, gradient in reference.items():
+        np.testing.assert_allclose(found[name], gradient, atol=1e-6, err_msg=name)
+    assert {name for name, _ in ranking.named_parameters()} - found.keys() == set()
+    assert ranking.heads_state() == {}, "all of a cross-encoder outlives its training"
+
+
+class Fixed(CrossEncoder):
+    """Scores as they are given, pass by pass."""
+
+    def __init__(self, passes: list[Tensor]) -> None:
+        torch.nn.Module.__init__(self)
+        self.passes = iter(passes)
+
+    def forward(self, pairs: Pairs) -> Tensor:
+        return next(self.passes)
+
+
+def test_r_drop_adds_the_divergence_of_two_passes(folder: Path) -> None:
+    torch.manual_seed(1)
+    passes = [torch.randn(LISTS * LISTED, requires_grad=True) for _ in range(2)]
+    ranking = cross_encoder(folder, r_drop=0.7)
+    drawn = ranking.draw(pairs_batch())
+    ranking.backbone = Fixed(passes)
+    counts = ranking.counts(drawn)
+    total = ranking(drawn).total(counts)
+    total.backward()
+
+    leaves = [values.detach().double().requires_grad_() for values in passes]
+    apart = torch.zeros((), dtype=torch.float64)
+    for query in range(LISTS):
+        lists = [values[query * LISTED : (query + 1) * LISTED] for values in leaves]
+        one, other = (torch.exp(values) / torch.exp(values).sum() for values in lists)
+        for place in range(LISTED):
+            apart = apart + one[place] * torch.log(one[place] / other[place]) / 2
+            apart = apart + other[place] * torch.log(other[place] / one[place]) / 2
+    wanted = sum(reference_loss(values, LISTED) for values in leaves) / 2 + 0.7 * apart / LISTS
+    wanted.backward()  # type: ignore[union-attr]
+    assert abs(total.item() - wanted.item()) < 1e-6 and {name: int(n) for name, n in counts.items()} == {
+        "listwise": LISTS,
+        "r_drop": LISTS,
+    }
+    for values, leaf in zip(passes, leaves, strict=True):
+        np.testing.assert_allclose(values.grad.numpy(), leaf.grad.numpy(), atol=1e-6)  # type: ignore[union-attr]
+
+
+def test_two_passes_differ_only_by_dropout(folder: Path) -> None:
+    drawn = cross_encoder(folder).draw(pairs_batch())
+    for dropout, alike in ((0.0, True), (0.3, False)):
+        loss = cross_encoder(folder, dropout=dropout, r_drop=1.0).train()(drawn)
+        assert (float(loss.parts["r_drop"].total) < 1e-6) == alike
+    assert list(cross_encoder(folder).eval()(drawn).parts) == ["listwise"]

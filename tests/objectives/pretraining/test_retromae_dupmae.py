@@ -12,11 +12,29 @@ from midmask.batch import Batch
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.objectives.pretraining.dupmae import DupMAE
-from midmask.objectives.pretraining.retromae import RetroMAE, RetroMAERows
+from midmask.objectives.pretraining.retromae import DecodingConfig, RetroMAE, RetroMAERows
 from tests.support.objectives.checks import assert_equal, build, ids, places, reference_of, surprises
-from tests.support.objectives.enhanced import decode
 from tests.support.objectives.reference import Reference, Vectors, log_sum_exp
 from tests.support.objectives.texts import MASK, TEXTS, UNK, batch, random_texts, token_rows
+
+
+def decode(
+    config: DecodingConfig, reference: Reference, vector: torch.Tensor, drawn: RetroMAERows, row: int
+) -> Vectors:
+    length = int(drawn.decoder.lengths_B[row])
+    context = [vector, *reference.embed(drawn.decoder.ids_BL[row, :length].tolist())[1:]]
+    if config.decoding == "basic":
+        for number in range(config.decoder_layers):
+            everything = [[True] * length] * length
+            context = reference.layer(reference.decoder_names(number), context, context, everything)
+        return context
+    if config.query_stream == "paper":
+        queries = [vector + reference.position(i) for i in range(length)]
+    else:
+        queries = [reference.embed_vector(vector, i) for i in range(length)]
+    visible = drawn.visible_BXL[row, :length, :length].tolist()
+    return reference.layer(reference.decoder_names(0), queries, context, visible)
+
 
 MEAN = {"backbone": {"sentence_vector": "mean"}}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -78,12 +96,6 @@ def test_dropout_acts_in_the_decoder_and_only_while_training() -> None:
     assert not twice()
     retromae.eval()
     assert twice()
-
-
-def test_more_than_one_enhanced_layer_is_refused() -> None:
-    with pytest.raises(UserError, match="needs decoding = basic"):
-        override(RetroMAE.Config(), {"decoder_layers": 2})
-    assert override(RetroMAE.Config(), {"decoder_layers": 2, "decoding": "basic"}).decoder_layers == 2
 
 
 def test_health_tells_what_the_decoder_does_without_the_text_s_vector() -> None:

@@ -49,7 +49,7 @@ READ = batch(TEXTS)
 
 def certain(method: Any = SimLM, **fields: Any) -> Any:
     """With a generator that draws one token, so that it shows in which places."""
-    model = build(method, **fields)
+    model = build(method, dropout=0.1 if method is DiffCSE else 0.0, **fields)
     with torch.no_grad():
         model.generator.output_bias_V[GUESS] = 1e4
     return model
@@ -182,9 +182,6 @@ DIFFCSE_VARIANTS: dict[str, dict[str, Any]] = {
 }
 DIFFCSE_TEXTS = random_texts([8, 4, 6])
 BATCH = batch(DIFFCSE_TEXTS)
-GUESS = 30
-"""A token that `certain` generators always guess."""
-
 build_diffcse = partial(build, DiffCSE, dropout=0.1)
 
 

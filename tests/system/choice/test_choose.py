@@ -16,7 +16,7 @@ from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
 from midmask.queries.config import QueriesConfig
 from tests.support.choice.documents import SETTINGS, SOURCES, SYSTEMS, ask, documents, judged
-from tests.support.encoders.classifiers import write_classifier
+from tests.support.encoders.tokenizers import write_classifier
 
 
 def test_with_a_cross_encoder_its_margins_are_learned(tmp_path):
