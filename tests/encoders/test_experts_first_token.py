@@ -81,14 +81,23 @@ def test_at_the_start_both_sides_are_the_plain_encoder_dropout_included(model_fo
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
 
 
+APART: list[tuple[ExpertSplit, list[dict[str, str]], list[dict[str, str]]]] = [
+    (SPLITS[0], [INSIDE], [SHARED, NORM]),
+    (SPLITS[1], [NORM], []),
+    (SPLITS[2], [SHARED, NORM, {"bert": "word_embeddings.weight"}], []),
+]
+
+
 def test_a_weight_moves_the_texts_of_the_sides_that_use_it(model_folder: Path, family: str) -> None:
-    backbone = split_backbone(model_folder, ExpertSplit("ffn"))
-    assert backbone.experts is not None
-    own, queries = dict(backbone.encoder.named_parameters()), dict(backbone.experts.named())
-    assert moved_by(backbone, weight_of(queries, family, INSIDE)) == {"query"}
-    assert moved_by(backbone, weight_of(own, family, INSIDE)) == {"passage"}
-    assert moved_by(backbone, weight_of(own, family, SHARED)) == {"query", "passage"}
-    assert moved_by(backbone, weight_of(own, family, NORM)) == {"query", "passage"}
+    for split, own, shared in APART:
+        backbone = split_backbone(model_folder, split)
+        assert backbone.experts is not None
+        passages, queries = dict(backbone.encoder.named_parameters()), dict(backbone.experts.named())
+        for part in own:
+            assert moved_by(backbone, weight_of(queries, family, part)) == {"query"}
+            assert moved_by(backbone, weight_of(passages, family, part)) == {"passage"}
+        for part in shared:
+            assert moved_by(backbone, weight_of(passages, family, part)) == {"query", "passage"}
 
 
 def test_the_distance_of_experts_is_relative(model_folder: Path) -> None:
@@ -117,18 +126,6 @@ def test_every_family_has_feed_forward_experts(variant: str) -> None:
             weight += 0.1 * torch.randn_like(weight)
     assert torch.equal(hidden(backbone, "passage"), before)
     assert not torch.allclose(hidden(backbone, "query"), before, atol=1e-3)
-
-
-def test_norms_and_whole_encoders_can_be_apart_too(model_folder: Path, family: str) -> None:
-    with_norms = split_backbone(model_folder, ExpertSplit("ffn", norms=True))
-    assert with_norms.experts is not None
-    assert moved_by(with_norms, weight_of(dict(with_norms.experts.named()), family, NORM)) == {"query"}
-    apart = split_backbone(model_folder, ExpertSplit("all"))
-    assert apart.experts is not None
-    own, queries = dict(apart.encoder.named_parameters()), dict(apart.experts.named())
-    for part in (SHARED, NORM, {"bert": "word_embeddings.weight"}):
-        assert moved_by(apart, weight_of(queries, family, part)) == {"query"}
-        assert moved_by(apart, weight_of(own, family, part)) == {"passage"}
 
 
 @pytest.mark.parametrize("side", ["query", "passage"])
@@ -206,8 +203,7 @@ def test_config_refuses_what_it_cannot_do(model_folder: Path) -> None:
     with pytest.raises(UserError, match="expert_norms = true needs experts = ffn, not all"):
         override(BackboneConfig(), {"experts": "all", "expert_norms": True})
     assert override(BackboneConfig(experts="ffn"), {"experts": "none"}).experts == "none"
-    encoder = load_backbone(model_folder, dropout=0.0).encoder
-    strange = copy.deepcopy(encoder.embeddings)
+    strange = load_backbone(model_folder, dropout=0.0).encoder.embeddings
     with pytest.raises(UserError, match=r"backbone\.experts = ffn: the feed-forward layers of \w+ are not known"):
         QueryExpert(ExpertSplit("ffn"), strange, FAMILIES["bert"])
 

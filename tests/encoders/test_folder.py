@@ -33,12 +33,12 @@ from midmask.encoders.representation import Representation, TextVectors
 from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError
 from midmask.token_rows import encoder
-from midmask.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import TEXTS, WORDS, random_model
-from tests.support.encoders.public import opened, vectors_of
+from tests.support.encoders.public import opened, vectors_of, views
 from tests.support.encoders.tokenizers import LONGEST, TEMPLATES, write_classifier, write_tokenizer
 
 DENSE = {
+    "of a hybrid": Representation(width=8, lexical="logits", passage_terms=9),
     "[CLS]": Representation(),
     "mean": Representation(dense="mean"),
     "projected": Representation(width=8),
@@ -79,15 +79,6 @@ def backbone_of(family: str, representation: Representation, split: ExpertSplit 
     return backbone
 
 
-@torch.no_grad()
-def views(backbone: Backbone, tokenizer_folder: Path, side: Side = "passage") -> TextVectors:
-    tokens = load_tokenizer(tokenizer_folder)(TEXTS, padding=True, return_tensors="pt", max_length=12, truncation=True)
-    special_V = Vocabulary.of(tokenizer_folder).special_V
-    lengths_B = tokens["attention_mask"].sum(1)
-    found: TextVectors = backbone.pooling(backbone, tokens["input_ids"], lengths_B, special_V, side)
-    return found
-
-
 def moved(backbone: Backbone, tokenizer_folder: Path, tmp_path: Path, **more: Any) -> Path:
     """The folder, saved in one place and moved to another."""
     save_bi_encoder(backbone, tmp_path / "made", tokenizer_folder, max_length=12, **more)
@@ -118,7 +109,8 @@ def test_other_libraries_give_the_view(family: str, kind: str, tokenizer_folder:
     assert theirs.similarity_fn_name == "dot" and theirs.max_seq_length == 12
     same_views(views(load_bi_encoder(folder, dropout=0.3).eval(), tokenizer_folder), expected)
     assert read_facts(folder) == ModelSettings(representation=representation, query_length=12, passage_length=12)
-    assert view_widths(folder) == {"dense" if kind in DENSE else "lexical": expected.tensors()[0].shape[1]}
+    names = ["dense"] * (kind in DENSE) + ["lexical"] * (expected.lexical_BV is not None)
+    assert view_widths(folder) == {n: v.shape[1] for n, v in zip(names, expected.tensors(), strict=True)}
     ids_BL = torch.tensor([[2, 9, 10, 3]])
     states_BLD = AutoModel.from_pretrained(folder).eval()(input_ids=ids_BL).last_hidden_state
     close(states_BLD, backbone.hidden(ids_BL, torch.tensor([4])))
@@ -146,19 +138,6 @@ def test_queries_take_the_route_of_their_experts(
         same_views(views(again, tokenizer_folder, side), expected)
     query, passage = (views(backbone, tokenizer_folder, side).tensors()[0] for side in encoders)
     assert not torch.allclose(query, passage, atol=0.01)
-
-
-@pytest.mark.parametrize("family", ["bert", "electra, narrow words"])
-def test_of_a_hybrid_sentence_transformer_gives_the_dense_view(
-    family: str, tokenizer_folder: Path, tmp_path: Path
-) -> None:
-    backbone = backbone_of(family, Representation(width=8, lexical="logits", passage_terms=9))
-    folder = moved(backbone, tokenizer_folder, tmp_path)
-    close(vectors_of(opened(folder)), views(backbone, tokenizer_folder).dense_BD)
-    again = load_bi_encoder(folder, dropout=0.0).eval()
-    for side in ("query", "passage"):
-        same_views(views(again, tokenizer_folder, side), views(backbone, tokenizer_folder, side))
-    assert view_widths(folder) == {"dense": 8, "lexical": 40}
 
 
 @pytest.mark.parametrize("kind", BEYOND)

@@ -17,7 +17,7 @@ from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_projection
 from midmask.encoders.model_settings import read_facts, read_projection, read_representation
-from midmask.encoders.representation import Representation, TextVectors
+from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError
 from midmask.experiment.model_folder import as_folder_reads
@@ -39,21 +39,11 @@ from tests.support.encoders.public import (
     tokenizer,
     transformer,
     vectors_of,
+    views,
 )
 from tests.support.retrieve.collection import write_parts
 
 OLD, OLD_SPARSE = "sentence_transformers.models.", "sentence_transformers.sparse_encoder.models."
-
-
-@torch.no_grad()
-def views(folder: Path) -> TextVectors:
-    backbone = load_bi_encoder(folder, dropout=0.1).eval()
-    tokens = load_tokenizer(folder)(TEXTS, padding=True, return_tensors="pt", max_length=12, truncation=True)
-    lengths_B = tokens["attention_mask"].sum(1)
-    found: TextVectors = backbone.pooling(
-        backbone, tokens["input_ids"], lengths_B, Vocabulary.of(folder).special_V, "passage"
-    )
-    return found
 
 
 def as_version_2(folder: Path) -> None:
@@ -92,7 +82,7 @@ def test_a_dense_folder_gives_its_own_vectors(
     facts, wanted = read_facts(tmp_path), {"dense": mode, "width": width, "normalise": normalise}
     assert facts.representation == Representation.model_validate(wanted)
     assert facts.passage_length == facts.query_length == 12
-    found = views(tmp_path)
+    found = views(load_bi_encoder(tmp_path, dropout=0.1).eval(), tmp_path)
     assert found.lexical_BV is None and found.dense_BD is not None
     torch.testing.assert_close(found.dense_BD, vectors_of(opened(tmp_path)), rtol=1e-5, atol=1e-5)
 
@@ -104,7 +94,7 @@ def test_a_sparse_folder_gives_its_own_weights(base: Path, tmp_path: Path, terms
         as_version_2(tmp_path)
     wanted = Representation(dense=None, lexical="splade", query_terms=terms, passage_terms=terms)
     assert read_representation(tmp_path) == wanted and read_facts(tmp_path).passage_length == 12
-    found = views(tmp_path)
+    found = views(load_bi_encoder(tmp_path, dropout=0.1).eval(), tmp_path)
     assert found.dense_BD is None and found.lexical_BV is not None
     torch.testing.assert_close(found.lexical_BV, vectors_of(opened(tmp_path, "SparseEncoder")), rtol=1e-5, atol=1e-5)
 
@@ -301,30 +291,24 @@ def test_dimensions_that_are_cut_off_are_so_in_training_too(
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("prompts", "default", "query", "passage", "unread"),
-    [
-        ({"query": "query: ", "passage": "passage: "}, None, "query: ", "", ["passage"]),
-        ({"query": "query: ", "document": "", "passage": "passage: "}, None, "query: ", "", []),
-        ({"query": "q", "document": "d", "corpus": "c"}, None, "q", "d", []),
-        ({"clustering": "Cluster: ", "query": "", "document": ""}, "clustering", "", "", []),
-        ({"web": "Find: "}, "web", "", "", ["query", "passage"]),
-        ({"web": "Find: "}, None, "", "", []),
-        (None, None, "", "", []),
-    ],
-)
-def test_prompts_of_queries_and_passages(
-    folder: Path,
-    caplog: pytest.LogCaptureFixture,
-    prompts: dict[str, str] | None,
-    default: str | None,
-    query: str,
-    passage: str,
-    unread: list[str],
+# fmt: off
+PROMPTS: list[tuple[dict[str, str] | None, str | None, tuple[str, str], list[str]]] = [
+    ({"query": "query: ", "passage": "passage: "}, None, ("query: ", ""), ["passage"]),
+    ({"query": "query: ", "document": "", "passage": "passage: "}, None, ("query: ", ""), []),
+    ({"query": "q", "document": "d", "corpus": "c"}, None, ("q", "d"), []),
+    ({"clustering": "Cluster: ", "query": "", "document": ""}, "clustering", ("", ""), []),
+    ({"web": "Find: "}, "web", ("", ""), ["query", "passage"]), ({"web": "Find: "}, None, ("", ""), []),
+    (None, None, ("", ""), []),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("prompts", "default", "read", "unread"), PROMPTS)
+def test_prompts_that_no_side_reads_are_said_with_the_setting_that_uses_them(
+    folder: Path, caplog: Any, prompts: dict[str, str] | None, default: str | None, read: Any, unread: list[str]
 ) -> None:
-    """Those that no side reads are said, with the setting that uses them."""
     settings(prompts=prompts, default_prompt_name=default)(folder)
-    assert read_facts(folder).form == TextForm(query_prompt=query, passage_prompt=passage)
+    assert read_facts(folder).form == TextForm(query_prompt=read[0], passage_prompt=read[1])
     as_folder_reads(RECIPES["none"](), folder, ["tokens.passage_prompt", "tokens.query_prompt"])
     assert not caplog.records, "the user has set both"
     as_folder_reads(RECIPES["none"](), folder, ())

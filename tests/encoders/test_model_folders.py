@@ -159,22 +159,12 @@ def half_of_shards(folder: Path) -> None:
     )
 
 
-def only(name: str) -> Callable[[Path], None]:
-    def leave(folder: Path) -> None:
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / "model.safetensors").rename(folder / name)
-
-    return leave
-
-
 def pointer(folder: Path) -> None:
     (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
 
 
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a shard less": (half_of_shards, "1 of the 2 files .* model-00002-of-00002.safetensors"),
-    "ONNX": (only("onnx/model.onnx"), "onnx/model.onnx"),
-    "TensorFlow": (only("tf_model.h5"), "tf_model.h5"),
     "none": (lambda folder: (folder / "model.safetensors").unlink(), "no weights of PyTorch"),
     "a pointer": (pointer, "git lfs pull"),
     "integers in a pickle": (

@@ -224,15 +224,13 @@ def test_a_folder_of_theirs_scores_alike_here(base: Path, tmp_path: Path) -> Non
         assert_alike(theirs, query, vectors_of(encode, folder, LENGTH, FORM.passage_prompt))
 
 
-@pytest.mark.parametrize("fault", ["skiplist_words", "keep_only_token_ids", "query_expansion"])
+FAULTS = {"skiplist_words": ["."], "keep_only_token_ids": [7], "expansion": {"strategy": "fixed", "length": 8}}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_tokens_that_are_left_out_or_added_are_refused(base: Path, tmp_path: Path, fault: str) -> None:
-    settings = {
-        "skiplist_words": {"skiplist_words": ["."]},
-        "keep_only_token_ids": {"keep_only_token_ids": [7]},
-        "query_expansion": {"expansion": {"strategy": "fixed", "length": 8}},
-    }
-    their_model(base, **settings[fault]).save(str(tmp_path / "theirs"))
-    with pytest.raises(UserError, match=f"a MultiVectorEncoder with {fault}"):
+    their_model(base, **{fault: FAULTS[fault]}).save(str(tmp_path / "theirs"))
+    with pytest.raises(UserError, match=f"a MultiVectorEncoder with .*{fault}"):
         read_facts(tmp_path / "theirs")
 
 

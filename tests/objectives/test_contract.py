@@ -265,6 +265,26 @@ SENSELESS: list[tuple[str, str, Any]] = [
 # fmt: on
 
 
+CONTRADICTIONS: list[tuple[str, dict[str, Any], str]] = [
+    ("lexmae", {"decoder_mask_ratio": 0.2}, "overlap = inclusive: .*at least encoder_mask_ratio = 0.3"),
+    ("lexmae", {"decoder_mask_ratio": 0.8, "overlap": "exclusive"}, "at most 1 - encoder_mask_ratio = 0.3"),
+    ("dupmae", {"decode": "cls", "bow_head": "projection"}, "bow_head = projection has no effect with decode = cls"),
+    ("dupmae", {"decode": "cls", "bow_weight": 0.1}, "bow_weight = 0.1 has no effect with decode = cls"),
+    ("dupmae", {"decode": "ot", "decoder_mask_ratio": 0.9}, "mask_ratio = 0.9 has no effect with decode = ot"),
+    ("dupmae", {"bow_weight": 0.0}, "greater than 0"),
+    *((name, {"decoder_layers": 2}, "needs decoding = basic") for name in ("retromae", "dupmae")),
+    ("mlm_cls_tf", {"tf_loss": "cosine", "tf_reduction": "mean"}, "tf_reduction = mean has no effect"),
+    ("ict", {"shortest": 0.6}, r"shortest = 0\.6 is more than longest = 0\.5"),
+    ("simlm", {"decoder_mask_ratio": 0.2}, r"decoder_mask_ratio = 0\.2 is below encoder_mask_ratio = 0\.3"),
+]
+
+
+@pytest.mark.parametrize(("name", "changed", "message"), CONTRADICTIONS)
+def test_fields_that_contradict_each_other_are_refused(name: str, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        override(PRETRAINING[name].Config(), changed)
+
+
 @pytest.mark.parametrize(("name", "field", "value"), SENSELESS)
 def test_a_value_that_makes_no_sense_is_refused_by_name(name: str, field: str, value: Any) -> None:
     with pytest.raises(UserError, match=f"{field} = '?{value}"):

@@ -184,13 +184,8 @@ def test_training_and_search_and_other_libraries_read_the_same(
     form = TextForm.of(tokens.record["config"])
     untuned(UntunedConfig(form=form, **lengths), {"start": start, "tokens": tokens}, adopted.place)
     views = TextEncoder(adopted, tokens, "passage").encode([np.array(row) for row in rows_of(tokens)])
-    _check_other_libraries(adopted.place.local() / "model", join, views.dense_ND, expected_BLD, given, representation)
-
-
-def _check_other_libraries(
-    folder: Path, join: TitleJoin, dense_ND: Any, expected_BLD: Tensor, given: Any, representation: Representation
-) -> None:
-    """The dense view: of the search, of the reference, and of sentence-transformers used as README.md says."""
+    # The dense view: of the search, of the reference, and of sentence-transformers used as README.md says.
+    folder, dense_ND = adopted.place.local() / "model", views.dense_ND
     mask_BL1 = given["attention_mask"][..., None]
     mean_BD = (expected_BLD * mask_BL1).sum(1) / mask_BL1.sum(1)
     np.testing.assert_allclose(

@@ -209,26 +209,18 @@ def regularisers_of(
     return parts | sparse_parts(sides)
 
 
+# fmt: off
 REGULARISED_CASES: dict[str, tuple[str, Regularisers, float]] = {
-    "sigir 23": (
-        "splade",
-        Regularisers(query="l1", lambda_query=5e-3, passage="flops", lambda_passage=5e-3, anti_zero=1.0),
-        0.4,
-    ),
-    "splade's first trainer": (
-        "splade without specials",
-        Regularisers(
-            query="flops", lambda_query=0.5, passage="flops", lambda_passage=0.4, passage_groups="separate", ramp=0.5
-        ),
-        0.3,
-    ),
-    "l1 of two groups, risen": (
-        "both",
-        Regularisers(passage="l1", lambda_passage=0.1, passage_groups="separate", ramp=0.25),
-        0.75,
-    ),
+    "sigir 23": ("splade", Regularisers(
+        query="l1", lambda_query=5e-3, passage="flops", lambda_passage=5e-3, anti_zero=1.0), 0.4),
+    "splade's first trainer": ("splade without specials", Regularisers(
+        query="flops", lambda_query=0.5, passage="flops", lambda_passage=0.4, passage_groups="separate", ramp=0.5
+    ), 0.3),
+    "l1 of two groups, risen": ("both", Regularisers(
+        passage="l1", lambda_passage=0.1, passage_groups="separate", ramp=0.25), 0.75),
     "weights of either sign": ("hybrid", Regularisers(query="l1", passage="flops", lambda_passage=0.2), 0.0),
 }
+# fmt: on
 
 
 @pytest.mark.parametrize("case", REGULARISED_CASES)

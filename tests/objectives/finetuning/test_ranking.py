@@ -30,30 +30,24 @@ from midmask.training.loop import accumulate, wrap_distributed
 from midmask.training.optimiser import TrainConfig
 from midmask.vocabulary import Vocabulary
 from tests.support.encoders.tokenizers import LONGEST, write_tokenizer
-from tests.support.objectives.ranked import GROUP, QUERIES, REPRESENTATIONS, batch, build
+from tests.support.objectives.ranked import QUERIES, REPRESENTATIONS, TEACHER, batch, build
 from tests.support.objectives.texts import small_vocabulary
+from tests.support.training.cut import rows_of
 
+# fmt: off
 SPARSE = Regularisers(
-    query="l1",
-    lambda_query=0.3,
-    passage="flops",
-    lambda_passage=0.2,
-    passage_groups="separate",
-    anti_zero=50.0,
-    ramp=0.5,
-)
+    query="l1", lambda_query=0.3, passage="flops", lambda_passage=0.2, passage_groups="separate", anti_zero=50.0,
+    ramp=0.5)
+DISTILLED = {"weight": 0.9, "ce_weight": 0.1}
 CASES: dict[str, tuple[ObjectiveConfig, str]] = {
     "hybrid with flops": (Contrastive.Config(temperature=20.0, regularisers=SPARSE), "hybrid"),
-    "splade, distilled": (
-        Distillation.Config(temperature=3.0, weight=0.9, ce_weight=0.1, regularisers=SPARSE),
-        "splade without specials",
-    ),
-    "splade's in-batch loss": (
-        Contrastive.Config(candidates="positives", temperature=20.0, regularisers=SPARSE),
-        "splade",
-    ),
-    "late, distilled": (Distillation.Config(temperature=2.0, weight=0.9, ce_weight=0.1), "late"),
+    "splade, distilled":
+        (Distillation.Config(temperature=3.0, regularisers=SPARSE, **DISTILLED), "splade without specials"),
+    "splade's in-batch loss":
+        (Contrastive.Config(candidates="positives", temperature=20.0, regularisers=SPARSE), "splade"),
+    "late, distilled": (Distillation.Config(temperature=2.0, **DISTILLED), "late"),
 }
+# fmt: on
 LOCAL = (
     Distillation.Config(loss="margin_mse", ce_weight=0.1, candidates="local_negatives", temperature=3.0),
     "projected",
@@ -66,20 +60,11 @@ def objective(config: ObjectiveConfig, name: str, *, dropout: float = 0.0) -> Ra
     return built
 
 
-def rows_of(whole: Batch, first: int, last: int) -> Batch:
-    """Queries first … last - 1 and what they bring, padded no further than they must be."""
-
-    def part(rows: TokenRows, each: int) -> TokenRows:
-        some = slice(first * each, last * each)
-        length = int(rows.lengths_B[some].max())
-        return TokenRows(rows.ids_BL[some, :length], rows.lengths_B[some], rows.keys_B[some])
-
-    texts = {"query": part(whole.texts["query"], 1), "passage": part(whole.texts["passage"], GROUP)}
-    return replace(whole, texts=texts, teacher_QG=whole.teacher_QG[first:last])
-
-
 def cut(size: int, first: int = 0, last: int = len(QUERIES)) -> list[Batch]:
-    return [rows_of(batch(progress=0.3), at, min(at + size, last)) for at in range(first, last, size)]
+    """Queries first … last - 1 in batches of some size, padded no further than they must be."""
+    ends = [(at, min(at + size, last)) for at in range(first, last, size)]
+    parts = [(rows_of(batch(progress=0.3), *end), TEACHER[slice(*end)]) for end in ends]
+    return [replace(part, progress=0.3, teacher_QG=scores) for part, scores in parts]
 
 
 def step(ranking: Ranking, batches: list[Batch], size: int | None) -> tuple[Tensor, Tensor, dict[str, Tensor]]:

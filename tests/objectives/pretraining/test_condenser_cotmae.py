@@ -1,7 +1,6 @@
 """Condenser, coCondenser and the three CoT-MAEs against the slow reference; what is masked and who sees what."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +84,6 @@ def deep(layers: int, folder: Path, **fields: Any) -> Any:
     return build_objective(config, load_backbone(folder, dropout=0.0), small_vocabulary(), seed=5).double()
 
 
-objective = partial(build, Condenser)
 READ = batch(TEXTS)
 
 
@@ -98,7 +96,7 @@ def check(condenser: Condenser, layers: int, skip_from: int) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
-    check(objective(**VARIANTS[variant]), layers=2, skip_from=1)
+    check(build(Condenser, **VARIANTS[variant]), layers=2, skip_from=1)
 
 
 @pytest.mark.parametrize(("skip_from", "layer"), [(None, 2), (1, 1), (4, 4)])
@@ -109,14 +107,14 @@ def test_early_states_are_those_behind_the_chosen_layer(skip_from: int | None, l
 
 def test_a_head_that_skips_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"condenser: skip_from = 2, but .* 2 layers; choose .* from 1 to 1"):
-        objective(skip_from=2)
+        build(Condenser, skip_from=2)
     with pytest.raises(UserError, match="condenser: the backbone has 1 layer"):
         deep(1, tmp_path)
 
 
 def test_the_quota_leaves_specials_out_and_unknown_words_are_passed_over() -> None:
     """Of 30 tokens 0.15 are 4 (with [CLS] and [SEP] it would be 5), all of them taken from the six that are known."""
-    drawn = objective().draw(batch([[UNK] * 24 + [6, 7, 8, 9, 10, 11]]))
+    drawn = build(Condenser).draw(batch([[UNK] * 24 + [6, 7, 8, 9, 10, 11]]))
     assert len(drawn.labels_R) == 4 and (drawn.rows_R > 24).all() and (drawn.labels_R > UNK).all()
 
 
@@ -126,14 +124,13 @@ COCONDENSER_VARIANTS: dict[str, dict[str, Any]] = {
     "other weights, one layer": {"contrastive_weight": 0.3, "late_weight": 0.5, "head_layers": 1, "temperature": 7.0},
 }
 
-build_cocondenser = partial(build, CoCondenser)
 BATCH = batch(random_texts([8, 4, 6], seed=1), random_texts([5, 9, 7], seed=2))
 
 
 @pytest.mark.parametrize("variant", COCONDENSER_VARIANTS)
 def test_cocondenser_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     """The softmax of a span runs over all spans but itself; rows i and i + 3 of what is drawn are partners."""
-    cocondenser = build_cocondenser(**COCONDENSER_VARIANTS[variant])
+    cocondenser = build(CoCondenser, **COCONDENSER_VARIANTS[variant])
     config, drawn = cocondenser.config, cocondenser.draw(BATCH)
     reference = HeadReference(cocondenser, heads=2, layers=2, pad_id=0)
     contrastive: Vectors = []
@@ -153,7 +150,7 @@ def test_both_spans_are_masked_and_apart_from_each_other() -> None:
     15 hidden in each span: were the masks independent, 2.25 would be shared in a row; that all eight rows were equal by
     chance has a probability below 1e-100."""
     text = token_rows(random_texts([100] * 8))
-    drawn = build_cocondenser().draw(Batch(0, {"passage": text, "context": text}))
+    drawn = build(CoCondenser).draw(Batch(0, {"passage": text, "context": text}))
     assert torch.equal(drawn.lengths_B, text.lengths_B.repeat(2))
     hidden_BL = drawn.selected_BL
     assert hidden_BL.sum(1).tolist() == [15] * 16
@@ -165,7 +162,7 @@ def test_both_spans_are_masked_and_apart_from_each_other() -> None:
 
 def test_health_tells_how_well_partners_agree() -> None:
     """Equal spans, nothing masked: a pair's vectors are equal, and each row finds its own."""
-    cocondenser = build_cocondenser(encoder_mask="token", encoder_mask_ratio=1e-6).eval()
+    cocondenser = build(CoCondenser, encoder_mask="token", encoder_mask_ratio=1e-6).eval()
     text: TokenRows = token_rows(random_texts([30, 20, 25, 10]))
     drawn = cocondenser.draw(Batch(0, {"passage": text, "context": text}))
     with torch.no_grad():
@@ -184,7 +181,6 @@ COTMAE_VARIANTS: dict[str, dict[str, Any]] = {
     "tokens": {"encoder_mask": "token", "encoder_weight": 0.3},
 }
 
-cotmae_objective = partial(build, CoTMAE)
 COTMAE_READ = batch(TEXTS, random_texts([5, 7, 3, 9], seed=1))
 SPANS = [ids(COTMAE_READ.texts[name], row) for name in ("passage", "context") for row in range(4)]
 """First the passages, then their contexts, as the encoder reads them; the decoder's stand the other way round."""
@@ -193,7 +189,7 @@ OTHERS = SPANS[4:] + SPANS[:4]
 
 @pytest.mark.parametrize("variant", COTMAE_VARIANTS)
 def test_cotmae_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
-    cotmae = cotmae_objective(**COTMAE_VARIANTS[variant])
+    cotmae = build(CoTMAE, **COTMAE_VARIANTS[variant])
     config, drawn, reference = cotmae.config, cotmae.draw(COTMAE_READ), reference_of(cotmae)
     terms: dict[str, Vectors] = {"encoder_mlm": [], "decoder_mlm": []}
     for row in range(8):
@@ -208,7 +204,7 @@ def test_cotmae_loss_and_every_gradient_equal_the_reference(variant: str) -> Non
 def test_quotas_leave_out_specials_and_the_two_masks_are_independent() -> None:
     """1,000 rows of 100 one-token words. False alarms once in a million draws of seeds for each of the two z-scores."""
     texts = [[FIRST + (i + j) % 30 for j in range(100)] for i in range(500)]
-    drawn = cotmae_objective().draw(batch(texts, texts[::-1]))
+    drawn = build(CoTMAE).draw(batch(texts, texts[::-1]))
     encoder, decoder = drawn.encoder.selected_BL, drawn.decoder.selected_BL.roll(500, 0)
     assert set(encoder.sum(1).tolist()) == {30} and set(decoder.sum(1).tolist()) == {45}  # 31 and 46 with specials
     shared = (encoder & decoder).sum()
@@ -226,13 +222,12 @@ QUERY_AS_CONTEXT_VARIANTS: dict[str, dict[str, Any]] = {
     "no window": {"window": None, "encoder_weight": 0.3},
 }
 
-query_as_context = partial(build, QueryAsContext)
 QUERY_AS_CONTEXT_READ = batch(TEXTS, random_texts([5, 7, 1, 3], seed=1))
 
 
 @pytest.mark.parametrize("variant", QUERY_AS_CONTEXT_VARIANTS)
 def test_query_as_context_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
-    method = query_as_context(**QUERY_AS_CONTEXT_VARIANTS[variant])
+    method = build(QueryAsContext, **QUERY_AS_CONTEXT_VARIANTS[variant])
     config, drawn, reference = method.config, method.draw(QUERY_AS_CONTEXT_READ), reference_of(method)
     terms: dict[str, Vectors] = {"encoder_mlm": [], "decoder_clm": []}
     for row in range(4):
@@ -244,7 +239,7 @@ def test_query_as_context_loss_and_every_gradient_equal_the_reference(variant: s
 
 
 def test_the_encoders_quota_leaves_out_specials() -> None:
-    drawn = query_as_context().draw(batch([[9] * 100, [9] * 50, [9] * 5], [[7]] * 3))
+    drawn = build(QueryAsContext).draw(batch([[9] * 100, [9] * 50, [9] * 5], [[7]] * 3))
     assert drawn.encoder.selected_BL.sum(1).tolist() == [30, 15, 2]  # 31, 16 and 2 with specials
 
 
@@ -255,7 +250,6 @@ COTMAE_V2_VARIANTS: dict[str, dict[str, Any]] = {
     "two windowed blocks": {"ar_layers": 2, "window": 2},
 }
 
-cotmae_v2 = partial(build, CoTMAEv2)
 COTMAE_V2_READ = batch(TEXTS, random_texts([5, 7, 4, 9], seed=1))
 
 
@@ -273,7 +267,7 @@ def sparse_view(reference: Reference, config: CoTMAEv2.Config, states: Vectors, 
 
 @pytest.mark.parametrize("variant", COTMAE_V2_VARIANTS)
 def test_cotmae_v2_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
-    method = cotmae_v2(**COTMAE_V2_VARIANTS[variant])
+    method = build(CoTMAEv2, **COTMAE_V2_VARIANTS[variant])
     config, drawn, reference = method.config, method.draw(COTMAE_V2_READ), reference_of(method)
     sides = [("passage", "context")] + ([("context", "passage")] if config.context != "pseudo_query" else [])
     terms: dict[str, Vectors] = {name: [] for name in method.parts}
@@ -292,7 +286,7 @@ def test_cotmae_v2_loss_and_every_gradient_equal_the_reference(variant: str) -> 
 
 
 def test_a_text_whose_logits_are_all_negative_has_no_sparse_view() -> None:
-    method = cotmae_v2(projection="mean")
+    method = build(CoTMAEv2, projection="mean")
     with torch.no_grad():
         method.backbone.output_bias_V.fill_(-100.0)
     text = COTMAE_V2_READ.texts["passage"]

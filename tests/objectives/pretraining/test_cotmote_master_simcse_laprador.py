@@ -133,8 +133,6 @@ MASTER_VARIANTS: dict[str, dict[str, Any]] = {
     "any words": {"keywords": "word", "decoder_layers": 1, "decoder_weight": 0.7, "encoder_weight": 0.4},
 }
 
-build_master = partial(build, MASTER)
-
 
 def pairs(passages: list[list[int]], queries: list[list[int]] | None = None) -> Batch:
     """Greater ids weigh more."""
@@ -156,7 +154,7 @@ def true_texts(read: Batch, row: int) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("variant", MASTER_VARIANTS)
 def test_master_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
-    master = build_master(**MASTER_VARIANTS[variant])
+    master = build(MASTER, **MASTER_VARIANTS[variant])
     config, drawn, reference = master.config, master.draw(MASTER_READ), reference_of(master)
     terms: dict[str, Vectors] = {name: [] for name in master.parts}
     for row in range(4):
@@ -184,17 +182,17 @@ def hidden(rows: MaskedRows, row: int) -> set[int]:
 
 
 def test_dual_masks_hide_every_word_once_and_no_unknown_one() -> None:
-    drawn = build_master(dual_mask_ratio=0.4).draw(pairs([*random_texts([20, 15]), [UNK, 9, UNK, 12]]))
+    drawn = build(MASTER, dual_mask_ratio=0.4).draw(pairs([*random_texts([20, 15]), [UNK, 9, UNK, 12]]))
     for row, expected in enumerate(({*range(1, 21)}, {*range(1, 16)}, {2, 4})):
         encoder, decoder = (hidden(side["dual"], row) for side in (drawn.encoded, drawn.decoded))
         assert not encoder & decoder and encoder | decoder == expected
-    exact = build_master(dual_mask_ratio=0.4).draw(words_of_one_token(3, 40))
+    exact = build(MASTER, dual_mask_ratio=0.4).draw(words_of_one_token(3, 40))
     assert [len(hidden(exact.encoded["dual"], row)) for row in range(3)] == [16] * 3
 
 
 def test_keywords_are_the_heaviest_tokens_without_chance_and_any_word_otherwise() -> None:
     read = words_of_one_token(6, 30)
-    drawn = build_master(mask_temperature=0.0).draw(read)
+    drawn = build(MASTER, mask_temperature=0.0).draw(read)
     for row in range(6):
         text = ids(read.texts["passage"], row)
         for name, inside in (("keyword", range(1, 31)), ("second", range(16, 31))):
@@ -202,7 +200,7 @@ def test_keywords_are_the_heaviest_tokens_without_chance_and_any_word_otherwise(
             shift = 15 if name == "second" else 0
             found = {place + shift for place in hidden(drawn.decoded[name], row)}
             assert sum(text[place] for place in found) == sum(text[place] for place in heaviest)
-    anyhow = build_master(keywords="word", mask_temperature=0.0).draw(read)
+    anyhow = build(MASTER, keywords="word", mask_temperature=0.0).draw(read)
     assert any(hidden(anyhow.decoded["keyword"], row) != hidden(drawn.decoded["keyword"], row) for row in range(6))
 
 
@@ -210,7 +208,7 @@ def test_masks_of_the_passes_are_independent() -> None:
     """0.3 of 6,000 words are hidden in the whole passages; of these 0.5 in the dual pass and in the decoder's text, and
     0.3 in the first halves. Where two texts hide a word, both are [MASK], or both as they were, or equal by chance with
     0.8² + 0.1² + about 0.003. False alarms: one in a million seeds."""
-    drawn = build_master(mask_temperature=1000.0).draw(words_of_one_token(60, 100))
+    drawn = build(MASTER, mask_temperature=1000.0).draw(words_of_one_token(60, 100))
     whole, keyword = drawn.encoded["whole"], drawn.decoded["keyword"]
     first = whole.selected_BL
     for other in (drawn.encoded["dual"].selected_BL, keyword.selected_BL):
@@ -228,7 +226,6 @@ SIMCSE_VARIANTS: dict[str, dict[str, Any]] = {
 }
 TEXTS = random_texts([8, 4, 6])
 BATCH = batch(TEXTS)
-simcse_objective = partial(build, SimCSE, dropout=0.1)
 
 
 def unit(reference: Reference, simcse: SimCSE, tokens: list[int]) -> torch.Tensor:
@@ -242,7 +239,7 @@ def unit(reference: Reference, simcse: SimCSE, tokens: list[int]) -> torch.Tenso
 def test_simcse_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     """With dropout switched off, which the reference lacks, both passes are equal and the loss is not zero: a text is
     told from the others."""
-    simcse = simcse_objective(**SIMCSE_VARIANTS[variant]).eval()
+    simcse = build(SimCSE, dropout=0.1, **SIMCSE_VARIANTS[variant]).eval()
     config, drawn, reference = simcse.config, simcse.draw(BATCH), reference_of(simcse)
     views = [[unit(reference, simcse, [2, *text, 3]) for text in TEXTS] for _ in range(2)]
     scores = [[(one * other).sum() / config.temperature for other in views[1]] for one in views[0]]
@@ -257,13 +254,13 @@ def test_simcse_loss_and_every_gradient_equal_the_reference(variant: str) -> Non
 def test_first_passes_look_for_second_passes() -> None:
     """A softmax over the second passes for each first pass, not the other way round."""
     one, other = torch.randn(2, 3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    part = simcse_objective().couple((one, other), ())["contrastive"]
+    part = build(SimCSE, dropout=0.1).couple((one, other), ())["contrastive"]
     expected = sum(log_sum_exp(other @ row / 0.05) - other[place] @ row / 0.05 for place, row in enumerate(one))
     torch.testing.assert_close(part.total, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_the_views_differ_by_dropout_alone_of_which_every_text_has_its_own() -> None:
-    simcse = simcse_objective()
+    simcse = build(SimCSE, dropout=0.1)
     same = torch.cat(simcse.represent(simcse.draw(batch([TEXTS[0]] * 4))).vectors)
     assert torch.pdist(same).min() > 1e-3
     drawn = simcse.draw(BATCH)
@@ -276,7 +273,7 @@ def test_the_views_differ_by_dropout_alone_of_which_every_text_has_its_own() -> 
 
 def test_health_is_the_uniformity_of_the_texts() -> None:
     """Of three unit vectors, log of the mean over the three pairs of exp(-2 |x - y|²)."""
-    simcse = simcse_objective().eval()
+    simcse = build(SimCSE, dropout=0.1).eval()
     drawn = simcse.draw(BATCH)
     with torch.no_grad():
         health = simcse.health(drawn)

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.encoders.bf16 import needs_bf16
 from tests.support.encoders.methods import METHODS, REFUSED, assert_steps
-from tests.support.encoders.models import VARIANTS
+from tests.support.encoders.models import VARIANTS, needs_bf16
 
 
 @pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant != "bert"])
