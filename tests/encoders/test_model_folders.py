@@ -7,14 +7,12 @@ import logging
 import re
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoModel
 
 from midmask.derived.generate import GenerateConfig, Generator
 from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
@@ -237,18 +235,3 @@ def test_a_folder_without_a_model_names_the_one_that_has_it(folder: Path) -> Non
         lambda: read_cross_encoder(outer),
     ):
         assert str(outer / "checkpoints" / "step-10") in refusal(read)
-
-
-def test_a_part_of_a_model_names_the_whole(folder: Path) -> None:
-    outer = moved(folder, "0_Transformer")
-    modules = [
-        {"idx": 0, "name": "0", "path": "0_Transformer", "type": "sentence_transformers.models.Transformer"},
-        {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
-    ]
-    (outer / "modules.json").write_text(json.dumps(modules))
-    (outer / "1_Pooling").mkdir()
-    (outer / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
-    assert isinstance(load_base_model(outer), AutoModel.from_pretrained(outer / "0_Transformer").__class__)
-    assert load_backbone(outer, dropout=0.0).layers == 2 and len(load_tokenizer(outer)) == 40
-    for part in (outer / "0_Transformer", outer / "1_Pooling"):
-        assert re.search(rf"{outer}\b(?!/)", refusal(partial(as_folder_reads, RECIPES["none"](), part, ())))

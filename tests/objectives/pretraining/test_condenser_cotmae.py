@@ -222,16 +222,14 @@ QUERY_AS_CONTEXT_VARIANTS: dict[str, dict[str, Any]] = {
     "no window": {"window": None, "encoder_weight": 0.3},
 }
 
-QUERY_AS_CONTEXT_READ = batch(TEXTS, random_texts([5, 7, 1, 3], seed=1))
-
 
 @pytest.mark.parametrize("variant", QUERY_AS_CONTEXT_VARIANTS)
 def test_query_as_context_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     method = build(QueryAsContext, **QUERY_AS_CONTEXT_VARIANTS[variant])
-    config, drawn, reference = method.config, method.draw(QUERY_AS_CONTEXT_READ), reference_of(method)
+    config, drawn, reference = method.config, method.draw(COTMAE_READ), reference_of(method)
     terms: dict[str, Vectors] = {"encoder_mlm": [], "decoder_clm": []}
     for row in range(4):
-        passage, query = (ids(QUERY_AS_CONTEXT_READ.texts[name], row) for name in ("passage", "context"))
+        passage, query = (ids(COTMAE_READ.texts[name], row) for name in ("passage", "context"))
         states = reference.encode(ids(drawn.encoder, row))
         terms["encoder_mlm"] += surprises(reference, states, drawn.encoder, row, passage)
         terms["decoder_clm"] += reference.written(states[:1], query, config.decoder_layers, config.window)
@@ -250,8 +248,6 @@ COTMAE_V2_VARIANTS: dict[str, dict[str, Any]] = {
     "two windowed blocks": {"ar_layers": 2, "window": 2},
 }
 
-COTMAE_V2_READ = batch(TEXTS, random_texts([5, 7, 4, 9], seed=1))
-
 
 def sparse_view(reference: Reference, config: CoTMAEv2.Config, states: Vectors, text: list[int]) -> Tensor:
     """s E, entry by entry of the vocabulary; s of a text with negative logits alone is 0."""
@@ -268,12 +264,12 @@ def sparse_view(reference: Reference, config: CoTMAEv2.Config, states: Vectors, 
 @pytest.mark.parametrize("variant", COTMAE_V2_VARIANTS)
 def test_cotmae_v2_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     method = build(CoTMAEv2, **COTMAE_V2_VARIANTS[variant])
-    config, drawn, reference = method.config, method.draw(COTMAE_V2_READ), reference_of(method)
+    config, drawn, reference = method.config, method.draw(COTMAE_READ), reference_of(method)
     sides = [("passage", "context")] + ([("context", "passage")] if config.context != "pseudo_query" else [])
     terms: dict[str, Vectors] = {name: [] for name in method.parts}
     for number, (here, there) in enumerate(sides):
         for row in range(4):
-            text, context = (ids(COTMAE_V2_READ.texts[name], row) for name in (here, there))
+            text, context = (ids(COTMAE_READ.texts[name], row) for name in (here, there))
             at = 4 * number + row
             states = reference.encode(ids(drawn.encoder, at))
             vectors = [states[0], sparse_view(reference, config, states, text)]
@@ -289,7 +285,7 @@ def test_a_text_whose_logits_are_all_negative_has_no_sparse_view() -> None:
     method = build(CoTMAEv2, projection="mean")
     with torch.no_grad():
         method.backbone.output_bias_V.fill_(-100.0)
-    text = COTMAE_V2_READ.texts["passage"]
+    text = COTMAE_READ.texts["passage"]
     hidden_BLD = method.backbone.hidden(text.ids_BL, text.lengths_B)
     vectors_B2D = method.both_views(
         hidden_BLD,
@@ -297,6 +293,6 @@ def test_a_text_whose_logits_are_all_negative_has_no_sparse_view() -> None:
         torch.ones(hidden_BLD.shape[:2], dtype=torch.bool),
     )
     assert torch.equal(vectors_B2D[:, 0], hidden_BLD[:, 0]) and not vectors_B2D[:, 1].any()
-    total = total_of(method(method.draw(COTMAE_V2_READ)))
+    total = total_of(method(method.draw(COTMAE_READ)))
     total.backward()
     assert all(bool(p.grad.isfinite().all()) for p in method.parameters() if p.grad is not None) and total.isfinite()
