@@ -248,14 +248,15 @@ def trained(family: str, tmp_path: Path) -> tuple[CrossEncoder, Path]:
     return model, tokenizer
 
 
+JOINED = {"truncation": "only_second", "max_length": LONGEST, "return_token_type_ids": True, "return_tensors": "pt"}
+
+
 @pytest.mark.parametrize("template", [name for name, (_, pair) in TEMPLATES.items() if pair])
 def test_pairs_are_those_of_the_tokenizer(template: str, tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(write_tokenizer(tmp_path, template))
     model = CrossEncoder(torch.nn.Identity(), template_of(tokenizer, typed=True), LONGEST)
     for pair in some_pairs(40):
-        wanted = tokenizer(
-            [pair], truncation="only_second", max_length=LONGEST, return_token_type_ids=True, return_tensors="pt"
-        )
+        wanted = tokenizer([pair], **JOINED)
         found = model.join(*(rows([text], tmp_path) for text in pair))
         assert found.types_NL is not None and found.lengths_N.tolist() == [wanted["input_ids"].shape[1]]
         assert torch.equal(found.ids_NL, wanted["input_ids"]), tokenizer.decode(found.ids_NL[0])
@@ -269,14 +270,7 @@ def test_a_list_is_joined_to_its_query_and_padded(tmp_path: Path) -> None:
     passages = [" ".join(WORDS[:words]) for words in (2, 3, 5, 1, 4, 6)]
     found = model.join(rows(queries, tmp_path), rows(passages, tmp_path), group=3)
     pairs = [(queries[row // 3], passages[row]) for row in range(6)]
-    wanted = tokenizer(
-        pairs,
-        truncation="only_second",
-        max_length=LONGEST,
-        padding=True,
-        return_token_type_ids=True,
-        return_tensors="pt",
-    )
+    wanted = tokenizer(pairs, padding=True, **JOINED)
     assert torch.equal(found.ids_NL, wanted["input_ids"]) and torch.equal(found.types_NL, wanted["token_type_ids"])
     assert found.lengths_N.tolist() == wanted["attention_mask"].sum(1).tolist()
 

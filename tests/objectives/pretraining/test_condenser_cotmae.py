@@ -287,11 +287,8 @@ def test_a_text_whose_logits_are_all_negative_has_no_sparse_view() -> None:
         method.backbone.output_bias_V.fill_(-100.0)
     text = COTMAE_READ.texts["passage"]
     hidden_BLD = method.backbone.hidden(text.ids_BL, text.lengths_B)
-    vectors_B2D = method.both_views(
-        hidden_BLD,
-        torch.full((len(hidden_BLD),), hidden_BLD.shape[1]),
-        torch.ones(hidden_BLD.shape[:2], dtype=torch.bool),
-    )
+    seen_BL = torch.ones(hidden_BLD.shape[:2], dtype=torch.bool)
+    vectors_B2D = method.both_views(hidden_BLD, seen_BL.sum(1), seen_BL)
     assert torch.equal(vectors_B2D[:, 0], hidden_BLD[:, 0]) and not vectors_B2D[:, 1].any()
     total = total_of(method(method.draw(COTMAE_READ)))
     total.backward()

@@ -15,7 +15,17 @@ from midmask.objectives.pretraining.encoder_mask import MaskedRows
 from midmask.objectives.pretraining.laprador import LaPraDoR, TurnRows
 from midmask.objectives.pretraining.master import MASTER
 from midmask.objectives.pretraining.simcse import SimCSE
-from tests.support.objectives.checks import assert_equal, build, ids, places, reference_of, surprises, z_score
+from tests.support.objectives.checks import (
+    assert_equal,
+    build,
+    ids,
+    in_batch,
+    places,
+    reference_of,
+    surprises,
+    unit,
+    z_score,
+)
 from tests.support.objectives.reference import Reference, Vectors, log_sum_exp
 from tests.support.objectives.texts import CLS, FIRST, SEP, UNK, batch, random_texts, token_rows
 
@@ -228,22 +238,17 @@ TEXTS = random_texts([8, 4, 6])
 BATCH = batch(TEXTS)
 
 
-def unit(reference: Reference, simcse: SimCSE, tokens: list[int]) -> torch.Tensor:
-    vector = reference.encode(tokens)[0]
-    if simcse.config.projection:
-        vector = torch.tanh(reference.linear("projection", vector))
-    return vector / torch.sqrt((vector**2).sum())
-
-
 @pytest.mark.parametrize("variant", SIMCSE_VARIANTS)
 def test_simcse_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     """With dropout switched off, which the reference lacks, both passes are equal and the loss is not zero: a text is
     told from the others."""
     simcse = build(SimCSE, dropout=0.1, **SIMCSE_VARIANTS[variant]).eval()
     config, drawn, reference = simcse.config, simcse.draw(BATCH), reference_of(simcse)
-    views = [[unit(reference, simcse, [2, *text, 3]) for text in TEXTS] for _ in range(2)]
-    scores = [[(one * other).sum() / config.temperature for other in views[1]] for one in views[0]]
-    terms = {"contrastive": [log_sum_exp(torch.stack(row)) - row[place] for place, row in enumerate(scores)], "mlm": []}
+    vectors = [reference.encode([2, *text, 3])[0] for text in TEXTS]
+    if config.projection:
+        vectors = [torch.tanh(reference.linear("projection", vector)) for vector in vectors]
+    vectors = [unit(vector) for vector in vectors]
+    terms = {"contrastive": in_batch(vectors, vectors, config.temperature), "mlm": []}
     for row, text in enumerate(TEXTS if config.mlm_weight else ()):
         states = reference.encode(ids(drawn.masked, row))
         terms["mlm"] += surprises(reference, states, drawn.masked, row, [2, *text, 3])
@@ -294,21 +299,10 @@ def turn(step: int) -> Batch:
     return Batch(step, {"passage": token_rows(random_texts([8, 14, 11], seed=step))})
 
 
-def laprador_unit(reference: Reference, tokens: list[int]) -> Tensor:
-    vector = reference.encode(tokens)[0]
-    return vector / torch.sqrt((vector**2).sum())
-
-
 def vectors_of(reference: Reference, drawn: TurnRows) -> dict[str, Vectors]:
     """Queries' and passages' unit vectors, each by its own encoder."""
     encoders = {"query": reference.read_as("backbone.experts.weights.", "backbone.model.bert."), "passage": reference}
-    return {side: [laprador_unit(encoders[side], ids(drawn.text(side), row)) for row in range(3)] for side in SIDES}
-
-
-def losses(candidates: Vectors, texts: Vectors, temperature: float) -> Vectors:
-    """-log softmax of each text with its partner, which stands at its number among the candidates."""
-    scores = [torch.stack([text @ other for other in candidates]) / temperature for text in texts]
-    return [log_sum_exp(row) - row[place] for place, row in enumerate(scores)]
+    return {side: [unit(encoders[side].encode(ids(drawn.text(side), row))[0]) for row in range(3)] for side in SIDES}
 
 
 @pytest.mark.parametrize("dropout_weight", [1.0, 0.3])
@@ -323,10 +317,8 @@ def test_loss_and_every_gradient_equal_the_reference_in_each_step_of_two_turns(d
         trained, still = SIDES if step < 3 else SIDES[::-1]
         others = [vector.detach() for vector in found[still]]
         kept = kept if step % 3 else []
-        terms = {
-            "contrastive": losses([*others, *kept[-8:]], found[trained], 0.5),
-            "dropout": losses(found[trained], found[trained], 0.5),
-        }
+        contrastive = in_batch(found[trained], [*others, *kept[-8:]], 0.5)
+        terms = {"contrastive": contrastive, "dropout": in_batch(found[trained], found[trained], 0.5)}
         kept += others
         assert (drawn.trained, drawn.still) == (trained, still)
         assert_equal(laprador, drawn, reference, terms, (1.0, dropout_weight))

@@ -17,7 +17,7 @@ from midmask.objectives.pretraining.ict import ICT
 from midmask.objectives.pretraining.spider import Spider
 from midmask.objectives.pretraining.weak_pairs import WeakPairs
 from midmask.randomness import masks
-from tests.support.objectives.checks import assert_equal, build, ids, reference_of, z_score
+from tests.support.objectives.checks import assert_equal, build, ids, in_batch, reference_of, unit, z_score
 from tests.support.objectives.reference import Reference, log_sum_exp
 from tests.support.objectives.texts import CLS, SEP, UNK, batch, random_texts, small_vocabulary, token_rows
 
@@ -40,14 +40,10 @@ def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     ict = build(ICT, **VARIANTS[variant])
     drawn, reference = ict.draw(batch([*random_texts([14, 9, 11]), [UNK, 7, UNK]])), reference_of(ict)
 
-    def vector(tokens: list[int]) -> torch.Tensor:
-        first = reference.encode(tokens)[0]
-        return first / torch.sqrt((first**2).sum()) if ict.config.normalise else first
-
-    queries, passages = ([vector(row) for row in rows_of(text)] for text in (drawn.query, drawn.passage))
-    scores = [[query @ passage / ict.config.temperature for passage in passages] for query in queries]
-    losses = [log_sum_exp(torch.stack(row)) - row[place] for place, row in enumerate(scores)]
-    assert_equal(ict, drawn, reference, {"contrastive": losses})
+    sides = [[reference.encode(row)[0] for row in rows_of(text)] for text in (drawn.query, drawn.passage)]
+    if ict.config.normalise:
+        sides = [[unit(vector) for vector in vectors] for vectors in sides]
+    assert_equal(ict, drawn, reference, {"contrastive": in_batch(*sides, ict.config.temperature)})
 
 
 def words_of(text: list[int]) -> list[list[int]]:
@@ -320,12 +316,10 @@ WEAK_PAIRS_READ = batch(PASSAGES, QUERIES)
 def losses(pairs: WeakPairs, reference: Reference, read: Batch, same: set[tuple[int, int]]) -> list[torch.Tensor]:
     """-log of a pair's share among its candidates; `same`: pairs that are no negatives of each other."""
 
-    def unit(tokens: list[int]) -> torch.Tensor:
-        first = reference.encode(tokens)[0]
-        return first / torch.sqrt((first**2).sum())
-
     numbers = range(len(read.texts["passage"].lengths_B))
-    q, p = ([unit(ids(read.texts[name], row)) for row in numbers] for name in ("context", "passage"))
+    q, p = (
+        [unit(reference.encode(ids(read.texts[name], row))[0]) for row in numbers] for name in ("context", "passage")
+    )
     found = []
     for i in range(len(q)):
         others = [j for j in range(len(q)) if j != i and (i, j) not in same and (j, i) not in same]

@@ -20,6 +20,7 @@ from midmask.objectives.pretraining.simlm import SimLM
 from midmask.randomness.masks import Purpose, row_keys, uniform
 from tests.support.encoders.models import VARIANTS as FAMILIES
 from tests.support.encoders.models import random_model
+from tests.support.objectives import checks
 from tests.support.objectives.checks import assert_equal, build, ids, places, reference_of, surprises, z_score
 from tests.support.objectives.reference import Reference, Vectors, log_sum_exp
 from tests.support.objectives.texts import (
@@ -192,7 +193,7 @@ def projected(reference: Reference, vectors: Vectors) -> Vectors:
     scale, shift = reference.get("projector.scale"), reference.get("projector.shift")
     kept = [torch.clamp(row * scale + shift, min=0.0) for row in inner]
     outer = normalised([reference.get("projector.outer.weight") @ row for row in kept])
-    return [row / torch.sqrt((row**2).sum()) for row in outer]
+    return [checks.unit(row) for row in outer]
 
 
 def detection(reference: Reference, vector: Tensor, edited: list[int], true: list[int]) -> Vectors:
@@ -216,8 +217,7 @@ def test_diffcse_loss_and_every_gradient_equal_the_reference(variant: str) -> No
     rows = [[CLS, *text, SEP] for text in DIFFCSE_TEXTS] * 2
     vectors = [reference.encode(row)[0] for row in rows]
     z = projected(reference, vectors)
-    scores = [torch.stack([one @ other for other in z[3:]]) / config.temperature for one in z[:3]]
-    contrastive = [log_sum_exp(row) - row[place] for place, row in enumerate(scores)]
+    contrastive = checks.in_batch(z[:3], z[3:], config.temperature)
     replaced: Vectors = []
     learnt: Vectors = []
     for number, (row, vector) in enumerate(zip(rows, vectors, strict=True)):
