@@ -231,11 +231,8 @@ def test_debertas_published_head_is_found_though_its_config_does_not_name_it(var
     config = json.loads((tmp_path / "config.json").read_text())
     assert config.pop("legacy") is False
     (tmp_path / "config.json").write_text(json.dumps(config))
-    more = {
-        "mask_predictions.dense.weight": torch.zeros(3, 3),
-        "deberta.embeddings.position_embeddings.weight": PUBLIC_IDS.float(),
-    }
-    weights = {**model.state_dict(), **more}
+    weights = {**model.state_dict(), "mask_predictions.dense.weight": torch.zeros(3, 3)}
+    weights["deberta.embeddings.position_embeddings.weight"] = PUBLIC_IDS.float()
     (tmp_path / "model.safetensors").unlink()
     as_pickle(weights, tmp_path)
 

@@ -53,14 +53,8 @@ BEYOND = {
     "logits": Representation(dense=None, lexical="logits", passage_terms=9),
 }
 FAMILIES = (
-    "bert",
-    "roberta",
-    "distilbert",
-    "deberta-v2",
-    "deberta, published head",
-    "modernbert",
-    "electra, narrow words",
-)
+    "bert", "roberta", "distilbert", "deberta-v2", "deberta, published head", "modernbert", "electra, narrow words"
+)  # fmt: skip
 
 
 def cases(kinds: list[str]) -> list[tuple[str, str]]:

@@ -104,16 +104,13 @@ def test_a_plain_folder_is_the_vector_of_cls(base: Path) -> None:
     assert read_projection(base) is None and read_facts(base).form == TextForm()
 
 
-@pytest.mark.parametrize(
-    ("config", "limit", "length"),
-    [
-        ({}, 64, 34),
-        ({}, 20, 20),
-        ({}, 10**30, 34),
-        ({"model_type": "roberta", "pad_token_id": 1}, 64, 32),
-        ({"max_position_embeddings": -1}, 10**30, None),
-    ],
-)
+LIMITS = [
+    ({}, 64, 34), ({}, 20, 20), ({}, 10**30, 34), ({"model_type": "roberta", "pad_token_id": 1}, 64, 32),
+    ({"max_position_embeddings": -1}, 10**30, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "limit", "length"), LIMITS)
 def test_a_plain_folder_reads_what_its_tokenizer_and_its_positions_allow(
     base: Path, tmp_path: Path, config: dict[str, Any], limit: int, length: int | None
 ) -> None:

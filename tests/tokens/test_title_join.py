@@ -142,10 +142,10 @@ def test_states_are_those_of_a_plain_model_given_the_types(variant: str) -> None
     assert torch.allclose(backbone.hidden(ids_BL, lengths_B)[0], found_BLD[0], atol=1e-4) != typed
 
 
-@pytest.mark.parametrize(
-    ("join", "representation"),
-    [("separator", Representation()), ("pair", Representation(dense="mean", lexical="splade"))],
-)
+JOINS = [("separator", Representation()), ("pair", Representation(dense="mean", lexical="splade"))]
+
+
+@pytest.mark.parametrize(("join", "representation"), JOINS)
 def test_training_and_search_and_other_libraries_read_the_same(
     corpus: Artifact, tmp_path: Path, join: TitleJoin, representation: Representation
 ) -> None:
@@ -164,10 +164,8 @@ def test_training_and_search_and_other_libraries_read_the_same(
         expected_BLD = model(**given).last_hidden_state
     lengths_B = given["attention_mask"].sum(1)
 
-    config = {
-        "backbone": BackboneConfig(name="tiny", dropout=0.0),
-        "train": TrainConfig(steps=1, batch_size=2, learning_rate=1e-3),
-    }
+    train = TrainConfig(steps=1, batch_size=2, learning_rate=1e-3)
+    config = {"backbone": BackboneConfig(name="tiny", dropout=0.0), "train": train}
     objective = pretraining_config({"name": "retromae"})
     lengths = {"representation": representation, "query_length": 8, "passage_length": LONGEST}
     ready = [

@@ -240,15 +240,13 @@ def test_shared_phrases_equal_the_reference(least: int, most: int) -> None:
     assert all(sizes[number] > 10 for number in range(3)), sizes
 
 
-@pytest.mark.parametrize(
-    ("text", "other"),
-    [
-        ([30, *SHARED, 31, 32, 33], [38, *SHARED]),
-        ([20, 21, 30, 31, 32, 23, 24, 33], [23, 24, 16, 20, 21]),
-        ([20, 21, 30], [20, 21]),
-        (SHARED, SHARED),
-    ],
-)
+PAIRS = [
+    ([30, *SHARED, 31, 32, 33], [38, *SHARED]), ([20, 21, 30, 31, 32, 23, 24, 33], [23, 24, 16, 20, 21]),
+    ([20, 21, 30], [20, 21]), (SHARED, SHARED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "other"), PAIRS)
 def test_queries_are_all_windows_around_a_phrase_and_no_others(text: list[int], other: list[int]) -> None:
     """The rarest of at most 40 queries has a chance above 1/200, so that 6,000 draws miss one of them with a
     probability below 1e-11.
