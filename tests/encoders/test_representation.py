@@ -101,14 +101,6 @@ def test_what_is_no_number_is_not_pruned_away() -> None:
     assert prune(torch.tensor([[1.0, torch.nan, 3.0, 2.0]]), 2)[0].isnan().tolist() == [False, True, False, False]
 
 
-def test_no_terms_leave_all_words() -> None:
-    weights_BV = torch.randn(2, 5)
-    assert torch.equal(prune(weights_BV, None), weights_BV)
-    query, passage = Representation(lexical="splade", query_terms=2), Representation(lexical="splade", passage_terms=2)
-    assert (query.terms("query"), query.terms("passage")) == (2, None)
-    assert (passage.terms("query"), passage.terms("passage")) == (None, 2)
-
-
 @torch.no_grad()
 def test_a_text_of_specials_alone_has_no_words_without_them() -> None:
     holder = Holder(Representation(dense=None, lexical="splade", specials=False))

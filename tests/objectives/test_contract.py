@@ -190,11 +190,8 @@ HEALTH: dict[str, dict[str, str]] = {
 }
 """Method -> how a loss behind a vector is named in its health, and the part that it is."""
 WINNERS = ("lexmae", "dupmae", "dupmae, ordinary tokens")
-MORE = {
-    **{key: {"winning_vocabulary"} for key in WINNERS},
-    "simlm": {"replaced"},
-    "diffcse": {"replaced", "uniformity"},
-}
+MORE = {"simlm": {"replaced"}, "diffcse": {"replaced", "uniformity"}}
+MORE |= {key: {"winning_vocabulary"} for key in WINNERS}
 
 
 @pytest.mark.parametrize("name", HEALTH)

@@ -292,12 +292,8 @@ def test_a_block_equals_gpt2s() -> None:
     off = {"resid_pdrop": 0.0, "attn_pdrop": 0.0, "layer_norm_epsilon": 1e-12}
     settings = GPT2Config(n_embd=WIDTH, n_head=HEADS, activation_function="gelu", attn_implementation="eager", **off)
     theirs = GPT2Block(settings, layer_idx=0).double()
-    linear = {
-        "attn.c_attn": block.query_key_value,
-        "attn.c_proj": block.attention_out,
-        "mlp.c_fc": block.feed_in,
-        "mlp.c_proj": block.feed_out,
-    }
+    linear = {"attn.c_attn": block.query_key_value, "attn.c_proj": block.attention_out}
+    linear |= {"mlp.c_fc": block.feed_in, "mlp.c_proj": block.feed_out}
     state = {f"{name}.weight": own.weight.T for name, own in linear.items()}
     norms = {"ln_1.weight": block.attention_norm.weight, "ln_2.weight": block.feed_norm.weight}
     biased = {**linear, "ln_1": block.attention_norm, "ln_2": block.feed_norm}

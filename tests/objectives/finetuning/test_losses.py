@@ -172,11 +172,6 @@ def test_a_batch_without_scores_or_without_negatives_is_refused() -> None:
         objective.draw(Batch(0, alone, 1, teacher_QG=TEACHER[:, :1]))
 
 
-def test_candidates_without_a_contrastive_loss_are_refused() -> None:
-    with pytest.raises(ValidationError, match="set ce_weight too"):
-        Distillation.Config(candidates="own")
-
-
 def flops(texts: list[Tensor]) -> Tensor:
     return sum((sum(text[word].abs() for text in texts) / len(texts)) ** 2 for word in range(len(texts[0])))
 
@@ -248,7 +243,9 @@ def test_separate_groups_without_negatives_are_the_positives_alone() -> None:
     assert values[0].isfinite() and torch.equal(*values)
 
 
-def test_a_factor_needs_its_term() -> None:
+def test_a_factor_needs_its_term_and_candidates_their_loss() -> None:
+    with pytest.raises(ValidationError, match="set ce_weight too"):
+        Distillation.Config(candidates="own")
     with pytest.raises(ValidationError, match=r"lambda_passage = 0\.1 needs passage = flops or l1"):
         Regularisers(lambda_passage=0.1, query="l1")
 

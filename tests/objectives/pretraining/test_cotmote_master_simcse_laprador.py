@@ -125,10 +125,6 @@ def test_health_tells_experts_and_vectors_apart() -> None:
         for view, found in zip(("dense", "sparse"), views, strict=True):
             assert health[f"{side}_{view}_decoder_loss_without_vector"] != pytest.approx(found, rel=1e-6)
     assert health["expert_distance"] > 0 and 0 <= health["winning_vocabulary"] <= 1
-    siamese = objective(views="dense", query_decodes="nothing").eval()
-    with torch.no_grad():
-        names = set(siamese.health(siamese.draw(READ)))
-    assert names == {"passage_dense_decoder_loss", "passage_dense_decoder_loss_without_vector"}
 
 
 def test_three_tenths_of_either_text_without_its_specials_are_hidden() -> None:

@@ -72,11 +72,8 @@ def test_a_cloze_is_a_run_of_whole_words_and_the_rest(remove: float) -> None:
         size = len(words_of(query[1:-1]))
         sizes.add(size)
         assert 1 <= size <= max(1, len(words) // 2)
-        rests = [
-            flat(words[:at] + words[at + size :])
-            for at in range(len(words) - size + 1)
-            if flat(words[at : at + size]) == query[1:-1]
-        ]
+        begins = [at for at in range(len(words) - size + 1) if flat(words[at : at + size]) == query[1:-1]]
+        rests = [flat(words[:at] + words[at + size :]) for at in begins]
         assert rests and (passage[1:-1] == text if remove == 0.0 else passage[1:-1] in rests)
     assert len(sizes) > 5
     assert drawn.query.ids_BL.shape[1] == drawn.query.lengths_B.max()
