@@ -20,14 +20,7 @@ from midmask.encoders.inputs import type_inputs
 from midmask.encoders.model_settings import read_facts
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm
-from midmask.experiment.steps import (
-    FinetuneConfig,
-    InitialConfig,
-    PretrainConfig,
-    finetune_setup,
-    initial,
-    pretrain_setup,
-)
+from midmask.experiment import steps
 from midmask.experiment.untuned import UntunedConfig, untuned
 from midmask.masking import corrupt
 from midmask.objectives import build_objective, pretraining_config
@@ -152,7 +145,7 @@ def test_training_and_search_and_other_libraries_read_the_same(
     tokens = tokens_of(corpus, Place(str(tmp_path / "tokens")), join)
     inputs = {"corpus": corpus, "tokens": tokens}
     start = Artifact(Place(str(tmp_path / "start")), {"fingerprint": "start"})
-    initial(InitialConfig(backbone=BackboneConfig(dropout=0.0)), inputs, start.place)
+    steps.initial(steps.InitialConfig(backbone=BackboneConfig(dropout=0.0)), inputs, start.place)
     model = AutoModel.from_pretrained(start.place.local() / "model", add_pooling_layer=False).eval()
     with torch.no_grad():  # fresh embeddings of types are too small to matter
         model.embeddings.token_type_embeddings.weight[1] += 1.0
@@ -168,11 +161,10 @@ def test_training_and_search_and_other_libraries_read_the_same(
     config = {"backbone": BackboneConfig(name="tiny", dropout=0.0), "train": train}
     objective = pretraining_config({"name": "retromae"})
     lengths = {"representation": representation, "query_length": 8, "passage_length": LONGEST}
-    ready = [
-        pretrain_setup(PretrainConfig(objective=objective, **config), {**inputs, "start": start}),
-        finetune_setup(FinetuneConfig(loss=Contrastive.Config(), **lengths, **config), {**inputs, "start": start}),
-    ]
-    for setup in ready:
+    inputs["start"] = start
+    tuned = steps.FinetuneConfig(loss=Contrastive.Config(), **lengths, **config)
+    middle = steps.PretrainConfig(objective=objective, **config)
+    for setup in (steps.pretrain_setup(middle, inputs), steps.finetune_setup(tuned, inputs)):
         backbone, objective_, vocabulary = setup.build()
         found_BLD = backbone.hidden(given["input_ids"], lengths_B)
         assert vocabulary.pairs == (join == "pair") == objective_.vocabulary(torch.device("cpu")).pairs
