@@ -1,21 +1,26 @@
-"""Sizes, seeds and refusals of backbones; what `precision = auto` means."""
+"""Refusals of backbones; what `precision = auto` means; folders laid out as public checkpoints load as they are: BERT
+with pooler and NSP head, RetroMAE and coCondenser as pickles, DeBERTa with its own head.
+"""
 
+import json
 import logging
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
-from transformers import AlbertConfig
 
-from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, build_backbone, load_backbone, shape_of
+from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.precision import SWITCH, autocast_type, processor_precision
 from midmask.errors import UserError
 from midmask.experiment.plan import Plan, plan
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.vocabulary import Vocabulary
-from tests.support.encoders.bf16 import needs_bf16
+from tests.support.encoders.models import needs_bf16, random_model
 from tests.support.unread import Unread
 
 IDS = torch.tensor([[2, 6, 7, 20, 8, 3, 0, 0], [2, 9, 10, 11, 12, 13, 14, 3], [2, 6, 3, 0, 0, 0, 0, 0]])
@@ -32,49 +37,6 @@ def test_dropout_is_that_of_the_config_not_of_the_folder(model_folder: Path) -> 
         return [backbone.hidden(IDS, LENGTHS).detach() for _ in range(2)]
 
     assert torch.equal(*twice(0.0)) and not torch.equal(*twice(0.5))
-
-
-@pytest.mark.parametrize("name", ["tiny", "mini"])
-def test_sizes_from_scratch_have_their_shape_and_tie_the_head(name: str, vocabulary: Vocabulary) -> None:
-    backbone = build_backbone(BackboneConfig(name=name), vocabulary, seed=0)
-    layers, width = SIZES[name]
-    assert (backbone.width, backbone.heads, backbone.feed_forward) == (width, width // 64, 4 * width)
-    assert len(backbone.encoder.encoder.layer) == layers and backbone.max_length == 512
-    assert backbone.output_weight_VD is backbone.encoder.embeddings.word_embeddings.weight
-    assert backbone.output_weight_VD.shape == (40, width)
-
-
-def test_fresh_weights_depend_on_the_seed_alone(vocabulary: Vocabulary) -> None:
-    def weights(seed: int) -> Tensor:
-        return build_backbone(BackboneConfig(), vocabulary, seed=seed).output_weight_VD.detach()
-
-    torch.manual_seed(1)
-    first = weights(4)
-    drawn = torch.rand(3)
-    torch.manual_seed(1)
-    assert torch.equal(torch.rand(3), drawn), "building drew from the global generator"
-    assert torch.equal(weights(4), first) and not torch.equal(weights(5), first)
-
-
-def test_an_unsupported_family_lists_the_supported(vocabulary: Vocabulary, tmp_path: Path) -> None:
-    AlbertConfig().save_pretrained(tmp_path)
-    config = BackboneConfig(name=str(tmp_path))
-    known = "bert, deberta, deberta-v2, distilbert, electra, modernbert, roberta"
-    for build in (lambda: build_backbone(config, vocabulary, seed=0), lambda: shape_of(config)):
-        with pytest.raises(UserError, match=rf"'albert'.* {known}\."):
-            build()
-
-
-def test_a_folder_that_lacks_encoder_weights_is_refused(model_folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(model_folder / "model.safetensors")
-    lost = next(name for name in weights if name.endswith("word_embeddings.weight"))
-    save_file(
-        {name: t for name, t in weights.items() if name != lost}, model_folder / "model.safetensors", {"format": "pt"}
-    )
-    with pytest.raises(UserError, match=r"holds no .*word_embeddings.weight"):
-        load_backbone(model_folder, dropout=0.0)
 
 
 def test_a_foreign_tokenizer_is_refused(model_folder: Path, vocabulary: Vocabulary) -> None:
@@ -158,3 +120,145 @@ def test_what_is_set_by_hand_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = plan(changed, Unread())
     assert steps.pretrained is not None and steps.pretrained.config.train.precision == "fp32"
     assert autocast_type("bf16", CPU) is torch.bfloat16 and autocast_type("fp32", CPU) is None
+
+
+PUBLIC_IDS = torch.tensor([[2, 9, 10, 11, 12, 13, 3]])
+PUBLIC_LENGTHS = torch.tensor([7])
+Weights = dict[str, Tensor]
+
+
+def bert() -> Weights:
+    """A masked LM's weights by the names of its Hugging Face model, the tied ones once."""
+    tied = ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias")
+    return {name: tensor for name, tensor in random_model("bert").state_dict().items() if name not in tied}
+
+
+def pretraining(weights: Weights) -> Weights:
+    """As google-bert's: a pooler, the head for the next sentence, and the tied weights written out."""
+    more = {"bert.pooler.dense.weight": torch.randn(32, 32), "bert.pooler.dense.bias": torch.randn(32)}
+    more |= {"cls.seq_relationship.weight": torch.randn(2, 32), "cls.seq_relationship.bias": torch.randn(2)}
+    more["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"].clone()
+    return {**weights, **more}
+
+
+def old_norms(weights: Weights) -> Weights:
+    """As converted from TensorFlow: norms have gamma and beta."""
+    names = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+
+    def renamed(name: str) -> str:
+        stem, dot, last = name.rpartition(".LayerNorm.")
+        return stem + "." + names[dot[1:] + last] if dot else name
+
+    return {renamed(name): tensor for name, tensor in weights.items()}
+
+
+def old_positions(weights: Weights) -> Weights:
+    """As saved before transformers 4.31: a buffer of position numbers, and the bias under both of its names."""
+    numbers = torch.arange(34)[None]
+    bias = weights["cls.predictions.bias"].clone()
+    return {**weights, "bert.embeddings.position_ids": numbers, "cls.predictions.decoder.bias": bias}
+
+
+def bare(weights: Weights) -> Weights:
+    """As an encoder saved by itself: no prefix and no MLM head, but a pooler and the old buffer."""
+    encoder = {name.removeprefix("bert."): tensor for name, tensor in weights.items() if name.startswith("bert.")}
+    pooler = {"pooler.dense.weight": torch.randn(32, 32), "pooler.dense.bias": torch.randn(32)}
+    return {**encoder, **pooler, "embeddings.position_ids": torch.arange(34)[None]}
+
+
+def prefixed(weights: Weights) -> Weights:
+    """As RetroMAE's encoder saved from BertModel inside BertForMaskedLM: the prefix, but no MLM head."""
+    return {name: tensor for name, tensor in weights.items() if name.startswith("bert.")}
+
+
+def as_safetensors(weights: Weights, folder: Path) -> None:
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def as_pickle(weights: Weights, folder: Path) -> None:
+    torch.save(weights, folder / "pytorch_model.bin")
+
+
+def as_shards(weights: Weights, folder: Path) -> None:
+    places: dict[str, str] = {}
+    for number, names in enumerate((sorted(weights)[:20], sorted(weights)[20:]), start=1):
+        file = f"model-{number:05d}-of-00002.safetensors"
+        save_file({name: weights[name] for name in names}, folder / file, {"format": "pt"})
+        places |= dict.fromkeys(names, file)
+    index = {"metadata": {"total_size": 0}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+LAYOUTS: dict[str, tuple[tuple[Callable[[Weights], Weights], ...], Callable[[Weights, Path], None]]] = {
+    "BERT for pre-training": ((pretraining,), as_safetensors),
+    "BERT for pre-training, old names, pickled": ((pretraining, old_positions, old_norms), as_pickle),
+    "RetroMAE, coCondenser": ((old_positions,), as_pickle),
+    "RetroMAE, coCondenser, bare": ((bare,), as_pickle),
+    "bare": ((bare,), as_safetensors),
+    "prefix without MLM head": ((prefixed,), as_pickle),
+    "shards": ((pretraining,), as_shards),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@torch.no_grad()
+def test_the_folder_loads_as_it_is(layout: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    changes, write = LAYOUTS[layout]
+    weights = bert()
+    for change in changes:
+        weights = change(weights)
+    model = random_model("bert")
+    model.config.save_pretrained(tmp_path)
+    write(weights, tmp_path)
+
+    backbone = load_backbone(tmp_path, dropout=0.0).eval()
+    theirs = model(input_ids=PUBLIC_IDS, output_hidden_states=True)
+    hidden = backbone.hidden(PUBLIC_IDS, PUBLIC_LENGTHS)
+    torch.testing.assert_close(hidden, theirs.hidden_states[-1], rtol=1e-6, atol=1e-6)
+    has_head = not {bare, prefixed} & set(changes)
+    assert ("holds no MLM head" in caplog.text) != has_head
+    logits = backbone.transform(hidden) @ backbone.output_weight_VD.t() + backbone.output_bias_V
+    assert torch.allclose(logits, theirs.logits, rtol=1e-6, atol=1e-6) == has_head
+    assert backbone.output_weight_VD is backbone.encoder.embeddings.word_embeddings.weight
+
+
+@pytest.mark.parametrize("variant", ["deberta, published head", "deberta-v2, published head, convolution"])
+@torch.no_grad()
+def test_debertas_published_head_is_found_though_its_config_does_not_name_it(variant: str, tmp_path: Path) -> None:
+    model = random_model(variant)
+    model.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config.pop("legacy") is False
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    weights = {**model.state_dict(), "mask_predictions.dense.weight": torch.zeros(3, 3)}
+    weights["deberta.embeddings.position_embeddings.weight"] = PUBLIC_IDS.float()
+    (tmp_path / "model.safetensors").unlink()
+    as_pickle(weights, tmp_path)
+
+    backbone = load_backbone(tmp_path, dropout=0.0).eval()
+    hidden = backbone.hidden(PUBLIC_IDS, PUBLIC_LENGTHS)
+    logits = backbone.transform(hidden) @ backbone.output_weight_VD.t() + backbone.output_bias_V
+    torch.testing.assert_close(logits, model(input_ids=PUBLIC_IDS).logits, rtol=1e-6, atol=1e-6)
+
+
+class Trap:
+    def __reduce__(self) -> tuple[Callable[[int], None], tuple[int]]:
+        return sys.exit, (3,)
+
+
+def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path) -> None:
+    random_model("bert").config.save_pretrained(tmp_path)
+    torch.save({**bert(), "trap": Trap()}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(UserError, match="pickle holds more than tensors") as error:
+        load_backbone(tmp_path, dropout=0.0)
+    assert "\n" not in str(error.value)
+
+
+def test_half_a_file_is_refused(tmp_path: Path) -> None:
+    random_model("bert").config.save_pretrained(tmp_path)
+    as_safetensors(bert(), tmp_path)
+    whole = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match="no model can be read"):
+        load_backbone(tmp_path, dropout=0.0)

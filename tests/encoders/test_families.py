@@ -1,4 +1,6 @@
-"""Every family of backbones, in its published variants, against the Hugging Face model that it wraps."""
+"""Every family of backbones, in its published variants, against the Hugging Face model that it wraps; steps of every
+method on a BERT, of MLM on every family, and what is refused (all on all: tests/system/objectives).
+"""
 
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from midmask.encoders.families import FAMILIES
 from midmask.encoders.seq2seq import build_seq2seq
 from midmask.retrieve.models import load_base_model
 from midmask.vocabulary import Vocabulary
+from tests.support.encoders.methods import METHODS, REFUSED, assert_steps
 from tests.support.encoders.models import VARIANTS, random_model
 from tests.support.objectives.texts import small_vocabulary
 
@@ -169,3 +172,11 @@ def test_fresh_weights_have_the_named_models_shape_and_depend_on_the_seed_alone(
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first[words], other[words]) and not torch.equal(first[words], trained.state_dict()[words])
     assert abs(float(first[words].std()) - 0.02) < 0.004
+
+
+PAIRS = [*((method, "bert") for method in METHODS), *(("mlm", variant) for variant in VARIANTS), *REFUSED]
+
+
+@pytest.mark.parametrize(("method", "variant"), sorted(set(PAIRS)))
+def test_a_step_is_finite_or_refused_beforehand(method: str, variant: str) -> None:
+    assert_steps(method, variant)

@@ -1,5 +1,5 @@
-"""Folders that sentence-transformers saved, in its layouts of versions 2 to 6, mean the same to midmask; what midmask
-cannot follow is refused by name.
+"""Folders that sentence-transformers saved, in its layouts of versions 2 to 6 and with their settings, mean the same to
+midmask; what it cannot follow is refused by name.
 """
 
 import json
@@ -8,14 +8,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from transformers import AlbertConfig, AlbertForMaskedLM, AlbertModel
 
-from midmask.encoders.folder import load_bi_encoder
+from midmask.artifact import Artifact, Place
+from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_projection
 from midmask.encoders.model_settings import read_facts, read_projection, read_representation
-from midmask.encoders.representation import Representation, TextVectors
+from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm
 from midmask.errors import UserError
+from midmask.experiment.model_folder import as_folder_reads
+from midmask.experiment.steps import AdoptConfig, adopt
+from midmask.recipes import RECIPES
+from midmask.retrieve.encode import EncodeConfig, encode
+from midmask.retrieve.models import open_encoder
+from midmask.retrieve.vectors import Encoding, encode_rows
+from midmask.tokens import tokenise
 from midmask.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import TEXTS
 from tests.support.encoders.public import (
@@ -28,20 +39,11 @@ from tests.support.encoders.public import (
     tokenizer,
     transformer,
     vectors_of,
+    views,
 )
+from tests.support.retrieve.collection import write_parts
 
 OLD, OLD_SPARSE = "sentence_transformers.models.", "sentence_transformers.sparse_encoder.models."
-
-
-@torch.no_grad()
-def views(folder: Path) -> TextVectors:
-    backbone = load_bi_encoder(folder, dropout=0.1).eval()
-    tokens = load_tokenizer(folder)(TEXTS, padding=True, return_tensors="pt", max_length=12, truncation=True)
-    lengths_B = tokens["attention_mask"].sum(1)
-    found: TextVectors = backbone.pooling(
-        backbone, tokens["input_ids"], lengths_B, Vocabulary.of(folder).special_V, "passage"
-    )
-    return found
 
 
 def as_version_2(folder: Path) -> None:
@@ -80,7 +82,7 @@ def test_a_dense_folder_gives_its_own_vectors(
     facts, wanted = read_facts(tmp_path), {"dense": mode, "width": width, "normalise": normalise}
     assert facts.representation == Representation.model_validate(wanted)
     assert facts.passage_length == facts.query_length == 12
-    found = views(tmp_path)
+    found = views(load_bi_encoder(tmp_path, dropout=0.1).eval(), tmp_path)
     assert found.lexical_BV is None and found.dense_BD is not None
     torch.testing.assert_close(found.dense_BD, vectors_of(opened(tmp_path)), rtol=1e-5, atol=1e-5)
 
@@ -92,7 +94,7 @@ def test_a_sparse_folder_gives_its_own_weights(base: Path, tmp_path: Path, terms
         as_version_2(tmp_path)
     wanted = Representation(dense=None, lexical="splade", query_terms=terms, passage_terms=terms)
     assert read_representation(tmp_path) == wanted and read_facts(tmp_path).passage_length == 12
-    found = views(tmp_path)
+    found = views(load_bi_encoder(tmp_path, dropout=0.1).eval(), tmp_path)
     assert found.dense_BD is None and found.lexical_BV is not None
     torch.testing.assert_close(found.lexical_BV, vectors_of(opened(tmp_path, "SparseEncoder")), rtol=1e-5, atol=1e-5)
 
@@ -102,16 +104,13 @@ def test_a_plain_folder_is_the_vector_of_cls(base: Path) -> None:
     assert read_projection(base) is None and read_facts(base).form == TextForm()
 
 
-@pytest.mark.parametrize(
-    ("config", "limit", "length"),
-    [
-        ({}, 64, 34),
-        ({}, 20, 20),
-        ({}, 10**30, 34),
-        ({"model_type": "roberta", "pad_token_id": 1}, 64, 32),
-        ({"max_position_embeddings": -1}, 10**30, None),
-    ],
-)
+LIMITS = [
+    ({}, 64, 34), ({}, 20, 20), ({}, 10**30, 34), ({"model_type": "roberta", "pad_token_id": 1}, 64, 32),
+    ({"max_position_embeddings": -1}, 10**30, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "limit", "length"), LIMITS)
 def test_a_plain_folder_reads_what_its_tokenizer_and_its_positions_allow(
     base: Path, tmp_path: Path, config: dict[str, Any], limit: int, length: int | None
 ) -> None:
@@ -189,3 +188,192 @@ def test_a_sum_of_weights_is_not_their_maximum(base: Path, tmp_path: Path) -> No
     sparse_model(base, similarity_fn_name="cosine").save(str(tmp_path / "cosine"))
     with pytest.raises(UserError, match="by dot"):
         read_representation(tmp_path / "cosine")
+
+
+def vectors(folder: Path, place: Path) -> dict[str, np.ndarray]:
+    """Dense vectors of TEXTS as passages, all but the first with a title, and as queries, by a search's own steps."""
+    docs = [(f"d{row}", "mat" if row else "", text) for row, text in enumerate(TEXTS)]
+    queries = [(f"q{row}", text) for row, text in enumerate(TEXTS)]
+    qrels = [("test", f"q{row}", f"d{row}", 1) for row in range(len(TEXTS))]
+    corpus = write_parts(Place(str(place / "corpus")), docs=docs, queries=queries, qrels=qrels)
+    config = as_folder_reads(RECIPES["none"](), folder, ()).tokens
+    tokens = Artifact(Place(str(place / "tokens")), {"fingerprint": "t", "config": config.model_dump()})
+    tokens.record["result"] = tokenise(config, {"corpus": corpus}, tokens.place)
+    inputs = {"corpus": corpus, "tokens": tokens}
+    inputs["model"] = Artifact(Place(str(place / "adopt")), {"fingerprint": "m", "result": {}})
+    adopt(AdoptConfig(folder=str(folder)), {}, inputs["model"].place)
+    found = {}
+    for side, split in (("passages", None), ("queries", "test")):
+        out = Place(str(place / side))
+        encode(EncodeConfig.model_validate({"side": side, "split": split}), inputs, out)
+        with (out / "dense" / "00000.npy").reading() as stream:
+            found[side] = np.load(stream)
+    return found
+
+
+WRITTEN = [f"{'mat' if row else ''} {text}".strip() for row, text in enumerate(TEXTS)]
+"""The passages of `vectors` as texts."""
+
+PROMPTED: list[tuple[dict[str, str], str | None, str, bool]] = [
+    ({"query": "red dog .", "document": "the"}, None, "cls", True),
+    ({"query": "red dog .", "passage": "the"}, None, "mean", True),  # which is no name that version 6 comes to
+    ({"query": "", "document": "a cat", "web": "blue"}, "web", "mean", False),  # an empty name is a prompt
+    ({"web": "blue"}, "web", "mean", True),  # for neither side
+]
+
+
+@pytest.mark.parametrize(("prompts", "default", "mode", "pooled"), PROMPTED, ids=str)
+def test_prompts_are_put_before_texts_as_sentence_transformers_does(
+    prompts: dict[str, str], default: str | None, mode: str, pooled: bool, base: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "theirs"
+    dense_model(base, pooling_mode=mode, include_prompt=pooled).save(str(folder))
+    settings(prompts=prompts, default_prompt_name=default)(folder)
+    theirs, found = opened(folder), vectors(folder, tmp_path)
+    np.testing.assert_allclose(found["passages"], theirs.encode_document(WRITTEN), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found["queries"], theirs.encode_query(TEXTS), rtol=1e-4, atol=1e-4)
+
+
+def in_subfolder(folder: Path) -> None:
+    """As versions 0 to 2 saved it: the transformer in 0_Transformer, a version alone in config.json."""
+    inner = folder / "0_Transformer"
+    inner.mkdir()
+    for file in [path for path in folder.iterdir() if path.is_file()]:
+        if file.name not in ("modules.json", "config_sentence_transformers.json", "README.md"):
+            file.rename(inner / file.name)
+    (folder / "config.json").write_text('{"__version__": "0.4.1"}')
+    old = {"path": inner.name, "type": "sentence_transformers.models.Transformer"}
+    change_modules(lambda modules: [modules[0] | old, *modules[1:]])(folder)
+
+
+READINGS: dict[str, Callable[[Path], None]] = {
+    "0_Transformer": in_subfolder,
+    "no similarity is the cosine": settings(similarity_fn_name=None),
+    "dimensions": settings(truncate_dim=5, similarity_fn_name="cosine"),
+    "more dimensions than there are": settings(truncate_dim=500),
+    "lengths of sides": transformer(query_length=8, document_length=9),
+    "a side longer than the rest": transformer(max_seq_length=6, document_length=9),
+    "cut on the left": tokenizer(truncation_side="left"),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "projected"), [*((case, False) for case in READINGS), ("0_Transformer", True), ("lengths of sides", True)]
+)
+def test_scores_are_those_of_sentence_transformers(case: str, projected: bool, base: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    dense_model(base, pooling_mode="mean", width=8 if projected else None, normalise=projected).save(str(folder))
+    READINGS[case](folder)
+    found, theirs = vectors(folder, tmp_path), opened(folder)
+    expected = theirs.similarity(theirs.encode_query(TEXTS), theirs.encode_document(WRITTEN))
+    np.testing.assert_allclose(found["queries"] @ found["passages"].T, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.fixture
+def folder(base: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Path:
+    dense_model(base).save(str(tmp_path / "theirs"))
+    caplog.clear()
+    return tmp_path / "theirs"
+
+
+def test_dimensions_that_are_cut_off_are_so_in_training_too(
+    folder: Path, tokenizer_folder: Path, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    settings(truncate_dim=5)(folder)
+    backbone = build_backbone(BackboneConfig(name=str(folder), dropout=0.0), vocabulary, seed=0)
+    backbone.represent_as(read_representation(folder), seed=0)
+    assert take_projection(backbone, folder) and backbone.pooling.representation.width == 5
+    save_bi_encoder(backbone, tmp_path / "ours", tokenizer_folder, max_length=12)
+    before, after = (vectors_of(opened(place)) for place in (folder, tmp_path / "ours"))
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
+
+
+# fmt: off
+PROMPTS: list[tuple[dict[str, str] | None, str | None, tuple[str, str], list[str]]] = [
+    ({"query": "query: ", "passage": "passage: "}, None, ("query: ", ""), ["passage"]),
+    ({"query": "query: ", "document": "", "passage": "passage: "}, None, ("query: ", ""), []),
+    ({"query": "q", "document": "d", "corpus": "c"}, None, ("q", "d"), []),
+    ({"clustering": "Cluster: ", "query": "", "document": ""}, "clustering", ("", ""), []),
+    ({"web": "Find: "}, "web", ("", ""), ["query", "passage"]), ({"web": "Find: "}, None, ("", ""), []),
+    (None, None, ("", ""), []),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("prompts", "default", "read", "unread"), PROMPTS)
+def test_prompts_that_no_side_reads_are_said_with_the_setting_that_uses_them(
+    folder: Path, caplog: Any, prompts: dict[str, str] | None, default: str | None, read: Any, unread: list[str]
+) -> None:
+    settings(prompts=prompts, default_prompt_name=default)(folder)
+    assert read_facts(folder).form == TextForm(query_prompt=read[0], passage_prompt=read[1])
+    as_folder_reads(RECIPES["none"](), folder, ["tokens.passage_prompt", "tokens.query_prompt"])
+    assert not caplog.records, "the user has set both"
+    as_folder_reads(RECIPES["none"](), folder, ())
+    said = zip(unread, caplog.records, strict=True)
+    assert all(f"tokens.{side}_prompt" in record.getMessage() for side, record in said)
+
+
+def test_lengths_beyond_the_positions_are_cut_there_and_said(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    transformer(max_seq_length=1024)(folder)
+    assert read_facts(folder).passage_length == 34
+    as_folder_reads(RECIPES["none"](), folder, ())
+    assert "max_seq_length = 1,024" in caplog.text
+
+
+def saved(base: Path, folder: Path, *, sparse: bool) -> Any:
+    """What sentence-transformers makes of a Hugging Face folder, saved: SPLADE of 5 words, or a projected mean."""
+    made = {"max_active_dims": 5} if sparse else {"pooling_mode": "mean", "width": 8, "normalise": True}
+    model = (sparse_model if sparse else dense_model)(base, **made)
+    model.save(str(folder))
+    return model
+
+
+def rows_of(folder: Path) -> list[np.ndarray]:
+    return [np.array(row) for row in load_tokenizer(folder)(TEXTS, max_length=12, truncation=True)["input_ids"]]
+
+
+ALBERT = {"vocab_size": 40, "hidden_size": 32, "embedding_size": 16, "num_attention_heads": 4, "intermediate_size": 48}
+"""A model of a family that midmask cannot train."""
+
+
+def albert(tokenizer_folder: Path, folder: Path, kind: Any) -> Path:
+    torch.manual_seed(0)
+    kind(AlbertConfig(**ALBERT, num_hidden_layers=2)).save_pretrained(folder)
+    load_tokenizer(tokenizer_folder).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("family", ["bert", "albert"])
+def test_dense_search_takes_any_architecture(
+    family: str, base: Path, tokenizer_folder: Path, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    start = base if family == "bert" else albert(tokenizer_folder, tmp_path / "base", AlbertModel)
+    theirs = saved(start, tmp_path / "theirs", sparse=False)
+    encoder = open_encoder(tmp_path / "theirs", vocabulary, "query")
+    views = encode_rows(encoder, rows_of(tmp_path / "theirs"), Encoding(pad_id=vocabulary.pad_id))
+    assert views.lexical is None and views.dense_ND is not None
+    np.testing.assert_allclose(views.dense_ND, theirs.encode(TEXTS), rtol=1e-5, atol=1e-5)
+
+
+def test_lexical_search_gives_the_weights_of_sparse_encoder(base: Path, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    theirs = saved(base, tmp_path / "theirs", sparse=True)
+    encoder = open_encoder(tmp_path / "theirs", vocabulary, "passage")
+    terms = read_representation(tmp_path / "theirs").terms("passage")
+    encoding = Encoding(pad_id=vocabulary.pad_id, terms=terms)
+    views = encode_rows(encoder, rows_of(tmp_path / "theirs"), encoding)
+    assert views.dense_ND is None and views.lexical is not None
+    expected_NV = theirs.encode(TEXTS).to_dense().numpy()
+    assert (np.count_nonzero(expected_NV, axis=1) == 5).any()
+    for number, expected_V in enumerate(expected_NV):
+        columns, weights = views.lexical.row(number)
+        found_V = np.zeros_like(expected_V)
+        found_V[columns] = weights
+        np.testing.assert_allclose(found_V, expected_V, rtol=1e-5, atol=1e-5)
+
+
+def test_a_lexical_view_needs_a_family_whose_head_is_known(
+    tokenizer_folder: Path, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    saved(albert(tokenizer_folder, tmp_path / "base", AlbertForMaskedLM), tmp_path / "theirs", sparse=True)
+    with pytest.raises(UserError, match="backbone family 'albert'"):
+        open_encoder(tmp_path / "theirs", vocabulary, "passage")

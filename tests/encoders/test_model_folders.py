@@ -7,14 +7,12 @@ import logging
 import re
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoModel
 
 from midmask.derived.generate import GenerateConfig, Generator
 from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
@@ -25,8 +23,8 @@ from midmask.experiment.model_folder import as_folder_reads
 from midmask.recipes import RECIPES
 from midmask.retrieve.models import load_base_model, open_encoder, refuse_unfit
 from midmask.vocabulary import Vocabulary, load_tokenizer
-from tests.support.encoders.classifiers import write_classifier
 from tests.support.encoders.models import VARIANTS, random_model
+from tests.support.encoders.tokenizers import write_classifier
 
 INPUTS = {"input_ids": torch.tensor([[2, 9, 10, 11, 3]]), "attention_mask": torch.ones(1, 5, dtype=torch.long)}
 Weights = dict[str, Tensor]
@@ -125,10 +123,7 @@ def doubled(weights: Weights) -> Weights:
 
 
 DAMAGE: dict[str, tuple[Callable[[Weights], Weights], str]] = {
-    "a tensor less": (
-        without("layer.0.output.dense.weight"),
-        r"encoder\.layer\.0\.output\.dense\.weight \(1 of 37",
-    ),
+    "a tensor less": (without("layer.0.output.dense.weight"), r"encoder\.layer\.0\.output\.dense\.weight \(1 of 37"),
     "a layer less": (without("layer.1."), r"16 of 37 .* 2 layers.* 1: set num_hidden_layers = 1"),
     "a layer more": (doubled, r"16 weights .* num_hidden_layers = 3"),
     "another shape": (cut("word_embeddings"), r"word_embeddings\.weight .*\[39, 32\] .* \[40, 32\]"),
@@ -162,22 +157,12 @@ def half_of_shards(folder: Path) -> None:
     )
 
 
-def only(name: str) -> Callable[[Path], None]:
-    def leave(folder: Path) -> None:
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / "model.safetensors").rename(folder / name)
-
-    return leave
-
-
 def pointer(folder: Path) -> None:
     (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
 
 
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a shard less": (half_of_shards, "1 of the 2 files .* model-00002-of-00002.safetensors"),
-    "ONNX": (only("onnx/model.onnx"), "onnx/model.onnx"),
-    "TensorFlow": (only("tf_model.h5"), "tf_model.h5"),
     "none": (lambda folder: (folder / "model.safetensors").unlink(), "no weights of PyTorch"),
     "a pointer": (pointer, "git lfs pull"),
     "integers in a pickle": (
@@ -250,33 +235,3 @@ def test_a_folder_without_a_model_names_the_one_that_has_it(folder: Path) -> Non
         lambda: read_cross_encoder(outer),
     ):
         assert str(outer / "checkpoints" / "step-10") in refusal(read)
-
-
-def test_a_part_of_a_model_names_the_whole(folder: Path) -> None:
-    outer = moved(folder, "0_Transformer")
-    modules = [
-        {"idx": 0, "name": "0", "path": "0_Transformer", "type": "sentence_transformers.models.Transformer"},
-        {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
-    ]
-    (outer / "modules.json").write_text(json.dumps(modules))
-    (outer / "1_Pooling").mkdir()
-    (outer / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
-    assert isinstance(load_base_model(outer), AutoModel.from_pretrained(outer / "0_Transformer").__class__)
-    assert load_backbone(outer, dropout=0.0).layers == 2 and len(load_tokenizer(outer)) == 40
-    for part in (outer / "0_Transformer", outer / "1_Pooling"):
-        assert re.search(rf"{outer}\b(?!/)", refusal(partial(as_folder_reads, RECIPES["none"](), part, ())))
-
-
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        (["README.md"], "README.md.*--allow-download"),
-        (["model.safetensors"], "config.json"),
-        (["b", "a"], "a, b"),
-        ([], ""),
-    ],
-)
-def test_other_folders_are_described(files: list[str], words: str, tmp_path: Path) -> None:
-    for name in files:
-        (tmp_path / name).write_text("# A model")
-    assert re.search(words, refusal(lambda: as_folder_reads(RECIPES["none"](), tmp_path, ())))

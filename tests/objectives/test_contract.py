@@ -1,5 +1,5 @@
 """What every middle training does, whatever its loss: the shortest texts, rows apart from their batch, draws, heads,
-health, and what its config says of it.
+health, and what its config says of it; and the two tables, of which a name of one is refused where the other is asked.
 """
 
 from collections.abc import Iterator
@@ -13,11 +13,21 @@ from torch import Tensor
 
 from midmask.batch import Batch, Part, TokenRows
 from midmask.errors import UserError
+from midmask.experiment.schema import Recipe, recipe_from
+from midmask.experiment.stage import StageConfig
+from midmask.experiment.steps import FinetuneConfig, PretrainConfig
 from midmask.identity import override
-from midmask.objectives import PRETRAINING, CoupledObjective
+from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective
+from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
+from midmask.objectives.finetuning.ranking import Ranking
 from midmask.objectives.objective import Reads
+from midmask.objectives.pretraining.bag_of_words import winning_vocabulary
+from midmask.objectives.pretraining.mlm import MLM
 from midmask.objectives.sample import pretraining_batch
 from midmask.randomness.masks import row_keys
+from midmask.recipes import RECIPES
+from midmask.training.optimiser import TrainConfig
 from tests.support.objectives import checks
 from tests.support.objectives.texts import batch, batch_for, random_texts, small_vocabulary
 
@@ -175,14 +185,13 @@ HEALTH: dict[str, dict[str, str]] = {
     "cotmae_v2": {"ae_loss": "ae_mlm", "ar_loss": "ar_clm"},
     "master": {f"{name}_loss": f"decoder_{name}_mlm" for name in ("keyword", "query", "second", "dual")},
     "diffcse": {"discriminator_loss": "replaced"},
+    "lexmae, cls": {"decoder_loss": "decoder_mlm"},
+    **{key: {} for key in ("lexmae, off", "dupmae, ordinary tokens")},
 }
 """Method -> how a loss behind a vector is named in its health, and the part that it is."""
-MORE = {
-    "lexmae": {"winning_vocabulary"},
-    "dupmae": {"winning_vocabulary"},
-    "simlm": {"replaced"},
-    "diffcse": {"replaced", "uniformity"},
-}
+WINNERS = ("lexmae", "dupmae", "dupmae, ordinary tokens")
+MORE = {"simlm": {"replaced"}, "diffcse": {"replaced", "uniformity"}}
+MORE |= {key: {"winning_vocabulary"} for key in WINNERS}
 
 
 @pytest.mark.parametrize("name", HEALTH)
@@ -196,6 +205,23 @@ def test_health_compares_a_decoder_with_and_without_its_vector(name: str) -> Non
     for found, part in HEALTH[name].items():
         torch.testing.assert_close(health[found], parts[part].total / parts[part].count)
         assert abs(health[f"{found}_without_vector"] - health[found]) > 1e-9
+
+
+@pytest.mark.parametrize("case", WINNERS)
+@torch.no_grad()
+def test_the_winning_vocabulary_is_that_of_the_pooled_logits(case: str) -> None:
+    objective = built(case).eval()
+    drawn, backbone = objective.draw(batch_for(objective.config, [9, 6, 12, 20], [])), objective.backbone
+    features = backbone.transform(backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B))
+    logits = features @ backbone.output_weight_VD.t() + backbone.output_bias_V
+    pooled = torch.stack([row[there].max(0).values for row, there in zip(logits, drawn.pooled_BL, strict=True)])
+    assert objective.health(drawn)["winning_vocabulary"] == winning_vocabulary(pooled)
+
+
+@pytest.mark.parametrize("name", ["simcse", "laprador", "diffcse"])
+def test_two_passes_that_only_dropout_tells_apart_need_it(name: str) -> None:
+    with pytest.raises(UserError, match=rf"{name}: backbone\.dropout = 0, .* set backbone\.dropout=0\.1"):
+        checks.build(PRETRAINING[name], **{**SETTINGS[name], "dropout": 0.0})
 
 
 WEIGHTED = {"encoder_mask": "weighted"}
@@ -225,24 +251,38 @@ def test_what_it_reads_follows_from_its_fields(name: str, changed: dict[str, Any
     assert override(PRETRAINING[name].Config(), changed).reads() == reads
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "value"),
-    [
-        ("cotmae", "context", "any"),
-        ("cotmae_v2", "context", "neighbour"),
-        ("cotmae_qc", "window", 0),
-        ("seed", "window", 0),
-        ("cotmote", "views", "neither"),
-        ("cotmote", "decoder_layers", 0),
-        ("cotmote", "encoder_mask", "weighted"),
-        ("condenser", "skip_from", 0),
-        ("spider", "shortest_phrase", 60),
-        ("spider", "shortest_window", 60),
-        ("bow", "bow_weight_end", -0.1),
-        ("retromae", "encoder_mask_ratio", 1.7),
-        ("retromae", "decoder_mask_ratio", 0.0),
-    ],
-)
+# fmt: off
+SENSELESS: list[tuple[str, str, Any]] = [
+    ("cotmae", "context", "any"), ("cotmae_v2", "context", "neighbour"), ("cotmae_qc", "window", 0),
+    ("seed", "window", 0), ("cotmote", "views", "neither"), ("cotmote", "decoder_layers", 0),
+    ("cotmote", "encoder_mask", "weighted"), ("condenser", "skip_from", 0), ("spider", "shortest_phrase", 60),
+    ("spider", "shortest_window", 60), ("bow", "bow_weight_end", -0.1), ("retromae", "encoder_mask_ratio", 1.7),
+    ("retromae", "decoder_mask_ratio", 0.0), ("rom", "encoder_mask", "word"), ("rom", "mask_temperature", -1.0),
+]
+# fmt: on
+
+
+CONTRADICTIONS: list[tuple[str, dict[str, Any], str]] = [
+    ("lexmae", {"decoder_mask_ratio": 0.2}, "overlap = inclusive: .*at least encoder_mask_ratio = 0.3"),
+    ("lexmae", {"decoder_mask_ratio": 0.8, "overlap": "exclusive"}, "at most 1 - encoder_mask_ratio = 0.3"),
+    ("dupmae", {"decode": "cls", "bow_head": "projection"}, "bow_head = projection has no effect with decode = cls"),
+    ("dupmae", {"decode": "cls", "bow_weight": 0.1}, "bow_weight = 0.1 has no effect with decode = cls"),
+    ("dupmae", {"decode": "ot", "decoder_mask_ratio": 0.9}, "mask_ratio = 0.9 has no effect with decode = ot"),
+    ("dupmae", {"bow_weight": 0.0}, "greater than 0"),
+    *((name, {"decoder_layers": 2}, "needs decoding = basic") for name in ("retromae", "dupmae")),
+    ("mlm_cls_tf", {"tf_loss": "cosine", "tf_reduction": "mean"}, "tf_reduction = mean has no effect"),
+    ("ict", {"shortest": 0.6}, r"shortest = 0\.6 is more than longest = 0\.5"),
+    ("simlm", {"decoder_mask_ratio": 0.2}, r"decoder_mask_ratio = 0\.2 is below encoder_mask_ratio = 0\.3"),
+]
+
+
+@pytest.mark.parametrize(("name", "changed", "message"), CONTRADICTIONS)
+def test_fields_that_contradict_each_other_are_refused(name: str, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        override(PRETRAINING[name].Config(), changed)
+
+
+@pytest.mark.parametrize(("name", "field", "value"), SENSELESS)
 def test_a_value_that_makes_no_sense_is_refused_by_name(name: str, field: str, value: Any) -> None:
     with pytest.raises(UserError, match=f"{field} = '?{value}"):
         override(PRETRAINING[name].Config(), {field: value})
@@ -286,3 +326,60 @@ def test_a_method_whose_rows_meet_says_so(name: str) -> None:
     """With one row its contrastive term is 0."""
     config = PRETRAINING[name].Config()
     assert config.compares_rows and terms(config, 1).get("contrastive", 0.0) == 0.0
+
+
+TRAIN = TrainConfig(steps=1, batch_size=1, learning_rate=1e-3)
+
+
+def test_each_name_is_in_one_table_and_is_its_own_configs() -> None:
+    assert not set(PRETRAINING) & set(FINETUNING)
+    for name, entry in {**PRETRAINING, **FINETUNING}.items():
+        assert entry.Config.model_fields["name"].default == name
+        assert issubclass(entry, Ranking) == (name in FINETUNING)
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "says", "other"),
+    [
+        ("objective", "contrastive", "contrastive: .*stages.0.loss.*retromae", "distillation"),
+        ("objective", "distillation", "distillation: .*stages.0.loss.*retromae", "contrastive"),
+        ("objective", "cross_encoder", "cross_encoder: .*stages.0.teacher", "contrastive"),
+        ("objective", "generation", "generation: .*train-generator", "contrastive"),
+        ("stages.0.loss", "mlm", "mlm: .*objective.*contrastive, distillation", "retromae"),
+        ("stages.0.loss", "cross_encoder", "cross_encoder: .*stages.0.teacher", "retromae"),
+        ("stages.0.loss", "generation", "generation: .*train-generator", "retromae"),
+        ("objective", "retromea", "retromae", "contrastive"),
+        ("stages.0.loss", "contrast", "distillation", "retromae"),
+        ("objective", None, "retromae", "contrastive"),
+        ("stages.0.loss", None, "distillation", "retromae"),
+    ],
+)
+def test_a_name_of_another_table_is_refused_with_its_place(field: str, name: str | None, says: str, other: str) -> None:
+    changes: list[dict[str, Any]] = [{field: {"seed": 3} if name is None else {"name": name}}]
+    changes += [] if name is None else [{f"{field}.name": name}]
+    for change in changes:
+        with pytest.raises(UserError, match=says) as refused:
+            override(RECIPES["retromae"](), change)
+        assert other not in str(refused.value)
+
+
+def test_configs_are_refused_as_their_fields_are() -> None:
+    fields = RECIPES["none"]().model_dump()
+    for wrong in (Contrastive.Config(), ListwiseRanking.Config()):
+        with pytest.raises(UserError, match=rf"objective.name = {wrong.name}"):
+            Recipe.model_validate({**fields, "objective": wrong})
+        with pytest.raises(UserError, match=rf"objective.name = {wrong.name}"):
+            PretrainConfig(backbone=RECIPES["none"]().backbone, objective=wrong, train=TRAIN)
+    with pytest.raises(UserError, match=r"loss.name = mlm"):
+        StageConfig.model_validate({"loss": MLM.Config(), "train": TRAIN})
+
+
+def test_a_finished_fine_tuning_is_read_from_its_record_with_all_fields_of_its_loss() -> None:
+    loss = FINETUNING["distillation"].Config(loss="kl", ce_weight=0.01)
+    config = FinetuneConfig(backbone=RECIPES["none"]().backbone, loss=loss, train=TRAIN)
+    assert FinetuneConfig.model_validate(config.model_dump(mode="json")) == config
+
+
+def test_every_recipe_survives_its_own_fields() -> None:
+    for make in RECIPES.values():
+        assert recipe_from(make().model_dump()) == make()

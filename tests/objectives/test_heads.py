@@ -1,4 +1,6 @@
-"""The fused vocabulary heads against plain and slow ones, and what they must never hold."""
+"""The fused vocabulary heads and the decoders that are thrown away, against plain and slow ones and GPT-2's own code;
+what they must never hold; FLOPs that are counted in a real step against formulas worked out by hand.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,11 +9,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import GPT2Config
+from transformers.models.gpt2.modeling_gpt2 import GPT2Block
 
 from midmask import heads
-from midmask.decoders import DecoderLayer
+from midmask.decoders import CausalBlock, CausalDecoder, DecoderLayer, causal_window
+from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.flops import flop_counter
 from midmask.heads import linear_column_max, linear_cross_entropy
+from midmask.objectives import PRETRAINING, build_objective
+from midmask.objectives.sample import pretraining_batch, sample_vocabulary
+from tests.support.estimate.counted import count_flops
 
 V, D, R = 50, 12, 17
 B, L = 6, 5
@@ -236,3 +246,129 @@ def test_fresh_decoder_weights_are_normal_with_deviation_002_and_zero_biases() -
             assert parameter.std().item() == pytest.approx(0.02, rel=0.03)
         elif name.endswith("bias"):
             assert not bool(parameter.any())
+
+
+WIDTH, HEADS = 16, 4
+
+
+def double(block: torch.nn.Module) -> torch.nn.Module:
+    """In float64, with every parameter drawn anew, so that no zero or one hides a wrong use of it."""
+    torch.manual_seed(3)
+    block = block.double()
+    with torch.no_grad():
+        for parameter in block.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.3)
+    return block
+
+
+@pytest.mark.parametrize(("window", "counts"), [(1, [1, 2, 2, 2, 2]), (3, [1, 2, 3, 4, 4]), (None, [1, 2, 3, 4, 5])])
+def test_a_row_sees_the_vector_itself_and_the_window_before_it(window: int | None, counts: list[int]) -> None:
+    visible = causal_window(torch.tensor([5]), 5, window)
+    assert visible.shape == (1, 5, 5) and visible.sum(-1).tolist() == [counts]
+    for i in range(5):
+        nearest = range(max(0, i - (window or 5) + 1), i + 1)
+        assert visible[0, i].nonzero().flatten().tolist() == sorted({0, *nearest})
+
+
+def test_a_second_vector_is_seen_by_every_row_from_its_own_on() -> None:
+    visible = causal_window(torch.tensor([6]), 6, 2, 2)[0]
+    assert [row.nonzero().flatten().tolist() for row in visible] == [
+        *([0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 3, 4], [0, 1, 4, 5])
+    ]
+
+
+@pytest.mark.parametrize("window", [2, None])
+def test_padding_is_seen_by_no_row_and_no_row_is_blind(window: int | None) -> None:
+    lengths = torch.tensor([0, 1, 2, 6])
+    visible = causal_window(lengths, 6, window)
+    assert visible.any(-1).all()
+    for row, length in enumerate(lengths.tolist()):
+        assert not visible[row, :, max(length, 1) :].any()
+        assert torch.equal(visible[row, :length, :length], visible[3, :length, :length])
+
+
+def test_a_block_equals_gpt2s() -> None:
+    block = double(CausalBlock(WIDTH, HEADS, dropout=0.0, norm_eps=1e-12))
+    off = {"resid_pdrop": 0.0, "attn_pdrop": 0.0, "layer_norm_epsilon": 1e-12}
+    settings = GPT2Config(n_embd=WIDTH, n_head=HEADS, activation_function="gelu", attn_implementation="eager", **off)
+    theirs = GPT2Block(settings, layer_idx=0).double()
+    linear = {"attn.c_attn": block.query_key_value, "attn.c_proj": block.attention_out}
+    linear |= {"mlp.c_fc": block.feed_in, "mlp.c_proj": block.feed_out}
+    state = {f"{name}.weight": own.weight.T for name, own in linear.items()}
+    norms = {"ln_1.weight": block.attention_norm.weight, "ln_2.weight": block.feed_norm.weight}
+    biased = {**linear, "ln_1": block.attention_norm, "ln_2": block.feed_norm}
+    theirs.load_state_dict({**state, **norms, **{f"{name}.bias": own.bias for name, own in biased.items()}})
+    x = torch.randn(2, 7, WIDTH, dtype=torch.float64)
+    for window in (None, 3):
+        visible = causal_window(torch.tensor([7, 7]), 7, window)
+        added = torch.zeros(visible.shape, dtype=torch.float64).masked_fill(~visible, -torch.inf)[:, None]
+        expected = theirs(x, attention_mask=added)
+        expected = expected[0] if isinstance(expected, tuple) else expected
+        torch.testing.assert_close(block(x, visible), expected, rtol=1e-9, atol=1e-9)
+    causal = causal_window(torch.tensor([7, 7]), 7, None)
+    torch.testing.assert_close(block(x), block(x, causal), rtol=1e-9, atol=1e-9)
+
+
+def test_fresh_projections_onto_the_residual_stream_are_scaled_by_depth() -> None:
+    torch.manual_seed(0)
+    block = CausalBlock(128, 2, dropout=0.0, norm_eps=1e-12, layers=3)
+    plain, scaled = (block.query_key_value, block.feed_in), (block.attention_out, block.feed_out)
+    for module, expected in [*((each, 0.02) for each in plain), *((each, 0.02 / 6**0.5) for each in scaled)]:
+        # 16,384 draws or more: four standard errors are 2.3%, a false alarm once in 16,000
+        assert module.weight.std().item() == pytest.approx(expected, rel=0.023)
+        assert not module.bias.any()
+    assert block.feed_in.out_features == 4 * 128
+
+
+def test_dropout_acts_before_the_blocks_and_only_while_training() -> None:
+    decoder = CausalDecoder(WIDTH, HEADS, layers=1, window=3, dropout=0.5, norm_eps=1e-12)
+    x, lengths = torch.randn(1, 5, WIDTH), torch.tensor([5])
+    decoder.blocks[0].dropout = 0.0
+    assert not torch.equal(decoder(x, lengths), decoder(x, lengths))
+    decoder.eval()
+    assert torch.equal(decoder(x, lengths), decoder(x, lengths))
+
+
+ROWS, LENGTH, FLOPS_V = 3, 16, 300
+LAYERS, FLOPS_D, TOKENS = 2, 128, ROWS * LENGTH  # of the backbone `tiny`
+
+
+def layers(count: int) -> int:
+    """BERT layers: 12 D^2 weights and attention on every token."""
+    return count * (6 * 12 * FLOPS_D * FLOPS_D * TOKENS + 12 * LENGTH * FLOPS_D * TOKENS)
+
+
+def head(rows: int) -> int:
+    """The MLM head with its transform."""
+    return 6 * (FLOPS_D * FLOPS_D + FLOPS_V * FLOPS_D) * rows
+
+
+def expected(name: str, drawn: Any) -> int:
+    if name == "mlm":
+        return layers(LAYERS) + head(int(drawn.count))
+    total = layers(LAYERS + 1) + head(int(drawn.encoder.count)) + head(TOKENS - 2 * ROWS)
+    if name == "dupmae":
+        total += 6 * FLOPS_D * FLOPS_D * TOKENS + 2 * FLOPS_V * FLOPS_D * TOKENS + 4 * FLOPS_V * FLOPS_D * ROWS
+    return total
+
+
+@pytest.mark.parametrize("name", ["mlm", "retromae", "dupmae"])
+def test_counted_flops_are_those_of_the_formulas(name: str) -> None:
+    words, config = sample_vocabulary(FLOPS_V), PRETRAINING[name].Config()
+    objective = build_objective(config, build_backbone(BackboneConfig(name="tiny"), words, seed=0), words)
+    drawn = objective.draw(pretraining_batch(config, words, rows=ROWS, length=LENGTH))
+
+    def step() -> None:
+        objective(drawn).total(objective.counts(drawn)).backward()
+
+    assert count_flops(step) == expected(name, drawn)
+
+
+def test_a_fused_backward_pass_counts_twice_the_forward_pass() -> None:
+    """It computes the scores again, which is no more work of the model; 12 x length x width x tokens in all."""
+    rows, heads, length, width = 2, 4, 16, 8
+    q, k, v = (torch.randn(rows, heads, length, width, requires_grad=True) for _ in range(3))
+    with flop_counter() as counted:
+        scaled_dot_product_attention(q, k, v).sum().backward()
+    assert any("flash" in str(name) for name in counted.get_flop_counts()["Global"])
+    assert counted.get_total_flops() == 12 * length * (heads * width) * (rows * length)

@@ -20,14 +20,7 @@ from midmask.encoders.inputs import type_inputs
 from midmask.encoders.model_settings import read_facts
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm
-from midmask.experiment.steps import (
-    FinetuneConfig,
-    InitialConfig,
-    PretrainConfig,
-    finetune_setup,
-    initial,
-    pretrain_setup,
-)
+from midmask.experiment import steps
 from midmask.experiment.untuned import UntunedConfig, untuned
 from midmask.masking import corrupt
 from midmask.objectives import build_objective, pretraining_config
@@ -142,17 +135,17 @@ def test_states_are_those_of_a_plain_model_given_the_types(variant: str) -> None
     assert torch.allclose(backbone.hidden(ids_BL, lengths_B)[0], found_BLD[0], atol=1e-4) != typed
 
 
-@pytest.mark.parametrize(
-    ("join", "representation"),
-    [("separator", Representation()), ("pair", Representation(dense="mean", lexical="splade"))],
-)
+JOINS = [("separator", Representation()), ("pair", Representation(dense="mean", lexical="splade"))]
+
+
+@pytest.mark.parametrize(("join", "representation"), JOINS)
 def test_training_and_search_and_other_libraries_read_the_same(
     corpus: Artifact, tmp_path: Path, join: TitleJoin, representation: Representation
 ) -> None:
     tokens = tokens_of(corpus, Place(str(tmp_path / "tokens")), join)
     inputs = {"corpus": corpus, "tokens": tokens}
     start = Artifact(Place(str(tmp_path / "start")), {"fingerprint": "start"})
-    initial(InitialConfig(backbone=BackboneConfig(dropout=0.0)), inputs, start.place)
+    steps.initial(steps.InitialConfig(backbone=BackboneConfig(dropout=0.0)), inputs, start.place)
     model = AutoModel.from_pretrained(start.place.local() / "model", add_pooling_layer=False).eval()
     with torch.no_grad():  # fresh embeddings of types are too small to matter
         model.embeddings.token_type_embeddings.weight[1] += 1.0
@@ -164,17 +157,14 @@ def test_training_and_search_and_other_libraries_read_the_same(
         expected_BLD = model(**given).last_hidden_state
     lengths_B = given["attention_mask"].sum(1)
 
-    config = {
-        "backbone": BackboneConfig(name="tiny", dropout=0.0),
-        "train": TrainConfig(steps=1, batch_size=2, learning_rate=1e-3),
-    }
+    train = TrainConfig(steps=1, batch_size=2, learning_rate=1e-3)
+    config = {"backbone": BackboneConfig(name="tiny", dropout=0.0), "train": train}
     objective = pretraining_config({"name": "retromae"})
     lengths = {"representation": representation, "query_length": 8, "passage_length": LONGEST}
-    ready = [
-        pretrain_setup(PretrainConfig(objective=objective, **config), {**inputs, "start": start}),
-        finetune_setup(FinetuneConfig(loss=Contrastive.Config(), **lengths, **config), {**inputs, "start": start}),
-    ]
-    for setup in ready:
+    inputs["start"] = start
+    tuned = steps.FinetuneConfig(loss=Contrastive.Config(), **lengths, **config)
+    middle = steps.PretrainConfig(objective=objective, **config)
+    for setup in (steps.pretrain_setup(middle, inputs), steps.finetune_setup(tuned, inputs)):
         backbone, objective_, vocabulary = setup.build()
         found_BLD = backbone.hidden(given["input_ids"], lengths_B)
         assert vocabulary.pairs == (join == "pair") == objective_.vocabulary(torch.device("cpu")).pairs
@@ -184,13 +174,8 @@ def test_training_and_search_and_other_libraries_read_the_same(
     form = TextForm.of(tokens.record["config"])
     untuned(UntunedConfig(form=form, **lengths), {"start": start, "tokens": tokens}, adopted.place)
     views = TextEncoder(adopted, tokens, "passage").encode([np.array(row) for row in rows_of(tokens)])
-    _check_other_libraries(adopted.place.local() / "model", join, views.dense_ND, expected_BLD, given, representation)
-
-
-def _check_other_libraries(
-    folder: Path, join: TitleJoin, dense_ND: Any, expected_BLD: Tensor, given: Any, representation: Representation
-) -> None:
-    """The dense view: of the search, of the reference, and of sentence-transformers used as README.md says."""
+    # The dense view: of the search, of the reference, and of sentence-transformers used as README.md says.
+    folder, dense_ND = adopted.place.local() / "model", views.dense_ND
     mask_BL1 = given["attention_mask"][..., None]
     mean_BD = (expected_BLD * mask_BL1).sum(1) / mask_BL1.sum(1)
     np.testing.assert_allclose(

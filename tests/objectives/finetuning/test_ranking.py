@@ -1,10 +1,13 @@
-"""What all losses of fine-tuning share: gradients that neither chunks nor workers change; the queries' expert."""
+"""What all losses of fine-tuning share: gradients that neither chunks nor workers change; the queries' expert. And
+listwise training of a cross-encoder against float64 loops.
+"""
 
 import datetime
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -15,42 +18,37 @@ from torch import Tensor
 
 from midmask.batch import Batch, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.encoders.cross_encoder import CrossEncoder, Pairs, build_cross_encoder
 from midmask.encoders.representation import Representation
 from midmask.objectives import ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.contrastive import Contrastive
+from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.distillation import Distillation
 from midmask.objectives.finetuning.ranking import PIECE, Ranking, pieces_by_length
 from midmask.objectives.finetuning.regularisers import Regularisers
 from midmask.training.loop import accumulate, wrap_distributed
 from midmask.training.optimiser import TrainConfig
-from tests.support.objectives.ranked import GROUP, QUERIES, REPRESENTATIONS, batch, build
+from midmask.vocabulary import Vocabulary
+from tests.support.encoders.tokenizers import LONGEST, write_tokenizer
+from tests.support.objectives.ranked import QUERIES, REPRESENTATIONS, TEACHER, batch, build
 from tests.support.objectives.texts import small_vocabulary
+from tests.support.training.cut import rows_of
 
+# fmt: off
 SPARSE = Regularisers(
-    query="l1",
-    lambda_query=0.3,
-    passage="flops",
-    lambda_passage=0.2,
-    passage_groups="separate",
-    anti_zero=50.0,
-    ramp=0.5,
-)
+    query="l1", lambda_query=0.3, passage="flops", lambda_passage=0.2, passage_groups="separate", anti_zero=50.0,
+    ramp=0.5)
+DISTILLED = {"weight": 0.9, "ce_weight": 0.1}
 CASES: dict[str, tuple[ObjectiveConfig, str]] = {
     "hybrid with flops": (Contrastive.Config(temperature=20.0, regularisers=SPARSE), "hybrid"),
-    "splade, distilled": (
-        Distillation.Config(temperature=3.0, weight=0.9, ce_weight=0.1, regularisers=SPARSE),
-        "splade without specials",
-    ),
-    "splade's in-batch loss": (
-        Contrastive.Config(candidates="positives", temperature=20.0, regularisers=SPARSE),
-        "splade",
-    ),
-    "late, distilled": (Distillation.Config(temperature=2.0, weight=0.9, ce_weight=0.1), "late"),
+    "splade, distilled":
+        (Distillation.Config(temperature=3.0, regularisers=SPARSE, **DISTILLED), "splade without specials"),
+    "splade's in-batch loss":
+        (Contrastive.Config(candidates="positives", temperature=20.0, regularisers=SPARSE), "splade"),
+    "late, distilled": (Distillation.Config(temperature=2.0, **DISTILLED), "late"),
 }
-LOCAL = (
-    Distillation.Config(loss="margin_mse", ce_weight=0.1, candidates="local_negatives", temperature=3.0),
-    "projected",
-)
+# fmt: on
+LOCAL = Distillation.Config(loss="margin_mse", ce_weight=0.1, candidates="local_negatives", temperature=3.0)
 """Depends on the number of workers, not on how a worker's share is cut."""
 
 
@@ -59,20 +57,11 @@ def objective(config: ObjectiveConfig, name: str, *, dropout: float = 0.0) -> Ra
     return built
 
 
-def rows_of(whole: Batch, first: int, last: int) -> Batch:
-    """Queries first … last - 1 and what they bring, padded no further than they must be."""
-
-    def part(rows: TokenRows, each: int) -> TokenRows:
-        some = slice(first * each, last * each)
-        length = int(rows.lengths_B[some].max())
-        return TokenRows(rows.ids_BL[some, :length], rows.lengths_B[some], rows.keys_B[some])
-
-    texts = {"query": part(whole.texts["query"], 1), "passage": part(whole.texts["passage"], GROUP)}
-    return replace(whole, texts=texts, teacher_QG=whole.teacher_QG[first:last])
-
-
 def cut(size: int, first: int = 0, last: int = len(QUERIES)) -> list[Batch]:
-    return [rows_of(batch(progress=0.3), at, min(at + size, last)) for at in range(first, last, size)]
+    """Queries first … last - 1 in batches of some size, padded no further than they must be."""
+    ends = [(at, min(at + size, last)) for at in range(first, last, size)]
+    parts = [(rows_of(batch(progress=0.3), *end), TEACHER[slice(*end)]) for end in ends]
+    return [replace(part, progress=0.3, teacher_QG=scores) for part, scores in parts]
 
 
 def step(ranking: Ranking, batches: list[Batch], size: int | None) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
@@ -92,7 +81,7 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
         )
 
 
-@pytest.mark.parametrize(("config", "name"), [*CASES.values(), LOCAL], ids=[*CASES, "local negatives"])
+@pytest.mark.parametrize(("config", "name"), [*CASES.values(), (LOCAL, "projected")], ids=[*CASES, "local negatives"])
 def test_chunks_give_the_loss_and_gradient_of_the_whole(config: ObjectiveConfig, name: str) -> None:
     ranking = objective(config, name)
     sums, counts, expected = step(ranking, cut(len(QUERIES)), None)
@@ -176,13 +165,115 @@ def test_a_step_in_bf16_scores_in_float32() -> None:
         torch.testing.assert_close(part.total, exact.parts[name].total, rtol=0.05, atol=0.02)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_what_is_not_used_is_not_counted(case: str) -> None:
-    config, name = CASES[case]
-    plain = objective(type(config)(), "cls")
-    drawn = plain.draw(batch())
-    counted = {part for part, count in plain.counts(drawn).items() if count}
-    assert counted == set(plain(drawn).parts) == {config.name}
-    sparse = objective(config, name)
-    drawn = sparse.draw(batch())
-    assert {part for part, count in sparse.counts(drawn).items() if count} == set(sparse(drawn).parts)
+LISTS, LISTED = 3, 4
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tokenizer(tmp_path_factory.mktemp("tokenizer"), "bert")
+
+
+def cross_encoder(folder: Path, *, dropout: float = 0.0, r_drop: float = 0.0) -> ListwiseRanking:
+    config = ListwiseRanking.Config(max_length=LONGEST, r_drop=r_drop)
+    model = build_cross_encoder(BackboneConfig(dropout=dropout), folder, max_length=LONGEST, seed=4)
+    torch.manual_seed(6)
+    with torch.no_grad():
+        for parameter in model.model.classifier.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    return ListwiseRanking(config, model, Vocabulary.of(folder))
+
+
+def pairs_batch(queries: int = LISTS, group: int = LISTED, seed: int = 0) -> Batch:
+    torch.manual_seed(seed)
+
+    def text(rows: int, longest: int) -> TokenRows:
+        lengths_B = torch.randint(3, longest, (rows,))
+        ids_BL = torch.randint(5, 40, (rows, int(lengths_B.max())))
+        ids_BL[:, 0] = 2
+        ids_BL[torch.arange(rows), lengths_B - 1] = 3
+        return TokenRows(ids_BL, lengths_B, torch.arange(rows))
+
+    return Batch(0, {"query": text(queries, 8), "passage": text(queries * group, 30)}, group)
+
+
+def reference_loss(score_N: Tensor, group: int) -> Tensor:
+    """The mean over lists of log(sum of exp(z)) - z of the first, in loops and float64."""
+    total = torch.zeros((), dtype=torch.float64)
+    for start in range(0, len(score_N), group):
+        scores = [score.double() for score in score_N[start : start + group]]
+        total = total + torch.log(sum(torch.exp(score) for score in scores)) - scores[0]  # type: ignore[arg-type]
+    return total / (len(score_N) // group)
+
+
+def gradients(model: torch.nn.Module) -> dict[str, np.ndarray]:
+    found = {name: parameter.grad for name, parameter in model.named_parameters()}
+    model.zero_grad()
+    return {name: gradient.double().numpy().copy() for name, gradient in found.items() if gradient is not None}
+
+
+def test_loss_and_gradients_are_those_of_the_definition(folder: Path) -> None:
+    ranking = cross_encoder(folder).eval().double()
+    drawn = ranking.draw(pairs_batch())
+    loss = ranking(drawn)
+    total = loss.total(ranking.counts(drawn))
+    total.backward()
+    found = gradients(ranking)
+
+    scores = []
+    for row in range(LISTS * LISTED):  # one pair at a time, without padding
+        length = int(drawn.pairs.lengths_N[row])
+        ids, types = drawn.pairs.ids_NL[row : row + 1, :length], drawn.pairs.types_NL[row : row + 1, :length]
+        scores.append(ranking.backbone.model(input_ids=ids, token_type_ids=types).logits[0, 0])
+    wanted = reference_loss(torch.stack(scores), LISTED)
+    wanted.backward()
+    assert abs(total.item() - wanted.item()) < 1e-6 and wanted.item() > 0.3
+    reference = gradients(ranking)
+    assert found.keys() == reference.keys()
+    for name, gradient in reference.items():
+        np.testing.assert_allclose(found[name], gradient, atol=1e-6, err_msg=name)
+    assert {name for name, _ in ranking.named_parameters()} - found.keys() == set()
+    assert ranking.heads_state() == {}, "all of a cross-encoder outlives its training"
+
+
+class Fixed(CrossEncoder):
+    """Scores as they are given, pass by pass."""
+
+    def __init__(self, passes: list[Tensor]) -> None:
+        torch.nn.Module.__init__(self)
+        self.passes = iter(passes)
+
+    def forward(self, pairs: Pairs) -> Tensor:
+        return next(self.passes)
+
+
+def test_r_drop_adds_the_divergence_of_two_passes(folder: Path) -> None:
+    torch.manual_seed(1)
+    passes = [torch.randn(LISTS * LISTED, requires_grad=True) for _ in range(2)]
+    ranking = cross_encoder(folder, r_drop=0.7)
+    drawn = ranking.draw(pairs_batch())
+    ranking.backbone = Fixed(passes)
+    counts = ranking.counts(drawn)
+    total = ranking(drawn).total(counts)
+    total.backward()
+
+    leaves = [values.detach().double().requires_grad_() for values in passes]
+    apart = torch.zeros((), dtype=torch.float64)
+    for query in range(LISTS):
+        lists = [values[query * LISTED : (query + 1) * LISTED] for values in leaves]
+        one, other = (torch.exp(values) / torch.exp(values).sum() for values in lists)
+        for place in range(LISTED):
+            apart = apart + one[place] * torch.log(one[place] / other[place]) / 2
+            apart = apart + other[place] * torch.log(other[place] / one[place]) / 2
+    wanted = sum(reference_loss(values, LISTED) for values in leaves) / 2 + 0.7 * apart / LISTS
+    wanted.backward()  # type: ignore[union-attr]
+    assert abs(total.item() - wanted.item()) < 1e-6 and counts == {"listwise": LISTS, "r_drop": LISTS}
+    for values, leaf in zip(passes, leaves, strict=True):
+        np.testing.assert_allclose(values.grad.numpy(), leaf.grad.numpy(), atol=1e-6)  # type: ignore[union-attr]
+
+
+def test_two_passes_differ_only_by_dropout(folder: Path) -> None:
+    drawn = cross_encoder(folder).draw(pairs_batch())
+    for dropout, alike in ((0.0, True), (0.3, False)):
+        loss = cross_encoder(folder, dropout=dropout, r_drop=1.0).train()(drawn)
+        assert (float(loss.parts["r_drop"].total) < 1e-6) == alike
+    assert list(cross_encoder(folder).eval()(drawn).parts) == ["listwise"]

@@ -1,6 +1,5 @@
 """SimLM and DiffCSE against the slow reference: edits, generators, where decoder and discriminator come from."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from midmask.objectives.pretraining.simlm import SimLM
 from midmask.randomness.masks import Purpose, row_keys, uniform
 from tests.support.encoders.models import VARIANTS as FAMILIES
 from tests.support.encoders.models import random_model
+from tests.support.objectives import checks
 from tests.support.objectives.checks import assert_equal, build, ids, places, reference_of, surprises, z_score
 from tests.support.objectives.reference import Reference, Vectors, log_sum_exp
 from tests.support.objectives.texts import (
@@ -43,24 +43,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
 GUESS = 30
 """A token that `certain` generators always draw."""
 
-
-objective = partial(build, SimLM)
 READ = batch(TEXTS)
 
 
-def certain(**fields: Any) -> SimLM:
+def certain(method: Any = SimLM, **fields: Any) -> Any:
     """With a generator that draws one token, so that it shows in which places."""
-    simlm = objective(**fields)
-    assert isinstance(simlm.generator, Backbone)
+    model = build(method, dropout=0.1 if method is DiffCSE else 0.0, **fields)
     with torch.no_grad():
-        simlm.generator.output_bias_V[GUESS] = 1e4
-    return simlm
-
-
-def folder_of_generator(folder: Path) -> str:
-    made = build_backbone(BackboneConfig(name="tiny", dropout=0.1), small_vocabulary(), seed=8)
-    made.model.save_pretrained(folder)
-    return str(folder)
+        model.generator.output_bias_V[GUESS] = 1e4
+    return model
 
 
 def one_token_words(rows: int, length: int) -> Batch:
@@ -69,7 +60,7 @@ def one_token_words(rows: int, length: int) -> Batch:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
-    simlm = objective(**VARIANTS[variant])
+    simlm = build(SimLM, **VARIANTS[variant])
     config, drawn, reference = simlm.config, simlm.draw(READ), reference_of(simlm)
     guesser = reference.read_as("generator.", "backbone.")
     terms: dict[str, Vectors] = {name: [] for name in simlm.parts}
@@ -137,7 +128,7 @@ def test_guesses_follow_the_generators_softmax() -> None:
 
 
 def test_guesses_differ_between_the_sides() -> None:
-    drawn = objective().draw(one_token_words(40, 60))
+    drawn = build(SimLM).draw(one_token_words(40, 60))
     same = drawn.sides.encoder.ids_BL == drawn.sides.decoder.ids_BL
     assert same[drawn.generator.selected_BL].float().mean() < 0.2, "of 60 tokens, independent draws agree on few"
 
@@ -158,31 +149,22 @@ def test_the_decoder_begins_as_the_encoders_top_layers(variant: str) -> None:
         assert torch.equal(again, last_BLD), "a copy, not the layers themselves"
 
 
-def test_a_generator_from_a_folder_is_frozen_and_no_part_of_the_state(tmp_path: Path) -> None:
-    simlm = objective(generator=folder_of_generator(tmp_path))
-    drawn = simlm.draw(READ)
-    loss = simlm(drawn)
-    loss.total(simlm.counts(drawn)).backward()
-    assert loss.parts["generator_mlm"].count == simlm.counts(drawn)["generator_mlm"] == 0
-    assert not any("generator" in name for name in simlm.state_dict())
-    assert all(name.startswith("decoder.") for name in simlm.heads_state())
-    assert any(name.startswith("generator.") for name in objective().heads_state())
-    simlm.train()
-    assert torch.equal(drawn.sides.encoder.ids_BL, simlm.draw(READ).sides.encoder.ids_BL), "no dropout in guesses"
-
-
-def test_health_tells_the_share_that_is_replaced() -> None:
-    simlm, read = certain().eval(), one_token_words(20, 40)
-    health, drawn = simlm.health(simlm.draw(read)), simlm.draw(read).sides.decoder
-    assert float(health["replaced"]) == pytest.approx(float((drawn.ids_BL == GUESS).sum()) / 800)
+@pytest.mark.parametrize("method", [SimLM, DiffCSE])
+def test_a_generator_from_a_folder_is_frozen_and_no_part_of_the_state(method: Any, tmp_path: Path) -> None:
+    made = build_backbone(BackboneConfig(name="tiny", dropout=0.1), small_vocabulary(), seed=8)
+    made.model.save_pretrained(tmp_path)
+    model = build(method, dropout=0.1, generator=str(tmp_path))
+    drawn = model.draw(READ)
+    loss = model(drawn)
+    loss.total(model.counts(drawn)).backward()
+    assert loss.parts["generator_mlm"].count == model.counts(drawn)["generator_mlm"] == 0
+    assert not any("generator" in name for name in model.state_dict())
+    again = model.train().draw(READ)
+    edited = (each.sides.encoder if method is SimLM else each.edited for each in (drawn, again))
+    assert torch.equal(*(rows.ids_BL for rows in edited)), "no dropout in guesses"
 
 
 def test_what_cannot_be_done_is_said_beforehand(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"decoder_mask_ratio = 0\.2 is below encoder_mask_ratio = 0\.3"):
-        override(SimLM.Config(), {"decoder_mask_ratio": 0.2})
-    shape = Backbone(random_model("modernbert"), dropout=0.0).shape
-    with pytest.raises(UserError, match="those of modernbert are not BERT's"):
-        SimLM.Config().check(shape)
     shape = Backbone(random_model("bert"), dropout=0.0).shape
     with pytest.raises(UserError, match=r"objective\.decoder_layers = 3.*choose from 1 to 2"):
         override(SimLM.Config(), {"decoder_layers": 3}).check(shape)
@@ -197,20 +179,6 @@ DIFFCSE_VARIANTS: dict[str, dict[str, Any]] = {
 }
 DIFFCSE_TEXTS = random_texts([8, 4, 6])
 BATCH = batch(DIFFCSE_TEXTS)
-DIFFCSE_GUESS = 30
-"""A token that `certain` generators always guess."""
-
-
-build_diffcse = partial(build, DiffCSE, dropout=0.1)
-
-
-def diffcse_certain(**fields: Any) -> DiffCSE:
-    """With a generator that guesses one token, so that it shows in which places."""
-    diffcse = build_diffcse(**fields)
-    assert isinstance(diffcse.generator, Backbone)
-    with torch.no_grad():
-        diffcse.generator.output_bias_V[DIFFCSE_GUESS] = 1e4
-    return diffcse
 
 
 def normalised(columns: Vectors) -> Vectors:
@@ -225,7 +193,7 @@ def projected(reference: Reference, vectors: Vectors) -> Vectors:
     scale, shift = reference.get("projector.scale"), reference.get("projector.shift")
     kept = [torch.clamp(row * scale + shift, min=0.0) for row in inner]
     outer = normalised([reference.get("projector.outer.weight") @ row for row in kept])
-    return [row / torch.sqrt((row**2).sum()) for row in outer]
+    return [checks.unit(row) for row in outer]
 
 
 def detection(reference: Reference, vector: Tensor, edited: list[int], true: list[int]) -> Vectors:
@@ -242,15 +210,14 @@ def detection(reference: Reference, vector: Tensor, edited: list[int], true: lis
 @pytest.mark.parametrize("variant", DIFFCSE_VARIANTS)
 def test_diffcse_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     """With dropout switched off, which the reference lacks, both passes are equal; their edits are not."""
-    diffcse = build_diffcse(**DIFFCSE_VARIANTS[variant]).eval()
+    diffcse = build(DiffCSE, dropout=0.1, **DIFFCSE_VARIANTS[variant]).eval()
     config, drawn = diffcse.config, diffcse.draw(BATCH)
     reference = reference_of(diffcse)
     guesser = reference.read_as("generator.", "backbone.")
     rows = [[CLS, *text, SEP] for text in DIFFCSE_TEXTS] * 2
     vectors = [reference.encode(row)[0] for row in rows]
     z = projected(reference, vectors)
-    scores = [torch.stack([one @ other for other in z[3:]]) / config.temperature for one in z[:3]]
-    contrastive = [log_sum_exp(row) - row[place] for place, row in enumerate(scores)]
+    contrastive = checks.in_batch(z[:3], z[3:], config.temperature)
     replaced: Vectors = []
     learnt: Vectors = []
     for number, (row, vector) in enumerate(zip(rows, vectors, strict=True)):
@@ -263,24 +230,24 @@ def test_diffcse_loss_and_every_gradient_equal_the_reference(variant: str) -> No
 
 
 def test_hidden_places_of_each_pass_are_filled_and_no_others() -> None:
-    drawn = diffcse_certain().draw(BATCH)
+    drawn = certain(DiffCSE).draw(BATCH)
     rows = BATCH.texts["passage"].ids_BL.repeat(2, 1)
-    expected = torch.where(drawn.masked.selected_BL, DIFFCSE_GUESS, rows)
+    expected = torch.where(drawn.masked.selected_BL, GUESS, rows)
     assert torch.equal(drawn.edited.ids_BL, expected)
     assert torch.equal(drawn.edited.replaced_BL, expected != rows)
     assert not torch.equal(*drawn.masked.selected_BL.chunk(2))
 
 
 def test_the_likeliest_guess_stands_everywhere_but_at_the_first_token() -> None:
-    drawn = diffcse_certain(guesses="likeliest").draw(BATCH)
+    drawn = certain(DiffCSE, guesses="likeliest").draw(BATCH)
     for row, text in enumerate(DIFFCSE_TEXTS * 2):
-        assert drawn.edited.ids_BL[row, : len(text) + 2].tolist() == [CLS, *[DIFFCSE_GUESS] * (len(text) + 1)]
+        assert drawn.edited.ids_BL[row, : len(text) + 2].tolist() == [CLS, *[GUESS] * (len(text) + 1)]
 
 
 def test_hidden_share_and_right_guesses() -> None:
     """0.30 of 6,000 tokens, twice; a guess that is right counts as kept. False alarms: one in a million seeds."""
-    read = batch([[DIFFCSE_GUESS, 20] * 30] * 100)
-    drawn = diffcse_certain().draw(read)
+    read = batch([[GUESS, 20] * 30] * 100)
+    drawn = certain(DiffCSE).draw(read)
     hidden = int(drawn.masked.selected_BL.sum())
     assert z_score(hidden, 12_000, 0.3) < 4.9
     wrong = drawn.masked.selected_BL & (read.texts["passage"].ids_BL.repeat(2, 1) == 20)
@@ -297,28 +264,11 @@ def test_the_discriminator_begins_as_a_copy_with_weights_of_its_own() -> None:
     assert not set.intersection(*({p.data_ptr() for p in each} for each in parameters))
 
 
-def test_diffcse_a_generator_from_a_folder_is_frozen_and_no_part_of_the_state(tmp_path: Path) -> None:
-    made = build_backbone(BackboneConfig(name="tiny", dropout=0.1), small_vocabulary(), seed=8)
-    made.model.save_pretrained(tmp_path)
-    diffcse = build_diffcse(generator=str(tmp_path))
+@torch.no_grad()
+def test_health_tells_the_share_that_is_replaced() -> None:
+    simlm, diffcse, read = certain().eval(), certain(DiffCSE).eval(), one_token_words(20, 40)
+    drawn = simlm.draw(read)
+    guessed = int((drawn.sides.decoder.ids_BL == GUESS).sum())
+    assert float(simlm.health(drawn)["replaced"]) == pytest.approx(guessed / 800)
     drawn = diffcse.draw(BATCH)
-    loss = diffcse(drawn)
-    loss.total(diffcse.counts(drawn)).backward()
-    assert loss.parts["generator_mlm"].count == diffcse.counts(drawn)["generator_mlm"] == 0
-    assert not any(name.startswith("generator") for name in diffcse.state_dict())
-    assert any(name.startswith("generator.") for name in build_diffcse().heads_state())
-
-
-def test_diffcse_health_tells_the_share_that_is_replaced() -> None:
-    diffcse = diffcse_certain().eval()
-    drawn = diffcse.draw(BATCH)
-    with torch.no_grad():
-        health = diffcse.health(drawn)
-    assert float(health["replaced"]) == pytest.approx(float(drawn.edited.replaced_BL.sum()) / 48)
-
-
-def test_diffcse_what_cannot_be_done_is_said_beforehand() -> None:
-    with pytest.raises(UserError, match=r"diffcse: backbone\.dropout = 0, .* set backbone\.dropout=0\.1"):
-        build_diffcse(dropout=0.0)
-    with pytest.raises(UserError, match="layers of modernbert are not BERT's"):
-        DiffCSE.Config().check(Backbone(random_model("modernbert"), dropout=0.1).shape)
+    assert float(diffcse.health(drawn)["replaced"]) == pytest.approx(int(drawn.edited.replaced_BL.sum()) / 48)

@@ -1,7 +1,9 @@
-"""A vocabulary of 40 entries, and random models of every supported family that fit it."""
+"""A vocabulary of 40 entries, and random models of every supported family that fit it; is bf16 native here."""
 
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from transformers import AutoConfig, AutoModelForMaskedLM
 
@@ -44,3 +46,11 @@ def random_model(variant: str) -> Any:
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     return model.eval()
+
+
+def has_bf16() -> bool:
+    flags = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
+    return bool({"avx512_bf16", "amx_bf16"} & set(flags)) and not torch.cuda.is_available()
+
+
+needs_bf16 = pytest.mark.skipif(not has_bf16(), reason="this processor has no bf16 products")

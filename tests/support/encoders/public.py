@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from midmask.encoders.backbone import Backbone, Side
+from midmask.encoders.representation import TextVectors
+from midmask.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import TEXTS
 
 
@@ -76,3 +79,12 @@ def change_modules(changed: Callable[[list[Any]], list[Any]]) -> Callable[[Path]
         (folder / "modules.json").write_text(json.dumps(changed(json.loads((folder / "modules.json").read_text()))))
 
     return write
+
+
+@torch.no_grad()
+def views(backbone: Backbone, tokenizer_folder: Path, side: Side = "passage") -> TextVectors:
+    tokens = load_tokenizer(tokenizer_folder)(TEXTS, padding=True, return_tensors="pt", max_length=12, truncation=True)
+    special_V = Vocabulary.of(tokenizer_folder).special_V
+    lengths_B = tokens["attention_mask"].sum(1)
+    found: TextVectors = backbone.pooling(backbone, tokens["input_ids"], lengths_B, special_V, side)
+    return found

@@ -1,9 +1,11 @@
-"""A tokenizer with the pair template of a family."""
+"""A tokenizer with the pair template of a family; folders of small cross-encoders, as other tools write them."""
 
 from pathlib import Path
+from typing import Any
 
+import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
 from tests.support.encoders.models import PIECES, SPECIALS, WORDS
 
@@ -26,3 +28,13 @@ def write_tokenizer(folder: Path, template: str, longest: int = 512) -> Path:
     names = {f"{name[1:-1].lower()}_token": name for name in SPECIALS}
     PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=longest, **names).save_pretrained(folder)
     return folder
+
+
+def write_classifier(folder: Path, labels: int) -> Any:
+    write_tokenizer(folder, "bert")
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    torch.manual_seed(2)
+    config = AutoConfig.for_model("bert", vocab_size=40, num_labels=labels, initializer_range=0.5, **shape)
+    model = AutoModelForSequenceClassification.from_config(config).eval()
+    model.save_pretrained(folder)
+    return model

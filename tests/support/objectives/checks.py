@@ -10,7 +10,7 @@ from torch import Tensor
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.identity import override
 from midmask.objectives import build_objective
-from tests.support.objectives.reference import Reference, Vectors, assert_same_gradients
+from tests.support.objectives.reference import Reference, Vectors, assert_same_gradients, log_sum_exp
 from tests.support.objectives.texts import small_vocabulary
 
 
@@ -54,6 +54,16 @@ def places(rows: Any, row: int) -> list[int]:
 def surprises(reference: Reference, states: Vectors, rows: Any, row: int, true: list[int]) -> Vectors:
     """-log p of the true token at each target of a row."""
     return [reference.surprise(states[place], true[place]) for place in places(rows, row)]
+
+
+def unit(vector: Tensor) -> Tensor:
+    return vector / torch.sqrt((vector**2).sum())
+
+
+def in_batch(queries: Vectors, candidates: Vectors, temperature: float) -> Vectors:
+    """-log softmax of each query with its partner, which stands at its number among the candidates."""
+    scores = [torch.stack([query @ other for other in candidates]) / temperature for query in queries]
+    return [log_sum_exp(row) - row[place] for place, row in enumerate(scores)]
 
 
 def total_of(loss: Any) -> Tensor:

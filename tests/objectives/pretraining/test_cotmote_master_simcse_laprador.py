@@ -1,4 +1,4 @@
-"""CoT-MoTE and MASTER against the slow reference; who is routed where, what each pass reads and hides."""
+"""CoT-MoTE, MASTER, SimCSE and LaPraDoR against the slow reference; what each pass reads and hides, turns, caches."""
 
 from dataclasses import replace
 from functools import partial
@@ -12,10 +12,22 @@ from midmask.batch import Batch
 from midmask.encoders.backbone import Side
 from midmask.objectives.pretraining.cotmote import CoTMoTE
 from midmask.objectives.pretraining.encoder_mask import MaskedRows
+from midmask.objectives.pretraining.laprador import LaPraDoR, TurnRows
 from midmask.objectives.pretraining.master import MASTER
-from tests.support.objectives.checks import assert_equal, build, ids, places, reference_of, surprises, z_score
-from tests.support.objectives.reference import Reference, Vectors
-from tests.support.objectives.texts import CLS, FIRST, SEP, UNK, batch, random_texts
+from midmask.objectives.pretraining.simcse import SimCSE
+from tests.support.objectives.checks import (
+    assert_equal,
+    build,
+    ids,
+    in_batch,
+    places,
+    reference_of,
+    surprises,
+    unit,
+    z_score,
+)
+from tests.support.objectives.reference import Reference, Vectors, log_sum_exp
+from tests.support.objectives.texts import CLS, FIRST, SEP, UNK, batch, random_texts, token_rows
 
 PASSAGES = [*random_texts([8, 4, 6], seed=4), [UNK, 9, UNK, 12]]
 QUERIES = random_texts([3, 5, 2, 4], seed=5)
@@ -30,7 +42,6 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "logits of the embeddings, text only": ({"experts": "ffn"}, {"logits": "embeddings", "pooling": "text"}),
     "mean projection": ({"experts": "all"}, {"views": "sparse", "projection": "mean", "query_decodes": "passage"}),
 }
-
 
 READ = batch(PASSAGES, QUERIES)
 
@@ -114,10 +125,6 @@ def test_health_tells_experts_and_vectors_apart() -> None:
         for view, found in zip(("dense", "sparse"), views, strict=True):
             assert health[f"{side}_{view}_decoder_loss_without_vector"] != pytest.approx(found, rel=1e-6)
     assert health["expert_distance"] > 0 and 0 <= health["winning_vocabulary"] <= 1
-    siamese = objective(views="dense", query_decodes="nothing").eval()
-    with torch.no_grad():
-        names = set(siamese.health(siamese.draw(READ)))
-    assert names == {"passage_dense_decoder_loss", "passage_dense_decoder_loss_without_vector"}
 
 
 def test_three_tenths_of_either_text_without_its_specials_are_hidden() -> None:
@@ -131,9 +138,6 @@ MASTER_VARIANTS: dict[str, dict[str, Any]] = {
     "published": {},
     "any words": {"keywords": "word", "decoder_layers": 1, "decoder_weight": 0.7, "encoder_weight": 0.4},
 }
-
-
-build_master = partial(build, MASTER)
 
 
 def pairs(passages: list[list[int]], queries: list[list[int]] | None = None) -> Batch:
@@ -156,7 +160,7 @@ def true_texts(read: Batch, row: int) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("variant", MASTER_VARIANTS)
 def test_master_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
-    master = build_master(**MASTER_VARIANTS[variant])
+    master = build(MASTER, **MASTER_VARIANTS[variant])
     config, drawn, reference = master.config, master.draw(MASTER_READ), reference_of(master)
     terms: dict[str, Vectors] = {name: [] for name in master.parts}
     for row in range(4):
@@ -184,17 +188,17 @@ def hidden(rows: MaskedRows, row: int) -> set[int]:
 
 
 def test_dual_masks_hide_every_word_once_and_no_unknown_one() -> None:
-    drawn = build_master(dual_mask_ratio=0.4).draw(pairs([*random_texts([20, 15]), [UNK, 9, UNK, 12]]))
+    drawn = build(MASTER, dual_mask_ratio=0.4).draw(pairs([*random_texts([20, 15]), [UNK, 9, UNK, 12]]))
     for row, expected in enumerate(({*range(1, 21)}, {*range(1, 16)}, {2, 4})):
         encoder, decoder = (hidden(side["dual"], row) for side in (drawn.encoded, drawn.decoded))
         assert not encoder & decoder and encoder | decoder == expected
-    exact = build_master(dual_mask_ratio=0.4).draw(words_of_one_token(3, 40))
+    exact = build(MASTER, dual_mask_ratio=0.4).draw(words_of_one_token(3, 40))
     assert [len(hidden(exact.encoded["dual"], row)) for row in range(3)] == [16] * 3
 
 
 def test_keywords_are_the_heaviest_tokens_without_chance_and_any_word_otherwise() -> None:
     read = words_of_one_token(6, 30)
-    drawn = build_master(mask_temperature=0.0).draw(read)
+    drawn = build(MASTER, mask_temperature=0.0).draw(read)
     for row in range(6):
         text = ids(read.texts["passage"], row)
         for name, inside in (("keyword", range(1, 31)), ("second", range(16, 31))):
@@ -202,7 +206,7 @@ def test_keywords_are_the_heaviest_tokens_without_chance_and_any_word_otherwise(
             shift = 15 if name == "second" else 0
             found = {place + shift for place in hidden(drawn.decoded[name], row)}
             assert sum(text[place] for place in found) == sum(text[place] for place in heaviest)
-    anyhow = build_master(keywords="word", mask_temperature=0.0).draw(read)
+    anyhow = build(MASTER, keywords="word", mask_temperature=0.0).draw(read)
     assert any(hidden(anyhow.decoded["keyword"], row) != hidden(drawn.decoded["keyword"], row) for row in range(6))
 
 
@@ -210,7 +214,7 @@ def test_masks_of_the_passes_are_independent() -> None:
     """0.3 of 6,000 words are hidden in the whole passages; of these 0.5 in the dual pass and in the decoder's text, and
     0.3 in the first halves. Where two texts hide a word, both are [MASK], or both as they were, or equal by chance with
     0.8² + 0.1² + about 0.003. False alarms: one in a million seeds."""
-    drawn = build_master(mask_temperature=1000.0).draw(words_of_one_token(60, 100))
+    drawn = build(MASTER, mask_temperature=1000.0).draw(words_of_one_token(60, 100))
     whole, keyword = drawn.encoded["whole"], drawn.decoded["keyword"]
     first = whole.selected_BL
     for other in (drawn.encoded["dual"].selected_BL, keyword.selected_BL):
@@ -219,3 +223,133 @@ def test_masks_of_the_passes_are_independent() -> None:
     assert z_score(int((half & drawn.encoded["first"].selected_BL[:, :51]).sum()), int(half.sum()), 0.3) < 4.9
     equal = (whole.ids_BL == keyword.ids_BL)[first & keyword.selected_BL]
     assert z_score(int(equal.sum()), len(equal), 0.653) < 4.9
+
+
+SIMCSE_VARIANTS: dict[str, dict[str, Any]] = {
+    "published": {},
+    "without projection": {"projection": False, "temperature": 0.5},
+    "with MLM": {"mlm_weight": 0.1, "encoder_mask_ratio": 0.4},
+}
+TEXTS = random_texts([8, 4, 6])
+BATCH = batch(TEXTS)
+
+
+@pytest.mark.parametrize("variant", SIMCSE_VARIANTS)
+def test_simcse_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
+    """With dropout switched off, which the reference lacks, both passes are equal and the loss is not zero: a text is
+    told from the others."""
+    simcse = build(SimCSE, dropout=0.1, **SIMCSE_VARIANTS[variant]).eval()
+    config, drawn, reference = simcse.config, simcse.draw(BATCH), reference_of(simcse)
+    vectors = [reference.encode([2, *text, 3])[0] for text in TEXTS]
+    if config.projection:
+        vectors = [torch.tanh(reference.linear("projection", vector)) for vector in vectors]
+    vectors = [unit(vector) for vector in vectors]
+    terms = {"contrastive": in_batch(vectors, vectors, config.temperature), "mlm": []}
+    for row, text in enumerate(TEXTS if config.mlm_weight else ()):
+        states = reference.encode(ids(drawn.masked, row))
+        terms["mlm"] += surprises(reference, states, drawn.masked, row, [2, *text, 3])
+    assert bool(config.mlm_weight) == (len(terms["mlm"]) > 2)
+    assert_equal(simcse, drawn, reference, terms, (1.0, config.mlm_weight))
+
+
+def test_first_passes_look_for_second_passes() -> None:
+    """A softmax over the second passes for each first pass, not the other way round."""
+    one, other = torch.randn(2, 3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    part = build(SimCSE, dropout=0.1).couple((one, other), ())["contrastive"]
+    expected = sum(log_sum_exp(other @ row / 0.05) - other[place] @ row / 0.05 for place, row in enumerate(one))
+    torch.testing.assert_close(part.total, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_the_views_differ_by_dropout_alone_of_which_every_text_has_its_own() -> None:
+    simcse = build(SimCSE, dropout=0.1)
+    same = torch.cat(simcse.represent(simcse.draw(batch([TEXTS[0]] * 4))).vectors)
+    assert torch.pdist(same).min() > 1e-3
+    drawn = simcse.draw(BATCH)
+    one, other = simcse.represent(drawn).vectors
+    assert not torch.allclose(one, other) and one.norm(dim=1).sub(1).abs().max() < 1e-9
+    simcse.eval()
+    one, other = simcse.represent(drawn).vectors
+    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_health_is_the_uniformity_of_the_texts() -> None:
+    """Of three unit vectors, log of the mean over the three pairs of exp(-2 |x - y|²)."""
+    simcse = build(SimCSE, dropout=0.1).eval()
+    drawn = simcse.draw(BATCH)
+    with torch.no_grad():
+        health = simcse.health(drawn)
+        x, y, z = simcse.represent(drawn).vectors[0]
+    expected = torch.stack([((a - b) ** 2).sum() for a, b in ((x, y), (x, z), (y, z))]).mul(-2).exp().mean().log()
+    torch.testing.assert_close(health["uniformity"].double(), expected, rtol=1e-5, atol=1e-5)
+    alone = simcse.draw(batch(TEXTS[:1]))
+    assert simcse.health(alone)["uniformity"] == 0
+
+
+SIDES = ("query", "passage")
+
+build_laprador = partial(build, LaPraDoR, dropout=0.1, backbone={"experts": "all"}, turn_steps=3, cache=8)
+"""The two encoders differ."""
+
+
+def turn(step: int) -> Batch:
+    return Batch(step, {"passage": token_rows(random_texts([8, 14, 11], seed=step))})
+
+
+def vectors_of(reference: Reference, drawn: TurnRows) -> dict[str, Vectors]:
+    """Queries' and passages' unit vectors, each by its own encoder."""
+    encoders = {"query": reference.read_as("backbone.experts.weights.", "backbone.model.bert."), "passage": reference}
+    return {side: [unit(encoders[side].encode(ids(drawn.text(side), row))[0]) for row in range(3)] for side in SIDES}
+
+
+@pytest.mark.parametrize("dropout_weight", [1.0, 0.3])
+def test_loss_and_every_gradient_equal_the_reference_in_each_step_of_two_turns(dropout_weight: float) -> None:
+    """Three steps for the queries' encoder, then three for the passages'; of the nine vectors of a turn eight fit."""
+    laprador = build_laprador(temperature=0.5, dropout_weight=dropout_weight).eval()
+    kept: Vectors = []
+    for step in range(6):
+        laprador.zero_grad()
+        drawn, reference = laprador.draw(turn(step)), reference_of(laprador)
+        found = vectors_of(reference, drawn)
+        trained, still = SIDES if step < 3 else SIDES[::-1]
+        others = [vector.detach() for vector in found[still]]
+        kept = kept if step % 3 else []
+        contrastive = in_batch(found[trained], [*others, *kept[-8:]], 0.5)
+        terms = {"contrastive": contrastive, "dropout": in_batch(found[trained], found[trained], 0.5)}
+        kept += others
+        assert (drawn.trained, drawn.still) == (trained, still)
+        assert_equal(laprador, drawn, reference, terms, (1.0, dropout_weight))
+        moved = {name for name, p in laprador.named_parameters() if p.grad is not None and bool(p.grad.any())}
+        assert all(name.startswith("backbone.experts.") == (trained == "query") for name in moved)
+
+
+def test_a_cache_smaller_than_a_batch_keeps_its_last_vectors() -> None:
+    laprador = build_laprador(cache=2).eval()
+    drawn = laprador.draw(turn(0))
+    still = laprador.represent(drawn).vectors[2]
+    laprador(drawn)
+    assert sorted(laprador.cache_KD[:, 0].tolist()) == pytest.approx(sorted(still[1:, 0].tolist()))
+    none = build_laprador(cache=0).eval()
+    parts = [none(none.draw(turn(step))).parts["contrastive"] for step in (0, 1)]
+    assert all(bool(part.total.isfinite()) for part in parts)
+
+
+def test_a_run_that_goes_on_has_the_cache() -> None:
+    whole = build_laprador().eval()
+    for step in range(2):
+        whole(whole.draw(turn(step)))
+    again = build_laprador().eval()
+    again.load_state_dict(whole.state_dict())
+    assert int(again.cached) == 6 and set(again.heads_state()) == {"cache_KD", "cached"}
+    losses = [each(each.draw(turn(2))).parts["contrastive"].total for each in (whole, again)]
+    without = build_laprador().eval()
+    assert losses[0] == losses[1] > without(without.draw(turn(2))).parts["contrastive"].total
+
+
+def test_health_changes_nothing() -> None:
+    laprador = build_laprador().eval()
+    laprador(laprador.draw(turn(0)))
+    before = {name: value.clone() for name, value in laprador.state_dict().items()}
+    with torch.no_grad():
+        health = laprador.health(laprador.draw(turn(1)))
+    assert set(health) == {"alignment", "uniformity", "in_batch_accuracy"}
+    assert all(torch.equal(value, before[name]) for name, value in laprador.state_dict().items())

@@ -1,12 +1,12 @@
-"""Masks against the published sampler written out literally, and against the numbers that follow from it.
-
-Statistical tests run on fixed seeds; the false-alarm rate stated for each is what a fresh seed would have.
+"""Masks by words, by tokens and by term weight (ROM: the highest temperature * uniform + weight), against the
+published samplers written out literally and the numbers that follow from them. Statistical tests run on fixed seeds;
+the false-alarm rate stated for each is what a fresh seed would have.
 """
 
 import math
 from collections import Counter
 from dataclasses import replace
-from itertools import permutations
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -14,12 +14,25 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from torch import Tensor
 
 from midmask import masking
+from midmask.batch import TokenRows
 from midmask.randomness import masks
 from midmask.randomness.masks import Purpose
-from tests.support.masking.hashing import position_hash
 from tests.support.objectives.texts import CLS, FIRST, MASK, PAD, SEP, UNK, random_texts, small_vocabulary, token_rows
+
+
+def position_hash(key: int, purpose: int, draw: int, position: int) -> int:
+    """32 bits, in Python's own integers: SplitMix64's finaliser on the key, MurmurHash3's on the position."""
+    x = (key + ((purpose << 32) + draw) * 0x9E3779B97F4A7C15) % 2**64
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+    h = ((x >> 32) + position * 0x9E3779B9) % 2**32
+    h = (h ^ (h >> 16)) * 0x85EBCA6B % 2**32
+    h = (h ^ (h >> 13)) * 0xC2B2AE35 % 2**32
+    return h ^ (h >> 16)
+
 
 WORD, PIECE = FIRST, 50
 """A token that begins a word and one that continues it, in the small vocabulary."""
@@ -207,20 +220,88 @@ def test_corruption_is_80_10_10_and_draws_from_the_whole_vocabulary() -> None:
     assert int(counts[PAD]) > 0 and stats.chisquare(others.numpy()).pvalue > FALSE_ALARM
 
 
-def test_epochs_seeds_and_purposes_draw_different_masks() -> None:
-    text = token_rows([[WORD] * 60] * 50)
-    sources = [(0, 0, Purpose.SELECT), (0, 1, Purpose.SELECT), (1, 0, Purpose.SELECT), (0, 0, Purpose.DECODER)]
-    drawn = []
-    for seed, epoch, purpose in sources:
-        keyed = replace(text, keys_B=masks.row_keys(seed, epoch, np.arange(50)))
-        drawn.append(masking.select_words(keyed, small_vocabulary(), ratio=0.5, purpose=purpose))
-    # Two independent halves of 60 words share 31/60 of what one has; 1500 words, six pairs: false alarm about 1e-5.
-    for left, other in ((a, b) for i, a in enumerate(drawn) for b in drawn[:i]):
-        assert float((left & other).sum() / left.sum()) == pytest.approx(31 / 60, abs=0.04)
-
-
 def test_fingerprints_tell_texts_apart() -> None:
     texts = [[WORD, 7, 8], [7, WORD, 8], [WORD, 7], [WORD, 7, 8, 8], [WORD, 7, 8]]
     text = token_rows(texts)
     hashed = masks.fingerprints(text).tolist()
     assert hashed[0] == hashed[4] and len(set(hashed)) == 4
+
+
+WEIGHTED_WORD, WEIGHTED_PIECE = FIRST, 50
+
+
+def weighted(texts: list[list[int]], weights: list[list[float]], **fields: object) -> TokenRows:
+    """Rows with these weights at their tokens, and 9 (which no token may win by) at specials and padding."""
+    text = token_rows(texts, **fields)  # type: ignore[arg-type]
+    weights_BL = torch.full(text.ids_BL.shape, 9.0)
+    for row, values in enumerate(weights):
+        weights_BL[row, 1 : len(values) + 1] = torch.tensor(values)
+    return replace(text, weights_BL=weights_BL)
+
+
+def select(text: TokenRows, ratio: float, **fields: object) -> Tensor:
+    return masking.select_highest(text, small_vocabulary(), ratio=ratio, purpose=Purpose.SELECT, **fields)  # type: ignore[arg-type]
+
+
+def positions(mask_BL: Tensor) -> list[frozenset[int]]:
+    return [frozenset(row.nonzero()[:, 0].tolist()) for row in mask_BL]
+
+
+def published(key: int, tokens: int, weights: list[float], ratio: float, temperature: float) -> frozenset[int]:
+    """The k highest of temperature * p_r + p_w, in NumPy's float64, the random numbers in Python's own integers."""
+    bits = [position_hash(key % 2**64, int(Purpose.SELECT), 0, position) for position in range(1, tokens + 1)]
+    scores = temperature * np.array([(x >> 8) / 2**24 for x in bits]) + np.array(weights, np.float32).astype(np.float64)
+    wanted = max(1, round(ratio * tokens))
+    return frozenset(sorted(range(1, tokens + 1), key=lambda position: (-scores[position - 1], position))[:wanted])
+
+
+rows_of_weights = st.lists(
+    st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 1.0]), min_size=1, max_size=25), min_size=1, max_size=5
+)
+
+
+@settings(max_examples=80)
+@given(
+    weights=rows_of_weights,
+    ratio=st.floats(0.01, 0.99),
+    temperature=st.sampled_from([0.0, 0.3, 1.0, 2.0, 1000.0]),
+    seed=st.integers(0, 2**31),
+    padding=st.integers(0, 9),
+)
+def test_each_mask_is_the_top_share_by_score(
+    weights: list[list[float]], ratio: float, temperature: float, seed: int, padding: int
+) -> None:
+    """Whatever the batch and the padding; specials weigh most here and are never taken."""
+    keys = masks.row_keys(seed, 0, np.arange(len(weights)))
+    texts = random_texts([len(row) for row in weights], seed=seed % 997)
+    text = weighted(texts, weights, length=max(map(len, weights)) + 2 + padding, keys=keys)
+    found = positions(select(text, ratio, temperature=temperature))
+    for row, values in enumerate(weights):
+        assert found[row] == published(int(keys[row]), len(values), values, ratio, temperature)
+
+
+def test_the_count_is_exact_and_rounds_half_to_even() -> None:
+    lengths = [0, 1, 2, 3, 10, 30, 50, 70, 90, 200]
+    text = weighted(random_texts(lengths), [[0.5] * length for length in lengths])
+    assert select(text, 0.15).sum(1).tolist() == [0, 1, 1, 1, 2, 4, 8, 10, 14, 30]
+    assert select(text, 0.15, round_up=True).sum(1).tolist() == [0, 1, 1, 1, 2, 5, 8, 11, 14, 30]
+
+
+def test_unknown_tokens_may_be_taken() -> None:
+    text = weighted([[UNK, WEIGHTED_WORD, UNK, WEIGHTED_WORD]] * 50, [[1.0, 0.0, 1.0, 0.0]] * 50)
+    chosen = select(text, 0.5, temperature=0.5)
+    assert set(text.ids_BL[chosen].tolist()) == {UNK}
+
+
+@pytest.mark.parametrize("weights", [None, [0.37] * 6])
+def test_without_differences_it_is_a_uniform_subset(weights: list[float] | None) -> None:
+    """Chi-square over all 20 subsets of 3 of 6 tokens. False alarm: 1e-6 per case."""
+    draws = 12_000
+    keys = masks.row_keys(11, 0, np.arange(draws))
+    text = token_rows([[WEIGHTED_WORD] * 6] * draws, keys=keys)
+    if weights is not None:
+        text = weighted([[WEIGHTED_WORD] * 6] * draws, [weights] * draws, keys=keys)
+    found = Counter(positions(select(text, 0.5)))
+    subsets = [frozenset(subset) for subset in combinations(range(1, 7), 3)]
+    assert set(found) == set(subsets)
+    assert stats.chisquare([found[subset] for subset in subsets]).pvalue > FALSE_ALARM

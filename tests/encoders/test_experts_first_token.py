@@ -1,7 +1,10 @@
-"""Experts: who has which weights, that texts go where their side says, and folders there and back."""
+"""Experts: who has which weights, where texts go, folders there and back. The last layer done for [CLS] alone against
+the whole model: vectors, gradients, dropout, mixed precision.
+"""
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +15,9 @@ from transformers import AutoModel
 from midmask.encoders.backbone import Backbone, BackboneConfig, Side, build_backbone, load_backbone
 from midmask.encoders.experts import FILE, ExpertSplit, QueryExpert
 from midmask.encoders.families import FAMILIES
+from midmask.encoders.first_token import first_token, suits
 from midmask.encoders.folder import save_bi_encoder
+from midmask.encoders.inputs import padding_mask
 from midmask.errors import UserError
 from midmask.identity import override
 from midmask.retrieve.models import load_base_model
@@ -21,7 +26,6 @@ from tests.support.encoders.models import VARIANTS, random_model
 
 IDS = torch.tensor([[2, 6, 7, 20, 8, 3, 0, 0], [2, 9, 10, 11, 12, 13, 14, 3]])
 LENGTHS = torch.tensor([6, 8])
-WIDTH, INNER, LAYERS = 32, 48, 2
 SPLITS = [ExpertSplit("ffn"), ExpertSplit("ffn", norms=True), ExpertSplit("all")]
 
 SHARED = {"bert": "attention.self.key.weight", "distilbert": "attention.k_lin.weight"}
@@ -77,28 +81,23 @@ def test_at_the_start_both_sides_are_the_plain_encoder_dropout_included(model_fo
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
 
 
-@pytest.mark.parametrize("split", SPLITS, ids=str)
-def test_experts_have_exactly_the_weights_that_the_split_names(model_folder: Path, split: ExpertSplit) -> None:
-    backbone = split_backbone(model_folder, split)
-    assert backbone.experts is not None
-    linear = LAYERS * (2 * WIDTH * INNER + INNER + WIDTH)
-    expected = {"ffn": linear + LAYERS * 2 * WIDTH * split.norms, "all": count(backbone.encoder)}[split.kind]
-    assert count(backbone.experts) == expected
-    assert count(backbone) - count(load_backbone(model_folder, dropout=0.0)) == expected
-
-
-def count(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
+APART: list[tuple[ExpertSplit, list[dict[str, str]], list[dict[str, str]]]] = [
+    (SPLITS[0], [INSIDE], [SHARED, NORM]),
+    (SPLITS[1], [NORM], []),
+    (SPLITS[2], [SHARED, NORM, {"bert": "word_embeddings.weight"}], []),
+]
 
 
 def test_a_weight_moves_the_texts_of_the_sides_that_use_it(model_folder: Path, family: str) -> None:
-    backbone = split_backbone(model_folder, ExpertSplit("ffn"))
-    assert backbone.experts is not None
-    own, queries = dict(backbone.encoder.named_parameters()), dict(backbone.experts.named())
-    assert moved_by(backbone, weight_of(queries, family, INSIDE)) == {"query"}
-    assert moved_by(backbone, weight_of(own, family, INSIDE)) == {"passage"}
-    assert moved_by(backbone, weight_of(own, family, SHARED)) == {"query", "passage"}
-    assert moved_by(backbone, weight_of(own, family, NORM)) == {"query", "passage"}
+    for split, own, shared in APART:
+        backbone = split_backbone(model_folder, split)
+        assert backbone.experts is not None
+        passages, queries = dict(backbone.encoder.named_parameters()), dict(backbone.experts.named())
+        for part in own:
+            assert moved_by(backbone, weight_of(queries, family, part)) == {"query"}
+            assert moved_by(backbone, weight_of(passages, family, part)) == {"passage"}
+        for part in shared:
+            assert moved_by(backbone, weight_of(passages, family, part)) == {"query", "passage"}
 
 
 def test_the_distance_of_experts_is_relative(model_folder: Path) -> None:
@@ -127,18 +126,6 @@ def test_every_family_has_feed_forward_experts(variant: str) -> None:
             weight += 0.1 * torch.randn_like(weight)
     assert torch.equal(hidden(backbone, "passage"), before)
     assert not torch.allclose(hidden(backbone, "query"), before, atol=1e-3)
-
-
-def test_norms_and_whole_encoders_can_be_apart_too(model_folder: Path, family: str) -> None:
-    with_norms = split_backbone(model_folder, ExpertSplit("ffn", norms=True))
-    assert with_norms.experts is not None
-    assert moved_by(with_norms, weight_of(dict(with_norms.experts.named()), family, NORM)) == {"query"}
-    apart = split_backbone(model_folder, ExpertSplit("all"))
-    assert apart.experts is not None
-    own, queries = dict(apart.encoder.named_parameters()), dict(apart.experts.named())
-    for part in (SHARED, NORM, {"bert": "word_embeddings.weight"}):
-        assert moved_by(apart, weight_of(queries, family, part)) == {"query"}
-        assert moved_by(apart, weight_of(own, family, part)) == {"passage"}
 
 
 @pytest.mark.parametrize("side", ["query", "passage"])
@@ -216,7 +203,136 @@ def test_config_refuses_what_it_cannot_do(model_folder: Path) -> None:
     with pytest.raises(UserError, match="expert_norms = true needs experts = ffn, not all"):
         override(BackboneConfig(), {"experts": "all", "expert_norms": True})
     assert override(BackboneConfig(experts="ffn"), {"experts": "none"}).experts == "none"
-    encoder = load_backbone(model_folder, dropout=0.0).encoder
-    strange = copy.deepcopy(encoder.embeddings)
+    strange = load_backbone(model_folder, dropout=0.0).encoder.embeddings
     with pytest.raises(UserError, match=r"backbone\.experts = ffn: the feed-forward layers of \w+ are not known"):
         QueryExpert(ExpertSplit("ffn"), strange, FAMILIES["bert"])
+
+
+PLAIN = [name for name in VARIANTS if name.partition(",")[0] in ("bert", "roberta", "distilbert", "electra")]
+ROW_LENGTHS = torch.tensor([13, 4, 1, 9, 13])
+
+
+def some_ids() -> Tensor:
+    ids_BL = torch.randint(5, 40, (5, 13), generator=torch.Generator().manual_seed(0))
+    return ids_BL.masked_fill(torch.arange(13) >= ROW_LENGTHS[:, None], 0)
+
+
+def base_model(variant: str, dropout: float = 0.0) -> Any:
+    """The base model in float64, in training mode; every dropout of the same probability."""
+    model = random_model(variant).base_model.double().train()
+    for module in dropouts(model):
+        module.p = dropout
+    return model
+
+
+def dropouts(module: nn.Module) -> list[nn.Dropout]:
+    return [part for part in module.modules() if isinstance(part, nn.Dropout)]
+
+
+def last_layer(model: Any) -> Any:
+    return model.get_submodule(FAMILIES[model.config.model_type].layers)[-1]
+
+
+def both(model: Any, ids_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    """The first token's vector, alone and out of the whole model's, from the same random state."""
+    mask = padding_mask(lengths_B, ids_BL.shape[1])
+    torch.manual_seed(3)
+    alone_BD = first_token(model, ids_BL, mask)
+    torch.manual_seed(3)
+    return alone_BD, model(input_ids=ids_BL, attention_mask=mask).last_hidden_state[:, 0]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_is_for_models_whose_layers_are_berts(variant: str) -> None:
+    model = random_model(variant).base_model
+    assert suits(model) == (variant in PLAIN)
+    model.config._attn_implementation = "eager"  # which takes other masks
+    assert not suits(model)
+
+
+@pytest.mark.parametrize(
+    ("variant", "activation", "lengths_B"),
+    [*((variant, "gelu", ROW_LENGTHS) for variant in PLAIN), ("bert", "relu", torch.full_like(ROW_LENGTHS, 13))],
+)
+def test_vectors_and_all_gradients_are_those_of_the_whole_model(
+    variant: str, activation: str, lengths_B: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(VARIANTS, variant, {**VARIANTS[variant], "hidden_act": activation, "activation": activation})
+    model = base_model(variant)
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    weights_BD = torch.randn(5, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    found, expected = both(model, some_ids(), lengths_B)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    gradients = [
+        torch.autograd.grad((vectors_BD * weights_BD).sum(), parameters, allow_unused=True)
+        for vectors_BD in (found, expected)
+    ]
+    unused = [name for name, alone in zip(names, gradients[0], strict=True) if alone is None]
+    assert [name for name in unused if "pooler" not in name] == [key_bias(model)]
+    for name, alone, whole in zip(names, *gradients, strict=True):
+        if whole is not None:
+            given = torch.zeros_like(whole) if alone is None else alone
+            assert float((given - whole).abs().max()) < 1e-10, name
+
+
+def key_bias(model: Any) -> str:
+    """The name of the last layer's only parameter without effect."""
+    family = FAMILIES[model.config.model_type]
+    assert family.layer_parts is not None
+    return f"{family.layers}.1.{family.layer_parts['key']}.bias"
+
+
+@pytest.mark.parametrize("variant", ["bert", "distilbert"])
+def test_each_dropout_of_the_last_layer_acts_where_it_does_there(variant: str) -> None:
+    """One that drops everything shows its place; those of the layers before draw the same numbers in both ways."""
+    model = base_model(variant)
+    ids_BL = some_ids()
+    vectors = [both(model, ids_BL, ROW_LENGTHS)[0]]
+    for index in range(len(dropouts(last_layer(model)))):
+        other = copy.deepcopy(model)
+        for module in dropouts(other):
+            module.p = 0.3
+        for place, module in enumerate(dropouts(last_layer(other))):
+            module.p = float(place == index)
+        found, expected = both(other, ids_BL, ROW_LENGTHS)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        assert all((found - before).abs().max() > 0.01 for before in vectors)
+        vectors.append(found)
+    assert len(vectors) == 1 + (3 if variant == "bert" else 2)
+    model.eval()
+    found, expected = both(model, ids_BL, ROW_LENGTHS)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", ["bert", "distilbert"])
+def test_dropout_of_the_last_layer_has_the_models_probabilities(variant: str) -> None:
+    """Mean and spread over 4,000 copies of a row, each probability by itself and all of them together."""
+    model = base_model(variant).float()
+    ids_BL = some_ids()[:1].expand(4_000, -1)
+    lengths_B = torch.full((4_000,), 13)
+    own = dropouts(last_layer(model))
+    for chosen in [*([module] for module in own), own]:
+        for module in own:
+            module.p = 0.25 * (module in chosen)
+        with torch.no_grad():
+            found_BD, expected_BD = both(model, ids_BL, lengths_B)
+        deviation_D = expected_BD.std(0)
+        assert float(((found_BD.mean(0) - expected_BD.mean(0)).abs() / deviation_D).max()) < 5 * (2 / 4_000) ** 0.5
+        torch.testing.assert_close(found_BD.std(0), deviation_D, rtol=0.1, atol=0)
+
+
+@pytest.mark.parametrize("variant", ["bert", "deberta", "modernbert", "electra, narrow words"])
+@pytest.mark.parametrize("split", [None, ExpertSplit("ffn")], ids=["plain", "experts"])
+def test_a_backbone_of_any_kind_gives_the_first_of_its_hidden_states(variant: str, split: ExpertSplit | None) -> None:
+    backbone = Backbone(random_model(variant), dropout=0.0, split=split).eval()
+    names = list(backbone.state_dict())
+    if backbone.experts is not None:
+        with torch.no_grad():
+            for _, weight in backbone.experts.named():
+                weight.mul_(1.5)
+    for side in ("query", "passage"):
+        found_BD = backbone.first(some_ids(), ROW_LENGTHS, side)
+        torch.testing.assert_close(found_BD, backbone.hidden(some_ids(), ROW_LENGTHS, side)[:, 0], rtol=1e-4, atol=1e-5)
+    assert list(backbone.state_dict()) == names
+    with pytest.raises(UserError, match="at most"):
+        backbone.first(torch.ones(1, 200, dtype=torch.long), torch.tensor([200]))
