@@ -24,7 +24,7 @@ from midmask.experiment.run import Runner, Silent
 from midmask.experiment.steps import LOCAL
 from midmask.queries.config import QueriesConfig
 from tests.support.choice.documents import SETTINGS, SOURCES, SYSTEMS, ask, conditions_in, documents, judged, workshop
-from tests.support.encoders.classifiers import write_classifier
+from tests.support.encoders.tokenizers import write_classifier
 
 TUNED_ONLY, MLM = (Contender(system, "dense", TUNED) for system in ("none", "mlm"))
 
