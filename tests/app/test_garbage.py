@@ -136,7 +136,7 @@ def test_a_deletion_may_be_killed_before_any_change(storage: Place, kind: str, t
 def test_an_object_store_is_listed_and_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MIDMASK_CACHE", str(tmp_path))
     with object_store() as options:
-        storage = Place(f"s3://bucket/store?{options}")
+        storage = Place(f"s3://bucket/{tmp_path.name}?{options}")  # moto's memory is that of the process
         assert is_whole(make_artifact(storage))
         (one,) = find_unneeded(storage)
         assert one.own_attempt and one.changed > 1e9

@@ -21,6 +21,7 @@ from tests.support.jobs.running import run_job
 from tests.support.postgres import PASSWORD, postgres
 
 
+@pytest.mark.slow
 def test_the_jobs_give_the_same_numbers(corpus: midmask.Corpus, run: midmask.Run, tmp_path, ray_local: None) -> None:
     """Trained and evaluated again by the job, on Ray, in a store of its own."""
     settings = [f"--set={path}={value}" for path, value in toy.SETTINGS.items()]

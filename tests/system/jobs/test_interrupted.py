@@ -138,13 +138,18 @@ SPACE = {
 
 
 @pytest.mark.parametrize(
-    "job",
+    ("job", "times"),
     [
-        *("sweep --space few.yaml", "benchmark_middle_training --systems none,mlm,retromae"),
-        *("sweep_decoder_depth", "sweep_sparse_topn", "sweep_index"),
+        ("sweep --space few.yaml", OPENS),
+        ("benchmark_middle_training --systems none,mlm,retromae", OPENS),
+        ("sweep_decoder_depth", OPENS),
+        ("sweep_sparse_topn", OPENS),
+        ("sweep_index", OPENS + 2),
     ],
 )
-def test_a_dry_run_reads_its_collection_once_and_leaves_nothing(job: str, tmp_path: Path, monkeypatch) -> None:
+def test_a_dry_run_reads_its_collection_once_and_leaves_nothing(
+    job: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many points or systems there are."""
     (home := tmp_path / "home").mkdir()
     (tmp_path / "few.yaml").write_text(yaml.safe_dump(SPACE))
@@ -156,7 +161,7 @@ def test_a_dry_run_reads_its_collection_once_and_leaves_nothing(job: str, tmp_pa
     assert f"corpus.name = {corpus}" in done.out and "to do" in done.out
     assert "in all" in done.out.split("estimate on this machine")[1]
     assert list(home.iterdir()) == []
-    assert counts.keys() == FILES and set(counts.values()) == {OPENS}, counts
+    assert counts.keys() == FILES and set(counts.values()) == {times}, counts
 
 
 def test_a_dry_run_is_that_of_the_job_and_imports_neither_ray_nor_mlflow(tmp_path: Path) -> None:
