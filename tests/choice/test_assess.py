@@ -289,6 +289,14 @@ def test_the_longest_trainings_that_fit_are_found(fixed, pretrain, finetune, sec
     assert longer == size or price(longer) > seconds * (1 - 1e-9)
 
 
+@given(seconds=st.floats(1, 20_000), most=st.integers(2, 9), each=st.floats(0.01, 3), encoding=st.floats(0, 200))
+def test_a_round_has_as_many_contenders_as_can_be_trained_at_all(seconds, most, each, encoding):
+    price = round_price(each, encoding)
+    found, least = room(price, 2, most, seconds, WIDE), Size(FEWEST_STEPS, FEWEST_STEPS)
+    fitting = [count for count in range(3, most + 1) if price(count, least) <= seconds]
+    assert (found[0] if found else 0) == max(fitting, default=0)
+
+
 def test_shortest_trainings_that_are_there_already_make_longer_ones_no_dearer():
     """Their encoding is there as well: what is left of the price is not what a step costs."""
     price = linear(60.0, 1.0, 1.0)

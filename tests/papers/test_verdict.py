@@ -150,6 +150,23 @@ def test_one_seed_each_is_the_paired_t_interval():
     assert ours.value == pytest.approx((a - b).mean()) and not ours.floor and ours.queries == 100
 
 
+def test_what_seeds_do_to_single_queries_is_counted_once():
+    """Two-way analysis of variance by hand: of the seeds' means, what they do to all queries is left."""
+    random = np.random.default_rng(0)
+    values = {
+        key: base + random.normal(0, 0.1, 30) + random.normal(0, 0.1, (3, 1)) + random.normal(0, 0.2, (3, 30))
+        for key, base in ((A, 0.5), (B, 0.4))
+    }
+    parts = [((values[A].mean(0) - values[B].mean(0)).var(ddof=1) / 30, 29)]
+    for own in values.values():
+        rest = own - own.mean(0) - own.mean(1, keepdims=True) + own.mean()
+        parts.append(((own.mean(1).var(ddof=1) - (rest**2).sum() / (2 * 29) / 30) / 3, 2))
+        assert parts[-1][0] > 0
+    variance, freedom = sum(part for part, _ in parts), sum(part**2 / degrees for part, degrees in parts)
+    ours = difference(results(given_values({key: own.tolist() for key, own in values.items()})))
+    assert ours.high - ours.value == pytest.approx(stats.t.ppf(0.975, variance**2 / freedom) * math.sqrt(variance))
+
+
 def test_a_system_run_once_borrows_how_much_the_others_seeds_differ():
     rows = {A: [[0.50] * 9, [0.54] * 9, [0.58] * 9], B: [[0.40] * 9]}
     ours = difference(results(given_values(rows)))
