@@ -154,7 +154,7 @@ def test_what_seeds_do_to_single_queries_is_counted_once():
     """Two-way analysis of variance by hand: of the seeds' means, what they do to all queries is left."""
     random = np.random.default_rng(0)
     values = {
-        key: base + random.normal(0, 0.1, 30) + random.normal(0, 0.1, (3, 1)) + random.normal(0, 0.2, (3, 30))
+        key: base + random.normal(0, 0.1, 30) + np.array([[-0.1], [0.0], [0.1]]) + random.normal(0, 0.2, (3, 30))
         for key, base in ((A, 0.5), (B, 0.4))
     }
     parts = [((values[A].mean(0) - values[B].mean(0)).var(ddof=1) / 30, 29)]
