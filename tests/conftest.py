@@ -3,6 +3,7 @@ what is made once: a real local Ray of 2 CPUs in its own short temp folder, and 
 """
 
 # ruff: noqa: E402  (libraries are imported once the environment is set)
+import fcntl
 import functools
 import ipaddress
 import json
@@ -43,7 +44,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import midmask  # noqa: F401  (sets the quiet switches before any library reads them)
-from tests.support.once import MadeOnce
 
 # The same cases on every machine and in every run, however long one takes.
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -57,8 +57,6 @@ second tier."""
 
 SYSTEM, SMOKE, GPU = "system", "smoke", "gpu"
 """Folders of tests/ that decide a test's tier: all of the second; of the first, though they start a Ray; on a GPU."""
-
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 ADDRESSES = {one.address.partition("%")[0] for own in psutil.net_if_addrs().values() for one in own}
 """This machine's own addresses. Ray's processes reach each other by one that is not the loopback's."""
@@ -152,6 +150,27 @@ def process_state() -> Iterator[None]:
         torch.set_num_threads(1)
 
 
+class MadeOnce:
+    """`made_once(name, make)`: the folder of this name, common to all processes of a run of pytest, which the first to
+    ask for it lets `make` fill while the others wait. Where that fails, the next to ask begins anew."""
+
+    def __init__(self, factory: pytest.TempPathFactory) -> None:
+        base = factory.getbasetemp()
+        self.root = base.parent if base.name.startswith("popen-") else base  # pytest-xdist gives each process one below
+
+    def __call__(self, name: str, make: Callable[[Path], None]) -> Path:
+        folder, finished = self.root / "once" / name, self.root / "once" / f"{name}.finished"
+        folder.parent.mkdir(exist_ok=True)
+        with open(folder.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not finished.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                make(folder)
+                finished.touch()
+        return folder
+
+
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
     """Folders that the first process of tests to need them makes, for all processes; to be read or copied."""
@@ -218,11 +237,3 @@ def cranfield(made_once: MadeOnce) -> Path:
             archive.extractall(folder, filter="data")
 
     return made_once("cranfield", make)
-
-
-@pytest.fixture
-def data() -> Path:
-    """The folder of real collections beside the checkout; tests that need it are skipped where it is absent."""
-    if not DATA.is_dir():
-        pytest.skip(f"no collections at {DATA}")
-    return DATA

@@ -2,8 +2,8 @@
 measures, a sweep of two trials, what a task of Ray gets wrong. The rest of what Ray does is in tests/system.
 """
 
-import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,17 @@ import numpy as np
 import optuna
 import pytest
 import yaml
+from mlflow import MlflowClient
 
 from midmask.artifact import Place
 from midmask.backend.shards import run_sharded
 from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.errors import UserError
 from midmask.tracking import read_runs
-from tests.support.benchmark.tiny import SPLITS, write_collection
+from tests.support.benchmark.tiny import reciprocal_ranks, write_collection
 from tests.support.derived.documents import write_inputs
 from tests.support.jobs.running import run_job
+from tests.support.opens import opens
 
 SHORT = {
     "tokens.vocabulary_size": 300, "pretrain.steps": 4, "pretrain.batch_size": 8, "pretrain.threads": 1,
@@ -38,16 +40,6 @@ def records(home: Path, step: str) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted((home / "store" / step).glob("*/record.json"))]
 
 
-def reciprocal_rank(run: Path, split: str) -> float:
-    """Mean RR@10 of a TREC run file, by hand: passage dN is the relevant one of query qN."""
-    ranks = dict.fromkeys((f"q{number}" for number in SPLITS[split]), 0.0)
-    for line in gzip.decompress(run.read_bytes()).decode().splitlines():
-        query, _, doc, rank, *_ = line.split()
-        if doc[1:] == query[1:] and int(rank) <= 10:
-            ranks[query] = 1 / int(rank)
-    return float(np.mean(list(ranks.values())))
-
-
 def test_a_recipe_is_prepared_trained_mined_and_evaluated(ray_local: None, tmp_path: Path) -> None:
     collection = write_collection(tmp_path / "tiny")
     sets = [word for path, value in SHORT.items() for word in ("--set", f"{path}={value}")]
@@ -61,7 +53,7 @@ def test_a_recipe_is_prepared_trained_mined_and_evaluated(ray_local: None, tmp_p
     for path in (tmp_path / "store" / "evaluate").iterdir():
         result = json.loads((path / "record.json").read_text())["result"]
         (run,) = (path / "runs").iterdir()
-        assert result["measures"]["RR@10"] == pytest.approx(reciprocal_rank(run, result["split"]))
+        assert result["measures"]["RR@10"] == pytest.approx(np.mean(reciprocal_ranks(run, result["split"])))
         assert f"{result['measures']['RR@10']:.4f}" in printed
     runs = read_runs(f"sqlite:///{tmp_path}/mlflow.db")
     assert {"pretrain", "mine", "finetune", "evaluate"} <= {run.tags["midmask.step"] for run in runs}
@@ -71,15 +63,36 @@ def test_a_recipe_is_prepared_trained_mined_and_evaluated(ray_local: None, tmp_p
 def test_a_sweep_of_two_trials_ends_the_one_that_is_behind(ray_local: None, tmp_path: Path) -> None:
     space, collection = tmp_path / "two.yaml", write_collection(tmp_path / "words")
     space.write_text(yaml.safe_dump(SPACE))
-    done = run_job("sweep", "--space", str(space), "--corpus", collection, "--workers", "1", home=tmp_path)
+    with opens(tmp_path / "words", tmp_path / "words" / "qrels") as counts:
+        done = run_job("sweep", "--space", str(space), "--corpus", collection, "--workers", "1", home=tmp_path)
     assert done.code == 0, done.err[-2000:]
+    assert max(counts.values()) <= 7, "twice whole, by the plan and by prepare; the others look at the first rows"
+
+    assert re.search(rf"\n\nmodel: {tmp_path}/store/finetune/\w+/model\n    from sentence_transformers ", done.out)
+    assert done.out.rsplit("\n\n", 1)[1].splitlines()[-1].startswith("make it again: ")
+    (log,) = (tmp_path / "store" / "logs").iterdir()
+    assert "trial 1 of 2" in log.read_text() and "trial 1 of 2" not in done.err, "details are in the file alone"
+
     storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/store/optuna.db")
     (name,) = optuna.get_all_study_names(storage)
     whole, behind = optuna.load_study(study_name=name, storage=storage).trials
     assert [whole.params, behind.params] == [{"tokens.query_length": 16}, {"tokens.query_length": 4}]
     assert behind.values[0] < whole.intermediate_values[1], "four tokens of a query tell less than all"
     assert sorted(record["result"]["steps"] for record in records(tmp_path, "pretrain")) == [2, 2, 4]
-    trials = [run for run in read_runs(f"sqlite:///{tmp_path}/mlflow.db") if run.tags["midmask.step"] == "trial"]
+    (summary,) = (json.loads(path.read_text()) for path in (tmp_path / "store" / "sweep").glob("*/sweep.json"))
+    best, other = summary["points"]
+    assert best["complete"] and not other["complete"] and other["probes"] == behind.values and not other["values"]
+    assert best["values"] == {"nDCG@10": pytest.approx(whole.values[0])}
+    evaluated = {record["result"]["measures"]["nDCG@10"] for record in records(tmp_path, "evaluate")}
+    assert {*behind.values, *whole.values, *whole.intermediate_values.values()} <= evaluated
+
+    runs = read_runs(f"sqlite:///{tmp_path}/mlflow.db")
+    assert all(run.ended is not None for run in runs)
+    (parent,) = (run for run in runs if run.tags["midmask.step"] == "sweep")
+    assert parent.tags["midmask.status"] == "finished"
+    (read,) = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db").get_run(parent.run_id).inputs.dataset_inputs
+    assert json.loads(read.dataset.profile)["passages"] == 48, "also where the sweep itself prepares its collection"
+    trials = [run for run in runs if run.tags["midmask.step"] == "trial"]
     assert sorted(run.tags["midmask.status"] for run in trials) == ["finished", "pruned"]
 
 

@@ -1,16 +1,11 @@
 """`sweep`, `evaluate_run`, `sweep_index`, `train_generator`: what they print, track and leave, killed and run again."""
 
 import gzip
-import json
-import re
 import shutil
 from pathlib import Path
 
-import optuna
 import pyarrow as pa
 import pytest
-import yaml
-from mlflow import MlflowClient
 
 from midmask.artifact import Place
 from midmask.derived.generate import GenerateConfig
@@ -33,7 +28,6 @@ from midmask.tracking import LOG, read_runs
 from tests.support.benchmark.tiny import write_collection
 from tests.support.jobs.processes import finished_points, killed_after_one_trial, start
 from tests.support.jobs.running import run_job
-from tests.support.opens import opens
 
 
 def shown(uri: str) -> dict[str, LeaderboardRow]:
@@ -122,48 +116,6 @@ def test_it_trains_tracks_and_copies(ray_local: None, tmp_path: Path) -> None:
 
 SMALL = ["--search", "tpe", "--trials", "4", "--set", "pretrain.steps=16", "--set", "stages.0.train.steps=12"]
 SMALL += ["--set", "tokens.vocabulary_size=300"]
-
-SPACE = {
-    "name": "two", "recipe": "retromae", "search": "grid", "baselines": [], "seeds": [0],
-    "parameters": {"tokens.query_length": {"values": [16, 4]}},
-    "rungs": {"shares": [0.5], "steps": 2, "reduction": 2},
-    "settings": {
-        "tokens.vocabulary_size": 300, "pretrain.steps": 4, "pretrain.batch_size": 8, "pretrain.threads": 1,
-        "stages.0.train.steps": 2, "stages.0.train.batch_size": 4, "stages.0.train.threads": 1,
-    },
-}  # fmt: skip
-
-
-def test_a_sweep_of_two_trials_ends_the_one_that_is_behind(ray_local: None, tmp_path: Path) -> None:
-    space, collection = tmp_path / "two.yaml", write_collection(tmp_path / "words")
-    space.write_text(yaml.safe_dump(SPACE))
-    with opens(tmp_path / "words", tmp_path / "words" / "qrels") as counts:
-        done = run_job("sweep", "--space", str(space), "--corpus", collection, "--workers", "1", home=tmp_path)
-    assert done.code == 0, done.err[-2000:]
-    assert max(counts.values()) <= 7, "twice whole, by the plan and by prepare; the others look at the first rows"
-
-    assert re.search(rf"\n\nmodel: {tmp_path}/store/finetune/\w+/model\n    from sentence_transformers ", done.out)
-    assert done.out.rsplit("\n\n", 1)[1].splitlines()[-1].startswith("make it again: ")
-    (log,) = (tmp_path / "store" / "logs").iterdir()
-    assert "trial 1 of 2" in log.read_text() and "trial 1 of 2" not in done.err, "details are in the file alone"
-
-    storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/store/optuna.db")
-    (name,) = optuna.get_all_study_names(storage)
-    whole, behind = optuna.load_study(study_name=name, storage=storage).trials
-    (told,) = (json.loads(path.read_text()) for path in (tmp_path / "store" / "sweep").glob("*/sweep.json"))
-    best, other = told["points"]
-    assert best["complete"] and not other["complete"] and other["probes"] == behind.values and not other["values"]
-    assert best["values"] == {"nDCG@10": pytest.approx(whole.values[0])}
-    records = [json.loads(path.read_text()) for path in tmp_path.glob("store/evaluate/*/record.json")]
-    evaluated = {record["result"]["measures"]["nDCG@10"] for record in records}
-    assert {*behind.values, *whole.values, *whole.intermediate_values.values()} <= evaluated
-
-    runs = read_runs(f"sqlite:///{tmp_path}/mlflow.db")
-    assert all(run.ended is not None for run in runs)
-    (parent,) = (run for run in runs if run.tags["midmask.step"] == "sweep")
-    assert parent.tags["midmask.status"] == "finished"
-    (read,) = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db").get_run(parent.run_id).inputs.dataset_inputs
-    assert json.loads(read.dataset.profile)["passages"] == 48, "also where the sweep itself prepares its collection"
 
 
 @pytest.mark.slow

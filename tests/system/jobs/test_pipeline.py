@@ -19,7 +19,7 @@ from transformers import AutoModel
 from midmask.app.run_contents import MODEL_PARAM
 from midmask.leaderboard.rows import rows
 from midmask.tracking import read_runs
-from tests.support.benchmark.tiny import SPLITS, write_collection
+from tests.support.benchmark.tiny import reciprocal_ranks, relevant, write_collection
 from tests.support.jobs.running import Done, run_job
 
 PROTOCOL = ["--recipe", "retromae", "--protocol", "sigir23_1neg_distil"]
@@ -66,20 +66,6 @@ def result_of(artifact: Path) -> dict[str, Any]:
 def input_of(artifact: Path, name: str) -> Path:
     """The folder of what an artifact was made from."""
     return Path(json.loads((artifact / "record.json").read_text())["inputs"][name])
-
-
-def relevant(split: str) -> dict[str, str]:
-    return {f"q{number}": f"d{number}" for number in SPLITS[split]}
-
-
-def reciprocal_ranks(run: Path, split: str) -> list[float]:
-    """RR@10 of every query of the split, from a TREC run file, by hand."""
-    found = dict.fromkeys(relevant(split), 0.0)
-    for line in gzip.decompress(run.read_bytes()).decode().splitlines():
-        query, _, doc, rank, *_ = line.split()
-        if relevant(split)[query] == doc and int(rank) <= 10:
-            found[query] = 1 / int(rank)
-    return list(found.values())
 
 
 def test_1_a_prepared_corpus_is_exported_as_it_was_given(pipeline: Pipeline) -> None:
