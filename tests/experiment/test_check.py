@@ -22,6 +22,7 @@ from midmask.experiment.backbone_defaults import apply_changes
 from midmask.experiment.merge import MergeConfig, merge
 from midmask.experiment.model_folder import as_folder_reads
 from midmask.experiment.plan import Step, adopted, plan
+from midmask.experiment.precision import settle_precision
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import LOCAL
@@ -256,6 +257,16 @@ def test_published_protocols_keep_their_numbers(folder: str) -> None:
         found = apply_changes(published, {"backbone.name": folder})
         assert found.stages == published.stages, name
         assert found.pretrain.learning_rate == 5e-5, "the recipe's own, which is no protocol's"
+
+
+def test_a_precision_set_by_hand_stays_and_teachers_keep_their_own() -> None:
+    by_hand = override(RECIPES["dupmae"](), {"evaluation.precision": "fp32"})
+    auto = {path for path, value in flatten(by_hand).items() if path.endswith(".precision") and value == "auto"}
+    settled = flatten(settle_precision(by_hand, "bf16"))
+    assert {path for path, value in settled.items() if value == "bf16"} == {
+        path for path in auto if ".teacher." not in path
+    }
+    assert settled["evaluation.precision"] == "fp32" and settled["stages.2.teacher.train.precision"] == "auto"
 
 
 MINILM = model_folder("minilm")
