@@ -195,6 +195,10 @@ def test_layers_of_other_families_are_computed_again(family, tmp_path):
     assert kept_share(make) < 1
 
 
+def test_the_layer_that_the_backward_pass_is_in_counts_whole():
+    assert 0.5 < kept_share(lambda: built("mlm", name="tiny")) < 1, "of two layers one keeps its inputs alone"
+
+
 def test_an_estimate_knows_what_is_kept_and_what_is_computed_again():
     config, on = PRETRAINING["mlm"].Config(), BackboneConfig(name="mini", dropout=0.1)
     plain, again = (counted(config, Row(64), on=on, kind="cuda", recompute=recompute) for recompute in (False, True))
