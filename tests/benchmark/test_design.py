@@ -166,7 +166,9 @@ def test_every_preset_can_be_planned(name, corpus, other):
         assert "teach" not in {step.name for step in layout.steps().values()}, "it distils nothing"
 
 
-@pytest.mark.parametrize(("name", "scale"), [("sigir23", "demo"), ("dupmae", "demo"), ("retromae", "published")])
+@pytest.mark.parametrize(
+    ("name", "scale"), [("sigir23", "demo"), ("sigir23", "published"), ("dupmae", "demo"), ("retromae", "published")]
+)
 def test_all_systems_of_a_setting_have_one_teacher(name, scale, corpus, other):
     """Whatever its middle training, collection, representation, lengths, negatives or seed. Other presets have none."""
     benchmark = PRESETS[name](Given(scale, corpus, (other,)))
