@@ -14,6 +14,7 @@ import socket
 import sys
 import tarfile
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -118,19 +119,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks each test with its tier, and with the group that `--dist loadgroup` leaves in one process: that of a dear
-    fixture, else that of its file.
+    fixture, else that of its file. The groups of dear fixtures come first, then large ones, so that all processes end
+    at about the same time.
     """
+    group_of: dict[pytest.Item, str] = {}
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0]
-        groups = sorted({GROUPS[name] for name in getattr(item, "fixturenames", ()) if name in GROUPS})
+        dear = sorted({GROUPS[name] for name in getattr(item, "fixturenames", ()) if name in GROUPS})
         if folder == GPU:
             item.add_marker(GPU)
-        elif folder == SYSTEM or (groups and folder != SMOKE):
+        elif folder == SYSTEM or (dear and folder != SMOKE):
             item.add_marker(SYSTEM)
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(*groups[:1] or [str(item.path)]), append=False)
+        group_of[item] = dear[0] if dear else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group_of[item]), append=False)
+    if not config.pluginmanager.hasplugin("randomly"):
+        sizes = Counter(group_of.values())
+        items.sort(key=lambda item: (group_of[item] not in GROUPS.values(), -sizes[group_of[item]]))
 
 
 @pytest.fixture(autouse=True)

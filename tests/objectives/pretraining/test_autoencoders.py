@@ -309,19 +309,15 @@ def decoded(reference: Reference, text: list[int], vector: torch.Tensor) -> Vect
     past = [[j <= i for j in range(len(text))] for i in range(len(text))]
     for number in range(reference.layers):
         at, reads = f"backbone.model.bert.encoder.layer.{number}", f"attentions.{number}"
-        queries, keys, values = (
-            [reference.linear(f"{at}.attention.self.{name}", x) for x in states] for name in ("query", "key", "value")
-        )
-        attended = reference.attend(queries, keys, values, past)
-        read = reference.linear(f"{reads}.out", reference.linear(f"{reads}.value", vector))
-        after = []
-        for x, a in zip(states, attended, strict=True):
-            out = reference.linear(f"{at}.attention.output.dense", a)
-            y = reference.norm(f"{at}.attention.output.LayerNorm", x + out)
-            y = reference.norm(f"{reads}.norm", y + read)
-            inner = reference.linear(f"{at}.output.dense", gelu(reference.linear(f"{at}.intermediate.dense", y)))
-            after.append(reference.norm(f"{at}.output.LayerNorm", y + inner))
-        states = after
+        x_LD = torch.stack(states)
+        projected = (reference.linear(f"{at}.attention.self.{name}", x_LD) for name in ("query", "key", "value"))
+        attended_LD = reference.attend(*projected, past)
+        read_D = reference.linear(f"{reads}.out", reference.linear(f"{reads}.value", vector))
+        out_LD = reference.linear(f"{at}.attention.output.dense", attended_LD)
+        y_LD = reference.norm(f"{at}.attention.output.LayerNorm", x_LD + out_LD)
+        y_LD = reference.norm(f"{reads}.norm", y_LD + read_D)
+        inner = reference.linear(f"{at}.output.dense", gelu(reference.linear(f"{at}.intermediate.dense", y_LD)))
+        states = list(reference.norm(f"{at}.output.LayerNorm", y_LD + inner))
     return states
 
 

@@ -1,4 +1,4 @@
-"""BERT and its losses, slow and obvious: one vector at a time, in float64, straight from the equations.
+"""BERT and its losses, slow and obvious: one text and one head at a time, in float64, straight from the equations.
 
 Shares no code with midmask or transformers; autograd gives its gradients. Only what it is handed decides what is
 hidden: corrupted ids, targets and visibility come from outside.
@@ -36,11 +36,11 @@ class Reference:
         return self.weights[f"backbone.model.bert.{name}"]
 
     def linear(self, name: str, x: Tensor) -> Tensor:
-        return self.get(f"{name}.weight") @ x + self.get(f"{name}.bias")
+        return x @ self.get(f"{name}.weight").T + self.get(f"{name}.bias")
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        centred = x - x.sum() / len(x)
-        scale = torch.sqrt((centred**2).sum() / len(x) + EPS)
+        centred = x - x.mean(-1, keepdim=True)
+        scale = torch.sqrt((centred**2).mean(-1, keepdim=True) + EPS)
         return centred / scale * self.get(f"{name}.weight") + self.get(f"{name}.bias")
 
     def word(self, token: int) -> Tensor:
@@ -58,36 +58,28 @@ class Reference:
     def embed(self, tokens: list[int]) -> Vectors:
         return [self.embed_vector(self.word(token), index) for index, token in enumerate(tokens)]
 
-    def attend(self, queries: Vectors, keys: Vectors, values: Vectors, visible: list[list[bool]]) -> Vectors:
-        """softmax(q · k / sqrt(d)) over the columns that a row sees, for each head apart."""
-        size = len(queries[0]) // self.heads
+    def attend(self, queries_QD: Tensor, keys_LD: Tensor, values_LD: Tensor, visible: list[list[bool]]) -> Tensor:
+        """softmax(q · k / sqrt(d)) over the columns that a row sees, for each row and each head apart."""
+        size = queries_QD.shape[1] // self.heads
         output = []
-        for query, row in zip(queries, visible, strict=True):
-            columns = [j for j, seen in enumerate(row) if seen]
+        for query, row in zip(queries_QD, visible, strict=True):
             pieces = []
             for head in range(self.heads):
                 part = slice(head * size, (head + 1) * size)
-                scores = torch.stack([query[part] @ keys[j][part] / math.sqrt(size) for j in columns])
+                scores = keys_LD[row, part] @ query[part] / math.sqrt(size)
                 exponentials = torch.exp(scores - scores.detach().max())
-                shares = exponentials / exponentials.sum()
-                pieces.append(sum(shares[n] * values[j][part] for n, j in enumerate(columns)))
+                pieces.append(exponentials / exponentials.sum() @ values_LD[row, part])
             output.append(torch.cat(pieces))
-        return output
+        return torch.stack(output)
 
     def layer(self, names: dict[str, str], queries: Vectors, context: Vectors, visible: list[list[bool]]) -> Vectors:
         """A post-norm layer; its residual is the stream of queries."""
-        attended = self.attend(
-            [self.linear(names["query"], x) for x in queries],
-            [self.linear(names["key"], x) for x in context],
-            [self.linear(names["value"], x) for x in context],
-            visible,
-        )
-        output = []
-        for x, a in zip(queries, attended, strict=True):
-            y = self.norm(names["attention_norm"], x + self.linear(names["attention_out"], a))
-            inner = gelu(self.linear(names["feed_in"], y))
-            output.append(self.norm(names["feed_norm"], y + self.linear(names["feed_out"], inner)))
-        return output
+        x_QD, context_LD = torch.stack(queries), torch.stack(context)
+        keys_LD, values_LD = self.linear(names["key"], context_LD), self.linear(names["value"], context_LD)
+        attended_QD = self.attend(self.linear(names["query"], x_QD), keys_LD, values_LD, visible)
+        y_QD = self.norm(names["attention_norm"], x_QD + self.linear(names["attention_out"], attended_QD))
+        inner = gelu(self.linear(names["feed_in"], y_QD))
+        return list(self.norm(names["feed_norm"], y_QD + self.linear(names["feed_out"], inner)))
 
     def encode(self, tokens: list[int]) -> Vectors:
         return self.encode_states(self.embed(tokens))
@@ -120,17 +112,15 @@ class Reference:
             [j <= i and (j < vectors or window is None or i - j < window) for j in range(len(states))]
             for i in range(len(states))
         ]
+        x_LD = torch.stack(states)
         for number in range(layers):
             block = f"{name}.blocks.{number}"
-            projected = [
-                self.linear(f"{block}.query_key_value", self.norm(f"{block}.attention_norm", x)) for x in states
-            ]
-            queries, keys, values = zip(*(projection.chunk(3) for projection in projected), strict=True)
-            attended = self.attend(list(queries), list(keys), list(values), visible)
-            states = [x + self.linear(f"{block}.attention_out", a) for x, a in zip(states, attended, strict=True)]
-            inner = [gelu(self.linear(f"{block}.feed_in", self.norm(f"{block}.feed_norm", x))) for x in states]
-            states = [x + self.linear(f"{block}.feed_out", y) for x, y in zip(states, inner, strict=True)]
-        return [self.norm(f"{name}.norm", x) for x in states]
+            projected = self.linear(f"{block}.query_key_value", self.norm(f"{block}.attention_norm", x_LD))
+            attended_LD = self.attend(*projected.chunk(3, dim=1), visible)
+            x_LD = x_LD + self.linear(f"{block}.attention_out", attended_LD)
+            inner = gelu(self.linear(f"{block}.feed_in", self.norm(f"{block}.feed_norm", x_LD)))
+            x_LD = x_LD + self.linear(f"{block}.feed_out", inner)
+        return list(self.norm(f"{name}.norm", x_LD))
 
     def written(self, vectors: Vectors, text: list[int], layers: int, window: int | None) -> Vectors:
         """-log p of each token of a text after its first one, by the causal decoder; it reads vectors in its place."""
