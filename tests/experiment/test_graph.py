@@ -308,6 +308,11 @@ def records(storage: Place, step: str) -> list[dict]:
     return [json.loads(path.read_text())["result"] for path in sorted(Path(storage.uri, step).glob("*/record.json"))]
 
 
+def copied(storage: Place, folder: Path) -> Place:
+    """For a test that adds to the store or rewrites it."""
+    return Place(shutil.copytree(storage.uri, folder / "store").as_posix())
+
+
 def test_costs_are_the_sums_of_what_the_steps_recorded(done):
     _, evaluation, storage = done
     costs = costs_of(evaluation, storage)
@@ -324,7 +329,7 @@ def test_costs_are_the_sums_of_what_the_steps_recorded(done):
     assert "cost/bytes_per_passage" in costs.metrics() and costs.metrics()["cost/cpu_hours"] == costs.cpu_hours
 
 
-def test_bytes_and_latency_are_those_of_the_evaluated_encoder_alone(done):
+def test_bytes_and_latency_are_those_of_the_evaluated_encoder_alone(done, tmp_path):
     """The store holds two encodings: the first stage's, for mining, and the last one's."""
     planned, evaluation, storage = done
     costs = costs_of(evaluation, storage)
@@ -332,7 +337,7 @@ def test_bytes_and_latency_are_those_of_the_evaluated_encoder_alone(done):
     assert costs.search_ms_per_query == pytest.approx(1000 * own["query_seconds"] / 12)
     vectors = evaluation.inputs["ranked"].inputs["passages"].place(storage) / "dense"
     assert costs.bytes_per_passage == pytest.approx(vectors.size() / 48, abs=0.01)
-    bm25 = planned.bm25_evaluation(evaluation.config)
+    bm25, storage = planned.bm25_evaluation(evaluation.config), copied(storage, tmp_path)
     Runner(storage, LOCAL, Silent()).run(bm25)
     alone = costs_of(bm25, storage)
     assert (alone.train_seconds, alone.pretrain_tokens, alone.bytes_per_passage) == (0, 0, None)
@@ -342,7 +347,7 @@ def test_bytes_and_latency_are_those_of_the_evaluated_encoder_alone(done):
 def test_work_on_gpus_is_counted_in_gpus(done, tmp_path):
     """The records of a copy rewritten as two workers on GPUs would have left them."""
     _, evaluation, storage = done
-    storage = Place(shutil.copytree(storage.uri, tmp_path / "store").as_posix())
+    storage = copied(storage, tmp_path)
     for name in ("pretrain", "finetune"):
         for path in Path(storage.uri, name).glob("*/record.json"):
             record = json.loads(path.read_text())
