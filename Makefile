@@ -16,6 +16,9 @@ PAGE := dashboards/leaderboard.py
 LOOPBACK := 127.0.0.1
 MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
 
+# Tests start hundreds of processes; without compiled modules each of them would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-system test-all mutants bench fuzz chaos scale chaos-cluster races guide coverage docs check lint formatted ruff contracts reached types format venv ui leaderboard screenshots clean
 
