@@ -37,6 +37,7 @@ os.environ.update(dict.fromkeys(THREADS, "1"))
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"  # else S3 without credentials asks a server of Amazon's machines
 os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
+os.environ["RAY_worker_niceness"] = "0"  # Ray's 15 would starve workers on a busy machine
 # Without a token of its own, a local Ray writes one to ~/.ray, and every later `ray start` of this user demands it.
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
