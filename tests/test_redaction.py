@@ -2,10 +2,11 @@
 
 import logging
 import sys
+import threading
 
 import pytest
 
-from midmask.redaction import RedactedRecord, has_credentials, passwords_in, redacted, secrets_in
+from midmask.redaction import RedactedRecord, has_credentials, passwords_in, redact_output, redacted, secrets_in
 
 HIDDEN = {
     "https://user:pa/ss@host:80/x": "https://***@host:80/x",
@@ -61,3 +62,24 @@ def test_every_formatter_gets_a_record_and_a_traceback_without_credentials() -> 
     text = logging.Formatter("%(message)s").format(record)
     assert text.startswith("no answer from http://***@host/\nTraceback") and text.endswith("reach http://***@host/")
     assert "pw" not in text
+
+
+def test_a_thread_that_fails_shows_no_credential_and_one_that_exits_shows_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ray ends threads that wait for it by SystemExit: an interrupt's last line would be a traceback."""
+
+    def end(error: BaseException) -> None:
+        raise error
+
+    for module in (sys, threading):
+        monkeypatch.setattr(module, "excepthook", module.excepthook)
+    factory = logging.getLogRecordFactory()
+    redact_output()
+    logging.setLogRecordFactory(factory)
+    for error in (SystemExit(0), ValueError("no answer from https://user:pass@host/")):
+        thread = threading.Thread(target=end, args=[error])
+        thread.start()
+        thread.join()
+    said = capsys.readouterr().err
+    assert "SystemExit" not in said and said.endswith("ValueError: no answer from https://***@host/\n")

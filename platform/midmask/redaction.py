@@ -100,7 +100,13 @@ def redact_output(arguments: Iterable[str] = ()) -> None:
     remember(secrets_in(os.environ).union(*map(passwords_in, arguments)))
     logging.setLogRecordFactory(RedactedRecord)
     sys.excepthook = _print_exception
-    threading.excepthook = lambda args: _print_exception(args.exc_type, args.exc_value, args.exc_traceback)
+    threading.excepthook = _print_exception_of_thread
+
+
+def _print_exception_of_thread(args: threading.ExceptHookArgs) -> None:
+    """Of a thread that ends by SystemExit nothing, as in Python: so Ray ends those that wait for it when it goes."""
+    if args.exc_type is not SystemExit:
+        _print_exception(args.exc_type, args.exc_value, args.exc_traceback)
 
 
 def _print_exception(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
