@@ -9,7 +9,7 @@ TEST_TOOLS := .venv/.dev
 SITE_TOOLS := .venv/.docs
 # A process of tests for each core, up to eight. What tests have in common (tests/conftest.py) is made once. The slowest
 # twenty tests are printed.
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder --durations 20 --durations-min 1
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --durations 20 --durations-min 1
 # Looked up when it is used: the flag of the demo that starts from MiniLM, where the extra `pretrained` is installed.
 REAL = $(shell $(BIN)/python -c 'from midmask import pretrained; print("--minilm" * bool(pretrained.found_folder("minilm")))')
 PAGE := dashboards/leaderboard.py

@@ -114,7 +114,10 @@ def this_machine_alone() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The numbers that tests hold are a CPU's: a GPU is hidden from all but `pytest -m gpu`."""
+    """The numbers that tests hold are a CPU's: a GPU is hidden from all but `pytest -m gpu`. Groups of tests are run in
+    the order that `pytest_collection_modifyitems` gives them, not in that of pytest-xdist.
+    """
+    config.option.loadscopereorder = False
     if config.option.markexpr != GPU:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
