@@ -174,32 +174,6 @@ def test_a_folder_is_private_and_short(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-LONG = """
-import signal, threading, time
-from midmask.backend.interrupt import run_interruptibly
-
-def fit():
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, lambda number, frame: None)
-    print("begun", flush=True)
-    time.sleep(600)
-
-signal.signal(signal.SIGINT, signal.default_int_handler)
-try:
-    run_interruptibly(fit)
-except KeyboardInterrupt:
-    raise SystemExit(130)
-"""
-
-
-def test_an_interrupt_ends_a_call_that_would_swallow_it() -> None:
-    process = subprocess.Popen([sys.executable, "-c", LONG], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "begun\n"
-    process.send_signal(signal.SIGINT)
-    assert process.wait() == 130
-    process.stdout.close()
-
-
 def test_what_was_accepted_outlives_the_process_and_counts_once(tmp_path: Path) -> None:
     path = str(tmp_path / "reports.db")
     first = Post(path)

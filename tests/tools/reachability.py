@@ -23,7 +23,8 @@ CALLED_BY_LIBRARIES = {
     *("find_class", "readinto"),  # pickle, of an Unpickler and its stream
     "compose_node",  # PyYAML, of a Loader
     "_apply",  # torch, of a Module
-    *("_create_default_callbacks", "backend_cls", "on_start"),  # Ray Train, of a trainer, its torch and that's backend
+    *("_create_default_callbacks", "_register_sigint_handler"),  # Ray Train, of a trainer
+    *("backend_cls", "on_start"),  # Ray Train, of a trainer's torch and that's backend
     *("on_trial_complete", "on_trial_error"),  # Ray Tune, of a callback
     "_repr_html_",  # notebooks
     "redirect_request",  # urllib, of a handler

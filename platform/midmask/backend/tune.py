@@ -1,5 +1,6 @@
 """Functions that Ray Tune runs side by side, at points that an Optuna study suggests, and that ASHA ends early."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialSch
 from ray.tune.search.optuna import OptunaSearch
 
 from midmask.artifact import Place
-from midmask.backend.interrupt import run_interruptibly
 from midmask.backend.resources import Resources
 
 RESTARTS = 2
@@ -149,5 +149,6 @@ def run_trials(
             callbacks=[EarlyEnds(halving.rungs if halving else 1, tell)],
         ),
     )
-    run_interruptibly(tuner.fit)
+    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # Tune's returns half a sweep as if it had ended
+    tuner.fit()
     folder.delete()

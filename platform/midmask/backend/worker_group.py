@@ -26,7 +26,6 @@ from midmask import distributed as world
 from midmask.artifact import Place
 from midmask.backend.channel import Channel
 from midmask.backend.interface import ReachableTorch, refuse_loopback_nodes
-from midmask.backend.interrupt import run_interruptibly
 from midmask.backend.resources import alive_nodes
 from midmask.backend.stream import READ_CPUS, ray_reader
 from midmask.encoders.backbone import SIZES
@@ -124,8 +123,13 @@ def _sizes(workers: int) -> int | tuple[int, int]:
 
 
 class Trainer(ray.train.torch.TorchTrainer):  # type: ignore[misc]  # Ray has no types
-    """Ray Train's, without the actor that asks Ray's dashboard once a second whether the training's controller lives,
-    where there is no dashboard: it could only warn, once a second, and a dead controller's placement group goes anyway.
+    """Ray Train's, but for two things.
+
+    Where Ray has no dashboard, it has no actor that asks the dashboard once a second whether the training's controller
+    lives: it could only warn, once a second, and a dead controller's placement group goes anyway.
+
+    It leaves SIGINT to the process: Ray Train's handler stays when the training has ended, and makes exit code 0 of a
+    later interrupt.
     """
 
     def _create_default_callbacks(self) -> list[Any]:
@@ -133,6 +137,8 @@ class Trainer(ray.train.torch.TorchTrainer):  # type: ignore[misc]  # Ray has no
         if get_dashboard_url():
             return callbacks
         return [callback for callback in callbacks if not isinstance(callback, PlacementGroupCleanerCallback)]
+
+    def _register_sigint_handler(self, controller: Any) -> None: ...
 
 
 def _train(trainer: Callable[[], Any], reports: "_Reports") -> Any:
@@ -144,11 +150,11 @@ def _train(trainer: Callable[[], Any], reports: "_Reports") -> Any:
     """
     for _ in range(RESTARTS):
         try:
-            return run_interruptibly(trainer().fit).return_value
+            return trainer().fit().return_value
         except RayActorError:
             logger.warning("the controller of the training died; going on from the last checkpoint")
             reports.give_groups_back()
-    return run_interruptibly(trainer().fit).return_value
+    return trainer().fit().return_value
 
 
 def _run_worker(config: dict[str, Any]) -> dict[str, Any]:

@@ -27,10 +27,17 @@ from tests.support.waiting import wait_until
 SMALL = ["--set", "tokens.vocabulary_size=300", "--set", "pretrain.batch_size=8", "--set", "pretrain.steps=20000"]
 
 
+LONG_TRIALS = {
+    "name": "one", "recipe": "retromae", "search": "grid", "baselines": [], "seeds": [0],
+    "parameters": {"tokens.query_length": {"values": [16]}},
+    "settings": {"tokens.vocabulary_size": 300, "pretrain.batch_size": 8, "pretrain.steps": 20000},
+}  # fmt: skip
+
+
 @contextmanager
-def running(home: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A middle training of which nothing outlives the block."""
-    process = start(home, "pretrain", *arguments)
+def running(home: Path, *arguments: str, job: str = "pretrain") -> Iterator[subprocess.Popen[str]]:
+    """A job of which nothing outlives the block."""
+    process = start(home, job, *arguments)
     try:
         yield process
     finally:
@@ -81,6 +88,18 @@ def test_an_interrupted_job_is_killed_in_mlflow_and_so_is_one_that_was_killed(tm
     Tracker(uri, tmp_path, QUICK).close()
     assert states(tmp_path) == killed
     assert len([run for run in runs_in(uri) if run.data.tags["midmask.step"] == "job"]) == 1
+
+
+def test_an_interrupted_sweep_does_not_end_as_half_a_sweep(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(yaml.safe_dump(LONG_TRIALS))
+    began, sweep = time.time(), ["--space", str(tmp_path / "one.yaml"), "--workers", "1"]
+    with running(tmp_path, *sweep, "--corpus", write_collection(tmp_path / "words"), job="sweep") as interrupted:
+        wait_for_loss(tmp_path, interrupted, began)
+        os.killpg(interrupted.pid, signal.SIGINT)
+        _, said = interrupted.communicate(timeout=120)
+    assert interrupted.returncode == 130, said
+    assert said.strip().splitlines()[-1].startswith("interrupted; the same command goes on"), said
+    assert not list(tmp_path.glob("store/sweep/*/sweep.json"))
 
 
 @pytest.fixture
