@@ -23,9 +23,9 @@ import torch
 
 from midmask.artifact import Artifact, Place
 from midmask.batch import TokenRows
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.masking import select_highest
 from midmask.randomness.masks import Purpose, row_keys

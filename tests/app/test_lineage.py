@@ -17,13 +17,12 @@ from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import RECORD, Place, load
 from midmask.backend.resources import Resources
-from midmask.experiment.costs import TRAINING
 from midmask.experiment.graph import Graph
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
-from midmask.experiment.steps import LOCAL
 from midmask.experiment.survey import Survey
 from midmask.identity import fingerprint, override
 from midmask.leaderboard.rows import rows
@@ -243,7 +242,7 @@ def observe(systems: Sequence[TrackedSystem], folder: Path, uri: str) -> dict[st
         graph = Graph.left_in(storage, targets)
         job = TrackedJob("observed", tracker, parent, storage, ALONE)
         progress = GraphProgress(job.progress, graph.left.values())
-        observer = GraphObserver(job, systems, progress, step_runs=TRAINING, keep_going=True)
+        observer = GraphObserver(job, systems, progress, has_run=lambda kind: kind.trains, keep_going=True)
         for step in targets:
             if step.is_finished(storage):
                 observer.end(step, load(step.place(storage)), cached=True)

@@ -23,9 +23,9 @@ from midmask.commands import benchmark_middle_training as command
 from midmask.errors import UserError
 from midmask.evaluation.measures import SCHEMA, aggregate
 from midmask.experiment.costs import Costs
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.step import Step
-from midmask.experiment.steps import LOCAL
 from midmask_papers.report import report_of
 from tests.support.benchmark.synthetic import drawn, results
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection

@@ -17,11 +17,11 @@ from midmask.attempts import attempt
 from midmask.commands import gc
 from midmask.errors import UserError
 from midmask.experiment.graph import Graph
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
-from midmask.experiment.steps import LOCAL
 from midmask.tracking import Tracker, read_runs
 from tests.support.dashboards import worked
 from tests.support.dashboards.tracked import QUICK

@@ -21,10 +21,10 @@ from midmask.estimate.counting import Row, count_encoding, count_scoring
 from midmask.estimate.searches import CODES_PER_SECOND
 from midmask.estimate.sizes import encoder_sizes
 from midmask.estimate.storage import RANKED
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import Step, plan, rungs
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
-from midmask.experiment.steps import LOCAL
 from midmask.experiment.survey import Survey
 from midmask.identity import override
 from midmask.objectives import FINETUNING, PRETRAINING

@@ -17,11 +17,11 @@ from midmask.estimate.remembered import remembered
 from midmask.estimate.storage import WHOLE
 from midmask.estimate.traffic import Traffic
 from midmask.estimate.volumes import Volumes
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
-from midmask.experiment.steps import LOCAL
 from midmask.recipes import RECIPES
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.saved import save

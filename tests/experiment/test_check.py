@@ -19,13 +19,13 @@ from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backb
 from midmask.encoders.experts import FILE
 from midmask.errors import UserError
 from midmask.experiment.backbone_defaults import apply_changes
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.merge import MergeConfig, merge
 from midmask.experiment.model_folder import as_folder_reads
 from midmask.experiment.plan import Step, adopted, plan
 from midmask.experiment.precision import settle_precision
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
-from midmask.experiment.steps import LOCAL
 from midmask.identity import flatten, override
 from midmask.pretrained import model_folder
 from midmask.recipes import RECIPES

@@ -18,10 +18,11 @@ from midmask.encoders.representation import Representation
 from midmask.experiment.costs import costs_of
 from midmask.experiment.eta import StepTimes
 from midmask.experiment.graph import Graph
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.step import Step
-from midmask.experiment.steps import LOCAL, PretrainConfig
+from midmask.experiment.steps import PretrainConfig
 from midmask.experiment.time_left import OVERHEAD_S, SPREAD, TimeLeft
 from midmask.identity import override
 from midmask.recipes import RECIPES

@@ -20,12 +20,12 @@ from midmask.corpora import CorpusConfig
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.evaluation.statistics.significance import compare
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.reading_notes import notes
 from midmask.experiment.report import per_query
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.run_files import collection_step, run_file_evaluation
-from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.retrieve import ranked

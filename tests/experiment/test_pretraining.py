@@ -14,11 +14,12 @@ from midmask.artifact import Artifact, Place, load
 from midmask.errors import UserError
 from midmask.evaluation.groups import folders as names_of
 from midmask.experiment.export import export
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.needed_splits import refuse_missing_splits
 from midmask.experiment.plan import Plan, Step, plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
-from midmask.experiment.steps import LOCAL, pretrain_setup
+from midmask.experiment.steps import pretrain_setup
 from midmask.experiment.zero_shot import collections, with_averages, zero_shot
 from midmask.identity import override
 from midmask.recipes import RECIPES

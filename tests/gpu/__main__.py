@@ -31,10 +31,10 @@ import torch
 from midmask.artifact import Place, load
 from midmask.errors import UserError, reason
 from midmask.experiment.graph import Graph
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import Plan, plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.step import Step
-from midmask.experiment.steps import LOCAL
 from midmask.flops import flop_counter
 from midmask.identity import override
 from midmask.objectives import PRETRAINING

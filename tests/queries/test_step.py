@@ -19,10 +19,10 @@ from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig, prepare
 from midmask.evaluation import measures
 from midmask.experiment.backbone_defaults import apply_changes
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.step import Step
-from midmask.experiment.steps import LOCAL
 from midmask.queries import encoder_trip
 from midmask.queries.candidates import Candidate, collect
 from midmask.queries.collection import CollectionFacts, draw_passages, read_as_searched

@@ -10,10 +10,10 @@ from midmask.app.flags import parse
 from midmask.app.job import resolve
 from midmask.artifact import Place
 from midmask.errors import UserError
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
-from midmask.experiment.steps import LOCAL
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.fields import FILE, fields, refuse_unknown_fields

@@ -9,9 +9,9 @@ from midmask.app.flags import add_sweep_flags, parse
 from midmask.app.job import Options, resolve
 from midmask.artifact import Artifact, Place, load
 from midmask.errors import UserError
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.sweep.index_space import load_index_space

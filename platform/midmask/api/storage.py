@@ -10,9 +10,9 @@ from midmask.app.exits import mistake_in
 from midmask.app.job import resolve_storage
 from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Maker, Runner, Silent
 from midmask.experiment.step import Step
-from midmask.experiment.steps import LOCAL
 from midmask.progress import StepProgress, clock
 from midmask.redaction import has_credentials, redacted
 

@@ -16,15 +16,16 @@ from midmask.app.store_contents import REMOVED, StoreContents, Stored, files_bel
 from midmask.artifact import RECORD, Place
 from midmask.attempts import ATTEMPTS, FILLING
 from midmask.errors import UserError
+from midmask.experiment.kinds import KINDS
 from midmask.leases import LEASE
 from midmask.redaction import redacted
 from midmask.refusals import CLOSED, refusing
 from midmask.tracking.references import References
 
-INTERMEDIATE = ("encode", "index", "sample", "bm25_words", "bm25_index")
-"""Steps whose vectors, words and indexes only searches read: a search that is finished does not look at them again."""
+INTERMEDIATE = {kind.name for kind in KINDS.values() if kind.intermediate}
 
-TRAINED = ("pretrain", "finetune")
+TRIED = {kind.name for kind in KINDS.values() if kind.trains and kind.model in ("encoder", "retriever")}
+"""Trainings of a sweep's trials."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def needed_fingerprints(artifacts: Iterable[Stored], tracked: References) -> set
     trained = set()
     for one in artifacts:
         inputs.setdefault(one.fingerprint, set()).update(one.names)
-        trained |= {one.fingerprint} if one.step in TRAINED else set()
+        trained |= {one.fingerprint} if one.step in TRIED else set()
         for name in one.names:
             users.setdefault(name, set()).add(one.fingerprint)
     tried = _reach(tracked.tried, inputs) & trained

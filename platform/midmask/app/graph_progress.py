@@ -2,18 +2,18 @@
 
 import logging
 from collections.abc import Iterable
+from typing import get_args
 
 from midmask.app.job_progress import JobProgress
 from midmask.artifact import Place, load
-from midmask.backend.executor import WHOLE_COLLECTION
-from midmask.experiment.costs import TRAINING
 from midmask.experiment.eta import StepTimes
+from midmask.experiment.kinds import Phase
 from midmask.experiment.step import Step
 from midmask.progress import StepProgress
 
 log = logging.getLogger(__name__)
 
-COLLECTION, TRAININGS, SEARCHES = "collections", "trainings", "searches and evaluations"
+_, TRAININGS, SEARCHES = PHASES = get_args(Phase)
 """Phases of a graph whose job has no others."""
 
 
@@ -43,20 +43,20 @@ class GraphProgress:
         left = list(steps)
         self._job, self._total, self._ended = job, len(left), 0
         self._side_by_side = side_by_side
-        self._trainings = {step.fingerprint for step in left if step.name in TRAINING} if phase is None else None
+        self._trainings = {step.fingerprint for step in left if step.kind.trains} if phase is None else None
         self._running: dict[str, StepProgress] = {}
-        phases = {phase: left} if phase else {name: [] for name in (COLLECTION, TRAININGS, SEARCHES)}
+        phases = {phase: left} if phase else {name: [] for name in PHASES}
         for step in left if phase is None else ():
-            phases[_phase_of(step)].append(step)
+            phases[step.kind.phase].append(step)
         job.plan({name: own for name, own in phases.items() if own or name == phase})
 
     def begin(self, step: Step, name: str) -> None:
         """A step starts, whose lines begin with `name`."""
         if self._trainings is not None:
-            kind = _phase_of(step)
-            if kind == TRAININGS or (kind == SEARCHES and not self._trainings):
-                self._job.reach(kind)
-        lanes = 1 if step.name in WHOLE_COLLECTION else self._side_by_side
+            own = step.kind.phase
+            if own == TRAININGS or (own == SEARCHES and not self._trainings):
+                self._job.reach(own)
+        lanes = 1 if step.kind.whole_collection else self._side_by_side
         self._job.begin(step.fingerprint, step.name, lanes)
         self._running[step.fingerprint] = StepProgress(name, lambda line: log.info("%s", line))
 
@@ -83,10 +83,3 @@ class GraphProgress:
     def _forget_training(self, step: Step) -> None:
         if self._trainings is not None:
             self._trainings.discard(step.fingerprint)
-
-
-def _phase_of(step: Step) -> str:
-    """Steps that make ready what trainings read, or start from, count as collections."""
-    if step.name in TRAINING:
-        return TRAININGS
-    return COLLECTION if step.name in (*WHOLE_COLLECTION, "initial", "adopt") else SEARCHES

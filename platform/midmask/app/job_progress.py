@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from midmask.experiment.kinds import KINDS
 from midmask.experiment.step import Step
 from midmask.experiment.time_left import TimeLeft, TimeRange
 
@@ -16,9 +17,6 @@ log = logging.getLogger(__name__)
 
 Expect = Callable[[Sequence[Step]], Mapping[str, float]]
 """Steps -> fingerprint -> the share of the time by the clock that each is expected to take, in seconds."""
-
-VOLUMES = ("prepare", "join", "read_tokens", "queries", "tokenise", "pseudo_queries", "spans")
-"""Steps whose results say how much there is to read, so that the estimate is made again when one has ended."""
 
 FIRST_MINUTE = 60.0
 """Seconds before a time is told: by then something has been measured in most jobs."""
@@ -112,7 +110,7 @@ class JobProgress:
         with self._lock:
             self._left.end(key, self._clock())
             self._done.add(key)
-            self._estimated &= kind not in VOLUMES
+            self._estimated &= not KINDS[kind].tells_volume
 
     def drop(self, keys: Iterable[str]) -> None:
         """These steps will not be done."""
@@ -133,7 +131,7 @@ class JobProgress:
         """
         with self._lock:
             left = {key: self._steps[key] for key in self._open()}
-        reads = any(step.name in VOLUMES for step in left.values())
+        reads = any(step.kind.tells_volume for step in left.values())
         due = self.elapsed() >= (FIRST_MINUTE if reads else LONG_S)
         if self._estimated or not due or self._expect is None or self.budget_left is not None:
             return

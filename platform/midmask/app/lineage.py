@@ -17,42 +17,17 @@ from midmask.experiment.step import Step
 from midmask.identity import flatten
 from midmask.tracking import Dataset, TrackedModel
 
-MODELS = {
-    "initial": "encoder",
-    "adopt": "encoder",
-    "pretrain": "encoder",
-    "finetune": "retriever",
-    "teach": "cross-encoder",
-    "generator": "query generator",
-}
-"""Steps that end in a checkpoint, and MLflow's model type of it."""
-
-COLLECTIONS = ("prepare", "read_tokens")
-
-CONTEXTS = {
-    "pretrain": "pretrain",
-    "finetune": "train",
-    "teach": "train",
-    "generator": "train",
-    "mine": "train",
-    "evaluate": "eval",
-}
-"""What collections are to a step; to all others they are data."""
-
-NOT_READ = {"pretrain": ("corpus", "probed")}
-"""Inputs that a training only looks at its health with."""
-
 
 def behind(step: Step) -> tuple[list[Step], list[Step]]:
     """(collections, models) nearest behind a step, each once; a collection is what itself reads."""
-    collections: dict[str, Step] = {step.fingerprint: step} if step.name in COLLECTIONS else {}
+    collections: dict[str, Step] = {step.fingerprint: step} if step.kind.is_collection else {}
     models: dict[str, Step] = {}
     waiting = _read(step)
     while waiting:
         one = waiting.pop(0)
-        if one.name in MODELS:
+        if one.kind.model:
             models[one.fingerprint] = one
-        elif one.name in COLLECTIONS:
+        elif one.kind.is_collection:
             collections[one.fingerprint] = one
         else:
             waiting += _read(one)
@@ -61,7 +36,7 @@ def behind(step: Step) -> tuple[list[Step], list[Step]]:
 
 def _read(step: Step) -> list[Step]:
     """The inputs that are read; `like` only lends its vocabulary."""
-    left_out = ("like", *NOT_READ.get(step.name, ()))
+    left_out = ("like", *step.kind.health_inputs)
     return [source for name, source in step.inputs.items() if name not in left_out]
 
 
@@ -69,7 +44,7 @@ def datasets_of(steps: Iterable[Step], storage: Place) -> list[Dataset]:
     """The collections that these steps read, each once, with all that it was read for as its context."""
     found: dict[str, Dataset] = {}
     for step in steps:
-        context = CONTEXTS.get(step.name, "data")
+        context = step.kind.context
         for source in behind(step)[0]:
             known = found.setdefault(source.fingerprint, _dataset(source, storage, context))
             if context not in known.context.split(", "):
@@ -79,7 +54,7 @@ def datasets_of(steps: Iterable[Step], storage: Place) -> list[Dataset]:
 
 def all_datasets(targets: Iterable[Step], storage: Place) -> list[Dataset]:
     """The collections of everything that is trained and evaluated for these steps."""
-    steps = {step.fingerprint: step for target in targets for step in target.upstream() if step.name in CONTEXTS}
+    steps = {step.fingerprint: step for target in targets for step in target.upstream() if step.kind.context != "data"}
     return datasets_of(steps.values(), storage)
 
 
@@ -111,11 +86,12 @@ def model_of(step: Step, storage: Place, tags: Mapping[str, str]) -> TrackedMode
     Args:
         tags: of the recipe (`run_contents.base_tags`).
     """
+    assert step.kind.model is not None, step.name
     return TrackedModel(
         name=run_name(step.name, tags, step.fingerprint),
         step=step.name,
         fingerprint=step.fingerprint,
-        kind=MODELS[step.name],
+        kind=step.kind.model,
         place=str(step.place(storage)),
         params=flatten(step.config),
         tags=tags,
@@ -132,6 +108,6 @@ def run_name(stage: str, tags: Mapping[str, str], identity: str) -> str:
 def step_name(step: Step, tags: Mapping[str, str]) -> str:
     """The name of a step's run. What is done before any model is there bears the collection's name, not a recipe's."""
     collections, models = behind(step)
-    if models or step.name in MODELS or "bm25" in (tags["midmask.recipe"], step.name):
+    if models or step.kind.model or "bm25" in (tags["midmask.recipe"], step.name):
         return run_name(step.name, tags, step.fingerprint)
     return "-".join([step.name, "+".join(map(collection_name, collections)), step.fingerprint[:6]])

@@ -1,13 +1,13 @@
 """The observer of a graph of steps: tracked runs for steps and for the systems that they measure, and progress."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from midmask.app.exits import mistake_in
 from midmask.app.graph_progress import GraphProgress
-from midmask.app.lineage import COLLECTIONS, step_name
+from midmask.app.lineage import step_name
 from midmask.app.run_contents import (
     artifact_tag,
     base_tags,
@@ -21,6 +21,7 @@ from midmask.app.run_contents import (
 from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import Artifact, load
 from midmask.errors import last_line
+from midmask.experiment.kinds import StepKind
 from midmask.experiment.run import TimeIsUp
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
@@ -60,7 +61,7 @@ class GraphObserver:
 
     Args:
         systems: at least one. A step belongs to the first system whose evaluations need it, else to the first system.
-        step_runs: kinds of steps that get a run of their own; None: all.
+        has_run: which kinds of steps get a run of their own.
         keep_going: whether other steps still run after one has failed. Its error is then logged here; else the caller
             of the executor gets it.
     """
@@ -71,14 +72,14 @@ class GraphObserver:
         systems: Sequence[TrackedSystem],
         progress: GraphProgress,
         *,
-        step_runs: Collection[str] | None = None,
+        has_run: Callable[[StepKind], bool] = lambda kind: True,
         keep_going: bool = False,
     ) -> None:
         self.failures: dict[str, str] = {}
         self._job = job
         self._systems = systems
         self._progress = progress
-        self._step_runs = step_runs
+        self._kind_has_run = has_run
         self._keep_going = keep_going
         self._open: dict[str, TrackedRun] = {}
         self._ended: set[str] = set()
@@ -134,7 +135,7 @@ class GraphObserver:
         return self._owners.get(step.fingerprint, self._systems[0])
 
     def _has_run(self, step: Step) -> bool:
-        return self._step_runs is None or step.name in self._step_runs
+        return self._kind_has_run(step.kind)
 
     def _recipe_tags(self, step: Step) -> dict[str, str]:
         return base_tags(self._job.name, self._owner(step).recipe)
@@ -149,7 +150,7 @@ class GraphObserver:
         params = {**flatten(self._owner(step).recipe), **step_params(step)}
         run = self._job.open_run(self._name(step), self._tags(step), params)
         self._job.tracker.watch(run)
-        if step.name not in (*COLLECTIONS, "evaluate"):  # these log their inputs with their result
+        if not step.kind.is_collection and step.name != "evaluate":  # these log their inputs with their result
             log_inputs(run, step, self._job.storage, self._recipe_tags(step))
         return run
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from midmask.app.run_contents import MODEL_PARAM
 from midmask.errors import UserError
+from midmask.experiment.kinds import KINDS
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import adopted
 from midmask.identity import flatten, override
@@ -28,15 +29,6 @@ from midmask.retrieve.run_file import COPIES_PARAM, DIGEST_PARAM, run_digest
 from midmask.tracking import ARTIFACT, RUN_FILE
 
 SCALES: tuple[Scale, ...] = ("demo", "published")
-
-JOBS = {
-    "pretrain": "pretrain",
-    "finetune": "finetune",
-    "teach": "train_teacher",
-    "generator": "train_generator",
-    "mine": "mine_negatives",
-}
-"""Step -> the job that makes it alone; all else is evaluated."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +77,8 @@ def rerun(wanted: Wanted) -> Rerun:
     found = [_from(base, params) for base in _bases(wanted)]
     nearest = min(found, key=lambda one: (len(one.differs), len(one.arguments)))
     changed = (MODEL_PARAM,) if _has_changed(wanted) else ()
-    job = JOBS.get(wanted.tags.get("midmask.step", ""), "evaluate_retriever")
+    kind = KINDS.get(wanted.tags.get("midmask.step", ""))
+    job = (kind and kind.job) or "evaluate_retriever"
     own = {"--split": wanted.split, "--zero-shot": wanted.zero_shot, "--model": wanted.model}
     told = {**(own if job == "evaluate_retriever" else {}), "--storage": _storage(wanted)}
     flags = [part for flag, value in told.items() if value for part in (flag, value)]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from midmask.app.lineage import COLLECTIONS, MODELS, behind, datasets_of, model_of
+from midmask.app.lineage import behind, datasets_of, model_of
 from midmask.artifact import Artifact, Place, load
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.costs import costs_of
@@ -125,9 +125,9 @@ def log_result(run: TrackedRun, step: Step, artifact: Artifact, storage: Place, 
     if step.name == "evaluate":
         log_evaluation(run, step, storage, tags)
         return
-    if step.name in MODELS:
+    if step.kind.model:
         run.log_output_model(model_of(step, storage, tags), step.optimiser_steps)
-    elif step.name in COLLECTIONS:
+    elif step.kind.is_collection:
         run.log_inputs(datasets_of([step], storage))
     run.tag(artifact_tag(artifact))
     run.log({result_key(step.name, name): value for name, value in numbers(artifact.result).items()}, step=0)

@@ -6,7 +6,7 @@ from typing import Any
 
 from midmask.app.graph_progress import GraphProgress
 from midmask.app.job import Options
-from midmask.app.lineage import COLLECTIONS, all_datasets
+from midmask.app.lineage import all_datasets
 from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.run_contents import RUN_FILE_TAGS, base_tags, log_report
 from midmask.app.tracked_job import TrackedJob, open_job
@@ -49,7 +49,9 @@ def track_run_files(options: Options, recipe: Recipe, evaluations: Mapping[str, 
 def _run(job: TrackedJob, recipe: Recipe, evaluations: Mapping[str, Step]) -> None:
     graph = Graph.left_in(job.storage, evaluations.values())
     systems = [_system(name, recipe, step) for name, step in evaluations.items()]
-    observer = GraphObserver(job, systems, GraphProgress(job.progress, graph.left.values()), step_runs=COLLECTIONS)
+    observer = GraphObserver(
+        job, systems, GraphProgress(job.progress, graph.left.values()), has_run=lambda kind: kind.is_collection
+    )
     report_finished(graph.there.values(), job.storage, observer)
     execute(graph, job.storage, job.use, observer)
 

@@ -17,19 +17,12 @@ from midmask.backend.channel import Channel, Drain
 from midmask.backend.makers import cluster_makers, makers_of
 from midmask.backend.resources import Resources
 from midmask.errors import UserError
-from midmask.experiment.costs import ON_DEVICE
 from midmask.experiment.graph import Graph
 from midmask.experiment.run import Observer, Runner, Silent, Timed, TimeIsUp
 from midmask.experiment.step import Step
 
 EVERY_S = 1.0
 """Seconds between two looks at what running steps report."""
-
-WHOLE_COLLECTION = (
-    *("prepare", "queries", "join", "tokenise", "read_tokens", "spans", "pseudo_queries", "statistics", "weigh"),
-    *("bm25_words", "bm25_index"),
-)
-"""Steps that go through a whole collection before anything is trained."""
 
 
 def execute(
@@ -50,7 +43,7 @@ def execute(
     """
     runner = Runner(storage, cluster_makers(use.side_by_side * use.workers), Timed(observer, until))
     while time.monotonic() < until and (
-        ready := [step for step in graph.ready() if use.side_by_side == 1 or step.name in WHOLE_COLLECTION]
+        ready := [step for step in graph.ready() if use.side_by_side == 1 or step.kind.whole_collection]
     ):
         try:
             runner.run_next(graph, ready[0])
@@ -117,7 +110,7 @@ def _run_lanes(
             return
         ready = graph.ready()
         for on_device, lane in lanes.items():
-            own = [step for step in ready if (step.name in ON_DEVICE) == on_device or len(lanes) == 1]
+            own = [step for step in ready if step.kind.on_device == on_device or len(lanes) == 1]
             lane.fill(graph, own, storage, channel, observer)
         running = {task: step for lane in lanes.values() for task, step in lane.running.items()}
         done, _ = ray.wait(list(running), num_returns=1, timeout=EVERY_S)

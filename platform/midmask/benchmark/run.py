@@ -15,13 +15,12 @@ from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.run_contents import BM25_TAGS
 from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import Place
-from midmask.backend.executor import WHOLE_COLLECTION, execute
+from midmask.backend.executor import execute
 from midmask.backend.resources import share
 from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.design import BM25
 from midmask.benchmark.job import Job, WriteReport
 from midmask.benchmark.records import Recording, RecordWriter
-from midmask.experiment.costs import TRAINING
 from midmask.experiment.graph import Graph
 from midmask.experiment.run import report_finished
 from midmask.identity import flatten
@@ -86,7 +85,7 @@ def cells_observer(
         tracked,
         [tracked_system(cell) for cell in cells],
         GraphProgress(tracked.progress, graph.left.values(), tracked.use.side_by_side, phase),
-        step_runs=(*TRAINING, *WHOLE_COLLECTION),
+        has_run=lambda kind: kind.trains or kind.whole_collection,
         keep_going=True,
     )
 

@@ -18,12 +18,12 @@ from midmask.choice.contenders import FUSION
 from midmask.corpora import CorpusConfig
 from midmask.encoders.model_settings import read_facts
 from midmask.encoders.representation import Representation
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.model_folder import as_folder_reads, check_folder
 from midmask.experiment.plan import adopted, plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.searching import bm25_index, passage_encoding_step
 from midmask.experiment.step import Step
-from midmask.experiment.steps import LOCAL
 from midmask.experiment.survey import Survey
 from midmask.identity import override
 from midmask.processes import usable_cores

@@ -9,10 +9,6 @@ from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
 from midmask.estimate.charge import Charge
 from midmask.estimate.cores import (
-    BY_SHARDS,
-    BY_WORKERS,
-    ONE_CORE,
-    PER_SECOND,
     bm25_size,
     count_pairs,
     read_and_written,
@@ -71,10 +67,6 @@ class Charges:
 
     def of(self, step: Step) -> Charge:
         own: dict[str, Callable[[Step], Charge]] = {
-            "pretrain": self._training,
-            "finetune": self._training,
-            "teach": self._training,
-            "generator": self._training,
             "encode": self._encode,
             "index": self._index,
             "search": self._search,
@@ -82,7 +74,8 @@ class Charges:
             "score": self._score,
             "initial": self._initial,
         }
-        return own.get(step.name, self._on_cores)(step)
+        charge = self._training if step.kind.trains else own.get(step.name, self._on_cores)
+        return charge(step)
 
     def encoder(self, step: Step) -> tuple[BackboneConfig, int]:
         """The encoder that a step makes or starts from, and the entries of its tokenizer."""
@@ -251,7 +244,7 @@ class Charges:
 
     def _on_cores(self, step: Step) -> Charge:
         count, size = read_and_written(step, self.volumes)
-        seconds = count / PER_SECOND[step.name] if step.name in PER_SECOND else 0.0
+        seconds = count / step.kind.texts_per_second if step.kind.texts_per_second else 0.0
         host = 0.0
         if step.name == "bm25":
             passages, queries = bm25_size(step, self.volumes)
@@ -261,11 +254,11 @@ class Charges:
             step,
             core_seconds=seconds,
             alone_seconds=vocabulary_seconds(step, self.volumes),
-            one_core=step.name in ONE_CORE,
-            by_workers=step.name in BY_WORKERS,
+            one_core=step.kind.runs in ("driver", "task", "threads"),
+            by_workers=step.kind.runs == "actors",
             bytes=size,
             host=host,
-            host_of_a_core=BM25_SHARD_BYTES if step.name in BY_SHARDS else 0.0,
+            host_of_a_core=BM25_SHARD_BYTES if step.name in ("bm25_words", "bm25_index") else 0.0,
         )
 
 

@@ -6,44 +6,8 @@ from midmask.estimate.storage import BM25_INDEX, BM25_WORDS, NEAR_DUPLICATES, NE
 from midmask.estimate.volumes import Volumes
 from midmask.experiment.step import Step
 
-PER_SECOND = {
-    "prepare": 15_000,
-    "queries": 600,
-    "join": 40_000,
-    "tokenise": 2_400,
-    "read_tokens": 40_000,
-    "spans": 1_400,
-    "pseudo_queries": 1_600,
-    "list_pairs": 7_500,
-    "keep_pairs": 100_000,
-    "statistics": 100_000,
-    "weigh": 100_000,
-    "near_duplicates": 4_500,
-    "bm25_words": 4_500,
-    "bm25_index": 63_000,
-    "mine": 5_000,
-    "fuse": 1_000,
-    "evaluate": 3_000,
-    "read_negatives": 20_000,
-    "read_scores": 50_000,
-    "read_run": 2_000,
-    "draw_queries": 50_000,
-}
-"""Passages, or queries from `mine` on, that a CPU core gets through in a second. Measured with both cores of a machine
-at work on a million passages of Wikipedia: prepare, tokenise, bm25_words, bm25_index, near_duplicates
-(docs/results/scale.md); on SQuAD's 20,958 by processor time: queries, spans, pseudo_queries, statistics, weigh. The
-others are rough."""
 VOCABULARY_PER_SECOND = 2_000
 """Passages from which a core trains a tokenizer in a second."""
-ONE_CORE = (
-    *("queries", "join", "read_tokens", "mine", "fuse", "evaluate", "read_negatives", "read_scores"),
-    *("read_run", "draw_queries", "list_pairs", "sample", "time_searches"),
-)
-"""Steps that are one task."""
-BY_WORKERS = ("bm25",)
-"""Steps that take a core for each worker."""
-BY_SHARDS = ("bm25_words", "bm25_index")
-"""Steps whose processes each hold a shard."""
 SENTENCES = 5
 """Of a passage, where its pseudo-queries are not made yet."""
 

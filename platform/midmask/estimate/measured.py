@@ -9,7 +9,8 @@ from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
 from midmask.estimate.devices import Shape, gain
-from midmask.estimate.trainings import CONFIGS, read_lengths, training
+from midmask.estimate.trainings import read_lengths, training
+from midmask.experiment.kinds import KINDS
 
 LONG_ENOUGH = 15.0
 """Seconds: a shorter training tells mostly how long it takes to begin, which on Ray is 3 to 5 s."""
@@ -32,7 +33,7 @@ def finished_trainings(storage: Place) -> Iterator[tuple[str, float, float]]:
     """Of each training that is long enough: kind of device, FLOPs, and seconds times devices (of CPUs: cores, and as
     many seconds as it takes in fp32).
     """
-    for name in CONFIGS:
+    for name in (kind.name for kind in KINDS.values() if kind.trains):
         places = [storage / name / own for own in (storage / name).names()[:LOOKED_AT]]
         for place in places:
             if (place / RECORD).exists() and (one := _measure_training(name, load(place))) is not None:
@@ -43,7 +44,7 @@ def _measure_training(name: str, done: Artifact) -> tuple[str, float, float] | N
     """None for a training that is too short, or whose record or model is of an older form."""
     result: dict[str, Any] = done.result
     try:
-        config = CONFIGS[name].model_validate(done.record["config"])
+        config: Any = KINDS[name].config.model_validate(done.record["config"])
         seconds, workers = float(result["seconds"]), int(result["workers"])
         if seconds < LONG_ENOUGH:
             return None

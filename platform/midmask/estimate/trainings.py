@@ -15,14 +15,6 @@ from midmask.teacher.teach import TeachConfig
 from midmask.training.optimiser import TrainConfig
 from midmask.training.rehearsal import GIB
 
-CONFIGS: dict[str, type[TrainingConfig]] = {
-    "pretrain": PretrainConfig,
-    "finetune": FinetuneConfig,
-    "teach": TeachConfig,
-    "generator": GeneratorConfig,
-}
-"""Step name -> the config of such a training."""
-
 OPERATORS, OPERATORS_PER_LAYER = 270, 130
 """Of a training step, AdamW included, and of each layer that a text goes through, forward and backward: counted with
 torch's dispatch mode on MLM steps of 2 and 4 layers (541 and 809)."""

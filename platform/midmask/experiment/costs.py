@@ -9,12 +9,6 @@ from typing import Any
 from midmask.artifact import RECORD, Place, load
 from midmask.experiment.step import Step
 
-TRAINING = ("pretrain", "finetune", "teach", "generator")
-"""Steps that train; they record their device, workers and threads."""
-
-ON_DEVICE = (*TRAINING, "encode", "score", "search")
-"""Steps that work on a GPU wherever there is one, so where the trainings did; all others use the CPU alone."""
-
 
 @dataclass(frozen=True)
 class Costs:
@@ -51,11 +45,11 @@ def costs_of(step: Step, storage: Place) -> Costs:
     records = [
         (one, load(place).result) for one in _walk_inputs(step) if ((place := one.place(storage)) / RECORD).exists()
     ]
-    trainings = [(one.name, found) for one, found in records if one.name in TRAINING]
+    trainings = [(one.name, found) for one, found in records if one.kind.trains]
     on_gpu = any(found.get("device") == "cuda" for _, found in trainings)
     hours = {True: 0.0, False: 0.0}
     for one, found in records:
-        gpu = on_gpu and one.name in ON_DEVICE
+        gpu = on_gpu and one.kind.on_device
         threads = 1 if gpu else int(found.get("threads", getattr(one.config, "threads", 1)))
         hours[gpu] += float(found.get("seconds", 0.0)) * int(found.get("workers", 1)) * threads / 3600
     results = {one.fingerprint: found for one, found in records}

@@ -5,17 +5,6 @@ computed before.
 from midmask.experiment.step import Step
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig, TrainingConfig
 
-NOMINAL = {
-    "pretrain": 40.0,
-    "teach": 40.0,
-    "generator": 40.0,
-    "finetune": 20.0,
-    "encode": 5.0,
-    "prepare": 10.0,
-    "spans": 10.0,
-}
-"""Seconds of a step of which nothing has been measured, relative to each other: they only decide what starts first."""
-
 
 class StepTimes:
     """Seconds per unit of work by kind of step. A unit is a row that is trained on, and for other steps the step."""
@@ -39,7 +28,7 @@ class StepTimes:
     def weight(self, step: Step) -> float:
         """The same, or a guess."""
         known = self.of(step)
-        return NOMINAL.get(step.name, 1.0) if known is None else known
+        return step.kind.nominal_seconds if known is None else known
 
 
 def work(step: Step) -> float:

@@ -6,9 +6,6 @@ from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError, unknown
 from midmask.experiment.step import Step
 
-TRAINS = ("finetune", "teach", "generator")
-"""Steps that read the queries of the split train, which their configs do not name."""
-
 
 def usual_split(there: Sequence[str]) -> str:
     """The split that is evaluated where none is named: dev, else test, else the first; dev if there is none at all."""
@@ -37,7 +34,7 @@ def refuse_missing_splits(targets: Iterable[Step]) -> None:
 
 
 def _splits_of(step: Step) -> Iterator[str]:
-    if step.name in TRAINS:
+    if step.kind.reads_train:
         yield "train"
         return
     one, several = getattr(step.config, "split", None), getattr(step.config, "splits", ())

@@ -13,7 +13,7 @@ from midmask.artifact import Artifact, Place, Timing, load, produce
 from midmask.errors import UserError
 from midmask.experiment.graph import Graph
 from midmask.experiment.step import Step
-from midmask.experiment.steps import SETUPS, PretrainConfig, TrainingConfig
+from midmask.experiment.steps import PretrainConfig
 from midmask.training.learnable import refuse_few_rows, refuse_unlearnable
 from midmask.training.run import Log
 
@@ -120,7 +120,7 @@ class Runner:
         """Runs a step of a graph that is ready. A failure is reported, with all that is lost by it, and raised. Before
         a training, those that are to come are checked too.
         """
-        if isinstance(step.config, TrainingConfig):
+        if step.kind.trains:
             self.refuse_unlearnable(graph)
         graph.start(step)
         try:
@@ -144,7 +144,8 @@ class Runner:
                 raise
 
     def _check_learnable(self, step: Step) -> None:
-        if not isinstance(step.config, TrainingConfig) or step.fingerprint in self._learnable:
+        setup = step.kind.setup
+        if setup is None or step.fingerprint in self._learnable:
             return
         needed = {name: source for name, source in step.inputs.items() if name not in NO_ROWS}
         finished = {name: source for name, source in needed.items() if source.is_finished(self.storage)}
@@ -152,10 +153,10 @@ class Runner:
         if not there:
             return
         if there.keys() >= needed.keys():
-            refuse_unlearnable(SETUPS[step.name](step.config, there), step.path)
+            refuse_unlearnable(setup(step.config, there), step.path)
             self._learnable.add(step.fingerprint)
         elif there.keys() >= set(PAIRS) and not isinstance(step.config, PretrainConfig):  # what is to come adds no row
-            refuse_few_rows(SETUPS[step.name](step.config, {name: there[name] for name in PAIRS}), step.path)
+            refuse_few_rows(setup(step.config, {name: there[name] for name in PAIRS}), step.path)
 
     def make(self, step: Step) -> Artifact:
         """The artifact of one step, whose inputs are there."""

@@ -6,11 +6,9 @@ from functools import cached_property
 from typing import Any
 
 from midmask.artifact import RECORD, Place
+from midmask.experiment.kinds import KINDS, StepKind
 from midmask.experiment.steps import PretrainConfig, TrainingConfig
 from midmask.identity import Config, fingerprint, identity_of, library_versions
-
-NAMED_BY_CONTENT = ("prepare", "adopt")
-"""Steps whose config names a place: what lies there is their identity, not the name."""
 
 FORMAT = 3
 """Raised when a step's files change their meaning, so that old artifacts are not taken for new ones."""
@@ -18,7 +16,7 @@ FORMAT = 3
 
 @dataclass(frozen=True)
 class Step:
-    """One node: the step's name, its config, its inputs, and what its config's paths held when the plan was made.
+    """One node: the name of its kind, its config, its inputs, and what its config's paths held when the plan was made.
 
     `prepared` are inputs that follow from the config and the other inputs, such as BM25's index of the corpus.
     `resume` is a finished prefix of this very step, such as its first quarter. `path`: of a training, where the recipe
@@ -34,12 +32,16 @@ class Step:
     resume: "Step | None" = None
     path: str = field(default="", compare=False)
 
+    @property
+    def kind(self) -> StepKind:
+        return KINDS[self.name]
+
     @cached_property
     def identity(self) -> dict[str, Any]:
         return {
             "step": self.name,
             "format": FORMAT,
-            "config": {} if self.name in NAMED_BY_CONTENT else identity_of(self.config),
+            "config": {} if self.kind.named_by_content else identity_of(self.config),
             "content": dict(self.content),
             "inputs": {name: step.fingerprint for name, step in self.inputs.items()},
             "libraries": library_versions(),

@@ -1,59 +1,27 @@
-"""The steps of an experiment, each `f(config, inputs, out) -> small results`, in one process, without Ray.
-
-They are what a sweep's trial runs, and the oracle that the distributed twins in `backend/` must equal.
-"""
+"""Configs of trainings and what their workers are sent; and the steps that make a model without training."""
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator
 
-from midmask import corpora, tokens
 from midmask.artifact import Artifact, Place
-from midmask.derived.given_tokens import read_tokens
-from midmask.derived.kept_pairs import KEEP_PAIRS, list_pairs
-from midmask.derived.pseudo_queries import PSEUDO_QUERIES
-from midmask.derived.spans import SPANS
-from midmask.derived.terms import WEIGH
-from midmask.derived.words import STATISTICS
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.damage import refuse_no_model
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_form import TextForm
-from midmask.evaluation.retriever import evaluate_retriever
-from midmask.experiment.merge import merge
-from midmask.experiment.untuned import untuned
 from midmask.identity import Config, added
-from midmask.mining.given_negatives import read_negatives
-from midmask.mining.mine import mine
-from midmask.mining.near_duplicates import NEAR_DUPLICATES
-from midmask.mining.query_subset import draw_queries
 from midmask.objectives import ObjectiveConfig, finetuning_config, pretraining_config
 from midmask.objectives.finetuning.ranking import RankingConfig
-from midmask.queries.step import make_queries
-from midmask.queries.train import GeneratorConfig, generator_setup, train_generator
-from midmask.retrieve.bm25 import rank_with_bm25
-from midmask.retrieve.bm25_index import BM25_INDEX
-from midmask.retrieve.bm25_words import BM25_WORDS
-from midmask.retrieve.encode import encode
-from midmask.retrieve.fusion import fuse_lists
-from midmask.retrieve.index import build_index
-from midmask.retrieve.index_recall import draw_sample
+from midmask.queries.train import GeneratorConfig
 from midmask.retrieve.models import refuse_unfit
-from midmask.retrieve.run_file import read_run
-from midmask.retrieve.search import search, search_in_parts
-from midmask.retrieve.timing import time_searches
-from midmask.sharded import Sharded
-from midmask.teacher.given_scores import read_scores
-from midmask.teacher.score import SCORE
-from midmask.teacher.teach import TeachConfig, teach, teach_setup
+from midmask.teacher.teach import TeachConfig
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
 from midmask.training.rows import pretraining_rows
-from midmask.training.run import Log, local_reader, run_training
-from midmask.training.setup import FinetuneSetup, PretrainSetup, TrainingSetup
+from midmask.training.setup import FinetuneSetup, PretrainSetup
 from midmask.vocabulary import Vocabulary
 
 
@@ -192,75 +160,3 @@ def _max_length(tokens: Artifact) -> int:
 def _file(inputs: Mapping[str, Artifact], name: str, file: str) -> Place | None:
     """A file of an input, if there is that input."""
     return inputs[name].place / file if name in inputs else None
-
-
-def pretrain(config: PretrainConfig, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
-    return run_training(pretrain_setup(config, inputs), out, local_reader, log)
-
-
-def finetune(config: FinetuneConfig, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
-    return run_training(finetune_setup(config, inputs), out, local_reader, log)
-
-
-def _quiet(step: Callable[[Any, Mapping[str, Artifact], Place], dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """A step that reports nothing while it runs."""
-
-    def make(config: Any, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]:
-        return step(config, inputs, out)
-
-    return make
-
-
-SETUPS: dict[str, Callable[[Any, Mapping[str, Artifact]], TrainingSetup]] = {
-    "pretrain": pretrain_setup,
-    "finetune": finetune_setup,
-    "teach": teach_setup,
-    "generator": generator_setup,
-}
-"""Step name -> what makes the setup of such a training from its config and inputs."""
-
-SHARDED: dict[str, Sharded] = {
-    "tokenise": tokens.tokenise,
-    "spans": SPANS,
-    "pseudo_queries": PSEUDO_QUERIES,
-    "keep_pairs": KEEP_PAIRS,
-    "statistics": STATISTICS,
-    "weigh": WEIGH,
-    "bm25_words": BM25_WORDS,
-    "bm25_index": BM25_INDEX,
-    "near_duplicates": NEAR_DUPLICATES,
-    "score": SCORE,
-}
-"""Steps that work shard by shard: one distributed twin does for all (`backend.shards`)."""
-
-LOCAL: dict[str, Callable[..., dict[str, Any]]] = {
-    "prepare": _quiet(corpora.prepare),
-    "queries": _quiet(make_queries),
-    "join": _quiet(corpora.join),
-    "read_tokens": _quiet(read_tokens),
-    "list_pairs": _quiet(list_pairs),
-    **{name: _quiet(step) for name, step in SHARDED.items()},
-    "initial": _quiet(initial),
-    "pretrain": pretrain,
-    "finetune": finetune,
-    "teach": teach,
-    "generator": train_generator,
-    "adopt": _quiet(adopt),
-    "merge": _quiet(merge),
-    "untuned": _quiet(untuned),
-    "encode": _quiet(encode),
-    "index": _quiet(build_index),
-    "sample": _quiet(draw_sample),
-    "search": _quiet(search),
-    "search_sample": _quiet(search_in_parts),
-    "time_searches": _quiet(time_searches),
-    "draw_queries": _quiet(draw_queries),
-    "read_negatives": _quiet(read_negatives),
-    "read_scores": _quiet(read_scores),
-    "read_run": _quiet(read_run),
-    "mine": _quiet(mine),
-    "bm25": _quiet(rank_with_bm25),
-    "fuse": _quiet(fuse_lists),
-    "evaluate": _quiet(evaluate_retriever),
-}
-"""Step name -> the function that computes it in this process."""

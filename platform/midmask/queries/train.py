@@ -4,18 +4,16 @@ Its folder is what the source `model:FOLDER` reads. Loop, checkpoints and the tw
 fine-tuning, and so are the rows: a query of the split train with one of its relevant passages.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from pydantic import Field
 
-from midmask.artifact import Artifact, Place
+from midmask.artifact import Artifact
 from midmask.encoders.backbone import BackboneConfig
 from midmask.identity import Config
 from midmask.objectives.finetuning.generation import QueryGeneration
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
-from midmask.training.run import local_reader, run_training
 from midmask.training.setup import GeneratorSetup
 
 
@@ -44,14 +42,3 @@ def generator_setup(config: GeneratorConfig, inputs: Mapping[str, Artifact]) -> 
     return GeneratorSetup(
         objective=config.loss, train=config.train, backbone=config.backbone, tokens=rows.tokens, rows=rows
     )
-
-
-def train_generator(
-    config: GeneratorConfig,
-    inputs: Mapping[str, Artifact],
-    out: Place,
-    *,
-    log: Callable[[int, dict[str, float]], None],
-) -> dict[str, Any]:
-    """The one-process step: `model/` is a sequence-to-sequence folder."""
-    return run_training(generator_setup(config, inputs), out, local_reader, log)

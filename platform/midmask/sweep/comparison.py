@@ -6,7 +6,6 @@ from midmask.app.graph_progress import GraphProgress, measured_times
 from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.tracked_job import TrackedJob
 from midmask.backend.executor import execute
-from midmask.experiment.costs import TRAINING
 from midmask.experiment.graph import Graph
 from midmask.experiment.run import report_finished
 from midmask.sweep.entrants import SPLITS, Entrant
@@ -28,6 +27,6 @@ def compare(entrants: Sequence[Entrant], job: TrackedJob, phase: str) -> None:
         TrackedSystem(f"{one.label}, seed {one.seed}", one.recipe, one.evaluations, main=SPLITS[-1]) for one in entrants
     ]
     progress = GraphProgress(job.progress, graph.left.values(), job.use.side_by_side, phase)
-    observer = GraphObserver(job, systems, progress, step_runs=TRAINING)
+    observer = GraphObserver(job, systems, progress, has_run=lambda kind: kind.trains)
     report_finished(targets, job.storage, observer)  # not trainings, which are in the runs of their trials
     execute(graph, job.storage, job.use, observer)

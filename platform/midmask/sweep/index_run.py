@@ -9,17 +9,14 @@ from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.run_contents import base_tags, log_report
 from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import Place, load
-from midmask.backend.executor import WHOLE_COLLECTION, execute
+from midmask.backend.executor import execute
 from midmask.backend.resources import whole
-from midmask.experiment.costs import TRAINING
 from midmask.experiment.graph import Graph
+from midmask.experiment.kinds import StepKind
 from midmask.experiment.run import report_finished
 from midmask.experiment.schema import Recipe
 from midmask.identity import fingerprint, flatten
 from midmask.sweep.index_sweep import IndexSweep, index_table
-
-STEP_RUNS = (*TRAINING, *WHOLE_COLLECTION, "adopt", "encode", "index", "time_searches")
-"""Steps with a run of their own; searches and evaluations stand in those of their indexes."""
 
 
 def run_index_sweep(options: Options, recipe: Recipe, sweep: IndexSweep) -> str:
@@ -46,6 +43,11 @@ def _run(job: TrackedJob, sweep: IndexSweep) -> None:
         TrackedSystem(f"{own.name} {label}", own, {label: sweep.evaluations[label]}, label)
         for label, own in sweep.recipes.items()
     ]
-    observer = GraphObserver(job, systems, GraphProgress(job.progress, graph.left.values()), step_runs=STEP_RUNS)
+    observer = GraphObserver(job, systems, GraphProgress(job.progress, graph.left.values()), has_run=_has_run)
     report_finished(graph.there.values(), job.storage, observer)
     execute(graph, job.storage, job.use, observer)
+
+
+def _has_run(kind: StepKind) -> bool:
+    """Searches and evaluations have none: they stand in the runs of their indexes."""
+    return kind.trains or kind.whole_collection or kind.name in ("adopt", "encode", "index", "time_searches")

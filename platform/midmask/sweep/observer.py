@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from midmask.app.lineage import MODELS, all_datasets, model_of, run_name
+from midmask.app.lineage import all_datasets, model_of, run_name
 from midmask.app.run_contents import base_tags, metric_keys
 from midmask.app.tracked_job import TrackedJob
 from midmask.experiment.step import Step
@@ -69,7 +69,7 @@ class TrialsObserver:
         self._job.tracker.watch(run)
         measured = final_evaluations(recipe, context.space, context.survey)
         run.log_inputs(all_datasets(measured, context.storage))
-        steps = {step.fingerprint: step for one in measured for step in one.upstream() if step.name in MODELS}
+        steps = {step.fingerprint: step for one in measured for step in one.upstream() if step.kind.model}
         self._trials[source] = _Trial(
             name, run, base, steps, _steps_before(measured), measured[0].inputs["corpus"].fingerprint
         )

@@ -4,12 +4,12 @@ The loop, its checkpoints and its twin on Ray Train are those of fine-tuning, an
 with one of its positives, and `per_query` of its negatives, drawn anew at every visit.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Self
 
 from pydantic import Field, model_validator
 
-from midmask.artifact import Artifact, Place
+from midmask.artifact import Artifact
 from midmask.encoders.backbone import BackboneConfig
 from midmask.identity import Config
 from midmask.mining.mine import MineConfig
@@ -19,7 +19,6 @@ from midmask.teacher.scorer import PASSAGE_ROOM
 from midmask.tokens import TokensConfig
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
-from midmask.training.run import local_reader, run_training
 from midmask.training.setup import TeachSetup
 
 
@@ -142,14 +141,3 @@ def teach_setup(config: TeachConfig, inputs: Mapping[str, Artifact]) -> TeachSet
     return TeachSetup(
         objective=config.loss, train=config.train, backbone=config.backbone, tokens=rows.tokens, rows=rows
     )
-
-
-def teach(
-    config: TeachConfig,
-    inputs: Mapping[str, Artifact],
-    out: Place,
-    *,
-    log: Callable[[int, dict[str, float]], None],
-) -> dict[str, Any]:
-    """The one-process step: `model/` is a sequence-classification folder of one label."""
-    return run_training(teach_setup(config, inputs), out, local_reader, log)

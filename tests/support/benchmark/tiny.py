@@ -6,9 +6,9 @@ from pathlib import Path
 
 from midmask.artifact import Place
 from midmask.benchmark.layout import Layout
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
-from midmask.experiment.steps import LOCAL
 from midmask.identity import flatten, override
 
 WORDS = "amber birch cedar delta ember frost grove heath inlet jetty knoll larch marsh north ochre plume".split()

@@ -12,8 +12,8 @@ from midmask.choice.contest_terms import Conditions
 from midmask.choice.samples import Sample
 from midmask.choice.workshop import LocalWorkshop
 from midmask.corpora import CorpusConfig
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.steps import LOCAL
 from midmask.experiment.survey import Survey
 from tests.support.benchmark.tiny import write_collection
 

@@ -12,11 +12,11 @@ from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import Place
 from midmask.backend.resources import Resources
 from midmask.experiment.graph import Graph
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, report_finished
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
-from midmask.experiment.steps import LOCAL
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
 from midmask.tracking import Tracker

@@ -24,9 +24,9 @@ from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.derived.span_documents import SpansConfig
 from midmask.derived.spans import SPANS
 from midmask.errors import UserError
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.steps import LOCAL
 from midmask.identity import Config, override
 from midmask.recipes import RECIPES
 from midmask.sharded import Sharded

@@ -20,8 +20,8 @@ from midmask.choice.reveal import reveal
 from midmask.choice.run import choose
 from midmask.choice.workshop import LocalWorkshop
 from midmask.errors import UserError
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.steps import LOCAL
 from midmask.queries.config import QueriesConfig
 from tests.support.choice.documents import SETTINGS, SOURCES, SYSTEMS, ask, conditions_in, documents, judged, workshop
 from tests.support.encoders.tokenizers import write_classifier

@@ -23,9 +23,9 @@ from unittest import mock
 import torch
 
 from midmask.artifact import Artifact, Place, Timing, load, produce
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import Step, plan
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.steps import LOCAL
 from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS

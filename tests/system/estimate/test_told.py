@@ -9,9 +9,9 @@ import pytest
 from midmask.artifact import Place, load
 from midmask.estimate import estimate, shape_named
 from midmask.estimate.devices import this_machine
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.recipes import RECIPES
 from tests.support.benchmark.tiny import short, write_collection

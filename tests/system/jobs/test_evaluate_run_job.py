@@ -10,10 +10,10 @@ import pytest
 from midmask.artifact import Place
 from midmask.derived.generate import GenerateConfig
 from midmask.evaluation.retriever import EvaluateConfig
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.report import per_query
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.steps import LOCAL
 from midmask.identity import override
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.lineage import artifact_place, lineage

@@ -10,9 +10,9 @@ from midmask.app.flags import parse
 from midmask.app.job import resolve
 from midmask.artifact import Place
 from midmask.backend.resources import Resources
+from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.steps import LOCAL
 from midmask.sweep.conclusion import Conclusion
 from midmask.sweep.entrants import SPLITS
 from midmask.sweep.expected import expected_trials

@@ -1,0 +1,218 @@
+"""Every kind of step, declared once: what computes it, where it runs on a cluster, and what the rest of the house must
+know of it. A new kind is an entry here, beside the function that it names.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from midmask import corpora, tokens
+from midmask.artifact import Artifact, Place
+from midmask.corpora import CorpusConfig
+from midmask.corpora.joining import JoinConfig
+from midmask.derived.given_tokens import ReadTokensConfig, read_tokens
+from midmask.derived.kept_pairs import KEEP_PAIRS, KeepPairsConfig, ListPairsConfig, list_pairs
+from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
+from midmask.derived.span_documents import SpansConfig
+from midmask.derived.spans import SPANS
+from midmask.derived.terms import WEIGH, WeighConfig
+from midmask.derived.words import STATISTICS, StatisticsConfig
+from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
+from midmask.experiment import steps
+from midmask.experiment.merge import MergeConfig, merge
+from midmask.experiment.untuned import UntunedConfig, untuned
+from midmask.identity import Config
+from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
+from midmask.mining.mine import MineConfig, mine
+from midmask.mining.near_duplicates import NEAR_DUPLICATES, NearDuplicatesConfig
+from midmask.mining.query_subset import DrawQueriesConfig, draw_queries
+from midmask.queries.config import QueriesConfig
+from midmask.queries.step import make_queries
+from midmask.queries.train import GeneratorConfig, generator_setup
+from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
+from midmask.retrieve.bm25_index import BM25_INDEX, Bm25IndexConfig
+from midmask.retrieve.bm25_words import BM25_WORDS, Bm25WordsConfig
+from midmask.retrieve.encode import EncodeConfig, encode
+from midmask.retrieve.fusion import FuseConfig, fuse_lists
+from midmask.retrieve.index import IndexConfig, build_index
+from midmask.retrieve.index_recall import SampleConfig, draw_sample
+from midmask.retrieve.run_file import RunFileConfig, read_run
+from midmask.retrieve.search import search, search_in_parts
+from midmask.retrieve.search_config import SearchConfig
+from midmask.retrieve.timing import TimingConfig, time_searches
+from midmask.teacher.given_scores import ReadScoresConfig, read_scores
+from midmask.teacher.score import SCORE, ScoreConfig
+from midmask.teacher.teach import TeachConfig, teach_setup
+from midmask.tokens import TokensConfig
+from midmask.training.run import Log, local_reader, run_training
+from midmask.training.setup import TrainingSetup
+
+Inputs = Mapping[str, Artifact]
+Runs = Literal["driver", "task", "threads", "shards", "stream", "actors", "group"]
+Phase = Literal["collections", "trainings", "searches and evaluations"]
+
+
+@dataclass(frozen=True)
+class StepKind:
+    """One kind of step. Its name is part of fingerprints and the name of its folder in a store."""
+
+    name: str
+    config: type[Config]
+    # f(config, inputs, out) -> small results, in one process; a training has `setup` in its place.
+    compute: Callable[[Any, Inputs, Place], dict[str, Any]] | None = None
+    # Of a training: what a worker needs, as plain data, from its config and inputs.
+    setup: Callable[[Any, Inputs], TrainingSetup] | None = None
+    # On a cluster: in the process that runs the plan; as one Ray task, with a CPU or with one for each of its config's
+    # threads; shard by shard, by actors; as a stream of Ray Data; by a pool of actors; as a group of training workers.
+    runs: Runs = "task"
+    # It goes through a whole collection before anything is trained, and gets the whole cluster.
+    whole_collection: bool = False
+    # It works on a GPU wherever there is one; all others use the CPU alone.
+    on_device: bool = False
+    # Its config names a place: what lies there is its identity, not the name.
+    named_by_content: bool = False
+    # It reads the queries of the split train, which its config does not name.
+    reads_train: bool = False
+    # Its result tells how much there is to read, so that times are estimated again when it has ended.
+    tells_volume: bool = False
+    # Only searches read it: a search that is finished does not look at it again.
+    intermediate: bool = False
+    # For MLflow: whether it makes a collection; the model type of what it makes, if a checkpoint; what a collection is
+    # to it; inputs with which a training only looks at its health.
+    is_collection: bool = False
+    model: str | None = None
+    context: str = "data"
+    health_inputs: tuple[str, ...] = ()
+    # The job that makes it alone, if there is one; all else is evaluated.
+    job: str | None = None
+    # Texts that a CPU core gets through in a second: passages, or queries from `mine` on. None: it is not reckoned so.
+    texts_per_second: float | None = None
+    # Seconds of one of which nothing has been measured, relative to each other: they only decide what starts first.
+    nominal_seconds: float = 1.0
+
+    @property
+    def trains(self) -> bool:
+        return self.setup is not None
+
+    @property
+    def phase(self) -> Phase:
+        """Of a job's progress. What makes ready what trainings read, or start from, belongs to the collections."""
+        if self.trains:
+            return "trainings"
+        return "collections" if self.whole_collection or self.model is not None else "searches and evaluations"
+
+    def make(self, config: Any, inputs: Inputs, out: Place, *, log: Log) -> dict[str, Any]:
+        """Computes the step in this process into `out`; safe to call again after a kill. Only a training logs.
+
+        Returns:
+            Its small results.
+        """
+        if self.setup is not None:
+            return run_training(self.setup(config, inputs), out, local_reader, log)
+        assert self.compute is not None
+        return self.compute(config, inputs, out)
+
+
+def _training(
+    name: str, config: type[Config], setup: Callable[[Any, Inputs], TrainingSetup], model: str, **facts: Any
+) -> StepKind:
+    facts = {"context": "train", **facts}
+    return StepKind(name, config, setup=setup, runs="group", on_device=True, model=model, **facts)
+
+
+# Rates: with both cores of a machine at work on a million passages of Wikipedia (docs/results/scale.md): prepare,
+# tokenise, bm25_words, bm25_index, near_duplicates; on SQuAD's 20,958 by processor time: queries, spans,
+# pseudo_queries, statistics, weigh. The others are rough.
+KINDS: Mapping[str, StepKind] = {
+    kind.name: kind
+    for kind in (
+        # Collections, and what is derived from their texts
+        StepKind(
+            "prepare", CorpusConfig, corpora.prepare, runs="stream", whole_collection=True, named_by_content=True,
+            tells_volume=True, is_collection=True, texts_per_second=15_000, nominal_seconds=10.0,
+        ),
+        StepKind(
+            "queries", QueriesConfig, make_queries, runs="driver", whole_collection=True, tells_volume=True,
+            texts_per_second=600,
+        ),
+        StepKind(
+            "join", JoinConfig, corpora.join, whole_collection=True, tells_volume=True, texts_per_second=40_000,
+        ),
+        StepKind(
+            "tokenise", TokensConfig, tokens.tokenise, runs="shards", whole_collection=True, tells_volume=True,
+            texts_per_second=2_400,
+        ),
+        StepKind(
+            "read_tokens", ReadTokensConfig, read_tokens, runs="driver", whole_collection=True, tells_volume=True,
+            is_collection=True, texts_per_second=40_000,
+        ),
+        StepKind(
+            "spans", SpansConfig, SPANS, runs="shards", whole_collection=True, tells_volume=True,
+            texts_per_second=1_400, nominal_seconds=10.0,
+        ),
+        StepKind(
+            "pseudo_queries", PseudoQueriesConfig, PSEUDO_QUERIES, runs="shards", whole_collection=True,
+            tells_volume=True, texts_per_second=1_600,
+        ),
+        StepKind("list_pairs", ListPairsConfig, list_pairs, texts_per_second=7_500),
+        StepKind("keep_pairs", KeepPairsConfig, KEEP_PAIRS, runs="shards", texts_per_second=100_000),
+        StepKind(
+            "statistics", StatisticsConfig, STATISTICS, runs="shards", whole_collection=True, texts_per_second=100_000,
+        ),
+        StepKind("weigh", WeighConfig, WEIGH, runs="shards", whole_collection=True, texts_per_second=100_000),
+        # Models
+        StepKind("initial", steps.InitialConfig, steps.initial, runs="driver", model="encoder"),
+        StepKind("adopt", steps.AdoptConfig, steps.adopt, runs="driver", named_by_content=True, model="encoder"),
+        _training(
+            "pretrain", steps.PretrainConfig, steps.pretrain_setup, "encoder", context="pretrain",
+            health_inputs=("corpus", "probed"), job="pretrain", nominal_seconds=40.0,
+        ),
+        _training(
+            "finetune", steps.FinetuneConfig, steps.finetune_setup, "retriever", reads_train=True, job="finetune",
+            nominal_seconds=20.0,
+        ),
+        _training(
+            "teach", TeachConfig, teach_setup, "cross-encoder", reads_train=True, job="train_teacher",
+            nominal_seconds=40.0,
+        ),
+        _training(
+            "generator", GeneratorConfig, generator_setup, "query generator", reads_train=True, job="train_generator",
+            nominal_seconds=40.0,
+        ),
+        StepKind("merge", MergeConfig, merge),
+        StepKind("untuned", UntunedConfig, untuned),
+        # Search
+        StepKind(
+            "bm25_words", Bm25WordsConfig, BM25_WORDS, runs="shards", whole_collection=True, intermediate=True,
+            texts_per_second=4_500,
+        ),
+        StepKind(
+            "bm25_index", Bm25IndexConfig, BM25_INDEX, runs="shards", whole_collection=True, intermediate=True,
+            texts_per_second=63_000,
+        ),
+        StepKind("bm25", Bm25Config, rank_with_bm25, runs="actors"),
+        StepKind(
+            "encode", EncodeConfig, encode, runs="actors", on_device=True, intermediate=True, nominal_seconds=5.0,
+        ),
+        StepKind("index", IndexConfig, build_index, runs="threads", intermediate=True),
+        StepKind("sample", SampleConfig, draw_sample, intermediate=True),
+        StepKind("search", SearchConfig, search, runs="actors", on_device=True),
+        StepKind("search_sample", SearchConfig, search_in_parts),
+        StepKind("time_searches", TimingConfig, time_searches, runs="threads"),
+        StepKind("fuse", FuseConfig, fuse_lists, texts_per_second=1_000),
+        StepKind("read_run", RunFileConfig, read_run, runs="driver", texts_per_second=2_000),
+        # Negatives and teachers' scores
+        StepKind("near_duplicates", NearDuplicatesConfig, NEAR_DUPLICATES, runs="shards", texts_per_second=4_500),
+        StepKind("draw_queries", DrawQueriesConfig, draw_queries, runs="driver", texts_per_second=50_000),
+        StepKind("read_negatives", ReadNegativesConfig, read_negatives, runs="driver", texts_per_second=20_000),
+        StepKind("mine", MineConfig, mine, context="train", job="mine_negatives", texts_per_second=5_000),
+        StepKind("score", ScoreConfig, SCORE, runs="shards", on_device=True),
+        StepKind("read_scores", ReadScoresConfig, read_scores, runs="driver", texts_per_second=50_000),
+        StepKind("evaluate", EvaluateConfig, evaluate_retriever, context="eval", texts_per_second=3_000),
+    )
+}  # fmt: skip
+"""Name -> kind."""
+
+LOCAL = {name: kind.make for name, kind in KINDS.items()}
+"""Name -> the function that computes it in this process: what a sweep's trial runs, and the oracle that the distributed
+twins in `backend/` must equal."""
