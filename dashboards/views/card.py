@@ -16,12 +16,14 @@ from midmask.leaderboard.ranks import rank_text
 from midmask.leaderboard.rows import LeaderboardRow
 from midmask.leaderboard.training import PHASES, trainings
 from midmask.tracking import TrackedRow
+from midmask.tracking.names import EXECUTOR
 from runs import run_of
 from views import lineage as lineage_page
 from views import training
 from views.training_plots import Overlay, panel
 
 KEY = "system"
+WHERE = {"process": "the process of their trial", "ray train": "workers of Ray Train"}
 
 
 def show(board: Board, context: PageContext) -> None:
@@ -65,6 +67,7 @@ def facts(board: Board, line: BoardLine, context: PageContext) -> str:
             told[column.key if column.place else column.head] = (
                 f"{number(board, column, line.cells[column.key])} {small}"
             )
+    told |= {"Trainings ran in": WHERE[ran]} if (ran := run_of(context, newest(line, board)).tags.get(EXECUTOR)) else {}
     runs = sorted(entry.runs(board.view.places).values(), key=lambda row: row.seed.rjust(9))
     told["Runs, by seed"] = " · ".join(link(context.link(row), row.seed.strip() or row.run_id[:8]) for row in runs)
     return table([("", ""), ("", "")], [[(head, "quiet"), (text, "wrap")] for head, text in told.items()], "system")

@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -123,6 +124,23 @@ def test_gloo_is_told_the_interface_of_the_nodes_address_unless_the_environment_
     monkeypatch.setenv(VARIABLE, "chosen")
     choose_interface()
     assert os.environ[VARIABLE] == "chosen"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "trainings", "per_training", "executor", "held"),
+    [
+        (TWO, 20, None, "process", (1, 0)),
+        (TWO, 20, 2, "ray train", (0, 0)),
+        (EIGHT, 20, None, "ray train", (0, 0)),
+        (EIGHT, 2, None, "ray train", (0, 0)),
+    ],
+)
+def test_a_training_is_a_group_of_ray_train_with_a_gpu_or_several_workers(
+    cluster: dict[str, float], trainings: int, per_training: int | None, executor: str, held: tuple[float, float]
+) -> None:
+    use = resources(cluster, trainings, None, per_training)
+    assert (use.executor, use.held) == (executor, held)
+    assert replace(use, alone=True).executor == "ray train", "the job's own process trains nothing"
 
 
 def test_a_ray_that_does_not_start_in_time_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

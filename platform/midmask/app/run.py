@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from midmask.app.graph_progress import GraphProgress
@@ -61,6 +62,7 @@ def run_recipe_steps(
     Args:
         phase: of the job's progress, which these steps are; none: the graph's own.
     """
+    job = replace(job, use=use)
     graph = Graph.left_in(job.storage, targets)
     progress = GraphProgress(job.progress, graph.left.values(), phase=phase)
     observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)], progress)

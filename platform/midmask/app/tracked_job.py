@@ -20,6 +20,7 @@ from midmask.estimate import Shape, estimate
 from midmask.estimate.devices import this_machine
 from midmask.experiment.step import Step
 from midmask.tracking import LOG, PROGRESS, TrackedRun, Tracker
+from midmask.tracking.names import EXECUTOR
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class TrackedJob:
 
     def open_run(self, name: str, tags: Mapping[str, str], params: Mapping[str, Any]) -> TrackedRun:
         """A nested run to write to."""
-        return self.tracker.run(name, tags=tags, params=params, parent=self.run.id)
+        return self.tracker.run(name, tags={**tags, EXECUTOR: self.use.executor}, params=params, parent=self.run.id)
 
     def link_finished(self, name: str, tags: Mapping[str, str]) -> bool:
         """Nests a link to the finished run with the same step and fingerprint; false if there is no such run."""
@@ -75,7 +76,7 @@ def open_job(
             connect()
             use = share()
             progress = JobProgress(phases, partial(expected_seconds, storage=storage, use=use))
-            run = tracker.run(name, tags={**tags, LOG: str(log_path)}, params=params)
+            run = tracker.run(name, tags={**tags, LOG: str(log_path), EXECUTOR: use.executor}, params=params)
             with run, displayed(progress, lambda line: run.tag({PROGRESS: line})):
                 yield TrackedJob(options.job, tracker, run, storage, use, progress)
 

@@ -43,7 +43,7 @@ def execute(
     """
     runner = Runner(storage, cluster_makers(use.side_by_side * use.workers), Timed(observer, until))
     while time.monotonic() < until and (
-        ready := [step for step in graph.ready() if use.side_by_side == 1 or step.kind.whole_collection]
+        ready := [step for step in graph.ready() if use.alone or step.kind.whole_collection]
     ):
         try:
             runner.run_next(graph, ready[0])
@@ -83,7 +83,7 @@ class Lane:
     def __init__(self, width: int, use: Resources) -> None:
         self.width = width
         self._use = use
-        cpus, gpus = (use.cpus, use.gpus) if use.workers == 1 else (0, 0)
+        cpus, gpus = use.held
         self._task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=2, max_calls=0)(_make)
         self.running: dict[Any, Step] = {}
 
@@ -132,7 +132,7 @@ def _cancel(lanes: dict[bool, Lane], graph: Graph, observer: Observer) -> None:
 
 def _make_lanes(use: Resources) -> dict[bool, Lane]:
     """Two where trainings have GPUs or several workers: other steps go beside them, each on a CPU that is left."""
-    if not use.gpus and use.workers == 1:
+    if use.executor == "process":
         return {True: Lane(use.side_by_side, use)}
     spare = int(ray.cluster_resources().get("CPU", 0) - use.side_by_side * use.workers * use.cpus)
     return {True: Lane(use.side_by_side, use), False: Lane(max(1, spare), Resources(1, 0, max(1, spare)))}

@@ -10,9 +10,11 @@ import logging
 import os
 import socket
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import psutil
+import torch
 from ray.train.torch import TorchConfig
 from ray.util import get_node_ip_address
 
@@ -36,6 +38,8 @@ class _Backend(TorchConfig().backend_cls):  # type: ignore[misc]
     def on_start(self, worker_group: Any, backend_config: Any) -> None:
         if len(worker_group) > 1:
             worker_group.execute(choose_interface)
+        if not all(worker_group.execute(torch.cuda.is_available)):  # Ray takes NCCL wherever it has given a GPU
+            backend_config = replace(backend_config, backend="gloo")
         super().on_start(worker_group, backend_config)
 
 

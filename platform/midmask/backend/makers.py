@@ -28,7 +28,7 @@ TWINS: Mapping[str, Callable[..., dict[str, Any]]] = {
 
 def makers_of(use: Resources) -> Mapping[str, Maker]:
     """Step name -> who computes it for one of several trainings side by side: this process, or workers and actors."""
-    return LOCAL if use.workers == 1 else cluster_makers(use.workers, side_by_side=use.side_by_side)
+    return LOCAL if use.executor == "process" else cluster_makers(use.workers, side_by_side=use.side_by_side)
 
 
 def cluster_makers(workers: int, *, side_by_side: int = 1) -> dict[str, Maker]:

@@ -1,24 +1,42 @@
 """How a cluster is divided among trainings that run side by side: trials of a sweep, cells of a benchmark."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import ray
 
 from midmask.errors import UserError
 
+Executor = Literal["process", "ray train"]
+
 
 @dataclass(frozen=True)
 class Resources:
-    """What one training may use. cpus, gpus: of each of its processes. side_by_side: trainings that run at once.
-    workers: processes of a training; if more than one, it runs on Ray Train, and encoding and search on as many actors.
-    """
+    """What one training may use."""
 
+    # Of each of its processes.
     cpus: float
     gpus: float
+    # Trainings that run at once.
     side_by_side: int
+    # Processes of a training; also actors that encode and search for it.
     workers: int = 1
+    # It has the whole cluster, and is started by the job's own process, which trains nothing itself.
+    alone: bool = False
+
+    @property
+    def executor(self) -> Executor:
+        """Where trainings run, decided here for recipes, sweeps and benchmarks: as a group of Ray Train's workers, fed
+        by Ray Data, with encoding, search and mining on actors; or, without a GPU, one worker in the process that runs
+        all steps of a trial. A group takes 20 to 40 s to start on two busy cores.
+        """
+        return "process" if self.workers == 1 and not self.gpus and not self.alone else "ray train"
+
+    @property
+    def held(self) -> tuple[float, float]:
+        """CPUs and GPUs of the process that runs a trial's steps: none where workers and actors hold their own."""
+        return (self.cpus, self.gpus) if self.executor == "process" else (0, 0)
 
 
 def alive_nodes() -> list[Mapping[str, Any]]:
@@ -33,12 +51,18 @@ def whole(workers: int | None) -> Resources:
         workers: its processes; none: one per GPU, or one where there is none.
     """
     gpus = int(ray.cluster_resources().get("GPU", 0))
-    return Resources(cpus=1, gpus=1 if gpus else 0, side_by_side=1, workers=workers or max(1, gpus))
+    return Resources(cpus=1, gpus=1 if gpus else 0, side_by_side=1, workers=workers or max(1, gpus), alone=True)
 
 
 def share(trainings: int, asked: int | None, per_training: int | None) -> Resources:
-    """As `resources`, of the cluster that this process is connected to."""
-    return resources(ray.cluster_resources(), trainings, asked, per_training)
+    """As `resources`, of the cluster that this process is connected to; a single training at a time is alone."""
+    use = resources(ray.cluster_resources(), trainings, asked, per_training)
+    return replace(use, alone=use.side_by_side == 1)
+
+
+def share_among_trials(trainings: int, asked: int | None, per_training: int | None) -> Resources:
+    """As `share`, for the trials of a search, each of which has a process that runs its steps."""
+    return replace(share(trainings, asked, per_training), alone=False)
 
 
 def resources(

@@ -131,7 +131,9 @@ def run_trials(
     def trainable(point: dict[str, Any]) -> None:
         trial(point, tune.report)
 
-    own = {"CPU": use.cpus, "GPU": use.gpus} if use.workers == 1 else {"memory": 1}  # a byte: Tune refuses nothing
+    own = (
+        dict(zip(("CPU", "GPU"), use.held, strict=True)) if any(use.held) else {"memory": 1}
+    )  # a byte: Tune refuses none
     tuner = tune.Tuner(
         tune.with_resources(trainable, tune.PlacementGroupFactory([own])),
         tune_config=tune.TuneConfig(

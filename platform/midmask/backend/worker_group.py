@@ -166,13 +166,23 @@ def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
     def log(done: int, values: dict[str, float]) -> None:
         channel.push("train", [{"done": done, "values": values}])
 
-    device: torch.device = ray.train.torch.get_device()
     try:
-        result = run_training(config["setup"], config["out"], ray_reader, log, device=device)
+        result = run_training(config["setup"], config["out"], ray_reader, log, device=_device())
     except tuple(FINAL.values()) as error:
         logger.error("worker %d stops: %s", world.rank(), error)
         return {"error": type(error).__name__, "message": str(error)}
     return {"error": None, "result": result}
+
+
+def _device() -> torch.device:
+    """The worker's GPU, if it has one that torch can use; else the CPU, with a warning if Ray has given it a GPU."""
+    if torch.cuda.is_available():
+        return ray.train.torch.get_device()
+    if ids := ray.get_runtime_context().get_accelerator_ids().get("GPU"):
+        logger.warning(
+            "Ray gave this worker GPU %s, which torch %s cannot use: it trains on the CPU", ids[0], torch.__version__
+        )
+    return torch.device("cpu")
 
 
 class _Reports:

@@ -1,6 +1,7 @@
 """The final comparison: systems × fine-tuning seeds under one protocol, side by side on the cluster."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from midmask.app.graph_progress import GraphProgress, measured_times
 from midmask.app.observer import GraphObserver, TrackedSystem
@@ -27,6 +28,7 @@ def compare(entrants: Sequence[Entrant], job: TrackedJob, phase: str) -> None:
         TrackedSystem(f"{one.label}, seed {one.seed}", one.recipe, one.evaluations, main=SPLITS[-1]) for one in entrants
     ]
     progress = GraphProgress(job.progress, graph.left.values(), job.use.side_by_side, phase)
+    job = replace(job, use=replace(job.use, alone=job.use.side_by_side == 1))  # there are no trials any more
     observer = GraphObserver(job, systems, progress, has_run=lambda kind: kind.trains)
     report_finished(targets, job.storage, observer)  # not trainings, which are in the runs of their trials
     execute(graph, job.storage, job.use, observer)

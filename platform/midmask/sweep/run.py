@@ -11,7 +11,7 @@ from midmask.app.run_contents import base_tags, log_report
 from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import RECORD, Artifact, Place, load, produce
 from midmask.backend.channel import Channel
-from midmask.backend.resources import share, whole
+from midmask.backend.resources import share_among_trials, whole
 from midmask.experiment.backbone_defaults import apply_changes
 from midmask.experiment.evaluated import model_step
 from midmask.experiment.graph import Graph
@@ -50,7 +50,7 @@ def run_sweep(sweep: Sweep) -> tuple[str, Place]:
     tags = {**base_tags(options.job, recipe), "midmask.step": "sweep", "midmask.fingerprint": sweep.fingerprint}
     name = run_name(options.job, tags, sweep.fingerprint)
     params = {**flatten(recipe), **{f"space.{path}": value for path, value in flatten(sweep.space).items()}}
-    use = partial(share, budget(sweep.space), options.workers, options.workers_per_training)
+    use = partial(share_among_trials, budget(sweep.space), options.workers, options.workers_per_training)
     with open_job(
         options, name, tags, params, finished=(sweep.place / RECORD).exists(), share=use, phases=PHASES
     ) as job:

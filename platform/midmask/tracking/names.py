@@ -25,6 +25,10 @@ ARTIFACT = "midmask.artifact"
 
 RUN_FILE = "midmask.run_file"
 """The tag with the place of the TREC run file that a system was measured from."""
+
+EXECUTOR = "midmask.executor"
+"""The tag that says where a job's trainings run: `process` or `ray train`."""
+
 LOG = "midmask.log"
 """The tag with the path of a job's log, on the machine that runs it."""
 

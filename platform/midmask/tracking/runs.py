@@ -21,6 +21,7 @@ from midmask.tracking.failures import Patience, patiently
 from midmask.tracking.journal import Journal, JournalEntry, find_left_behind, journal_path
 from midmask.tracking.lease import PARENT, Leases, close_dead_runs, is_written, lease_tags
 from midmask.tracking.machine import Machine
+from midmask.tracking.names import EXECUTOR
 from midmask.tracking.run import STATUSES, TrackedRun, params_as_texts, status_after, tags_as_texts
 from midmask.tracking.sender import Outbox, Sender
 from midmask.tracking.store import create_store
@@ -117,6 +118,8 @@ class Tracker:
         leaderboard row.
         """
         links = {"midmask.status": "cached", "midmask.cached_run": finished, **({PARENT: parent} if parent else {})}
+        if executor := self._ask(lambda: self._client.get_run(finished)).data.tags.get(EXECUTOR):
+            links[EXECUTOR] = executor
         run_id = self._create(name, tags_as_texts({**tags, **links}))
         self._ask(lambda: self._client.set_terminated(run_id, STATUSES["cached"]))
         return run_id
