@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from typing import get_args
 
 from midmask.app.job_progress import JobProgress
-from midmask.artifact import Place, load
-from midmask.experiment.eta import StepTimes
 from midmask.experiment.kinds import Phase
 from midmask.experiment.step import Step
 from midmask.progress import StepProgress
@@ -15,15 +13,6 @@ log = logging.getLogger(__name__)
 
 _, TRAININGS, SEARCHES = PHASES = get_args(Phase)
 """Phases of a graph whose job has no others."""
-
-
-def measured_times(steps: Iterable[Step], storage: Place) -> StepTimes:
-    """The seconds of those steps that were finished before."""
-    times = StepTimes()
-    for step in steps:
-        if step.is_finished(storage):
-            times.add(step, float(load(step.place(storage)).result.get("seconds", 0.0)))
-    return times
 
 
 class GraphProgress:

@@ -5,18 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from midmask.app.graph_progress import GraphProgress
+from midmask.app.compute import compute
 from midmask.app.job import Options
 from midmask.app.lineage import all_datasets, run_name
-from midmask.app.observer import GraphObserver, TrackedSystem
+from midmask.app.observer import TrackedSystem
 from midmask.app.run_contents import base_tags, log_report
 from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import Artifact, Place, load
-from midmask.backend.executor import execute
 from midmask.backend.resources import Resources, whole
-from midmask.experiment.graph import Graph
 from midmask.experiment.report import results_table
-from midmask.experiment.run import report_finished
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
 from midmask.identity import fingerprint, flatten
@@ -62,9 +59,4 @@ def run_recipe_steps(
     Args:
         phase: of the job's progress, which these steps are; none: the graph's own.
     """
-    job = replace(job, use=use)
-    graph = Graph.left_in(job.storage, targets)
-    progress = GraphProgress(job.progress, graph.left.values(), phase=phase)
-    observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)], progress)
-    report_finished(graph.there.values(), job.storage, observer)
-    execute(graph, job.storage, use, observer)
+    compute(replace(job, use=use), [TrackedSystem(recipe.name, recipe)], targets, phase=phase)

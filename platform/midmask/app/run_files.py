@@ -4,18 +4,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from midmask.app.graph_progress import GraphProgress
+from midmask.app.compute import compute
 from midmask.app.job import Options
 from midmask.app.lineage import all_datasets
-from midmask.app.observer import GraphObserver, TrackedSystem
+from midmask.app.observer import TrackedSystem
 from midmask.app.run_contents import RUN_FILE_TAGS, base_tags, log_report
 from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import Artifact, Place, load
-from midmask.backend.executor import execute
 from midmask.backend.resources import whole
-from midmask.experiment.graph import Graph
 from midmask.experiment.report import results_table
-from midmask.experiment.run import report_finished
 from midmask.experiment.run_files import FIELDS
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
@@ -47,13 +44,8 @@ def track_run_files(options: Options, recipe: Recipe, evaluations: Mapping[str, 
 
 
 def _run(job: TrackedJob, recipe: Recipe, evaluations: Mapping[str, Step]) -> None:
-    graph = Graph.left_in(job.storage, evaluations.values())
     systems = [_system(name, recipe, step) for name, step in evaluations.items()]
-    observer = GraphObserver(
-        job, systems, GraphProgress(job.progress, graph.left.values()), has_run=lambda kind: kind.is_collection
-    )
-    report_finished(graph.there.values(), job.storage, observer)
-    execute(graph, job.storage, job.use, observer)
+    compute(job, systems, evaluations.values(), has_run=lambda kind: kind.is_collection)
 
 
 def _system(name: str, recipe: Recipe, evaluation: Step) -> TrackedSystem:

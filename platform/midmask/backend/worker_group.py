@@ -177,7 +177,8 @@ def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
 def _device() -> torch.device:
     """The worker's GPU, if it has one that torch can use; else the CPU, with a warning if Ray has given it a GPU."""
     if torch.cuda.is_available():
-        return ray.train.torch.get_device()
+        device: torch.device = ray.train.torch.get_device()
+        return device
     if ids := ray.get_runtime_context().get_accelerator_ids().get("GPU"):
         logger.warning(
             "Ray gave this worker GPU %s, which torch %s cannot use: it trains on the CPU", ids[0], torch.__version__

@@ -4,25 +4,23 @@ Nested runs are: trainings, with their curves; steps that go through a whole col
 measures, its files and what it cost.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from midmask.app.graph_progress import GraphProgress, measured_times
+from midmask.app.compute import compute
 from midmask.app.lineage import all_datasets
-from midmask.app.observer import GraphObserver, TrackedSystem
+from midmask.app.observer import TrackedSystem
 from midmask.app.run_contents import BM25_TAGS
 from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import Place
-from midmask.backend.executor import execute
 from midmask.backend.resources import share
 from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.design import BM25
 from midmask.benchmark.job import Job, WriteReport
 from midmask.benchmark.records import Recording, RecordWriter
-from midmask.experiment.graph import Graph
-from midmask.experiment.run import report_finished
+from midmask.experiment.kinds import StepKind
+from midmask.experiment.run import Observer
 from midmask.identity import flatten
 
 
@@ -59,35 +57,23 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
 
 def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
     """Runs the steps that are left; returns why cells could not be measured."""
-    steps = replace(job.layout, cells=tuple(job.unrecorded())).steps().values()
-    times = measured_times(steps, job.storage)
-    graph = Graph.left_in(job.storage, job.left(), times.weight)
-    observer = cells_observer(tracked, job.unrecorded(), graph)
-    watched = Recording(observer, _record_writer(job, job.records)) if job.records else observer
-    report_finished(steps, job.storage, watched)
-    execute(graph, job.storage, tracked.use, watched, keep_going=True)
-    return observer.failures
+    cells = job.unrecorded()
+    steps = replace(job.layout, cells=tuple(cells)).steps().values()
+
+    def record(observer: Observer) -> Observer:
+        return Recording(observer, _record_writer(job, job.records)) if job.records else observer
+
+    systems = [tracked_system(cell) for cell in cells]
+    return compute(tracked, systems, job.left(), has_run=has_run, finished=steps, watch=record, keep_going=True)
 
 
 def _record_writer(job: Job, folder: Place) -> RecordWriter:
     return RecordWriter(folder, job.unrecorded(), job.storage, lambda cell: tracked_system(cell).fingerprint)
 
 
-def cells_observer(
-    tracked: TrackedJob, cells: Sequence[BenchmarkCell], graph: Graph, phase: str | None = None
-) -> GraphObserver:
-    """Tracks cells: trainings, and steps that go through a whole collection, are runs nested in the job's.
-
-    Args:
-        phase: of the job's progress; none: the graph's own.
-    """
-    return GraphObserver(
-        tracked,
-        [tracked_system(cell) for cell in cells],
-        GraphProgress(tracked.progress, graph.left.values(), tracked.use.side_by_side, phase),
-        has_run=lambda kind: kind.trains or kind.whole_collection,
-        keep_going=True,
-    )
+def has_run(kind: StepKind) -> bool:
+    """Beside cells, trainings and steps that go through a whole collection are runs nested in the job's."""
+    return kind.trains or kind.whole_collection
 
 
 def tracked_system(cell: BenchmarkCell) -> TrackedSystem:

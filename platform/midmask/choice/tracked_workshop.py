@@ -2,17 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from midmask.app.graph_progress import GraphProgress, measured_times
-from midmask.app.observer import GraphObserver, TrackedSystem
+from midmask.app.compute import compute
+from midmask.app.observer import TrackedSystem
 from midmask.app.tracked_job import TrackedJob
 from midmask.artifact import Artifact, Place, load
-from midmask.backend.executor import execute
 from midmask.benchmark.cells import BenchmarkCell
-from midmask.benchmark.run import cells_observer
+from midmask.benchmark.run import has_run, tracked_system
 from midmask.choice.contest_terms import DOCUMENTS
 from midmask.choice.workshop import evaluations_of
-from midmask.experiment.graph import Graph
-from midmask.experiment.run import report_finished
 from midmask.experiment.schema import Recipe
 from midmask.experiment.step import Step
 
@@ -38,20 +35,12 @@ class TrackedWorkshop:
         self._job.progress.best(best)
 
     def make(self, step: Step, recipe: Recipe) -> Artifact:
-        graph = Graph.left_in(self.storage, [step])
-        progress = GraphProgress(self._job.progress, graph.left.values(), phase=self._phase)
-        observer = GraphObserver(self._job, [TrackedSystem(recipe.name, recipe)], progress)
-        execute(graph, self.storage, self._job.use, observer)
+        compute(self._job, [TrackedSystem(recipe.name, recipe)], [step], phase=self._phase)
         return load(step.place(self.storage))
 
     def measure(self, cells: Sequence[BenchmarkCell], until: float) -> Mapping[str, str]:
         targets = evaluations_of(cells)
-        steps = {one.fingerprint: one for target in targets for one in target.upstream()}.values()
-        times = measured_times(steps, self.storage)
-        graph = Graph.left_in(self.storage, targets, times.weight)
-        if not graph.left:
+        if all(step.is_finished(self.storage) for step in targets):
             return {}
-        observer = cells_observer(self._job, cells, graph, self._phase)
-        report_finished(graph.there.values(), self.storage, observer)
-        execute(graph, self.storage, self._job.use, observer, keep_going=True, until=until)
-        return observer.failures
+        systems = [tracked_system(cell) for cell in cells]
+        return compute(self._job, systems, targets, phase=self._phase, has_run=has_run, keep_going=True, until=until)

@@ -2,18 +2,15 @@
 
 from functools import partial
 
-from midmask.app.graph_progress import GraphProgress
+from midmask.app.compute import compute
 from midmask.app.job import Options
 from midmask.app.lineage import all_datasets, run_name
-from midmask.app.observer import GraphObserver, TrackedSystem
+from midmask.app.observer import TrackedSystem
 from midmask.app.run_contents import base_tags, log_report
 from midmask.app.tracked_job import TrackedJob, open_job
 from midmask.artifact import Place, load
-from midmask.backend.executor import execute
 from midmask.backend.resources import whole
-from midmask.experiment.graph import Graph
 from midmask.experiment.kinds import StepKind
-from midmask.experiment.run import report_finished
 from midmask.experiment.schema import Recipe
 from midmask.identity import fingerprint, flatten
 from midmask.sweep.index_sweep import IndexSweep, index_table
@@ -38,14 +35,11 @@ def run_index_sweep(options: Options, recipe: Recipe, sweep: IndexSweep) -> str:
 
 
 def _run(job: TrackedJob, sweep: IndexSweep) -> None:
-    graph = Graph.left_in(job.storage, sweep.targets.values())
     systems = [
         TrackedSystem(f"{own.name} {label}", own, {label: sweep.evaluations[label]}, label)
         for label, own in sweep.recipes.items()
     ]
-    observer = GraphObserver(job, systems, GraphProgress(job.progress, graph.left.values()), has_run=_has_run)
-    report_finished(graph.there.values(), job.storage, observer)
-    execute(graph, job.storage, job.use, observer)
+    compute(job, systems, sweep.targets.values(), has_run=_has_run)
 
 
 def _has_run(kind: StepKind) -> bool:
