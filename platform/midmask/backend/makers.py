@@ -69,10 +69,10 @@ def _run_as_task(kind: StepKind, config: Any, inputs: Mapping[str, Artifact], ou
     if kind.runs == "threads":
         pool.refuse_unschedulable(1, cpus)
     # Without a strategy of its own it would have to fit into a trial's placement group, which holds no CPU.
-    task = ray.remote(num_cpus=cpus, scheduling_strategy="SPREAD")(_make)
+    task = ray.remote(num_cpus=cpus, scheduling_strategy="SPREAD")(_make_kind)
     result: dict[str, Any] = ray.get(task.remote(kind.name, config, dict(inputs), out))
     return result
 
 
-def _make(name: str, config: Any, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+def _make_kind(name: str, config: Any, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
     return KINDS[name].make(config, inputs, out, log=lambda at, values: None)
