@@ -50,12 +50,11 @@ if missing:
 
 def run(name: str) -> None:
     """The job with this name, which is a command of midmask."""
-    from importlib import import_module
-
     from midmask.app.job import run as run_job
+    from midmask.commands import JOBS
 
-    job = import_module("midmask.commands." + name)
-    run_job(job.work, job.__doc__, getattr(job, "add_flags", None))
+    (job,) = [command.load() for command in JOBS.values() if command.name == name]
+    run_job(job.work, job.help, job.add_flags)
 
 
 def run_space(name: str, description: "str | None", variants: "Sequence[tuple[str, str, str]]" = ()) -> None:

@@ -81,8 +81,7 @@ def test_every_import_is_a_named_dependency() -> None:
     """
     named = {canonicalize_name(requirement.name) for requirement in requirements()} | {"midmask"}
     homes = metadata.packages_distributions()
-    ours = {"midmask", "midmask_papers", "jobs", "_entry", "views", "tests"}
-    ours |= {path.stem for path in (ROOT / "dashboards").glob("*.py")} | sys.stdlib_module_names
+    ours = {"midmask", "midmask_papers", "jobs", "_entry", "tests", *sys.stdlib_module_names}
     used = {(path, top) for path, text in texts().items() for top in IMPORT.findall(text)}
     others = {(path, top) for path, top in used if top not in ours and top in homes}
     assert not {one for one in others if not named & {canonicalize_name(home) for home in homes[one[1]]}}
@@ -135,6 +134,8 @@ def test_a_job_can_be_run_by_its_path() -> None:
     for job in JOBS:
         assert os.access(job, os.X_OK) and job.read_text().startswith("#!/usr/bin/env python3\n")
         assert job.stem not in installed, "run by path, it would hide an installed module"
+    pages = {path.stem for path in (ROOT / "platform/midmask/pages").glob("*.py")}
+    assert not pages & {*installed, *sys.stdlib_module_names}, "Streamlit looks for modules beside the page first"
 
 
 @pytest.mark.parametrize("job", ["pretrain", "sweep_mask_ratio", "evaluate_retriever", "benchmark_middle_training"])

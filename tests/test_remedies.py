@@ -23,7 +23,7 @@ from midmask.commands import JOBS, TOOLS
 from midmask.commands.shell import whole_parser
 from midmask.errors import UserError
 from midmask.leaderboard.selection import select_systems
-from midmask.leaderboard.watch import look_once
+from midmask.leaderboard.store_view import look_once
 from midmask.tracking.store import create_store
 from tests.support.api import toy
 

@@ -12,21 +12,18 @@ already is left as it is.
 import os
 from typing import TYPE_CHECKING
 
-from midmask.lazy import import_when_used
+from midmask.core.registry import import_when_used
 
 if TYPE_CHECKING:
-    from midmask.api.catalogue import list_protocols, list_recipes, settings
+    from midmask.api.calls import list_protocols, list_recipes, settings
     from midmask.api.choose import choose
-    from midmask.api.comparison import Table, compare
+    from midmask.api.comparison import MtebRanks, Table, compare, export_mteb, import_mteb
     from midmask.api.corpus import Corpus
-    from midmask.api.mteb import MtebRanks, export_mteb, import_mteb
-    from midmask.api.run import Run
-    from midmask.api.run_files import evaluate_run
-    from midmask.api.scores import Scores, evaluate
-    from midmask.api.train import train
+    from midmask.api.scores import Scores, evaluate, evaluate_run
+    from midmask.api.train import Run, train
     from midmask.choice.verdict import Verdict
     from midmask.errors import UserError
-    from midmask.exchange.pgvector.upload import Upload
+    from midmask.exchange.pgvector import Upload
     from midmask.retrieve.searcher import Hit
 
 __version__ = "0.1.0"
@@ -34,22 +31,22 @@ __version__ = "0.1.0"
 _HOMES = {
     "Corpus": "api.corpus",
     "Hit": "retrieve.searcher",
-    "MtebRanks": "api.mteb",
-    "Run": "api.run",
+    "MtebRanks": "api.comparison",
+    "Run": "api.train",
     "Scores": "api.scores",
     "Table": "api.comparison",
-    "Upload": "exchange.pgvector.upload",
+    "Upload": "exchange.pgvector",
     "UserError": "errors",
     "Verdict": "choice.verdict",
     "choose": "api.choose",
     "compare": "api.comparison",
     "evaluate": "api.scores",
-    "evaluate_run": "api.run_files",
-    "export_mteb": "api.mteb",
-    "import_mteb": "api.mteb",
-    "list_protocols": "api.catalogue",
-    "list_recipes": "api.catalogue",
-    "settings": "api.catalogue",
+    "evaluate_run": "api.scores",
+    "export_mteb": "api.comparison",
+    "import_mteb": "api.comparison",
+    "list_protocols": "api.calls",
+    "list_recipes": "api.calls",
+    "settings": "api.calls",
     "train": "api.train",
 }
 """Public name -> the module that it is imported from. No module of this package may bear one of these names."""

@@ -1,15 +1,17 @@
-"""What held of the papers' claims and what did not, from all records of measured cells in a folder:
+"""Every claim of the papers with its ruling, and what held of them in all records of measured cells in a folder:
 
     python -m midmask_papers.answers docs/results/records
 
 prints Markdown: a row for each claim, with a point for each collection and number of tokens of middle training. The
-folder has a folder of records for each run, and `runs.yaml`, which states what each was measured on.
+folder has a folder of records for each run, and `runs.yaml`, which states what each was measured on. A benchmark's
+report has its own claims, as text and as CSV.
 """
 
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,16 +19,119 @@ import pyarrow.compute as pc
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
-from midmask.artifact import Place
 from midmask.benchmark.records import ENDING, read_records
 from midmask.benchmark.results import Result, Results
+from midmask.core.config import Config, as_user_error
+from midmask.core.registry import Registry
 from midmask.errors import UserError
-from midmask.evaluation.rendering import MISSING, markdown
-from midmask.identity import Config, as_user_error
-from midmask_papers.claims import METHOD, ClaimVerdict, verdicts
-from midmask_papers.paper_tables import VIEWS
+from midmask.evaluation.rendering import MISSING, markdown, plain_csv
+from midmask.store.place import Place
+from midmask_papers.claims_methods import (
+    CONCLUSIONS,
+    COTMOTE,
+    RETROMAE,
+    divergences,
+    fewer_stops,
+    lowest_divergences,
+    rom_helps,
+    self_contrast,
+    stop_share,
+)
+from midmask_papers.claims_sigir23 import EFFECTS, SIGIR23
 from midmask_papers.published import PAPERS, paper
-from midmask_papers.verdict import OUTCOME_NAMES, ClaimOutcome, Ruling, points
+from midmask_papers.ruling import OUTCOME_NAMES, Claim, ClaimOutcome, Ruling, Statistic, points, read_shipped
+from midmask_papers.tables import VIEWS
+
+METHOD = """A difference is a mean over seeds and queries; its 95% interval counts the spread of both (variance of the
+paired per-query differences of seed means, plus, per system, the variance between seeds beyond what they do to single
+queries; t with Welch's degrees of freedom). A claim **holds** if the interval lies above 0, **does not hold** if it
+lies below 0 or reaches 0 but not the published size, and is **not decidable** (cannot be told) if it reaches both, or
+if in one of the conditions that it compares (a fine-tuning, a representation, what was read) no system reaches a tenth
+of BM25's measure. Of a claim of several parts, which share the 5%, all must hold; the numbers are those of the part
+that decides. All numbers are hundredths; positive is the claimed direction."""
+
+
+ClaimVerdict = tuple[Claim, Ruling]
+
+FIGURES = ("ours", "low", "high", "detectable", "published")
+"""Columns for the figures of a ruling."""
+
+
+def claims(statistics: Sequence[Statistic]) -> Registry[Claim]:
+    """All claims, those that need more than ranked lists looking at these statistics."""
+    masking = (
+        Claim(
+            "rom.stop_share",
+            "rom",
+            "About 40% of randomly masked tokens are stop-words or punctuation.",
+            partial(stop_share, statistics),
+        ),
+        Claim("rom.fewer_stops", "rom", "ROM masks fewer of them.", partial(fewer_stops, statistics)),
+        Claim("rom.retrieval", "rom", "ROM is better than MLM with random masks.", rom_helps),
+        Claim(
+            "self_contrast",
+            "retromae",
+            "Self-contrastive training (SimCSE, inverse cloze) brings little: less than half of RetroMAE's gain.",
+            self_contrast,
+        ),
+    )
+    apart = Claim(
+        "cotmote.1_divergences",
+        "cotmote",
+        "Queries and passages lie farther apart when each has its own encoder (KL and JS of their densities).",
+        partial(divergences, statistics),
+    )
+    lowest = Claim(
+        "cotmote.4_lowest",
+        "cotmote",
+        "With experts, queries and passages lie nearer to each other than with one encoder, and than with two.",
+        partial(lowest_divergences, statistics),
+    )
+    found = (*SIGIR23, *EFFECTS, *CONCLUSIONS, *RETROMAE, *COTMOTE, apart, lowest, *masking)
+    return Registry("claim", {claim.name: claim for claim in found})
+
+
+CLAIMS: Registry[Claim] = claims(read_shipped())
+
+
+def verdicts(results: Results, statistics: Sequence[Statistic] | None = None) -> list[ClaimVerdict]:
+    """Every claim with its verdict, in the papers' order; statistics: those that are shipped, unless given."""
+    found = CLAIMS if statistics is None else claims(statistics)
+    return [(claim, claim.check(results)) for claim in found.values()]
+
+
+def claims_report(found: Sequence[ClaimVerdict]) -> str:
+    """Markdown: how claims are decided, a table of all, and each paper's claims with their figures."""
+    counts = ", ".join(
+        f"{sum(verdict.outcome == outcome for _, verdict in found)} {said}"
+        for outcome, said in (
+            ("holds", "hold"),
+            ("does not hold", "do not"),
+            ("not decidable", "cannot be decided"),
+            ("not measured", "were not measured"),
+        )
+    )
+    rows = [[claim.name, verdict.outcome, *_figures(verdict)] for claim, verdict in found]
+    table = markdown(["claim", "verdict", *FIGURES], rows)
+    parts = ["# Claims of the papers", METHOD, f"Of {len(found)} claims {counts}.", table]
+    for name in PAPERS:
+        parts += [f"## {paper(name).citation}", *(_report_section(*one) for one in found if one[0].paper == name)]
+    return "\n\n".join(parts) + "\n"
+
+
+def claims_csv(found: Sequence[ClaimVerdict]) -> str:
+    """A row per claim; its figures are fractions, empty where there is none."""
+    rows = ([claim.name, claim.paper, verdict.outcome, *verdict.figures] for claim, verdict in found)
+    return plain_csv(["claim", "paper", "verdict", *FIGURES], rows)
+
+
+def _report_section(claim: Claim, verdict: Ruling) -> str:
+    return f"**{claim.name}** {claim.text}\n*{verdict.outcome.capitalize()}.* {verdict.sentence}"
+
+
+def _figures(verdict: Ruling) -> list[str]:
+    return [MISSING if value is None else points(value) for value in verdict.figures]
+
 
 RUNS = "runs.yaml"
 

@@ -10,17 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from midmask.benchmark.design import Benchmark
+from midmask.benchmark.design import Benchmark, Given
 from midmask.benchmark.layout import sensible_keys
-from midmask.benchmark.presets import Given
-from midmask.benchmark.presets.several import on_several
+from midmask.benchmark.presets import on_several
 from midmask.benchmark.results import SystemKey
 from midmask.corpora import CorpusConfig
 from midmask.evaluation.groups import GROUPS
-from midmask.evaluation.presets import expand
+from midmask.evaluation.measures import expand
 from midmask.evaluation.rendering import markdown
-from midmask_papers.matching import corpus_names, key_of
-from midmask_papers.published import PAPERS, Published, paper
+from midmask_papers.published import PAPERS, Published, corpus_names, key_of, paper
 
 MSMARCO, WIKIPEDIA = "msmarco:/data/msmarco", "texts:/data/wikibook"
 TREC_DL = tuple(f"ir_datasets:msmarco-passage/trec-dl-{year}/judged" for year in (2019, 2020))

@@ -15,16 +15,16 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from midmask.artifact import Place
 from midmask.benchmark.design import BM25
 from midmask.benchmark.records import read_records
 from midmask.benchmark.results import Results, SystemKey
 from midmask.errors import UserError, unknown
 from midmask.evaluation.rendering import MISSING, markdown
 from midmask.evaluation.statistics.intervals import IntervalEstimate
+from midmask.store.place import Place
 from midmask_papers.figures import COLOURS, draw_panels, quiet
-from midmask_papers.matching import Match, Term, order_splits
-from midmask_papers.paper_tables import VIEWS
+from midmask_papers.published import Match, Term, order_splits
+from midmask_papers.tables import VIEWS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,16 +21,17 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 
-from midmask.artifact import Artifact, Place
-from midmask.batch import TokenRows
+from midmask.core.batch import TokenRows
+from midmask.core.config import override
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
-from midmask.identity import override
 from midmask.masking import select_highest
-from midmask.randomness.masks import Purpose, row_keys
+from midmask.masking.randomness import Purpose, row_keys
 from midmask.recipes import RECIPES
-from midmask.vocabulary import STOP_WORDS, Vocabulary, load_tokenizer, speller, stop_tokens
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.text.vocabulary import STOP_WORDS, Vocabulary, load_tokenizer, speller, stop_tokens
 
 RATIO = 0.15
 TEMPERATURES = (0.0, 0.5, 1.0, 2.0)

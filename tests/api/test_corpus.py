@@ -14,10 +14,10 @@ import pytest
 
 import midmask
 from midmask import Corpus, UserError
-from midmask.artifact import Place
-from midmask.identity import override
+from midmask.core.config import override
 from midmask.objectives import PRETRAINING
 from midmask.recipes import RECIPES
+from midmask.store.place import Place
 from tests.support.api import toy
 from tests.support.corpora import layouts
 

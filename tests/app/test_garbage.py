@@ -10,12 +10,12 @@ from unittest import mock
 
 import pytest
 
-from midmask.app.garbage import delete, needed_fingerprints, sort_contents
-from midmask.app.store_contents import StoreContents, Stored, read_contents
-from midmask.artifact import RECORD, Artifact, Place, load, produce
-from midmask.attempts import folder_of_attempts
+from midmask.app.garbage import StoreContents, Stored, delete, needed_fingerprints, read_contents, sort_contents
+from midmask.store.artifact import Artifact, folder_of_attempts, load, produce
+from midmask.store.digests import RECORD
+from midmask.store.place import Place
 from midmask.tracking import TrackedModel, Tracker
-from midmask.tracking.journal import journal_path
+from midmask.tracking.outbox import journal_path
 from midmask.tracking.references import References, read_references
 from tests.support.dashboards.tracked import QUICK
 from tests.support.object_store import object_store

@@ -18,15 +18,13 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 
 import midmask
 from midmask.app.checkup import CLOCKS_AGREE_S, faults
-from midmask.app.driver import choose_split, recipe_for
-from midmask.app.ending import ending, model_product
-from midmask.app.exits import mistake_in
+from midmask.app.driver import choose_split, ending, model_product, recipe_for
 from midmask.app.flags import parse
-from midmask.app.job import Options, resolve
+from midmask.app.job import Options, mistake_in, resolve
 from midmask.app.rerun import Wanted, rerun
 from midmask.app.run_contents import MODEL_PARAM
-from midmask.artifact import Place
 from midmask.backend.nodes import NodeReport
+from midmask.core.config import flatten, override
 from midmask.corpora import CorpusConfig, judged_splits, prepare
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.folder import save_bi_encoder
@@ -34,13 +32,13 @@ from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import adopted
-from midmask.identity import flatten, override
-from midmask.pretrained import model_folder
 from midmask.recipes import RECIPES
+from midmask.recipes.build import at_scale
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.recipes.published import at_scale
 from midmask.retrieve.run_file import run_digest
-from midmask.vocabulary import Vocabulary, load_tokenizer
+from midmask.store.place import Place
+from midmask.store.pretrained import model_folder
+from midmask.text.vocabulary import Vocabulary, load_tokenizer
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import write_beir
 from tests.support.encoders.models import random_model
@@ -132,7 +130,7 @@ def test_a_reader_that_goes_away_ends_a_command_without_a_word() -> None:
 
 def test_a_pipe_of_something_else_that_breaks_is_a_bug() -> None:
     work = "def work():\n    raise BrokenPipeError(32, 'a socket')\n"
-    program = f"from midmask.app.exits import run_to_exit\n{work}run_to_exit(work)"
+    program = f"from midmask.app.job import run_to_exit\n{work}run_to_exit(work)"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ended.returncode == 1 and "a socket" in ended.stderr
 

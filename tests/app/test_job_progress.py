@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from midmask.app.console import log_file, set_up_logging
-from midmask.app.display import LineSchedule
-from midmask.app.job_progress import JobProgress
+from midmask.app.job import log_file, set_up_logging
+from midmask.app.progress import JobProgress, LineSchedule
+from midmask.experiment.graph import Step
 from midmask.experiment.plan import plan
-from midmask.experiment.step import Step
 from midmask.recipes import RECIPES
 
 STEPS = list(plan(RECIPES["mlm"]()).evaluation(RECIPES["mlm"]().evaluation).upstream())
@@ -155,7 +154,7 @@ def logging_of_a_job() -> Callable[[], None]:
 
 
 def test_details_go_to_the_file_and_warnings_to_both(logging_of_a_job: None, capsys, tmp_path, monkeypatch) -> None:
-    details, progress = logging.getLogger("midmask.sweep.run"), logging.getLogger("midmask.app.display")
+    details, progress = logging.getLogger("midmask.sweep.run"), logging.getLogger("midmask.app.progress")
     monkeypatch.delenv("MIDMASK_VERBOSE", raising=False)
     details.info("before the file is open")
     with log_file(tmp_path / "logs", "sweep") as path:

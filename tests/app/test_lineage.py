@@ -11,28 +11,27 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, Run
 
-from midmask.app.graph_progress import GraphProgress
-from midmask.app.lineage import all_datasets, behind, collection_name
-from midmask.app.observer import GraphObserver, TrackedSystem
-from midmask.app.tracked_job import TrackedJob
-from midmask.artifact import RECORD, Place, load
-from midmask.backend.resources import Resources
-from midmask.experiment.graph import Graph
+from midmask.app.run_contents import all_datasets, behind, collection_name
+from midmask.app.tracked_job import GraphObserver, GraphProgress, TrackedJob, TrackedSystem
+from midmask.backend.cluster import Resources
+from midmask.core.config import fingerprint, override
+from midmask.core.progress import SweepProgress
+from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
-from midmask.experiment.step import Step
-from midmask.experiment.survey import Survey
-from midmask.identity import fingerprint, override
+from midmask.experiment.training_steps import Survey
 from midmask.leaderboard.rows import rows
-from midmask.progress import SweepProgress
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.sweep.measurement import final_evaluations
-from midmask.sweep.observer import TrialsObserver
+from midmask.store.artifact import load
+from midmask.store.digests import RECORD
+from midmask.store.place import Place
+from midmask.sweep.plan import final_evaluations
+from midmask.sweep.run import TrialsObserver
+from midmask.sweep.search import TrialContext
 from midmask.sweep.space import Space
-from midmask.sweep.trial import TrialContext
 from midmask.tracking import TrackedRow, TrackedRun, Tracker, read_runs
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, write

@@ -14,20 +14,20 @@ import pytest
 import ray
 from ray.util import get_node_ip_address
 
-from midmask.artifact import Place
-from midmask.backend.connection import connect
-from midmask.backend.interface import (
-    VARIABLE,
+from midmask.backend.channel import Post
+from midmask.backend.cluster import Resources, alive_nodes, connect, resources
+from midmask.backend.scratch import ROOT, Scratch, scratch
+from midmask.backend.worker_group import (
+    INTERFACE_VARIABLE,
+    absolute,
     choose_interface,
     interfaces_by_address,
     is_loopback,
     refuse_loopback_nodes,
+    worker_cpus,
 )
-from midmask.backend.mailbox import Post
-from midmask.backend.resources import Resources, alive_nodes, resources
-from midmask.backend.scratch import ROOT, Scratch, scratch
-from midmask.backend.worker_group import absolute, worker_cpus
 from midmask.errors import UserError
+from midmask.store.place import Place
 from tests.support.training.runs import spec_of
 from tests.support.training.worker import setup_of
 
@@ -116,14 +116,14 @@ def test_a_living_node_that_the_others_cannot_reach_is_refused_by_name(monkeypat
 
 
 def test_gloo_is_told_the_interface_of_the_nodes_address_unless_the_environment_names_one(monkeypatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(INTERFACE_VARIABLE, raising=False)
     choose_interface()
     address = get_node_ip_address()
     wanted = None if is_loopback(address) else interfaces_by_address()[address]
-    assert os.environ.pop(VARIABLE, None) == wanted
-    monkeypatch.setenv(VARIABLE, "chosen")
+    assert os.environ.pop(INTERFACE_VARIABLE, None) == wanted
+    monkeypatch.setenv(INTERFACE_VARIABLE, "chosen")
     choose_interface()
-    assert os.environ[VARIABLE] == "chosen"
+    assert os.environ[INTERFACE_VARIABLE] == "chosen"
 
 
 @pytest.mark.parametrize(

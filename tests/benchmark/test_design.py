@@ -12,18 +12,17 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from midmask.app.flags import parse
 from midmask.app.job import resolve
-from midmask.artifact import Place
-from midmask.benchmark.collect import collect
-from midmask.benchmark.design import Benchmark, Released, Setting, names_in, variant
+from midmask.benchmark.design import Benchmark, Given, Released, Setting, names_in, variant
 from midmask.benchmark.job import preset_with_flags
 from midmask.benchmark.layout import lay_out, recipe_of
-from midmask.benchmark.presets import PRESETS, Given
+from midmask.benchmark.presets import PRESETS
+from midmask.benchmark.records import collect
 from midmask.benchmark.results import Results, SystemKey
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
-from midmask_papers.layouts import NamedTable
-from midmask_papers.paper_tables import paper_tables
+from midmask.store.place import Place
 from midmask_papers.published import published
+from midmask_papers.tables import NamedTable, paper_tables
 from tests.support.benchmark.synthetic import dense, drawn
 from tests.support.benchmark.tiny import SHORT, WORDS, run_here, write_collection
 

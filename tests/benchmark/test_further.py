@@ -11,21 +11,19 @@ from hypothesis import strategies as st
 
 from midmask.app.flags import parse
 from midmask.app.job import Options, resolve
-from midmask.artifact import Place
-from midmask.benchmark.best import best_of
-from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark, FurtherCorpus, Setting
-from midmask.benchmark.job import Job, describe, preset_with_flags, with_records
+from midmask.benchmark.job import Job, best_of, describe, preset_with_flags, with_records
 from midmask.benchmark.layout import Layout, lay_out
-from midmask.benchmark.records import Recording, RecordWriter, identity_of_cell, read_records
+from midmask.benchmark.records import Recording, RecordWriter, collect, identity_of_cell, read_records
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
-from midmask.commands import benchmark_middle_training as command
+from midmask.commands.experiments import benchmark_middle_training as command
 from midmask.errors import UserError
 from midmask.evaluation.measures import SCHEMA, aggregate
 from midmask.experiment.costs import Costs
+from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.step import Step
+from midmask.store.place import Place
 from midmask_papers.report import report_of
 from tests.support.benchmark.synthetic import drawn, results
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection

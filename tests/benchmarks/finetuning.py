@@ -13,17 +13,18 @@ from typing import Any
 import pyarrow.parquet as pq
 import torch
 
-from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig, prepare
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.representation import Representation
 from midmask.objectives.finetuning.contrastive import Contrastive
-from midmask.tokens import TokensConfig, tokenise
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.text.tokens import TokensConfig, tokenise
+from midmask.text.vocabulary import Vocabulary
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
 from midmask.training.run import local_reader, run_training
 from midmask.training.setup import FinetuneSetup
-from midmask.vocabulary import Vocabulary
 from tests.benchmarks.harness import Bench
 from tests.support.retrieve.collection import made
 

@@ -9,16 +9,15 @@ import pyarrow as pa
 from bm25s.selection import topk
 from scipy import sparse
 
-from midmask.artifact import Place
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
 from midmask.retrieve.lexical import LexicalShard
-from midmask.retrieve.models import open_encoder
 from midmask.retrieve.sparse import SparseRows
-from midmask.retrieve.vectors import Encoding, encode_rows
-from midmask.tokens import TokensConfig, tokenise
-from midmask.vocabulary import Vocabulary, load_tokenizer
+from midmask.retrieve.text_encoder import Encoding, encode_rows, open_encoder
+from midmask.store.place import Place
+from midmask.text.tokens import TokensConfig, tokenise
+from midmask.text.vocabulary import Vocabulary, load_tokenizer
 from tests.benchmarks.harness import Bench
 from tests.support.retrieve.collection import write_parts
 

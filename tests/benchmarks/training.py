@@ -6,12 +6,12 @@ import torch
 import torch.nn.functional as F
 
 from midmask.encoders.backbone import BackboneConfig, build_backbone
-from midmask.heads import linear_column_max, linear_cross_entropy
+from midmask.encoders.heads import linear_column_max, linear_cross_entropy
 from midmask.masking import corrupt, select_words
+from midmask.masking.randomness import Purpose
 from midmask.objectives import PRETRAINING
 from midmask.objectives.sample import full_rows, pretraining_batch, sample_vocabulary
-from midmask.randomness.masks import Purpose
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 from tests.benchmarks.harness import MEBIBYTE, Bench, extra_memory, in_a_process
 from tests.support.training.steps import objective_named, training_step
 

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from midmask.benchmark.cells import BenchmarkCell, cell_of
-from midmask.benchmark.layout import recipe_of
+from midmask.benchmark.layout import BenchmarkCell, cell_of, recipe_of
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.agreement import Fit
 from midmask.choice.assess import (
     JOIN,
     TRAINED,
@@ -26,7 +24,20 @@ from midmask.choice.assess import (
     kind_of,
     recommend,
 )
-from midmask.choice.budget import (
+from midmask.choice.calibration import (
+    PRIOR_SPREAD,
+    Fit,
+    GainRecord,
+    LevelRecord,
+    level_interval,
+    load_levels,
+    load_records,
+    write_levels,
+    write_records,
+)
+from midmask.choice.contenders import AS_IS, LEXICAL, MEASURE, TUNED, Contender, Size, contest, first_contenders
+from midmask.choice.contest import LocalWorkshop, Prices
+from midmask.choice.contest_terms import (
     ENOUGH,
     FEWEST_STEPS,
     SHORTEST,
@@ -36,14 +47,9 @@ from midmask.choice.budget import (
     first_round,
     room,
 )
-from midmask.choice.calibration_records import GainRecord, load_records, write_records
-from midmask.choice.contenders import AS_IS, LEXICAL, MEASURE, TUNED, Contender, Size, contest, first_contenders
-from midmask.choice.levels import PRIOR_SPREAD, LevelRecord, level_interval, load_levels, write_levels
-from midmask.choice.prices import Prices
-from midmask.choice.workshop import LocalWorkshop
 from midmask.errors import UserError
 from midmask.estimate.devices import this_machine
-from midmask.experiment.survey import Survey
+from midmask.experiment.training_steps import Survey
 from tests.support.benchmark.tiny import write_collection
 from tests.support.choice import documents as contests
 

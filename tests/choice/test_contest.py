@@ -10,10 +10,8 @@ from sentence_transformers import SentenceTransformer
 
 import midmask
 from midmask import Corpus, UserError, Verdict
-from midmask.artifact import Artifact, Place
 from midmask.benchmark.layout import recipe_of
 from midmask.benchmark.results import SystemKey
-from midmask.choice.budget import SHORTEST, Clock
 from midmask.choice.contenders import (
     AS_IS,
     GPL,
@@ -29,16 +27,15 @@ from midmask.choice.contenders import (
     name_of,
     relatives,
 )
-from midmask.choice.contest import USED, Contest
-from midmask.choice.contest_terms import Conditions
-from midmask.choice.journal import FILE, ContestJournal, Round
-from midmask.choice.prices import Prices
+from midmask.choice.contest import USED, Contest, Prices
+from midmask.choice.contest_terms import FILE, SHORTEST, Clock, Conditions, ContestJournal, Round
 from midmask.choice.reveal import judged_split
-from midmask.choice.samples import OTHERS, Sampler
-from midmask.choice.traces import passages_in, queries_of, relevant_of
+from midmask.choice.traces import OTHERS, Sampler, passages_in, queries_of, relevant_of
 from midmask.objectives.finetuning.distillation import Distillation
 from midmask.queries.collection import write_collection
-from midmask.queries.made import Passage
+from midmask.queries.plain_sources import Passage
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from tests.support.choice.documents import COUNT, ask, conditions_in, documents, workshop
 
 

@@ -13,21 +13,18 @@ import yaml
 from safetensors.numpy import load_file, save_file
 
 import midmask
-from midmask.artifact import Place
-from midmask.choice.card import model_card
-from midmask.choice.judged import judged_systems
-from midmask.choice.judgements import Judgement, JudgementStore
-from midmask.choice.rankers import SearchStore
-from midmask.choice.side_by_side import SideBySide, rank_changes
+from midmask.choice.judgements import Judgement, JudgementStore, judged_systems
+from midmask.choice.report_text import model_card
+from midmask.choice.side_by_side import SearchStore, SideBySide, rank_changes
 from midmask.choice.verdict import Recommendation, Verdict
 from midmask.corpora import CorpusConfig
 from midmask.encoders.backbone import Backbone
-from midmask.encoders.folder import save_bi_encoder
-from midmask.encoders.model_card import Card
+from midmask.encoders.folder import Card, save_bi_encoder
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
+from midmask.retrieve.blocks import StoredPassages
 from midmask.retrieve.lines import text_lines
-from midmask.retrieve.stored_passages import StoredPassages
+from midmask.store.place import Place
 from tests.support.choice import searched
 from tests.support.choice.searched import DOCUMENTS, QUERIES, rewrite, write_verdict
 from tests.support.encoders.models import random_model

@@ -8,13 +8,13 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from midmask.commands import compare, export_mteb, import_mteb
+from midmask.commands import Program
+from midmask.commands.tracked import compare, export_mteb, import_mteb
 from midmask.errors import UserError
 from midmask.evaluation.statistics.ranks import rank_ranges
 from midmask.evaluation.statistics.significance import compare as compare_tables
@@ -50,7 +50,7 @@ def run_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch:
     """What a command prints."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
-    def run(command: ModuleType, store: str, *arguments: object) -> str:
+    def run(command: Program, store: str, *arguments: object) -> str:
         parser = ArgumentParser()
         command.add_flags(parser)
         command.work(parser.parse_intermixed_args([*map(str, arguments), "--tracking-uri", store]))

@@ -11,17 +11,18 @@ import pytest
 from mlflow import MlflowClient
 
 from midmask.app.flags import Parser
-from midmask.app.node_cache import Copy, find_excess
-from midmask.artifact import RECORD, Place, Timing
-from midmask.attempts import attempt
-from midmask.commands import gc
+from midmask.app.garbage import Copy, find_excess
+from midmask.commands.gc import DAY, gc
 from midmask.errors import UserError
-from midmask.experiment.graph import Graph
+from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
-from midmask.experiment.step import Step
+from midmask.store.artifact import attempt
+from midmask.store.digests import RECORD
+from midmask.store.leases import Timing
+from midmask.store.place import Place
 from midmask.tracking import Tracker, read_runs
 from tests.support.dashboards import worked
 from tests.support.dashboards.tracked import QUICK
@@ -116,7 +117,7 @@ def test_the_young_are_kept(job: Job) -> None:
     job.gc("--older-than", "1d", "--delete")
     assert job.names() == before
     record = Path((job.untracked.place(job.storage) / RECORD).uri)
-    os.utime(record, (record.stat().st_mtime - 2 * gc.DAY,) * 2)
+    os.utime(record, (record.stat().st_mtime - 2 * DAY,) * 2)
     job.gc("--older-than", "1d", "--delete")
     assert before - job.names() == {address(job.untracked)}
 
@@ -207,7 +208,7 @@ def test_runs_of_another_store_with_the_same_artifacts_are_refused(job: Job, tmp
 
 
 def set_last_use(path: Path, days: float) -> None:
-    os.utime(path, (time.time() - days * gc.DAY,) * 2)
+    os.utime(path, (time.time() - days * DAY,) * 2)
 
 
 @pytest.fixture

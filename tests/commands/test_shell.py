@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from midmask.choice.calibration_records import FILE as GAINS
-from midmask.choice.calibration_records import load_records
-from midmask.choice.levels import FILE as LEVELS
+from midmask.choice.calibration import GAINS_FILE as GAINS
+from midmask.choice.calibration import LEVELS_FILE as LEVELS
+from midmask.choice.calibration import load_records
 from midmask.commands import JOBS, TOOLS, shell
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import midmask
-from midmask.artifact import Place
 from midmask.benchmark.results import read_results
 from midmask.recipes.methods import METHODS
+from midmask.store.place import Place
 from tests.support.docs.markdown import DOCS, ROOT, anchors, pages, relative_links
 from tests.tools.screenshots.guides import PICTURES
 

@@ -13,13 +13,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from midmask.core.config import override
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.precision import SWITCH, autocast_type, processor_precision
 from midmask.errors import UserError
 from midmask.experiment.plan import Plan, plan
-from midmask.identity import override
 from midmask.recipes import RECIPES
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 from tests.support.encoders.models import needs_bf16, random_model
 from tests.support.unread import Unread
 

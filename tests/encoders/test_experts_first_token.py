@@ -12,16 +12,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModel
 
-from midmask.encoders.backbone import Backbone, BackboneConfig, Side, build_backbone, load_backbone
+from midmask.core.config import override
+from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.experts import FILE, ExpertSplit, QueryExpert
-from midmask.encoders.families import FAMILIES
-from midmask.encoders.first_token import first_token, suits
+from midmask.encoders.families import FAMILIES, first_token, padding_mask, suits_first_token
 from midmask.encoders.folder import save_bi_encoder
-from midmask.encoders.inputs import padding_mask
+from midmask.encoders.representation import Side
 from midmask.errors import UserError
-from midmask.identity import override
-from midmask.retrieve.models import load_base_model
-from midmask.vocabulary import Vocabulary
+from midmask.retrieve.text_encoder import load_base_model
+from midmask.text.vocabulary import Vocabulary
 from tests.support.encoders.models import VARIANTS, random_model
 
 IDS = torch.tensor([[2, 6, 7, 20, 8, 3, 0, 0], [2, 9, 10, 11, 12, 13, 14, 3]])
@@ -245,9 +244,9 @@ def both(model: Any, ids_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_it_is_for_models_whose_layers_are_berts(variant: str) -> None:
     model = random_model(variant).base_model
-    assert suits(model) == (variant in PLAIN)
+    assert suits_first_token(model) == (variant in PLAIN)
     model.config._attn_implementation = "eager"  # which takes other masks
-    assert not suits(model)
+    assert not suits_first_token(model)
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
-from midmask.batch import TokenRows
-from midmask.decoders import DecoderPositions, decoder_input
+from midmask.core.batch import TokenRows
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone, shape_of
 from midmask.encoders.cross_encoder import CrossEncoder, Pairs, Template
 from midmask.encoders.families import FAMILIES
 from midmask.encoders.seq2seq import build_seq2seq
-from midmask.retrieve.models import load_base_model
-from midmask.vocabulary import Vocabulary
+from midmask.objectives.decoders import DecoderPositions, decoder_input
+from midmask.retrieve.text_encoder import load_base_model
+from midmask.text.vocabulary import Vocabulary
 from tests.support.encoders.methods import METHODS, REFUSED, assert_steps
 from tests.support.encoders.models import VARIANTS, random_model
 from tests.support.objectives.texts import small_vocabulary

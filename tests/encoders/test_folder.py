@@ -16,17 +16,17 @@ from sentence_transformers import CrossEncoder as PublicCrossEncoder
 from torch import Tensor
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
-from midmask.batch import TokenRows
+from midmask.core.batch import TokenRows
 from midmask.encoders import model_settings
-from midmask.encoders.backbone import Backbone, BackboneConfig, Side
+from midmask.encoders.backbone import Backbone, BackboneConfig
 from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder, read_cross_encoder, template_of
 from midmask.encoders.experts import ExpertSplit
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_projection
 from midmask.encoders.model_settings import FILE, ModelSettings, read_facts, view_widths
-from midmask.encoders.representation import Representation, TextVectors
-from midmask.encoders.text_form import TextForm
+from midmask.encoders.representation import Representation, Side, TextVectors
+from midmask.encoders.text_settings import TextForm
 from midmask.errors import UserError
-from midmask.token_rows import encoder
+from midmask.text.token_rows import encoder
 from tests.support.encoders.models import TEXTS, WORDS, random_model
 from tests.support.encoders.public import opened, vectors_of, views
 from tests.support.encoders.tokenizers import LONGEST, TEMPLATES, write_classifier, write_tokenizer

@@ -13,21 +13,21 @@ import pytest
 import torch
 from transformers import AlbertConfig, AlbertForMaskedLM, AlbertModel
 
-from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_projection
 from midmask.encoders.model_settings import read_facts, read_projection, read_representation
 from midmask.encoders.representation import Representation
-from midmask.encoders.text_form import TextForm
+from midmask.encoders.text_settings import TextForm
 from midmask.errors import UserError
-from midmask.experiment.model_folder import as_folder_reads
+from midmask.experiment.changes import as_folder_reads
 from midmask.experiment.steps import AdoptConfig, adopt
 from midmask.recipes import RECIPES
 from midmask.retrieve.encode import EncodeConfig, encode
-from midmask.retrieve.models import open_encoder
-from midmask.retrieve.vectors import Encoding, encode_rows
-from midmask.tokens import tokenise
-from midmask.vocabulary import Vocabulary, load_tokenizer
+from midmask.retrieve.text_encoder import Encoding, encode_rows, open_encoder
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.text.tokens import tokenise
+from midmask.text.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import TEXTS
 from tests.support.encoders.public import (
     change,

@@ -14,15 +14,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from midmask.derived.generate import GenerateConfig, Generator
 from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.cross_encoder import build_cross_encoder, read_cross_encoder
 from midmask.encoders.seq2seq import build_seq2seq
 from midmask.errors import UserError
-from midmask.experiment.model_folder import as_folder_reads
+from midmask.experiment.changes import as_folder_reads
+from midmask.queries.query_model import GenerateConfig, QueryGenerator
 from midmask.recipes import RECIPES
-from midmask.retrieve.models import load_base_model, open_encoder, refuse_unfit
-from midmask.vocabulary import Vocabulary, load_tokenizer
+from midmask.retrieve.text_encoder import load_base_model, open_encoder, refuse_unfit
+from midmask.text.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import VARIANTS, random_model
 from tests.support.encoders.tokenizers import write_classifier
 
@@ -206,7 +206,7 @@ def test_teachers_and_generators_are_read_alike(folder: Path, tmp_path: Path) ->
     assert "'module.'" in refusal(lambda: read_cross_encoder(tmp_path / "teacher"))
     edit(folder / "config.json", architectures=["BertLMHeadModel"], is_decoder=True)
     rewrite(folder, lambda weights: {f"module.{name}": value for name, value in weights.items()})
-    assert "'module.'" in refusal(lambda: Generator(folder, GenerateConfig()))
+    assert "'module.'" in refusal(lambda: QueryGenerator(folder, GenerateConfig()))
 
 
 def test_a_lexical_view_needs_its_own_head(folder: Path, vocabulary: Vocabulary) -> None:

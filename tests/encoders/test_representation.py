@@ -13,17 +13,25 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from midmask.encoders import late_interaction
+from midmask.encoders import representation as late_interaction
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.experts import ExpertSplit
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder
-from midmask.encoders.late_interaction import TokenVectors, group_maxsim, maxsim
 from midmask.encoders.model_settings import read_facts, view_widths
-from midmask.encoders.representation import Representation, TextVectors, group_scores, prune, scores
-from midmask.encoders.text_form import TextForm
+from midmask.encoders.representation import (
+    Representation,
+    TextVectors,
+    TokenVectors,
+    group_maxsim,
+    group_scores,
+    maxsim,
+    prune,
+    scores,
+)
+from midmask.encoders.text_settings import TextForm
 from midmask.errors import UserError
-from midmask.retrieve.models import open_encoder
-from midmask.vocabulary import Vocabulary, load_tokenizer
+from midmask.retrieve.text_encoder import open_encoder
+from midmask.text.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import TEXTS, random_model
 from tests.support.encoders.public import opened
 from tests.support.objectives.ranked import PASSAGES, QUERIES, REPRESENTATIONS, Side, dot, encoder, views

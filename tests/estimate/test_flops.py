@@ -7,26 +7,25 @@ from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification
 
 from midmask import objectives
-from midmask.artifact import Place, load
-from midmask.batch import Batch, Loss, Part, TokenRows
+from midmask.core.batch import Batch, Loss, Part, TokenRows
+from midmask.core.config import override
+from midmask.core.registry import Registry
 from midmask.encoders.backbone import Backbone, BackboneConfig
 from midmask.encoders.cross_encoder import CrossEncoder, Pairs, Template
 from midmask.encoders.reading import sized_settings
 from midmask.encoders.representation import Representation
 from midmask.encoders.seq2seq import build_seq2seq
 from midmask.estimate import as_text, estimate, shape_named
-from midmask.estimate.charge import Charge
-from midmask.estimate.charges import Charges
+from midmask.estimate.charges import Charge, Charges
 from midmask.estimate.counting import Row, count_encoding, count_scoring
-from midmask.estimate.searches import CODES_PER_SECOND
+from midmask.estimate.rates import CODES_PER_SECOND, RANKED_BYTES
 from midmask.estimate.sizes import encoder_sizes
-from midmask.estimate.storage import RANKED
+from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
-from midmask.experiment.plan import Step, plan, rungs
+from midmask.experiment.plan import plan, rungs
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
-from midmask.experiment.survey import Survey
-from midmask.identity import override
+from midmask.experiment.training_steps import Survey
 from midmask.objectives import FINETUNING, PRETRAINING
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration
@@ -34,9 +33,10 @@ from midmask.objectives.objective import Objective, ObjectiveConfig
 from midmask.objectives.sample import finetuning_batch, full_rows
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.registry import Registry
+from midmask.store.artifact import load
+from midmask.store.place import Place
+from midmask.text.vocabulary import Vocabulary
 from midmask.training.optimiser import TrainConfig, build_optimiser
-from midmask.vocabulary import Vocabulary
 from tests.support.benchmark.tiny import SPLITS, short, write_collection
 from tests.support.estimate.counted import (
     DENSE,
@@ -223,8 +223,8 @@ def encoded(recipe: Recipe, side: str, **representation: Any) -> Step:
 def test_a_dense_search_is_a_product_of_all_pairs(recipe, storage):
     charge = of(search_of(recipe, {}), storage)
     assert charge.flops == 2 * Q * N * D and charge.core_seconds == 0
-    assert charge.bytes == RANKED * Q * N, "no more rows than there are passages, though the depth is 101"
-    assert of(search_of(recipe, {}, depth=9), storage).bytes == RANKED * Q * 10
+    assert charge.bytes == RANKED_BYTES * Q * N, "no more rows than there are passages, though the depth is 101"
+    assert of(search_of(recipe, {}, depth=9), storage).bytes == RANKED_BYTES * Q * 10
     assert of(search_of(recipe, {"width": 16}), storage).flops == 2 * Q * N * 16
 
 
@@ -258,7 +258,7 @@ def test_token_vectors_are_stored_in_8_bits_and_scored_as_far_as_the_pool_reache
     for pool, scored in ((20, 21), (1000, N)):
         pooled = of(search_of(recipe, late, pool=pool, depth=10), storage)
         assert pooled.core_seconds == pytest.approx(Q * scored * query * mean * 32 / CODES_PER_SECOND)
-        assert pooled.bytes == RANKED * Q * 11
+        assert pooled.bytes == RANKED_BYTES * Q * 11
 
 
 def test_an_encoding_reads_every_text_of_its_side_once(recipe, storage, tokens):

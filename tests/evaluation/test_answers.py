@@ -11,15 +11,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from midmask.artifact import Artifact, Place
+from midmask.core.randomness import fixed_sample
 from midmask.corpora.writer import ANSWERS, DOCS, QRELS
 from midmask.errors import UserError
 from midmask.evaluation import measures
-from midmask.evaluation.answers import answer_qrels, by_answers, join_answers
-from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
-from midmask.randomness.texts import fixed_sample
+from midmask.evaluation.retriever import EvaluateConfig, answer_qrels, by_answers, evaluate_retriever, join_answers
 from midmask.retrieve import ranked
-from midmask.retrieve.bm25 import Bm25Config
+from midmask.retrieve.bm25.search import Bm25Config
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from tests.support.retrieve.bm25 import ranked_by_bm25
 from tests.support.retrieve.collection import ranking
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
-from midmask.evaluation import groups, measures, presets
+from midmask.evaluation import groups, measures
+from midmask.evaluation import measures as presets
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.retrieve import ranked
 from tests.support.corpora.layouts import write_arguana

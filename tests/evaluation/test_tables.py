@@ -15,10 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
-from midmask.evaluation.escaping import csv_cell, markdown_text
 from midmask.evaluation.groups import FORUMS, folders, group_average
-from midmask.evaluation.pareto import on_front
-from midmask.evaluation.rendering import Style, as_csv, as_markdown, comparisons_csv
+from midmask.evaluation.rendering import Style, as_csv, as_markdown, comparisons_csv, csv_cell, markdown_text
+from midmask.evaluation.statistics.ranks import label, letters, on_front, tie_groups
 from midmask.evaluation.statistics.significance import Comparison, compare
 from midmask.evaluation.tables import (
     ComparisonProtocol,
@@ -29,11 +28,9 @@ from midmask.evaluation.tables import (
     by_measure,
     tabulate,
 )
-from midmask.evaluation.ties import label, letters, tie_groups
 from midmask.leaderboard import export
 from midmask.leaderboard.board import Board, View, board_of
-from midmask.leaderboard.entries import entries
-from midmask.leaderboard.marks import Marks
+from midmask.leaderboard.entries import Marks, entries
 from midmask.leaderboard.rows import place_names, rows
 from tests.support.dashboards import compared
 from tests.support.evaluation.per_query import drawn, table

@@ -14,26 +14,27 @@ from transformers import AutoConfig
 from midmask.app.driver import recipe_for
 from midmask.app.flags import parse
 from midmask.app.job import resolve
-from midmask.artifact import Artifact, Place, load
+from midmask.core.config import flatten, override
 from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.experts import FILE
 from midmask.errors import UserError
-from midmask.experiment.backbone_defaults import apply_changes
+from midmask.experiment.changes import apply_changes, as_folder_reads
+from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
-from midmask.experiment.merge import MergeConfig, merge
-from midmask.experiment.model_folder import as_folder_reads
-from midmask.experiment.plan import Step, adopted, plan
-from midmask.experiment.precision import settle_precision
+from midmask.experiment.plan import plan, settle_precision
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
-from midmask.identity import flatten, override
-from midmask.pretrained import model_folder
+from midmask.experiment.searching import adopted
+from midmask.experiment.steps import MergeConfig, merge
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.retrieve import ranked
-from midmask.retrieve.bm25 import Bm25Config
+from midmask.retrieve.bm25.search import Bm25Config
+from midmask.store.artifact import Artifact, load
+from midmask.store.place import Place
+from midmask.store.pretrained import model_folder
 from midmask.teacher.teach import TeacherConfig
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 from tests.support.api import toy
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, write, write_beir

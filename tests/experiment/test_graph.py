@@ -12,22 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.artifact import Place
+from midmask.core.config import override
 from midmask.corpora import CorpusConfig
 from midmask.encoders.representation import Representation
-from midmask.experiment.costs import costs_of
-from midmask.experiment.eta import StepTimes
-from midmask.experiment.graph import Graph
+from midmask.experiment.costs import StepTimes, costs_of
+from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.step import Step
 from midmask.experiment.steps import PretrainConfig
 from midmask.experiment.time_left import OVERHEAD_S, SPREAD, TimeLeft
-from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.training.table import read_table
+from midmask.store.place import Place
+from midmask.training.examples import read_table
 from tests.support.benchmark.tiny import short, write_collection
 
 SIZE = 9

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from midmask.core.config import override
 from midmask.experiment.kinds import KINDS
 from midmask.experiment.plan import plan
-from midmask.identity import override
 from midmask.recipes import RECIPES
 from tests.support.corpora.collections import write_beir
 

@@ -15,20 +15,21 @@ import numpy as np
 import pytest
 import pytrec_eval
 
-from midmask.artifact import Artifact, Place
+from midmask.core.config import override
 from midmask.corpora import CorpusConfig
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.evaluation.statistics.significance import compare
+from midmask.experiment.evaluations import collection_step, run_file_evaluation
 from midmask.experiment.kinds import LOCAL
+from midmask.experiment.notes import notes
 from midmask.experiment.plan import plan
-from midmask.experiment.reading_notes import notes
 from midmask.experiment.report import per_query
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.run_files import collection_step, run_file_evaluation
-from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.retrieve import ranked
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 
 MEASURES = {"nDCG@10": "ndcg_cut_10", "RR": "recip_rank", "R@5": "recall_5", "R@100": "recall_100", "AP": "map"}
 QUERIES = [f"q{n}" for n in range(12)]

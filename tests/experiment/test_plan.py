@@ -4,19 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from midmask.artifact import Artifact, Place
+from midmask.core.config import override
 from midmask.errors import UserError
-from midmask.experiment.backbone_defaults import apply_changes
-from midmask.experiment.every_stage import for_each_stage, refuse_idle
-from midmask.experiment.plan import Step, plan, rungs
+from midmask.experiment.changes import apply_changes, for_each_stage, refuse_idle
+from midmask.experiment.graph import Step
+from midmask.experiment.plan import plan, rungs
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
-from midmask.experiment.survey import Survey
-from midmask.identity import override
+from midmask.experiment.training_steps import Survey
 from midmask.mining.mine import MineConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.retrieve.index_training import TRAINING_ROWS
+from midmask.retrieve.index import TRAINING_ROWS
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from tests.support.corpora.collections import write_beir
 
 

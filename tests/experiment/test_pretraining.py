@@ -10,25 +10,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from midmask.artifact import Artifact, Place, load
+from midmask.core.config import override
 from midmask.errors import UserError
 from midmask.evaluation.groups import folders as names_of
-from midmask.experiment.export import export
+from midmask.experiment.evaluations import refuse_missing_splits, with_averages, zero_shot, zero_shot_collections
+from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
-from midmask.experiment.needed_splits import refuse_missing_splits
-from midmask.experiment.plan import Plan, Step, plan
+from midmask.experiment.plan import Plan, export, plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import pretrain_setup
-from midmask.experiment.zero_shot import collections, with_averages, zero_shot
-from midmask.identity import override
 from midmask.recipes import RECIPES
+from midmask.store.artifact import Artifact, load
+from midmask.store.place import Place
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, rows, write, write_beir
 
 AS_BEFORE = {"corpus": "d6ad6ab229978c14", "tokens": "67ccc9d52826e518", "pretrained": "15f6bb2ced067d52"}
 """Of `mlm` on `tiny` before there was `pretrain_on`, with the library versions below. They may change with the recipe's
-own numbers or `step.FORMAT`, and with nothing else.
+own numbers or `graph.FORMAT`, and with nothing else.
 """
 
 
@@ -57,7 +57,7 @@ def recipe_on(folders: Path, *names: str, recipe: str = "mlm", **changes: Any) -
 
 
 def test_without_collections_of_its_own_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("midmask.experiment.step.library_versions", lambda: {"torch": "2"})
+    monkeypatch.setattr("midmask.experiment.graph.library_versions", lambda: {"torch": "2"})
     name = f"beir:{tiny(tmp_path / 'tiny')}"
     recipe = override(RECIPES["mlm"](), {"corpus.name": name})
     steps = plan(recipe)
@@ -218,11 +218,11 @@ def test_a_group_is_all_its_sets_in_official_splits_and_none_is_named_twice(tmp_
     alone = tiny(tmp_path / "mine")
     (tmp_path / "scifact").rename(tmp_path / "elsewhere")
     with pytest.raises(UserError, match=r"beir13 in .*: 1 of 13 folders lack files. Missing: scifact"):
-        collections([f"beir13:{tmp_path}"])
+        zero_shot_collections([f"beir13:{tmp_path}"])
     with pytest.raises(UserError, match=r"'mine' is named already"):
-        collections([f"beir:{alone}", f"beir:{alone}"])
+        zero_shot_collections([f"beir:{alone}", f"beir:{alone}"])
     (tmp_path / "elsewhere").rename(tmp_path / "scifact")
-    found = collections([f"beir:{alone}", f"beir13:{tmp_path}"])
+    found = zero_shot_collections([f"beir:{alone}", f"beir13:{tmp_path}"])
     assert list(found) == ["mine", *names_of("beir13")]
     assert {corpus.splits for corpus in found.values()} == {"official"}
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from midmask.artifact import Place
 from midmask.corpora import CorpusConfig, prepare
+from midmask.store.place import Place
 from tests.fuzz.mutating import Files, mutate_files
 from tests.fuzz.running import Case, Outcome
 from tests.support.corpora import layouts

@@ -14,21 +14,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.feather import write_feather
 
-from midmask.artifact import Place
-from midmask.derived.given_tokens import ReadTokensConfig, read_tokens
-from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
-from midmask.derived.span_documents import SpansConfig
-from midmask.derived.spans import SPANS
-from midmask.derived.terms import WEIGH, WeighConfig
 from midmask.errors import UserError
-from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
+from midmask.mining.listed import ReadNegativesConfig, read_negatives
+from midmask.queries.document_spans import SPANS, SpansConfig
+from midmask.queries.given import ReadTokensConfig, read_tokens
+from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
+from midmask.queries.terms import WEIGH, WeighConfig
 from midmask.retrieve import ranked
-from midmask.sharded import Inputs, Sharded
-from midmask.teacher.given_scores import ReadScoresConfig, read_scores
+from midmask.store.place import Place
+from midmask.store.sharded import Inputs, Sharded
+from midmask.teacher.score import ReadScoresConfig, read_scores
 from tests.fuzz.mutating import mutate_bytes, mutate_file
 from tests.fuzz.running import Case, Outcome
 from tests.support.corpora.collections import json_lines
-from tests.support.derived.documents import write_inputs
+from tests.support.queries.documents import write_inputs
 
 IDS = [f"q{n}" for n in range(12)]
 DOCS = [f"d{n}" for n in range(30)]

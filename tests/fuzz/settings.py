@@ -12,7 +12,7 @@ from pathlib import Path
 import safetensors.torch
 import torch
 
-from midmask.artifact import Place
+from midmask.core.config import flatten, override
 from midmask.encoders.backbone import load_backbone
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder
 from midmask.encoders.model_settings import read_facts, view_widths
@@ -22,11 +22,10 @@ from midmask.errors import UserError
 from midmask.estimate import as_text, estimate, refuse_impossible
 from midmask.experiment.plan import plan
 from midmask.experiment.schema import Recipe
-from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
-from midmask.sweep.points import budget, check, grid
-from midmask.sweep.space import load_space
-from midmask.vocabulary import Vocabulary
+from midmask.store.place import Place
+from midmask.sweep.space import budget, check, grid, load_space
+from midmask.text.vocabulary import Vocabulary
 from tests.fuzz.mutating import TEXTS, VALUES, mutate_bytes, mutate_text
 from tests.fuzz.running import Case, Outcome
 from tests.support.corpora.collections import write_beir

@@ -17,20 +17,19 @@ import pytest
 import safetensors.torch
 import torch
 
-from midmask.artifact import Place
+from midmask.core.config import override
 from midmask.corpora import CorpusConfig, trec
 from midmask.corpora.chunks import MALFORMED, NO_GRADE
-from midmask.derived.given import read_file
 from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.representation import Representation
 from midmask.errors import LONGEST, UserError, quoted, unknown
 from midmask.exchange.negatives_files import read_negatives_file
-from midmask.exchange.pickles import read_pickle
-from midmask.exchange.score_files import read_pickled_scores, read_score_lists
-from midmask.experiment.needed_splits import refuse_missing_splits
+from midmask.exchange.score_files import read_pickle, read_pickled_scores, read_score_lists
+from midmask.experiment.evaluations import refuse_missing_splits
 from midmask.experiment.plan import plan
-from midmask.identity import override
+from midmask.queries.given import read_file
 from midmask.recipes import RECIPES
+from midmask.store.place import Place
 from tests.fuzz.refusing import refused
 from tests.support.corpora.collections import prepared, write, write_beir
 from tests.support.corpora.layouts import write_dpr_training, write_nq

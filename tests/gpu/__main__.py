@@ -28,19 +28,19 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import torch
 
-from midmask.artifact import Place, load
+from midmask.core.config import override
 from midmask.errors import UserError, reason
-from midmask.experiment.graph import Graph
+from midmask.estimate.counting import flop_counter
+from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import Plan, plan
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.step import Step
-from midmask.flops import flop_counter
-from midmask.identity import override
 from midmask.objectives import PRETRAINING
 from midmask.objectives.sample import pretraining_batch, sample_vocabulary
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.store.artifact import load
+from midmask.store.place import Place
 from midmask.training.loop import to_device
 from tests.gpu.cases import all_cases
 from tests.support.corpora.collections import write_beir

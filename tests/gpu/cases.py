@@ -21,22 +21,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from midmask.batch import Batch, TokenRows
+from midmask.core.batch import Batch, TokenRows
+from midmask.core.config import override
+from midmask.core.randomness import numpy_stream
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.encoders.cross_encoder import build_cross_encoder
 from midmask.encoders.folder import save_bi_encoder
+from midmask.encoders.layers import recompute_layers
 from midmask.encoders.seq2seq import build_seq2seq
-from midmask.identity import override
-from midmask.layers import recompute_layers
+from midmask.masking.randomness import row_keys, torch_stream
 from midmask.objectives import FINETUNING, PRETRAINING, Objective, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration
-from midmask.randomness.masks import row_keys
-from midmask.randomness.streams import numpy_stream
-from midmask.randomness.torch_seeds import torch_stream
-from midmask.retrieve.models import open_encoder
-from midmask.retrieve.vectors import Encoding, encode_rows
-from midmask.vocabulary import Vocabulary
+from midmask.retrieve.text_encoder import Encoding, encode_rows, open_encoder
+from midmask.text.vocabulary import Vocabulary
 from tests.support.encoders.models import VARIANTS, random_model
 from tests.support.encoders.tokenizers import write_tokenizer
 from tests.support.objectives import ranked

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from midmask.artifact import Place, load
 from midmask.errors import UserError
 from midmask.experiment.plan import plan
 from midmask.leaderboard.embeddings import draw_sample, encodings, map_embeddings
@@ -17,8 +16,10 @@ from midmask.leaderboard.lineage import artifact_place, as_dot, input_of, lineag
 from midmask.leaderboard.queries import look_up
 from midmask.leaderboard.rows import measured
 from midmask.leaderboard.selection import select_systems
+from midmask.leaderboard.store_view import look_once
 from midmask.leaderboard.training import curves, parts_of, trainings
-from midmask.leaderboard.watch import look_once
+from midmask.store.artifact import load
+from midmask.store.place import Place
 from midmask.tracking import TrackedRow, read_runs
 from tests.support.benchmark.tiny import WORDS
 from tests.support.dashboards import worked

@@ -12,15 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as some
 from scipy import stats
 
-from midmask.leaderboard.board import GAIN, HOURS, NEWEST, View, board_of, decimals, newest_place
-from midmask.leaderboard.entries import entries
-from midmask.leaderboard.export import as_csv, as_markdown
-from midmask.leaderboard.html import document
-from midmask.leaderboard.html import table as html_table
-from midmask.leaderboard.marks import MOST, MOST_MARKED, Marks, marks_of
-from midmask.leaderboard.ranks import lanes_of, range_of, rank_text
+from midmask.leaderboard.board import (
+    GAIN,
+    HOURS,
+    NEWEST,
+    View,
+    board_of,
+    decimals,
+    lanes_of,
+    newest_place,
+    range_of,
+    rank_text,
+)
+from midmask.leaderboard.entries import MOST, MOST_MARKED, Marks, entries, marks_of, said
+from midmask.leaderboard.export import as_csv, as_markdown, document
+from midmask.leaderboard.export import table as html_table
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names, rows
-from midmask.leaderboard.settings import said
 from midmask.tracking import TrackedRow, collection_key, metric_key, queries_key
 from tests.support.dashboards import compared
 from tests.support.dashboards.boards import DEV, NDCG, SHOWN, board, per_query, view

@@ -14,20 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midmask.artifact import Place
 from midmask.errors import UserError
-from midmask.evaluation.statistics.sentences import sentence
-from midmask.evaluation.statistics.significance import Comparison, compare
-from midmask.leaderboard.comparable import comparable, short_names
-from midmask.leaderboard.comparison import compare_systems
-from midmask.leaderboard.comparison_text import as_markdown, as_text
+from midmask.evaluation.statistics.significance import Comparison, compare, sentence
+from midmask.leaderboard.comparison import as_markdown, as_text, comparable, compare_systems, short_names
 from midmask.leaderboard.entries import entries
-from midmask.leaderboard.queries import Pairing, pair_systems, widest
-from midmask.leaderboard.query_groups import groups, quartiles, query_traits
+from midmask.leaderboard.queries import Pairing, groups, pair_systems, quartiles, query_traits, widest
 from midmask.leaderboard.rows import LeaderboardRow, rows
 from midmask.leaderboard.selection import select_systems
-from midmask.leaderboard.watch import StoreView
+from midmask.leaderboard.store_view import StoreView
 from midmask.retrieve.run_file import run_digest
+from midmask.store.place import Place
 from midmask.tracking import TrackedRow, collection_key, metric_key, queries_key
 from tests.support.dashboards import compared
 

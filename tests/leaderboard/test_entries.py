@@ -15,17 +15,18 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as some
 
+from midmask.core.config import Config, flatten, is_runtime
 from midmask.evaluation.retriever import EvaluateConfig
+from midmask.experiment.graph import Step
 from midmask.experiment.plan import plan
 from midmask.experiment.schema import Recipe
-from midmask.experiment.step import Step
-from midmask.identity import Config, flatten, is_runtime
 from midmask.leaderboard.board import COSTS, GAIN, HOURS, NEWEST, Board, View, board_of
-from midmask.leaderboard.cells import number as number_in
+from midmask.leaderboard.board import number as number_in
 from midmask.leaderboard.entries import (
     SEEDS,
     WITHOUT_EFFECT,
     Entry,
+    Marks,
     baselines,
     entries,
     field_kind,
@@ -33,13 +34,20 @@ from midmask.leaderboard.entries import (
     kind,
 )
 from midmask.leaderboard.lineage import TOLD
-from midmask.leaderboard.marks import Marks
-from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names, rows
-from midmask.leaderboard.surfaces import DECODER_RATIO, ENCODER_RATIO, sweep_surface, sweeps
+from midmask.leaderboard.rows import (
+    DECODER_RATIO,
+    ENCODER_RATIO,
+    CollectionSplit,
+    LeaderboardRow,
+    measure_names,
+    rows,
+    sweep_surface,
+    sweeps,
+)
 from midmask.recipes import RECIPES
 from midmask.retrieve.run_file import RunFileConfig
+from midmask.retrieve.search import TimingConfig
 from midmask.retrieve.search_config import SearchConfig
-from midmask.retrieve.timing import TimingConfig
 from midmask.tracking import TrackedRow, read_runs
 from tests.support.dashboards import compared, tracked
 from tests.support.dashboards.browser import ROOT
@@ -158,7 +166,7 @@ def test_surface_of_a_sweep(runs: list[TrackedRow], sweep: str) -> None:
     assert sweep_surface(runs, sweep, "pydocs", "test", "nDCG@10") == []
 
 
-PLACES = ("platform/midmask/leaderboard", "dashboards")
+PLACES = ("platform/midmask/leaderboard", "platform/midmask/pages")
 
 
 @pytest.fixture(scope="module")

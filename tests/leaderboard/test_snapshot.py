@@ -19,18 +19,15 @@ from hypothesis import strategies as some
 from hypothesis import strategies as st
 from mlflow import MlflowClient
 
+from midmask.core.process import start_of
 from midmask.errors import UserError
-from midmask.leaderboard import snapshot_file
+from midmask.leaderboard import store_view
 from midmask.leaderboard.running import LATELY, SILENT_S, BestSoFar, ended_early, running_jobs, step_state
-from midmask.leaderboard.snapshot import Snapshot, refresh
-from midmask.leaderboard.snapshot_file import load, save, snapshot_place
-from midmask.leaderboard.training import Curves, mean_history, smooth, spent, thin
-from midmask.leaderboard.training_events import events
-from midmask.leaderboard.watch import StoreWatch
-from midmask.processes import start_of
+from midmask.leaderboard.store_view import Snapshot, StoreWatch, load, refresh, save, snapshot_place
+from midmask.leaderboard.training import Curves, events, mean_history, smooth, spent, thin
 from midmask.tracking import StoreReader, TrackedRow, metric_key, read_runs
-from midmask.tracking.histories import History, MetricPoint
-from midmask.tracking.lease import EXPIRES_S, LEASE, OWNER, lease_tags
+from midmask.tracking.reading import History, MetricPoint
+from midmask.tracking.writer import EXPIRES_S, LEASE, OWNER, lease_tags
 from tests.support.dashboards import compared
 
 OLD = 1_700_000_000_000
@@ -157,7 +154,7 @@ def test_a_file_that_cannot_be_read_is_as_none(tmp_path: Path, monkeypatch: pyte
     assert load(path) is None
     path.write_bytes(whole)
     assert load(path) is not None
-    monkeypatch.setattr(snapshot_file, "FORMAT", snapshot_file.FORMAT + 1)
+    monkeypatch.setattr(store_view, "FORMAT", store_view.FORMAT + 1)
     assert load(path) is None, "of an older format"
 
 

@@ -14,22 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from midmask.artifact import Artifact, Place
-from midmask.corpora.docstrings import plain_words
 from midmask.corpora.duplicates import SHINGLE, signatures
+from midmask.corpora.pydocs import plain_words
 from midmask.errors import UserError
-from midmask.exchange.hard_negatives_file import HardNegatives, line_of
-from midmask.exchange.negatives_files import read_negatives_file
-from midmask.mining.aligned import Cursor, align
-from midmask.mining.filters import FilterConfig
-from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
-from midmask.mining.known import KnownRelevant
-from midmask.mining.mine import MineConfig, mine
-from midmask.mining.near_duplicates import NEAR_DUPLICATES, Groups, NearDuplicatesConfig
-from midmask.mining.query_subset import DrawQueriesConfig, draw_queries, draw_subset
+from midmask.exchange.negatives_files import HardNegatives, line_of, read_negatives_file
+from midmask.mining.known import NEAR_DUPLICATES, Groups, KnownRelevant, NearDuplicatesConfig
+from midmask.mining.listed import Cursor, ReadNegativesConfig, align, read_negatives
+from midmask.mining.mine import DrawQueriesConfig, MineConfig, draw_queries, draw_subset, mine
+from midmask.mining.negatives import FilterConfig
 from midmask.retrieve import ranked
 from midmask.retrieve.lines import write_lines
-from midmask.retrieve.selection import judged_queries
+from midmask.retrieve.searched_queries import judged_queries
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from tests.support.retrieve.collection import ranking, write_parts
 
 CONFIG = MineConfig(depth=25, per_query=6)
@@ -170,7 +167,7 @@ def taken(out: Place) -> list[tuple[str, str, int, str]]:
 
 
 def test_every_system_is_a_source_with_its_ranks(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("midmask.mining.given_negatives.QUERIES", 7)
+    monkeypatch.setattr("midmask.mining.listed.SORTED_AT_ONCE", 7)
     rows = (31, 4, 22, 8, 15, 16, 23, 42, 3, 41)
     lines = [{"qid": row, "pos": [row], "neg": {"bm25": [row + 50, row + 51], "tas-b": [row + 99]}} for row in rows]
     out = Place(str(tmp_path / "out"))

@@ -12,17 +12,22 @@ from hypothesis import strategies as st
 
 from midmask.errors import UserError
 from midmask.mining.audit import MARGINS, Audit
-from midmask.mining.filters import ALLOWED, VERDICTS, FilterConfig, beyond_absolute, beyond_relative, verdicts
 from midmask.mining.known import KnownRelevant
 from midmask.mining.negatives import (
+    ALLOWED,
     CANDIDATES,
+    VERDICTS,
     Choice,
+    FilterConfig,
     NegativeList,
     Stretch,
+    beyond_absolute,
+    beyond_relative,
     draw,
     examine,
     negatives_table,
     refuse_unscored,
+    verdicts,
 )
 
 SOURCES = [NegativeList("a", "fa", "Flat"), NegativeList("b", "fb")]

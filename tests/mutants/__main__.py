@@ -1,7 +1,7 @@
 """Mutation testing: the wrong changes that cosmic-ray's operators make, each of which a test should notice.
 
     python -m tests.mutants [--since main]      of the lines that this branch has changed in platform/
-    python -m tests.mutants FILE … [--count N]  of modules, such as platform/midmask/masking/selection.py
+    python -m tests.mutants FILE … [--count N]  of modules, such as platform/midmask/masking/corruption.py
 
 Each mutant runs against the fast tests of its module: those of its folder in tests/, and those that import the module
 or its package; or those of --tests. At most one mutant is made of a place in the code, and --seed decides which. Exit

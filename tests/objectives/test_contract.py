@@ -11,21 +11,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from midmask.batch import Batch, Part, TokenRows
+from midmask.core.batch import Batch, Part, TokenRows
+from midmask.core.config import override
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe, recipe_from
 from midmask.experiment.stage import StageConfig
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig
-from midmask.identity import override
+from midmask.masking.randomness import row_keys
 from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective
 from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.ranking import Ranking
 from midmask.objectives.objective import Reads
-from midmask.objectives.pretraining.bag_of_words import winning_vocabulary
 from midmask.objectives.pretraining.mlm import MLM
+from midmask.objectives.pretraining.vocabulary_weights import winning_vocabulary
 from midmask.objectives.sample import pretraining_batch
-from midmask.randomness.masks import row_keys
 from midmask.recipes import RECIPES
 from midmask.training.optimiser import TrainConfig
 from tests.support.objectives import checks

@@ -14,12 +14,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GPT2Config
 from transformers.models.gpt2.modeling_gpt2 import GPT2Block
 
-from midmask import heads
-from midmask.decoders import CausalBlock, CausalDecoder, DecoderLayer, causal_window
+from midmask.encoders import heads
 from midmask.encoders.backbone import BackboneConfig, build_backbone
-from midmask.flops import flop_counter
-from midmask.heads import linear_column_max, linear_cross_entropy
+from midmask.encoders.heads import linear_column_max, linear_cross_entropy
+from midmask.estimate.counting import flop_counter
 from midmask.objectives import PRETRAINING, build_objective
+from midmask.objectives.decoders import CausalBlock, CausalDecoder, DecoderLayer, causal_window
 from midmask.objectives.sample import pretraining_batch, sample_vocabulary
 from tests.support.estimate.counted import count_flops
 

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from midmask.artifact import Place
 from midmask.benchmark.results import Result, Results
 from midmask.errors import UserError
 from midmask.evaluation.rendering import MISSING
 from midmask.experiment.costs import Costs
-from midmask_papers.answers import Experiment, page, read_experiments
-from midmask_papers.claims import CLAIMS, verdicts
-from midmask_papers.verdict import OUTCOME_NAMES
+from midmask.store.place import Place
+from midmask_papers.answers import CLAIMS, Experiment, page, read_experiments, verdicts
+from midmask_papers.ruling import OUTCOME_NAMES
 from tests.support.benchmark.synthetic import dense, drawn, results
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from midmask.benchmark.presets import PRESETS, Given
+from midmask.benchmark.design import Given
+from midmask.benchmark.presets import PRESETS
 from midmask.benchmark.results import Results, SystemKey
-from midmask_papers.claims import CLAIMS, claims, verdicts
-from midmask_papers.matching import Term
-from midmask_papers.published import PAPERS
-from midmask_papers.statistics import Statistic
-from midmask_papers.verdict import ClaimPart, Ruling, decide
+from midmask_papers.answers import CLAIMS, claims, verdicts
+from midmask_papers.published import PAPERS, Term
+from midmask_papers.ruling import ClaimPart, Ruling, Statistic, decide
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 from tests.support.benchmark.worlds import LOUD, QUIET, elsewhere, truth, world
 

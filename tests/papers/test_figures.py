@@ -9,19 +9,17 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from midmask.artifact import Place
-from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark, Setting
 from midmask.benchmark.layout import lay_out
+from midmask.benchmark.records import collect
 from midmask.benchmark.results import Results, SystemKey
 from midmask.errors import UserError
 from midmask.evaluation.embeddings import PERPLEXITY, embedding_map
-from midmask_papers.by_collection import collections_figure, panels
-from midmask_papers.claims import verdicts
-from midmask_papers.figures import spreads
+from midmask.store.place import Place
+from midmask_papers.answers import verdicts
+from midmask_papers.figures import collections_figure, panels, spreads
 from midmask_papers.gains import gain_panels, gains_figure, gains_of_records
-from midmask_papers.maps import DRAWS, as_statistics, embedding_maps
-from midmask_papers.report import write_report
+from midmask_papers.report import DRAWS, as_statistics, embedding_maps, write_report
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection
 

@@ -15,28 +15,25 @@ import pyarrow.parquet as pq
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig, prepare
 from midmask.evaluation import measures
-from midmask.experiment.backbone_defaults import apply_changes
+from midmask.experiment.changes import apply_changes
+from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.step import Step
-from midmask.queries import encoder_trip
-from midmask.queries.candidates import Candidate, collect
-from midmask.queries.collection import CollectionFacts, draw_passages, read_as_searched
+from midmask.queries import selection
+from midmask.queries.candidates import Candidate, Roles, collect, queries_content
+from midmask.queries.collection import CollectionFacts, draw_passages, read_as_searched, split_passages
 from midmask.queries.config import QueriesConfig
-from midmask.queries.documents import split_passages
-from midmask.queries.made import Passage
+from midmask.queries.plain_sources import Passage
 from midmask.queries.preview import queries_page
-from midmask.queries.roles import Roles
-from midmask.queries.round_trip import hiding_of, search_again
-from midmask.queries.screening import screen
-from midmask.queries.sources import queries_content
+from midmask.queries.selection import hiding_of, screen, search_again
 from midmask.queries.step import make_queries
 from midmask.recipes import RECIPES
-from midmask.retrieve.bm25 import Bm25Config
+from midmask.retrieve.bm25.search import Bm25Config
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from tests.support.corpora.collections import contents, json_lines, write
 from tests.support.corpora.collections import rows as rows_of
 from tests.support.queries.articles import HandBm25, articles, corpus_of, stems
@@ -301,12 +298,12 @@ def searched_candidates(encoder: dict[str, Artifact], known: CollectionFacts, ou
 
 @pytest.mark.parametrize("others", [len(ARTICLES), 30])
 def test_the_encoder_finds_what_its_vectors_rank_within_the_depth(others, encoder, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(encoder_trip, "OTHERS", others)
+    monkeypatch.setattr(selection, "OTHERS", others)
     known = CollectionFacts(encoder["corpus"].place)
     candidates = searched_candidates(encoder, known, tmp_path)
     for one in candidates[::2]:
         one.rank = None  # as if BM25 had not found it
-    encoder_trip.find_by_encoder(candidates, encoder, known, CONFIG.round_trip_depth, "fp32")
+    selection.find_by_encoder(candidates, encoder, known, CONFIG.round_trip_depth, "fp32")
 
     lost = [one for one in candidates if one.rank is None]
     pool = {one.made.doc_id for one in lost} | draw_passages(known.doc_ids, 0, "round trip", others)

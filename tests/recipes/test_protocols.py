@@ -8,17 +8,17 @@ from transformers import AutoConfig
 from midmask.app.driver import recipe_for, scale_notes
 from midmask.app.flags import parse
 from midmask.app.job import resolve
-from midmask.artifact import Place
+from midmask.core.config import flatten, override
 from midmask.errors import UserError
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
-from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.fields import FILE, fields, refuse_unknown_fields
 from midmask.recipes.fields_page import page
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.store.place import Place
 from tests.support.benchmark.tiny import short, write_collection
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from midmask.artifact import Place
 from midmask.benchmark.presets import PRESETS
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
-from midmask_papers.layouts import slots_of
+from midmask.store.place import Place
 from midmask_papers.published import PAPERS, published
+from midmask_papers.tables import slots_of
 from tests.tools.expected import FLOOR, FOLDER, SCALES, Figure, expected, figures, section
 
 ROOT = FOLDER.parents[1]

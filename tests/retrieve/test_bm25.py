@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from midmask.artifact import Artifact, Place
-from midmask.identity import Config
+from midmask.core.config import Config
 from midmask.retrieve import ranked
-from midmask.retrieve.bm25 import Bm25Config, Bm25Search, Bm25Worker, rank_with_bm25
-from midmask.retrieve.bm25_index import BM25_INDEX, Bm25IndexConfig, index_texts
-from midmask.retrieve.bm25_search import Bm25Index
-from midmask.retrieve.bm25_words import BM25_WORDS, Bm25WordsConfig
-from midmask.sharded import Inputs, Sharded
+from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig, index_texts
+from midmask.retrieve.bm25.search import Bm25Config, Bm25Index, Bm25Search, Bm25Worker, rank_with_bm25
+from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.store.sharded import Inputs, Sharded
 from tests.support.corpora.collections import contents
 from tests.support.queries.articles import HandBm25
 from tests.support.retrieve.bm25 import WholeBm25, bm25_index, passages_of, ranked_by_bm25
@@ -117,7 +117,7 @@ CUTS = [(67, 0.9, 0.4, True), (700, 1.7, 0.75, False), (1000, 0, 1, True)]
 
 @pytest.mark.parametrize(("rows", "k1", "b", "titles"), CUTS)
 def test_every_score_has_the_bits_of_bm25s_over_the_whole_collection(whole, tmp_path, monkeypatch, rows, k1, b, titles):
-    monkeypatch.setattr("midmask.retrieve.bm25_words.MERGED_AT_ONCE", 4)  # several times, of 15 shards
+    monkeypatch.setattr("midmask.retrieve.bm25.words.MERGED_AT_ONCE", 4)  # several times, of 15 shards
     corpus = cut(whole, Place(str(tmp_path / "corpus")), rows)
     index = Bm25Index(bm25_index(corpus, Place(str(tmp_path)), Bm25Config(k1=k1, b=b, titles=titles)).place)
     ids, texts = passages_of(whole, titles=titles)
@@ -169,7 +169,7 @@ def by_ranges(work: Bm25Search, count: int) -> None:
 
 
 def test_the_ranked_lists_have_the_same_bytes_however_shards_are_cut_and_dealt_out(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr("midmask.retrieve.bm25.QUERY_BLOCK", 40)  # several blocks of each split
+    monkeypatch.setattr("midmask.retrieve.bm25.search.QUERY_BLOCK", 40)  # several blocks of each split
     config = Bm25Config(splits=("test", "dev"), depth=50)
     alone = Place(str(tmp_path / "alone"))
     inputs = {"corpus": whole, "index": bm25_index(whole, Place(str(tmp_path)))}
@@ -194,7 +194,7 @@ def test_equal_scores_at_the_cut_are_decided_by_ids_of_all_shards(tmp_path: Path
 def test_a_stream_of_texts_has_the_index_of_the_corpus(whole, tmp_path, monkeypatch) -> None:
     """As the round trip of made queries reads a collection; batches of 64 fill shards of at least 150."""
     ids, texts = passages_of(whole)
-    monkeypatch.setattr("midmask.retrieve.bm25_index.SHARD_PASSAGES", 150)
+    monkeypatch.setattr("midmask.retrieve.bm25.index.SHARD_PASSAGES", 150)
     stream = ((ids[at : at + 64], texts[at : at + 64]) for at in range(0, len(ids), 64))
     place = Place(str(tmp_path / "stream"))
     index_texts(Bm25IndexConfig(), stream, place, "whole")

@@ -17,22 +17,20 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from transformers import AutoModel, AutoModelForMaskedLM
 
-from midmask.artifact import Artifact, Place
 from midmask.encoders.experts import put_query_expert
-from midmask.encoders.pooling import Side
-from midmask.encoders.representation import Representation
+from midmask.encoders.representation import Representation, Side
 from midmask.errors import UserError
 from midmask.retrieve import ranked
-from midmask.retrieve.batches import length_batches
 from midmask.retrieve.blocks import SELECTION, passage_blocks, token_rows
-from midmask.retrieve.bm25 import Bm25Config
-from midmask.retrieve.coded_tokens import CodedTokens, read_coded
+from midmask.retrieve.bm25.search import Bm25Config
 from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker, encode
-from midmask.retrieve.models import load_base_model, open_encoder
-from midmask.retrieve.search import Search, SearchConfig, SearchWorker, search
-from midmask.retrieve.vectors import Encoding, encode_rows
-from midmask.retrieve.views import read_views
-from midmask.vocabulary import Vocabulary
+from midmask.retrieve.search import Search, SearchWorker, search
+from midmask.retrieve.search_config import SearchConfig
+from midmask.retrieve.text_encoder import Encoding, encode_rows, length_batches, load_base_model, open_encoder
+from midmask.retrieve.views import CodedTokens, read_coded, read_views
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.text.vocabulary import Vocabulary
 from tests.support.corpora.collections import contents
 from tests.support.retrieve.bm25 import ranked_by_bm25
 from tests.support.retrieve.collection import encoded, made, write_bi_encoder

@@ -8,20 +8,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
 from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION
-from midmask.retrieve.coded import CodedShard
-from midmask.retrieve.dense import load_faiss
-from midmask.retrieve.fusion import FuseConfig, fuse_lists
-from midmask.retrieve.index import IndexConfig, IndexFields, build_faiss_index, open_faiss_index, set_search_parameters
-from midmask.retrieve.index_recall import SampleConfig, draw_sample, measure_recall
-from midmask.retrieve.index_training import VectorBlocks
-from midmask.retrieve.search import SearchConfig, search
+from midmask.retrieve.dense import CodedShard, load_faiss
+from midmask.retrieve.index import (
+    IndexConfig,
+    IndexFields,
+    SampleConfig,
+    VectorBlocks,
+    build_faiss_index,
+    draw_sample,
+    measure_recall,
+    open_faiss_index,
+    set_search_parameters,
+)
+from midmask.retrieve.ranked import FuseConfig, fuse_lists
+from midmask.retrieve.search import search
+from midmask.retrieve.search_config import SearchConfig
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views, read_views
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from tests.support.retrieve.collection import encoded, made, with_index
 from tests.support.retrieve.vectors import ids
 

@@ -12,14 +12,15 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.artifact import Artifact, Place
 from midmask.corpora.writer import SELF_MATCHES, write_table
 from midmask.errors import UserError
 from midmask.mining.mine import MineConfig, mine
 from midmask.retrieve import ranked
-from midmask.retrieve.merging import merge, read_found, read_seconds, write_found
+from midmask.retrieve.best import merge, read_found, read_seconds, write_found
 from midmask.retrieve.run_file import RunFileConfig, read_run, run_digest
-from midmask.retrieve.self_matches import without_self
+from midmask.retrieve.searched_queries import without_self
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from tests.support.retrieve.collection import write_parts
 
 DOCS = [f"d{number}" for number in range(8)]

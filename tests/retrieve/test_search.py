@@ -8,22 +8,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from midmask.artifact import Artifact, Place
+from midmask.core.config import identity_of, override
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.plan import plan
-from midmask.identity import identity_of, override
 from midmask.recipes import RECIPES
 from midmask.retrieve import encode as encoding
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import SELECTION, passage_blocks
-from midmask.retrieve.coded_tokens import load_array
 from midmask.retrieve.encode import EncodeConfig, encode
-from midmask.retrieve.fusion import FuseConfig, Fusion, fuse, fuse_lists
-from midmask.retrieve.search import Search, SearchConfig, SearchWorker, search
+from midmask.retrieve.ranked import FuseConfig, Fusion, fuse, fuse_lists
+from midmask.retrieve.search import Search, SearchWorker, search
+from midmask.retrieve.search_config import SearchConfig
 from midmask.retrieve.searcher import Searcher
 from midmask.retrieve.text_encoder import TextEncoder
+from midmask.retrieve.views import load_array
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from tests.support.retrieve.collection import REPRESENTATIONS, encoded, made, write_bi_encoder
 from tests.support.unread import Unread
 

@@ -5,15 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from midmask.artifact import Place
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.index import IndexConfig
 from midmask.retrieve.lexical import LexicalShard
-from midmask.retrieve.search import SearchConfig, search
+from midmask.retrieve.search import search
+from midmask.retrieve.search_config import SearchConfig
 from midmask.retrieve.seismic import ENDING, NAMES, NARROW, SeismicIndex, SeismicShard, build_seismic_index
 from midmask.retrieve.sparse import SparseRows
+from midmask.store.place import Place
 from tests.support.retrieve.collection import encoded, with_index, write_bi_encoder
 from tests.support.retrieve.vectors import ids
 

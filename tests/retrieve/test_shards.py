@@ -12,17 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.retrieve import lexical
 from midmask.retrieve.best import candidates
-from midmask.retrieve.coded_tokens import load_array
 from midmask.retrieve.dense import DenseShard
-from midmask.retrieve.hybrid import HybridShard
-from midmask.retrieve.index import IndexConfig, build_faiss_index
-from midmask.retrieve.index_training import VectorBlocks
-from midmask.retrieve.lexical import LexicalIndex, LexicalShard
+from midmask.retrieve.index import IndexConfig, VectorBlocks, build_faiss_index
+from midmask.retrieve.lexical import HybridShard, LexicalIndex, LexicalShard
 from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.views import load_array
+from midmask.store.place import Place
 from tests.support.retrieve.vectors import cancelling, collapsed, ids
 
 COUNT, WIDTH = 150, 40

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
-from midmask.retrieve.packed import HEADER, packed_size, read_lengths, read_rows, write_rows
-from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.sparse import HEADER, SparseRows, packed_size, read_lengths, read_rows, write_rows
 
 
 def rows_of(*rows: dict[int, float], width: int = 10) -> SparseRows:

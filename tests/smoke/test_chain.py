@@ -13,15 +13,15 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from midmask.artifact import Place
-from midmask.backend.shards import run_sharded
-from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
+from midmask.backend.pool import run_sharded
 from midmask.errors import UserError
+from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
+from midmask.store.place import Place
 from midmask.tracking import read_runs
 from tests.support.benchmark.tiny import reciprocal_ranks, write_collection
-from tests.support.derived.documents import write_inputs
 from tests.support.jobs.running import run_job
 from tests.support.opens import opens
+from tests.support.queries.documents import write_inputs
 
 SHORT = {
     "tokens.vocabulary_size": 300, "pretrain.steps": 4, "pretrain.batch_size": 8, "pretrain.threads": 1,

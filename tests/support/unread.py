@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from midmask.corpora import corpus_identity
-from midmask.experiment.survey import Survey, T
+from midmask.experiment.training_steps import Survey, T
 
 
 class Unread(Survey):

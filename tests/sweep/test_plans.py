@@ -7,15 +7,15 @@ import pytest
 
 from midmask.app.flags import add_sweep_flags, parse
 from midmask.app.job import Options, resolve
-from midmask.artifact import Artifact, Place, load
+from midmask.core.config import override
 from midmask.errors import UserError
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
-from midmask.identity import override
 from midmask.recipes import RECIPES
-from midmask.sweep.index_space import load_index_space
-from midmask.sweep.index_sweep import TIMES, IndexSweep, index_table, plan_index_sweep
+from midmask.store.artifact import Artifact, load
+from midmask.store.place import Place
+from midmask.sweep.index_sweep import TIMES, IndexSweep, index_table, load_index_space, plan_index_sweep
 from midmask.sweep.job import sweep
 from midmask.sweep.plan import sweep_for
 from midmask.sweep.space import Space

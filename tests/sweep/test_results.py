@@ -11,16 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.evaluation.statistics.seeds import SeedSpread
+from midmask.evaluation.statistics.intervals import SeedSpread
 from midmask.evaluation.statistics.significance import Comparison
 from midmask.experiment.report import System, against, comparison_table
-from midmask.leaderboard.sweep_axes import band
-from midmask.leaderboard.sweep_next import suggestions
-from midmask.leaderboard.sweep_result import parse_sweep
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from midmask.sweep import plots
-from midmask.sweep.verdict import FEW_QUERIES, floor_sentence, outcome, sentence
+from midmask.sweep.sweep_file import band, parse_sweep, suggestions
+from midmask.sweep.trials import FEW_QUERIES, floor_sentence, outcome, sentence
 from tests.support.cluster.swept import decoder, parameter, sizes
 from tests.support.dashboards import swept
 from tests.support.dashboards.swept import told

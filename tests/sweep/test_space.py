@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from midmask.core.config import override
 from midmask.errors import UserError
-from midmask.identity import override
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.sweep.points import budget, check, complete, grid, mark_of
-from midmask.sweep.space import Distribution, Rungs, Space, Target, load_space
+from midmask.sweep.space import Distribution, Rungs, Space, Target, budget, check, complete, grid, load_space, mark_of
 from tests.fuzz.refusing import refused
 from tests.support.tracked import is_foreign
 

@@ -9,10 +9,10 @@ from ray.tune.schedulers import TrialScheduler
 
 from midmask.backend.tune import scheduler
 from midmask.evaluation.statistics.intervals import rank_correlation
-from midmask.sweep.importance import importance
 from midmask.sweep.search import pruning
 from midmask.sweep.space import Space
 from midmask.sweep.study import Outcome, Remaining, open_study, outcomes, proxies, remaining, sampler, suggest
+from midmask.sweep.trials import importance
 
 RATIOS = {"a.x": {"values": (0.1, 0.2, 0.3), "low": 0.05, "high": 0.9}, "a.y": {"values": (0.5, 0.7)}}
 

@@ -13,7 +13,7 @@ TEST = "tests/objectives/pretraining/test_one_word.py"
 
 FORMAT = '''"""Lines of text: a toy."""
 
-from midmask.artifact import Place
+from midmask.store.place import Place
 from midmask.corpora.corpus import CorpusPieces, text_pieces
 from midmask.corpora.reader import FolderReader
 
@@ -35,7 +35,7 @@ READER = FolderReader("lines.txt: an id, a blank, a text", open_lines)
 READ = """
 from pathlib import Path
 import pyarrow.parquet as pq
-from midmask.artifact import Place
+from midmask.store.place import Place
 from midmask.corpora import CorpusConfig, prepare
 folder = Path("collection"); folder.mkdir(); (folder / "lines.txt").write_text("a red apples\\nb blue skies\\n")
 prepare(CorpusConfig(name=f"lines:{folder.absolute()}"), {}, Place(str(Path("out").absolute())))
@@ -55,7 +55,7 @@ def change(path: Path, old: str, new: str) -> None:
 def test_a_corpus_format_is_added_with_a_file_and_a_line_of_the_table(tmp_path: Path) -> None:
     root = copy_of_project(tmp_path)
     (root / "platform/midmask/corpora/lines.py").write_text(FORMAT, "utf-8")
-    texts = '"texts": Format("texts")'
+    texts = '"texts": Format("beir", reader="TEXTS")'
     change(root / "platform/midmask/corpora/formats.py", texts, f'"lines": Format("lines"), {texts}')
     done = run_in(root, "-c", READ)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -8,7 +8,7 @@ LOCAL_RAY = """
 import os
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 import ray
-from midmask.backend.connection import connect
+from midmask.backend.cluster import connect
 connect()
 print(ray.cluster_resources()["CPU"])
 """

@@ -16,17 +16,17 @@ import safetensors.numpy
 from pydantic import ValidationError
 from sentence_transformers import CrossEncoder as PublicCrossEncoder
 
-from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.retrieve import ranked
-from midmask.teacher.given_scores import ReadScoresConfig, read_scores, scores_content
-from midmask.teacher.score import SCORE, ScoreConfig
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.teacher.score import SCORE, ReadScoresConfig, ScoreConfig, read_scores, scores_content
 from midmask.teacher.teach import TeachConfig, teach
+from midmask.text.vocabulary import Vocabulary
+from midmask.training.examples import read_table
 from midmask.training.optimiser import TrainConfig
-from midmask.training.table import read_table
-from midmask.vocabulary import Vocabulary
 from tests.support.teacher.lists import QUERIES, teaching, texts_of, trace_of, write_inputs, write_negatives
 from tests.support.teacher.score_lists import write_score_lists
 from tests.support.training.runs import assert_same_run

@@ -13,23 +13,24 @@ import torch
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
-from midmask.artifact import Artifact, Place
-from midmask.batch import Batch
+from midmask.core.batch import Batch
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
-from midmask.encoders.inputs import type_inputs
+from midmask.encoders.families import type_inputs
 from midmask.encoders.model_settings import read_facts
 from midmask.encoders.representation import Representation
-from midmask.encoders.text_form import TextForm
+from midmask.encoders.text_settings import TextForm
 from midmask.experiment import steps
-from midmask.experiment.untuned import UntunedConfig, untuned
+from midmask.experiment.steps import UntunedConfig, untuned
 from midmask.masking import corrupt
 from midmask.objectives import build_objective, pretraining_config
 from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.sample import full_rows, sample_vocabulary
 from midmask.retrieve.text_encoder import TextEncoder
-from midmask.tokens import TokensConfig, tokenise
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.text.tokens import TokensConfig, tokenise
+from midmask.text.vocabulary import TitleJoin, load_tokenizer
 from midmask.training.optimiser import TrainConfig
-from midmask.vocabulary import TitleJoin, load_tokenizer
 from tests.support.encoders.models import VARIANTS, random_model
 from tests.support.encoders.public import opened
 from tests.support.retrieve.collection import write_parts

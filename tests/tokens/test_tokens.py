@@ -14,11 +14,12 @@ from bm25s.stopwords import STOPWORDS_EN_PLUS
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig
 from midmask.experiment.steps import InitialConfig, initial
-from midmask.tokens import TokensConfig, tokenise
-from midmask.vocabulary import STOP_WORDS, Vocabulary, load_tokenizer, save_tokenizer, speller
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.text.tokens import TokensConfig, tokenise
+from midmask.text.vocabulary import STOP_WORDS, Vocabulary, load_tokenizer, save_tokenizer, speller
 
 TEXTS = [f"Unbelievable masking of passages number {i} improves the retrieval of documents." for i in range(60)]
 

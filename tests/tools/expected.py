@@ -22,11 +22,11 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from midmask.artifact import Place
 from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Results, SystemKey, read_results
 from midmask.evaluation.rendering import markdown
-from midmask_papers.verdict import LEAST_OF_BM25
+from midmask.store.place import Place
+from midmask_papers.ruling import LEAST_OF_BM25
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reproduce"
 

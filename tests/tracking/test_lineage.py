@@ -11,7 +11,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import ENDPOINT_NOT_FOUND
 
 from midmask.tracking import Dataset, Tracker
-from midmask.tracking.journal import find_left_behind
+from midmask.tracking.outbox import find_left_behind
 from tests.support.tracking.stores import MODEL, NEVER, QUICK, SQUAD, TAGS, history, links, models
 
 KEY = "squad/dev/nDCG_at_10"

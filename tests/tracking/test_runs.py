@@ -8,7 +8,7 @@ import pytest
 from mlflow import MlflowClient
 
 from midmask.tracking import Tracker, read_runs
-from midmask.tracking.journal import find_left_behind
+from midmask.tracking.outbox import find_left_behind
 from tests.support.tracking.stores import QUICK, TAGS, history, killed
 
 

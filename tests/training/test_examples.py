@@ -10,21 +10,19 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import chisquare
 
-from midmask.artifact import Artifact, Place
+from midmask.core.config import override
 from midmask.errors import UserError
-from midmask.estimate.lengths import longest_lengths
+from midmask.estimate.charges import longest_lengths
 from midmask.experiment.plan import plan
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import pretrain_setup
-from midmask.identity import override
 from midmask.recipes import RECIPES
-from midmask.training.examples import PassageExamples
-from midmask.training.excerpts import ExcerptExamples
-from midmask.training.order import Order, local_reader
-from midmask.training.packing import PackedExamples
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.training.examples import Order, PassageExamples, TokenTable, local_reader
 from midmask.training.pairs import PairExamples, cut_rows
+from midmask.training.pretraining_rows import ExcerptExamples, PackedExamples
 from midmask.training.reader import reads
-from midmask.training.table import TokenTable
 from tests.support.training.examples import all_passages, write_weights
 
 Pairs = dict[tuple[str, str], float]
@@ -155,7 +153,7 @@ def packed(ids: list[list[int]], group: int, length: int) -> tuple[list[list[int
 
 @pytest.mark.parametrize(("group", "length"), [(1000, 16), (1000, 64), (7, 50), (2, 90)])  # the last leaves groups out
 def test_rows_are_passages_end_to_end(tokens, group, length, monkeypatch):
-    monkeypatch.setattr("midmask.training.packing.GROUP", group)
+    monkeypatch.setattr("midmask.training.pretraining_rows.PACKED_GROUP", group)
     _, ids = all_passages(tokens)
     expected, dropped = packed(ids, group, length)
     source = PackedExamples(tokens, "f", length).open()

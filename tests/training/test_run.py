@@ -9,8 +9,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from midmask.artifact import Place
 from midmask.errors import UserError
+from midmask.store.place import Place
 from midmask.training import checkpoint
 from midmask.training.run import NonFiniteLoss, local_reader, run_training
 from tests.support.training.runs import Stopped, assert_same_run, run_here, spec_of, spoil, trace_of

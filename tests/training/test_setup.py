@@ -10,30 +10,30 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from midmask.artifact import Artifact, Place
 from midmask.backend.worker_group import absolute
 from midmask.corpora import CorpusConfig, prepare
-from midmask.derived.given import judged_queries
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.representation import Representation, scores
 from midmask.errors import UserError
 from midmask.experiment.steps import PretrainConfig, pretrain_setup
-from midmask.mining.filters import FilterConfig
 from midmask.mining.mine import MineConfig, mine
+from midmask.mining.negatives import FilterConfig
 from midmask.objectives import PRETRAINING, Objective
 from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.finetuning.distillation import Distillation
-from midmask.objectives.finetuning.regularisers import Regularisers
-from midmask.retrieve.bm25 import Bm25Config
+from midmask.objectives.finetuning.ranking import Regularisers
+from midmask.queries.given import judged_queries
+from midmask.retrieve.bm25.search import Bm25Config
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from midmask.teacher.candidates import write_candidates
-from midmask.tokens import TokensConfig, tokenise
-from midmask.training.contexts import PseudoQueryExamples, SpanExamples
+from midmask.text.tokens import TokensConfig, tokenise
 from midmask.training.examples import PassageExamples
+from midmask.training.health import open_probe
 from midmask.training.optimiser import TrainConfig
-from midmask.training.packing import PackedExamples
 from midmask.training.pairs import PairExamples
-from midmask.training.probe import open_probe
+from midmask.training.pretraining_rows import PackedExamples, PseudoQueryExamples, SpanExamples
 from midmask.training.run import local_reader, run_training
 from midmask.training.setup import FinetuneSetup, PretrainSetup
 from tests.support.benchmark.tiny import write_collection

@@ -3,17 +3,15 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from midmask.api.catalogue import as_changes
+from midmask.api.calls import as_changes, open_store, runner_in
 from midmask.api.corpus import Corpus
-from midmask.api.storage import open_store, runner_in
-from midmask.choice.budget import budget_seconds
-from midmask.choice.contenders import SCORED, SYSTEMS
-from midmask.choice.deliver import deliver
+from midmask.choice.contenders import SCORED, SYSTEMS, Request, queries_as_asked, teacher_folder
+from midmask.choice.contest import LocalWorkshop
+from midmask.choice.contest_terms import budget_seconds
 from midmask.choice.report_text import verdict_markdown
-from midmask.choice.request import Request, queries_as_asked, teacher_folder
 from midmask.choice.run import choose as hold
+from midmask.choice.run import deliver
 from midmask.choice.verdict import Verdict
-from midmask.choice.workshop import LocalWorkshop
 from midmask.errors import UserError
 from midmask.queries.config import QueriesConfig
 

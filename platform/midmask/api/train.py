@@ -1,20 +1,147 @@
-"""`midmask.train`: a recipe on a corpus, in this process or on a Ray cluster."""
+"""`midmask.train`: a recipe on a corpus, in this process or on a Ray cluster; the trained model and what it can do."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from midmask.api.catalogue import as_changes, check_paths, recipe_named
+from midmask.api.calls import (
+    as_changes,
+    check_paths,
+    compute,
+    keep_quiet,
+    open_store,
+    recipe_named,
+    runner_in,
+    show_line,
+)
 from midmask.api.corpus import Corpus
-from midmask.api.run import Run
-from midmask.api.storage import compute, open_store, runner_in
+from midmask.core.config import flatten, override
 from midmask.corpora import CorpusConfig, judged_splits
+from midmask.encoders.model_settings import read_facts
 from midmask.errors import UserError
-from midmask.experiment.backbone_defaults import apply_changes
-from midmask.experiment.needed_splits import refuse_missing_splits
+from midmask.exchange.pgvector import CHECKED, Upload, check_server, upload
+from midmask.experiment.changes import apply_changes
+from midmask.experiment.evaluations import refuse_missing_splits
+from midmask.experiment.graph import Step
 from midmask.experiment.plan import Plan, plan
+from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
-from midmask.experiment.step import Step
-from midmask.identity import override
+from midmask.experiment.searching import passage_encoding_step
+from midmask.retrieve.searcher import Hit, Searcher
+from midmask.store.artifact import Artifact, load
+from midmask.training.examples import read_table
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+class Run:
+    """A trained recipe. `midmask.train` makes it; the same call gives it again without computing anything.
+
+    plan: its steps. step: the one that made the model. runner: computes what a search or an evaluation needs.
+    """
+
+    def __init__(self, recipe: Recipe, plan: Plan, step: Step, artifact: Artifact, runner: Runner) -> None:
+        self.plan = plan
+        self.step = step
+        self.runner = runner
+        self._recipe = recipe
+        self._artifact = artifact
+
+    @property
+    def recipe(self) -> Recipe:
+        """The whole configuration; `recipe.name` is what tables call the run."""
+        return self._recipe
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The configuration as dotted path -> value."""
+        return flatten(self._recipe)
+
+    @cached_property
+    def model(self) -> Path:
+        """The model's folder, which transformers and sentence-transformers load. Copy it to keep it: the store may be
+        cleaned.
+        """
+        return (self._artifact.place / "model").local()
+
+    def encoder(self, device: str | None = None) -> "SentenceTransformer":
+        """The model in sentence-transformers: a SentenceTransformer; a SparseEncoder if all its vectors are lexical; a
+        MultiVectorEncoder if they are those of tokens.
+
+        Args:
+            device: as sentence-transformers takes it; none: its choice.
+
+        Raises:
+            UserError: if sentence-transformers is not installed, or has no class for such vectors.
+        """
+        try:
+            import sentence_transformers
+        except ImportError:
+            raise UserError(
+                "Run.encoder() needs sentence-transformers: pip install 'sentence-transformers>=6,<7'. Run.search() "
+                "and the folder Run.model need no more than midmask."
+            ) from None
+        if not (self.model / "modules.json").is_file():
+            raise UserError(f"{self.model}: sentence-transformers has no class for such vectors; use Run.search()")
+        kinds = {"dense": "SentenceTransformer", "lexical": "SparseEncoder", "late": "MultiVectorEncoder"}
+        kind = getattr(sentence_transformers, kinds[read_facts(self.model).representation.views[0]])
+        return kind(str(self.model), device=device, local_files_only=True)
+
+    def search(self, query: str, k: int = 10) -> list[Hit]:
+        """The best `k` documents of the run's corpus, the best first: doc_id, score, title, text. The first call
+        encodes the corpus, once for the store; an evaluation uses the same vectors.
+
+        Raises:
+            UserError: if k is below 1.
+        """
+        return self._searcher.search([query], k)[0]
+
+    def upload(self, to: str, table: str, check: int = CHECKED, progress: bool = True) -> Upload:
+        """Writes the run's corpus to a PostgreSQL server with the extension pgvector: doc_id, title, text and the
+        vectors, which are computed as for `search`. What is there is not sent again, so a killed upload goes on. Then
+        queries of the corpus are searched in the server and in midmask.
+
+        Args:
+            to: `postgresql://USER@HOST:PORT/DATABASE`; a password is read from PGPASSWORD or ~/.pgpass.
+            table: TABLE or SCHEMA.TABLE, made if it is missing.
+            check: queries that are searched in both; 0: none.
+            progress: prints to standard error how far the upload is.
+
+        Returns:
+            passages: rows of the table; written: by this call; queries: searched in both; equal: for how many of these
+            the best ten were the same, ties aside.
+
+        Raises:
+            UserError: if the server does not answer or refuses, if the table holds other vectors, for token vectors,
+                and without the package psycopg (extra `pgvector`).
+        """
+        check_server(to)
+        show = show_line if progress else keep_quiet
+        return upload(self._searcher, to, table, check=check, show=show)
+
+    @cached_property
+    def _searcher(self) -> Searcher:
+        wanted = self._recipe.evaluation
+        passages = passage_encoding_step(self.plan.tokens, self.step, wanted)
+        inputs = {name: compute(self.runner, passages.inputs[name]) for name in ("model", "tokens")}
+        corpus = compute(self.runner, self.plan.corpus)
+        encoded = compute(self.runner, passages)
+        return Searcher(corpus=corpus, passages=encoded, query_length=wanted.query_length, **inputs)
+
+    @property
+    def losses(self) -> dict[str, list[float]]:
+        """The loss after each optimiser step of each training, in order: `pretrain`, then `finetune.0`, …"""
+        trained = {"pretrain": self.plan.pretrained} if self.plan.pretrained is not None else {}
+        if self.step in self.plan.stages:
+            trained |= {f"finetune.{number}": stage for number, stage in enumerate(self.plan.stages)}
+        storage = self.runner.storage
+        folders = {name: load(step.place(storage)).place for name, step in trained.items() if step.is_finished(storage)}
+        return {name: read_table(place / "trace.parquet")["loss"].to_pylist() for name, place in folders.items()}
+
+    def __repr__(self) -> str:
+        return f"Run({self._recipe.name} on {self._recipe.corpus.short_name}: {self.model})"
 
 
 def train(

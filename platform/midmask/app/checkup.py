@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from midmask.backend.interface import is_loopback
 from midmask.backend.nodes import NodeReport
-from midmask.checks import FAISS_BUILDS
+from midmask.backend.worker_group import is_loopback
+from midmask.core.config import ABSENT
 from midmask.errors import how_to_install
-from midmask.identity import ABSENT
+from midmask.store.checks import FAISS_BUILDS
 
 CLOCKS_AGREE_S = 30.0
 """Jobs on several hosts judge each other's runs by time, and must agree on it to about a minute."""

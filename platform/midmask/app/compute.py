@@ -3,16 +3,14 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from midmask.app.graph_progress import GraphProgress
-from midmask.app.observer import GraphObserver, TrackedSystem
-from midmask.app.tracked_job import TrackedJob
-from midmask.artifact import Place, load
+from midmask.app.tracked_job import GraphObserver, GraphProgress, TrackedJob, TrackedSystem
 from midmask.backend.executor import execute
-from midmask.experiment.eta import StepTimes
-from midmask.experiment.graph import Graph
+from midmask.experiment.costs import StepTimes
+from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import StepKind
 from midmask.experiment.run import Observer, report_finished
-from midmask.experiment.step import Step
+from midmask.store.artifact import load
+from midmask.store.place import Place
 
 
 def compute(

@@ -1,23 +1,125 @@
-"""What a job's driver does: lay out the plan, join the cluster, run the steps that are missing, and track all of it."""
+"""What a job's driver does: lays out the plan, runs the steps that are missing, and tells what they cost and gave.
+
+The end of a job's output is the same for all jobs:
+
+the result in a sentence
+the tables
+where the model, or what else was made, lies, and three lines of Python that load it
+the commands that show it (MLflow's UI, the leaderboard), and the one that makes it again
+"""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from midmask.app.cost import tell_cost
 from midmask.app.job import Options, resolve_corpus
-from midmask.artifact import Artifact, Place
+from midmask.core.config import flatten, override
+from midmask.core.process import same_command
+from midmask.core.redaction import redacted
 from midmask.corpora import judged_splits
 from midmask.errors import UserError
-from midmask.experiment.every_stage import refuse_idle
-from midmask.experiment.model_folder import as_folder_reads, check_folder
-from midmask.experiment.needed_splits import refuse_missing_splits, usual_split
-from midmask.experiment.plan import Step, adopted
+from midmask.estimate import as_text, estimate, refuse_impossible, shape_named
+from midmask.experiment.changes import as_folder_reads, check_folder, refuse_idle
+from midmask.experiment.evaluations import refuse_missing_splits, usual_split
+from midmask.experiment.graph import Step
 from midmask.experiment.schema import Recipe
+from midmask.experiment.searching import adopted
 from midmask.experiment.steps import TrainingConfig
-from midmask.identity import flatten, override
-from midmask.pretrained import model_folder
 from midmask.recipes import RECIPES
-from midmask.recipes.published import at_scale, list_unpublished, with_changes
+from midmask.recipes.build import at_scale, list_unpublished, with_changes
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.store.pretrained import model_folder
+
+
+def tell_cost(targets: Iterable[Step], options: Options, *, side_by_side: bool = False) -> None:
+    """Prints what is still to be paid for these steps and all that they need, on `--on` or this machine.
+
+    Args:
+        side_by_side: whether several trainings run at once, as in sweeps and benchmarks.
+
+    Raises:
+        UserError: for an unknown shape; with the sum, if the plan could never run there.
+    """
+    shape = None if options.on is None else shape_named(options.on)
+    own = {"workers": options.workers, "per_training": options.workers_per_training}
+    plan = estimate(targets, Place(options.storage), shape, **own, side_by_side=side_by_side)
+    print(f"\n{as_text(plan)}")
+    refuse_impossible(plan)
+
+
+SETTINGS = "config_sentence_transformers.json"
+"""Of a folder that sentence-transformers loads; it names the class."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a job made. kind: in a word or two, such as `model`. loading: lines of Python; none where no library of ours
+    loads it from there.
+    """
+
+    kind: str
+    place: str
+    loading: Sequence[str] = ()
+
+
+def ending(
+    options: Options,
+    sentence: str,
+    tables: Iterable[str],
+    *products: Product,
+    further: Mapping[str, str] | None = None,
+) -> str:
+    """The text.
+
+    Args:
+        products: the first is what the job was for.
+        further: name -> value of lines below the products.
+    """
+    parts = [sentence, *tables]
+    for product in products:
+        loading = [f"    {line}" for line in product.loading]
+        parts.append("\n".join([f"{product.kind}: {redacted(product.place)}", *loading]))
+    if further:
+        parts.append("\n".join(f"{name}: {value}" for name, value in further.items()))
+    parts.append(f"{options.where_to_look()}\nmake it again: {same_command()}")
+    return "\n\n".join(part for part in parts if part)
+
+
+def model_product(folder: Place, kind: str = "model") -> Product:
+    """A model's folder, and what loads it."""
+    if not folder.is_path:
+        return Product(kind, folder.uri)
+    return Product(kind, folder.uri, _loading_lines(folder))
+
+
+def _loading_lines(folder: Place) -> list[str]:
+    """By the class of sentence-transformers that the folder names, else by its architecture."""
+    if (folder / SETTINGS).exists():
+        named = (folder / SETTINGS).read_json().get("model_type", "SentenceTransformer")  # before version 5: unnamed
+        return _with_sentence_transformers(named, folder)
+    (architecture, *_) = (folder / "config.json").read_json().get("architectures") or [""]
+    if architecture.endswith("ForSequenceClassification"):
+        return [
+            "from sentence_transformers import CrossEncoder",
+            f"model = CrossEncoder({folder.uri!r})",
+            'scores = model.predict([("a query", "a passage")])',
+        ]
+    auto = "AutoModelForSeq2SeqLM" if architecture.endswith("ForConditionalGeneration") else "AutoModel"
+    return [
+        f"from transformers import {auto}, AutoTokenizer",
+        f"model = {auto}.from_pretrained({folder.uri!r})",
+        f"tokenizer = AutoTokenizer.from_pretrained({folder.uri!r})",
+    ]
+
+
+def _with_sentence_transformers(loader: str, folder: Place) -> list[str]:
+    return [
+        f"from sentence_transformers import {loader}",
+        f"model = {loader}({folder.uri!r})",
+        'model.similarity(model.encode_query(["a query"]), model.encode_document(["a passage", "another one"]))',
+    ]
+
 
 log = logging.getLogger(__name__)
 

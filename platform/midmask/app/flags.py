@@ -5,9 +5,9 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from midmask.core.redaction import redacted
 from midmask.corpora.formats import name_forms
 from midmask.errors import UserError, unknown
-from midmask.redaction import redacted
 
 AddFlags = Callable[[argparse.ArgumentParser], None]
 

@@ -1,30 +1,160 @@
-"""What all jobs share: their flags, and where results go.
+"""How a job begins and ends: its shared flags and stores, where its log lines go, and its exit code.
 
-A job is a function `work(options, flags)` and a docstring; `run` does the rest.
+A job is a function `work(options, flags)` and a help text; `run` does the rest.
+
+Log lines: warnings and the progress go to standard error, and every line to a file. The file is opened when the job
+begins to compute; what was logged before is written to it then. --verbose (or MIDMASK_VERBOSE=1) shows every line on
+standard error too.
+
+Exit codes: 0 the work was done, 2 a user's mistake (one line, no traceback), 130 interrupted, 141 the reader of its
+output has gone (as `midmask run --dry-run | head`), 1 anything else, with its traceback.
 """
 
 import argparse
 import json
+import logging
 import os
+import select
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from logging.handlers import MemoryHandler
 from pathlib import Path
 from typing import Literal, NoReturn
 from urllib.parse import unquote, urlsplit
 
-from midmask.app.console import set_up_logging
-from midmask.app.exits import interrupt, run_to_exit
 from midmask.app.flags import AddFlags, parse
+from midmask.core.process import SWITCHES, VERBOSE, is_on, same_command
+from midmask.core.redaction import has_credentials, redact_output, redacted
 from midmask.corpora.formats import has_folder, refuse_unknown_form
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
 from midmask.recipes.fields import refuse_unknown_fields
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.redaction import has_credentials, redact_output, redacted
-from midmask.switches import SWITCHES
+
+FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
+
+SHOWN = (
+    *("midmask.app.progress", "midmask.app.tracked_job"),
+    *("midmask.backend.cluster", "midmask.corpora.assemble"),
+)
+"""Loggers whose lines are always shown: the progress; what was computed before; the cluster; rows that were refused."""
+
+KEPT = 10_000
+"""Lines that wait for the file."""
+
+
+class _StandardError:
+    """Writes to what `sys.stderr` is at the time: a bar takes its place while it is shown."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def set_up_logging() -> None:
+    """midmask's lines and everyone's warnings, on standard error, a line each: readable in `ray job submit`'s output.
+    Of midmask's lines below a warning only those of `SHOWN`, unless `MIDMASK_VERBOSE` says otherwise.
+    """
+    root = logging.getLogger()
+    for old in [one for one in root.handlers if one.name in ("console", "waiting")]:
+        root.removeHandler(old)
+    console = logging.StreamHandler(_StandardError())
+    console.addFilter(_is_shown)
+    waiting = MemoryHandler(KEPT, flushLevel=logging.CRITICAL + 1, flushOnClose=False)
+    for name, handler in (("console", console), ("waiting", waiting)):
+        handler.set_name(name)
+        handler.setFormatter(FORMAT)
+        root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("midmask").setLevel(logging.INFO)
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.WARNING or record.name in SHOWN or is_on(VERBOSE)
+
+
+@contextmanager
+def log_file(folder: Path, job: str) -> Iterator[Path]:
+    """Writes every line to a file of this process in the folder, until the block ends; its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{job}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    file = logging.FileHandler(path, encoding="utf-8")
+    file.setFormatter(FORMAT)
+    root = logging.getLogger()
+    for waiting in [one for one in root.handlers if isinstance(one, MemoryHandler)]:
+        waiting.setTarget(file)
+        waiting.flush()
+        root.removeHandler(waiting)
+    root.addHandler(file)
+    try:
+        yield path
+    finally:
+        root.removeHandler(file)
+        file.close()
+
+
+def run_to_exit(work: Callable[[], None]) -> NoReturn:
+    """Calls `work` and ends the process with one of the exit codes."""
+    try:
+        try:
+            work()
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        print(f"interrupted; the same command goes on where this one stopped: {same_command()}", file=sys.stderr)
+        sys.exit(130)
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) and not output_is_read():
+            discard_output()
+            sys.exit(141)
+        mistake = mistake_in(error)
+        if mistake is None:
+            raise
+        print(f"error: {redacted(mistake)}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(0)
+
+
+def interrupt(number: int, frame: object) -> NoReturn:
+    """A signal handler that ends the process as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def output_is_read() -> bool:
+    """Whether there is still a reader at the other end of standard output."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return not any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def discard_output() -> None:
+    """Leads standard output to nowhere, so that the interpreter's last flush does not fail a second time."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def mistake_in(error: BaseException) -> str | None:
+    """The user's mistake behind an error, as one line; None if there is none, so that the error is a bug.
+
+    Ray wraps what is raised in a task (`RayTaskError.cause`), in a training worker (`worker_failures`) and in the
+    training controller (`controller_failure`); the wrapper's own text is a traceback.
+    """
+    inside = [getattr(error, "cause", None), getattr(error, "controller_failure", None), error.__cause__]
+    inside += list(getattr(error, "worker_failures", {}).values())
+    for cause in inside:
+        if isinstance(cause, BaseException) and cause is not error and (mistake := mistake_in(cause)):
+            return mistake
+    if isinstance(error, UserError):
+        return " ".join(str(error).split())
+    return None
 
 
 @dataclass(frozen=True)
@@ -66,10 +196,8 @@ class Options:
 
         store = f"MLFLOW_TRACKING_URI={shlex.quote(redacted(self.tracking_uri))}"
         page = project() / "dashboards" / "leaderboard.py"
-        if not page.is_file():  # pages come with a checkout
-            return ui_command(self.tracking_uri)
-        pages = f"{store} streamlit run {shlex.quote(str(page))} --server.address 127.0.0.1"
-        return f"{ui_command(self.tracking_uri)}\n{pages}"
+        pages = f"streamlit run {shlex.quote(str(page))} --server.address 127.0.0.1"
+        return f"{ui_command(self.tracking_uri)}\n{store} {pages if page.is_file() else 'midmask leaderboard'}"
 
 
 INSIDE = "any"
@@ -87,7 +215,7 @@ def run(
     job_file: Path | None = None,
     prog: str | None = None,
 ) -> NoReturn:
-    """Parses the command line, calls `work(options, flags)` and ends the process as `midmask.app.exits` says.
+    """Parses the command line, calls `work(options, flags)` and ends the process as `midmask.app.job` says.
 
     Args:
         work: gets the shared options, and the namespace that also holds the job's own flags.

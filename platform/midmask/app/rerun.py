@@ -16,15 +16,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from midmask.app.run_contents import MODEL_PARAM
+from midmask.core.config import flatten, override
 from midmask.errors import UserError
 from midmask.experiment.kinds import KINDS
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import adopted
-from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
+from midmask.recipes.build import at_scale, with_changes
+from midmask.recipes.protocol_configs import Scale
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.recipes.protocols.protocol import Scale
-from midmask.recipes.published import at_scale, with_changes
 from midmask.retrieve.run_file import COPIES_PARAM, DIGEST_PARAM, run_digest
 from midmask.tracking import ARTIFACT, RUN_FILE
 

@@ -1,22 +1,26 @@
-"""Runs the steps of a job on the cluster, as one tracked run with a nested run for each step."""
+"""Runs a job's steps on the cluster, or measures run files, as one tracked run with nested runs; registers models."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from midmask.app.compute import compute
 from midmask.app.job import Options
-from midmask.app.lineage import all_datasets, run_name
-from midmask.app.observer import TrackedSystem
-from midmask.app.run_contents import base_tags, log_report
-from midmask.app.tracked_job import TrackedJob, open_job
-from midmask.artifact import Artifact, Place, load
-from midmask.backend.resources import Resources, whole
+from midmask.app.run_contents import RUN_FILE_TAGS, all_datasets, base_tags, log_report, run_name
+from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
+from midmask.backend.cluster import Resources, whole
+from midmask.core.config import fingerprint, flatten
+from midmask.encoders.model_settings import view_widths
+from midmask.experiment.evaluations import EVALUATION_FIELDS
+from midmask.experiment.graph import Step
 from midmask.experiment.report import results_table
 from midmask.experiment.schema import Recipe
-from midmask.experiment.step import Step
-from midmask.identity import fingerprint, flatten
+from midmask.retrieve.run_file import COPIES_PARAM, DIGEST_PARAM, RunFileConfig
+from midmask.store.artifact import Artifact, load
+from midmask.store.place import Place
+from midmask.tracking import RUN_FILE, Tracker
 
 log = logging.getLogger(__name__)
 
@@ -60,3 +64,66 @@ def run_recipe_steps(
         phase: of the job's progress, which these steps are; none: the graph's own.
     """
     compute(replace(job, use=use), [TrackedSystem(recipe.name, recipe)], targets, phase=phase)
+
+
+def track_run_files(options: Options, recipe: Recipe, evaluations: Mapping[str, Step]) -> dict[str, Artifact]:
+    """The evaluations of run files, by the names of their systems; what is finished is not computed again.
+
+    Args:
+        recipe: whose corpus and evaluation they are measured with.
+    """
+    storage = Place(options.storage)
+    identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in evaluations.items()}})
+    about = {"midmask.recipe": "+".join(evaluations), "midmask.step": "job", "midmask.fingerprint": identity}
+    tags = {**base_tags(options.job, recipe), **RUN_FILE_TAGS, **about}
+    finished = all(step.is_finished(storage) for step in evaluations.values())
+    name, use = f"{options.job}-{recipe.corpus.short_name}-{identity[:6]}", partial(whole, options.training_workers)
+    with open_job(options, name, tags, _settings(recipe), finished=finished, share=use) as job:
+        if job is not None:
+            _run_files_job(job, recipe, evaluations)
+        done = {name: load(step.place(storage)) for name, step in evaluations.items()}
+        if job is not None:
+            job.run.log_inputs(all_datasets(evaluations.values(), storage))
+            log_report(job.run, results_table(done))
+        return done
+
+
+def _run_files_job(job: TrackedJob, recipe: Recipe, evaluations: Mapping[str, Step]) -> None:
+    systems = [_run_file_system(name, recipe, step) for name, step in evaluations.items()]
+    compute(job, systems, evaluations.values(), has_run=lambda kind: kind.is_collection)
+
+
+def _run_file_system(name: str, recipe: Recipe, evaluation: Step) -> TrackedSystem:
+    """What the leaderboard shows of a run file. Its params are the settings of its evaluation, and what was read."""
+    reading = evaluation.inputs["ranked"]
+    assert isinstance(reading.config, RunFileConfig), reading.name
+    tags = {**RUN_FILE_TAGS, "midmask.recipe": name, RUN_FILE: reading.config.file}
+    params = {**_settings(recipe), DIGEST_PARAM: reading.content["run"], "run.ties": reading.config.ties}
+    if reading.config.leave_out_copies:
+        params[COPIES_PARAM] = True
+    return TrackedSystem(name, recipe, {name: evaluation}, name, tags, params)
+
+
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    """Fields of a recipe that change what is measured of a run file, by dotted path."""
+    wanted = {f"evaluation.{name}" for name in EVALUATION_FIELDS}
+    return {path: value for path, value in flatten(recipe).items() if path.startswith("corpus.") or path in wanted}
+
+
+def register(options: Options, recipe: Recipe, step: Step, artifact: Artifact, alias: str) -> str:
+    """Registers what a fine-tuning step made, and points the alias to it; the URI of its version.
+
+    The lineage names every step behind the model, in order, by fingerprint.
+    """
+    from midmask.tracking.models import RegistryEntry, register_model  # here, since MLflow's models take long to import
+
+    lineage = {"recipe": recipe.name, "protocol": recipe.protocol, "corpus": recipe.corpus.short_name}
+    lineage |= {f"step.{number:02d}.{each.name}": each.fingerprint for number, each in enumerate(step.upstream())}
+    with Tracker(options.tracking_uri, options.home) as tracker:
+        run_id = tracker.find(step.fingerprint, step=step.name).finished
+    folder = (artifact.place / "model").local()
+    objective = recipe.objective.name if recipe.objective else recipe.name
+    entry = RegistryEntry(
+        objective, recipe.backbone.name, artifact.fingerprint, view_widths(folder), lineage, run_id=run_id
+    )
+    return register_model(options.tracking_uri, options.home, folder, entry, alias=alias).uri

@@ -1,26 +1,106 @@
-"""A job's own tracked run, the runs nested in it, and links to runs that earlier jobs have finished."""
+"""A job's tracked run, the runs nested in it, and the observer of a graph of steps that writes to them."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from midmask.app.console import log_file
-from midmask.app.display import displayed
-from midmask.app.job import Options
-from midmask.app.job_progress import JobProgress
-from midmask.artifact import Place
-from midmask.backend.aside import compute_aside
-from midmask.backend.connection import connect
-from midmask.backend.resources import Resources
+from midmask.app.job import Options, log_file, mistake_in
+from midmask.app.progress import JobProgress, displayed
+from midmask.app.run_contents import (
+    artifact_tag,
+    base_tags,
+    log_evaluation,
+    log_inputs,
+    log_result,
+    metric_keys,
+    step_name,
+    step_params,
+    step_tags,
+)
+from midmask.backend.cluster import Resources, compute_aside, connect
+from midmask.core.config import fingerprint, flatten
+from midmask.core.progress import StepProgress
+from midmask.errors import last_line
 from midmask.estimate import Shape, estimate
 from midmask.estimate.devices import this_machine
-from midmask.experiment.step import Step
+from midmask.experiment.graph import Step
+from midmask.experiment.kinds import Phase, StepKind
+from midmask.experiment.run import TimeIsUp
+from midmask.experiment.schema import Recipe
+from midmask.store.artifact import Artifact, load
+from midmask.store.place import Place
 from midmask.tracking import LOG, PROGRESS, TrackedRun, Tracker
 from midmask.tracking.names import EXECUTOR
+
+details_log = logging.getLogger(f"{__name__}.details")
+"""Of lines that only the log file has."""
+
+_, TRAININGS, SEARCHES = PHASES = get_args(Phase)
+"""Phases of a graph whose job has no others."""
+
+
+class GraphProgress:
+    """Passes on what happens to the steps of one graph.
+
+    Args:
+        job: of which the graph is a part.
+        steps: what is left to compute.
+        side_by_side: how many steps run at once, but for those that go through a whole collection.
+        phase: of the job; none: three phases, by the kind of step. The second begins with the first training, the third
+            with the first search after the last training.
+    """
+
+    def __init__(
+        self, job: JobProgress, steps: Iterable[Step], side_by_side: int = 1, phase: str | None = None
+    ) -> None:
+        left = list(steps)
+        self._job, self._total, self._ended = job, len(left), 0
+        self._side_by_side = side_by_side
+        self._trainings = {step.fingerprint for step in left if step.kind.trains} if phase is None else None
+        self._running: dict[str, StepProgress] = {}
+        phases = {phase: left} if phase else {name: [] for name in PHASES}
+        for step in left if phase is None else ():
+            phases[step.kind.phase].append(step)
+        job.plan({name: own for name, own in phases.items() if own or name == phase})
+
+    def begin(self, step: Step, name: str) -> None:
+        """A step starts, whose lines begin with `name`."""
+        if self._trainings is not None:
+            own = step.kind.phase
+            if own == TRAININGS or (own == SEARCHES and not self._trainings):
+                self._job.reach(own)
+        lanes = 1 if step.kind.whole_collection else self._side_by_side
+        self._job.begin(step.fingerprint, step.name, lanes)
+        self._running[step.fingerprint] = StepProgress(name, lambda line: details_log.info("%s", line))
+
+    def update(self, step: Step, at: int, loss: float | None) -> None:
+        """A training has done `at` of its steps."""
+        self._job.advance(step.fingerprint, at / step.optimiser_steps)
+        self._running[step.fingerprint].update(at, step.optimiser_steps, loss)
+
+    def end(self, step: Step, note: str) -> None:
+        """A step is done; the log's line has `note` behind the number of steps."""
+        self._ended += 1
+        self._forget_training(step)
+        self._running.pop(step.fingerprint, None)
+        self._job.end(step.fingerprint, step.name)
+        details_log.info("%d of %d steps%s", self._ended, self._total, note)
+
+    def drop(self, steps: Iterable[Step]) -> None:
+        """These steps are given up."""
+        for step in steps:
+            self._forget_training(step)
+            self._running.pop(step.fingerprint, None)
+            self._job.drop([step.fingerprint])
+
+    def _forget_training(self, step: Step) -> None:
+        if self._trainings is not None:
+            self._trainings.discard(step.fingerprint)
+
 
 log = logging.getLogger(__name__)
 
@@ -106,3 +186,152 @@ def _link_finished(tracker: Tracker, name: str, tags: Mapping[str, str], parent:
     if finished:
         tracker.link_cached(finished, f"{name} (cached)", tags=tags, parent=parent)
     return finished
+
+
+@dataclass(frozen=True)
+class TrackedSystem:
+    """A recipe with one seed, for which steps are computed: of a job, a benchmark, or a sweep's final comparison.
+
+    evaluations: by name. As soon as all of them are finished, the system gets a run of that name with their measures.
+    Empty: no such run, as for a recipe that a job runs by itself, where each evaluation has a run. main: name of the
+    evaluation whose artifact pages open for the system. tags: of the system's run, beside or in place of the recipe's.
+    params: of the system's run; empty: all fields of the recipe.
+    """
+
+    name: str
+    recipe: Recipe
+    evaluations: Mapping[str, Step] = field(default_factory=dict)
+    main: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all its evaluations: the tag `midmask.fingerprint` of its run."""
+        return fingerprint({name: step.fingerprint for name, step in self.evaluations.items()})
+
+
+class GraphObserver:
+    """Tracks and shows the steps that are computed, and links the runs of those that were finished before.
+
+    `failures`: name of a system -> why it was not measured.
+
+    Args:
+        systems: at least one. A step belongs to the first system whose evaluations need it, else to the first system.
+        has_run: which kinds of steps get a run of their own.
+        keep_going: whether other steps still run after one has failed. Its error is then logged here; else the caller
+            of the executor gets it.
+    """
+
+    def __init__(
+        self,
+        job: TrackedJob,
+        systems: Sequence[TrackedSystem],
+        progress: GraphProgress,
+        *,
+        has_run: Callable[[StepKind], bool] = lambda kind: True,
+        keep_going: bool = False,
+    ) -> None:
+        self.failures: dict[str, str] = {}
+        self._job = job
+        self._systems = systems
+        self._progress = progress
+        self._kind_has_run = has_run
+        self._keep_going = keep_going
+        self._open: dict[str, TrackedRun] = {}
+        self._ended: set[str] = set()
+        self._measured: set[str] = set()
+        self._owners: dict[str, TrackedSystem] = {}
+        self._evaluating: dict[str, list[TrackedSystem]] = {}
+        for system in systems:
+            for evaluation in system.evaluations.values():
+                self._evaluating.setdefault(evaluation.fingerprint, []).append(system)
+                for step in evaluation.upstream():
+                    self._owners.setdefault(step.fingerprint, system)
+
+    def begin(self, step: Step) -> None:
+        owner, name = self._owner(step), self._name(step)
+        self._progress.begin(step, f"{name} ({owner.name})" if owner.evaluations else name)
+        if self._has_run(step):
+            details_log.info("%s: starts", name)
+            self._open[step.fingerprint] = self._open_run(step)
+
+    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
+        self._progress.update(step, at, values.get("train/loss"))
+        if run := self._open.get(step.fingerprint):
+            run.log(metric_keys(step.name, values), step=at)
+
+    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
+        """A step is computed, or was finished before; the second call for a step changes nothing."""
+        if step.fingerprint in self._ended:
+            return
+        self._ended.add(step.fingerprint)
+        if self._has_run(step):
+            self._track(step, artifact, cached=cached)
+        for system in self._evaluating.get(step.fingerprint, ()):
+            self._track_if_measured(system)
+        if not cached:
+            count = sum(bool(system.evaluations) for system in self._systems)
+            self._progress.end(step, f" · {len(self._measured)} of {count} systems measured" if count else "")
+
+    def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
+        self._progress.drop(lost)
+        if run := self._open.pop(step.fingerprint, None):  # none if an input could not be read
+            run.finish("failed")
+        reason = mistake_in(error) or last_line(error)
+        if isinstance(error, TimeIsUp):
+            details_log.info("%s", error)
+        elif self._keep_going:
+            details_log.error("%s (%s) failed: %s", step.name, step.fingerprint, reason, exc_info=error)
+        why = reason if isinstance(error, TimeIsUp) else f"{step.name}: {reason}"  # TimeIsUp names the step itself
+        for one in lost:
+            for system in self._evaluating.get(one.fingerprint, ()):
+                self.failures.setdefault(system.name, why)
+
+    def _owner(self, step: Step) -> TrackedSystem:
+        return self._owners.get(step.fingerprint, self._systems[0])
+
+    def _has_run(self, step: Step) -> bool:
+        return self._kind_has_run(step.kind)
+
+    def _recipe_tags(self, step: Step) -> dict[str, str]:
+        return base_tags(self._job.name, self._owner(step).recipe)
+
+    def _tags(self, step: Step) -> dict[str, str]:
+        return {**self._recipe_tags(step), **step_tags(step)}
+
+    def _name(self, step: Step) -> str:
+        return step_name(step, self._tags(step))
+
+    def _open_run(self, step: Step) -> TrackedRun:
+        params = {**flatten(self._owner(step).recipe), **step_params(step)}
+        run = self._job.open_run(self._name(step), self._tags(step), params)
+        self._job.tracker.watch(run)
+        if not step.kind.is_collection and step.name != "evaluate":  # these log their inputs with their result
+            log_inputs(run, step, self._job.storage, self._recipe_tags(step))
+        return run
+
+    def _track(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
+        """Ends the step's run; of a step that was finished before, links the run that computed it, if it is tracked."""
+        if cached:
+            details_log.info("%s: taken from %s", step.name, artifact.place)
+            if self._job.link_finished(self._name(step), {**self._tags(step), **artifact_tag(artifact)}):
+                return
+        with self._open.pop(step.fingerprint, None) or self._open_run(step) as run:
+            log_result(run, step, artifact, self._job.storage, self._recipe_tags(step))
+        details_log.info("%s: done, in %s", step.name, artifact.place)
+
+    def _track_if_measured(self, system: TrackedSystem) -> None:
+        """A run with the system's measures, or a link to the run that has them; once."""
+        storage, evaluations = self._job.storage, system.evaluations
+        if system.name in self._measured or not all(step.is_finished(storage) for step in evaluations.values()):
+            return
+        self._measured.add(system.name)
+        recipe_tags = base_tags(self._job.name, system.recipe)
+        tags = {**recipe_tags, **system.tags, "midmask.step": "evaluate", "midmask.fingerprint": system.fingerprint}
+        if self._job.link_finished(system.name, tags):
+            return
+        with self._job.open_run(system.name, tags, system.params or flatten(system.recipe)) as run:
+            for step in evaluations.values():
+                log_evaluation(run, step, storage, recipe_tags)
+            run.tag(artifact_tag(load(evaluations[system.main].place(storage))))

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from midmask.backend.scratch import RAY, scratch
-from midmask.command import HEAD
+from midmask.core.process import HEAD
 from midmask.errors import UserError
 
 STARTS_WITHIN_S = 120.0

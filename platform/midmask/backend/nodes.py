@@ -9,10 +9,10 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from midmask.artifact import Place
-from midmask.backend.resources import alive_nodes
-from midmask.checks import own_versions, why_not_writable
+from midmask.backend.cluster import alive_nodes
 from midmask.errors import last_line
+from midmask.store.checks import own_versions, why_not_writable
+from midmask.store.place import Place
 from midmask.tracking import why_silent
 
 ANSWERS_WITHIN_S = 120.0

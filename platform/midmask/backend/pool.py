@@ -1,28 +1,37 @@
-"""Encoding and search with a pool of actors; the files are those that a single process writes.
+"""Encoding, search and steps that work shard by shard on a cluster, with the files that one process would write.
 
 Actors do the units of `retrieve.encode`, `retrieve.search` and `retrieve.bm25`. To encode, any actor takes the next
 block. To search, each holds one shard of the corpus: it maps the vectors of its passages, or the words, builds the
 index of vectors and searches it, a block of queries at a time. Each result is a file on storage. So nothing large
 passes through the driver, an actor that dies is made again and finds what it had done, and a job that was killed goes
 on. Everything is reached through Places; no node needs another's disk.
+
+Of other steps that work shard by shard, tasks of Ray Data make the shards that are missing, or actors where a worker
+loads much. The actors are our own: those of Ray Data end when nothing refers to them, but after a failure the logged
+error still does, and the next training would wait for their CPUs without end.
 """
 
 import contextlib
 import logging
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
+import ray.data
 from ray.exceptions import RayTaskError
 
-from midmask.artifact import Artifact, Place
-from midmask.backend.resources import alive_nodes
+from midmask.backend.cluster import alive_nodes
+from midmask.core.config import Config
 from midmask.errors import UserError
-from midmask.retrieve.bm25 import Bm25Config, Bm25Search, Bm25Worker
+from midmask.retrieve.bm25.search import Bm25Config, Bm25Search, Bm25Worker
 from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
-from midmask.retrieve.search import Search, SearchConfig, SearchWorker
+from midmask.retrieve.search import Search, SearchWorker
+from midmask.retrieve.search_config import SearchConfig
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.store.sharded import Inputs, Sharded
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +92,7 @@ def search(
 
 
 def rank_with_bm25(config: Bm25Config, inputs: Mapping[str, Artifact], out: Place, *, actors: int) -> dict[str, Any]:
-    """The distributed twin of `retrieve.bm25.rank_with_bm25`, with one actor for some of the index's shards, on a CPU
+    """The distributed twin of `rank_with_bm25` in `retrieve`, with one actor for some of the index's shards, on a CPU
     each.
 
     Args:
@@ -188,3 +197,70 @@ def _result(done: Any) -> int:
         if isinstance(error.cause, UserError):
             raise error.cause from None
         raise
+
+
+def run_sharded(step: Sharded, config: Config, inputs: Inputs, out: Place, *, actors: int) -> dict[str, Any]:
+    """The same files as the step's one-process form. Shards that a killed run has written are not made again.
+
+    Args:
+        actors: workers that are kept, for a step whose workers load much; others are tasks, as many as fit.
+
+    Raises:
+        UserError: as the step does.
+    """
+    step.begin(config, inputs, out)
+    if missing := step.missing(inputs, out):
+        work = (step, config, dict(inputs), out)
+        if step.stays(config):
+            _make_with_actors(work, missing, actors)
+        else:
+            _make_with_tasks(work, missing)
+    return step.finish(config, inputs, out)
+
+
+Work = tuple[Sharded, Config, dict[str, Artifact], Place]
+"""Step, config, inputs and where the shards are written."""
+
+
+def _make_with_actors(work: Work, names: list[str], actors: int) -> None:
+    count = min(actors, len(names))
+    refuse_unschedulable(count, 1)
+    units = deque(range(len(names)))
+    with actor_pool(ShardWorker, [(work, names)] * count, 1) as pool:
+        for number, _ in deal([actor.make for actor in pool], [units] * count):
+            log.info("%s is made", names[number])
+
+
+class ShardWorker:
+    """An actor that opens the step's worker once and makes many shards with it."""
+
+    def __init__(self, work: Work, names: list[str]) -> None:
+        self._work, self._names = work, names
+        self._make: Callable[[str], None] | None = None
+
+    def make(self, number: int) -> int:
+        """Makes the shard of this number and returns it. The first one opens the worker: an error while an actor is
+        made would come back as a traceback alone.
+        """
+        step, config, inputs, out = self._work
+        self._make = self._make or step.worker(config, inputs, out)
+        self._make(self._names[number])
+        return number
+
+
+def _make_with_tasks(work: Work, names: list[str]) -> None:
+    shards = ray.data.from_items([{"shard": name} for name in names], override_num_blocks=len(names))
+    shards.context.enable_progress_bars = False
+    shards.context.raise_original_map_exception = True  # else its kind is lost on the way
+    try:
+        shards.map(_make, fn_args=work).materialize()
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, UserError):
+            # Ray Data appends advice about retries to a task's error.
+            raise UserError(str(error.cause).split("\n", 1)[0]) from None
+        raise
+
+
+def _make(row: dict[str, str], step: Sharded, config: Config, inputs: Inputs, out: Place) -> dict[str, str]:
+    step.worker(config, inputs, out)(row["shard"])
+    return row

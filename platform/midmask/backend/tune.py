@@ -10,8 +10,8 @@ from ray import tune
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search.optuna import OptunaSearch
 
-from midmask.artifact import Place
-from midmask.backend.resources import Resources
+from midmask.backend.cluster import Resources
+from midmask.store.place import Place
 
 RESTARTS = 2
 """Times that a trial is started again after its process died (or it failed): it goes on from its checkpoints."""

@@ -2,16 +2,23 @@
 
 On several nodes, the number of workers follows the nodes that are alive: without a node that is lost, fewer go on, and
 when it is back, all. The batch of a step stays the same, since workers share it.
+
+torch's gloo listens at the address that a node's own name resolves to; where that is a loopback address (Debian writes
+`127.0.1.1` into /etc/hosts), or none, no other node finds it, and the training would wait for half an hour and end. Ray
+knows each node's real address, so gloo is told the interface that has it.
 """
 
+import ipaddress
 import logging
 import os
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 import ray.train
 import ray.train.torch
@@ -19,21 +26,100 @@ import torch
 from ray._private.worker import get_dashboard_url
 from ray.exceptions import RayActorError
 from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchConfig
 from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
+from ray.util import get_node_ip_address
 from ray.util.placement_group import PlacementGroup, get_current_placement_group, remove_placement_group
 
-from midmask import distributed as world
-from midmask.artifact import Place
 from midmask.backend.channel import Channel
-from midmask.backend.interface import ReachableTorch, refuse_loopback_nodes
-from midmask.backend.resources import alive_nodes
-from midmask.backend.stream import READ_CPUS, ray_reader
-from midmask.encoders.backbone import SIZES
+from midmask.backend.cluster import alive_nodes
+from midmask.backend.reading import READ_CPUS, ray_reader
+from midmask.encoders.reading import SIZES
 from midmask.errors import UserError
+from midmask.objectives import distributed as world
+from midmask.store.place import Place
 from midmask.training.run import Log, NonFiniteLoss, run_training
 from midmask.training.setup import TrainingSetup
 
 logger = logging.getLogger(__name__)
+
+INTERFACE_VARIABLE = "GLOO_SOCKET_IFNAME"
+"""Which interface gloo takes; NCCL has its own search, which passes loopback over."""
+
+
+class ReachableTorch(TorchConfig):  # type: ignore[misc]  # Ray has no types
+    """Ray Train's configuration of torch whose workers first choose their interface."""
+
+    @property
+    def backend_cls(self) -> type:
+        return _ReachableBackend
+
+
+class _ReachableBackend(TorchConfig().backend_cls):  # type: ignore[misc]
+    def on_start(self, worker_group: Any, backend_config: Any) -> None:
+        if len(worker_group) > 1:
+            worker_group.execute(choose_interface)
+        if not all(worker_group.execute(torch.cuda.is_available)):  # Ray takes NCCL wherever it has given a GPU
+            backend_config = replace(backend_config, backend="gloo")
+        super().on_start(worker_group, backend_config)
+
+
+def choose_interface() -> None:
+    """Names the interface of this node's address to gloo, unless the environment names one already.
+
+    A node with an address that none of its interfaces has (behind NAT) is left to gloo, with a warning.
+    """
+    address = get_node_ip_address()
+    if INTERFACE_VARIABLE in os.environ or is_loopback(address):
+        return
+    interfaces = interfaces_by_address()
+    if address in interfaces:
+        os.environ[INTERFACE_VARIABLE] = interfaces[address]
+    else:
+        known = ", ".join(f"{name} {each}" for each, name in interfaces.items())
+        logger.warning(
+            "node %s joined Ray as %s, which none of its interfaces has (%s); if workers do not find each other, set "
+            "%s=INTERFACE on it",
+            *(socket.gethostname(), address, known, INTERFACE_VARIABLE),
+        )
+
+
+def interfaces_by_address() -> dict[str, str]:
+    """Internet address -> the interface of this machine that has it."""
+    found = psutil.net_if_addrs().items()
+    return {each.address: name for name, own in found for each in own if _is_address(each.address)}
+
+
+def refuse_loopback_nodes(nodes: Iterable[Mapping[str, Any]]) -> None:
+    """Refuses a cluster of several machines one of which the others cannot reach.
+
+    Args:
+        nodes: those that are alive, as `ray.nodes()` has them.
+
+    Raises:
+        UserError: naming the nodes that joined with a loopback address, and how to start them.
+    """
+    named = [(node["NodeManagerHostname"], node["NodeManagerAddress"]) for node in nodes]
+    wrong = [f"{name} as {address}" for name, address in named if is_loopback(address)]
+    if 0 < len(wrong) < len(named):  # all of them: a cluster on one machine
+        raise UserError(
+            f"{len(wrong)} of {len(named)} nodes joined Ray with a loopback address, where the others cannot reach "
+            f"them: {', '.join(wrong)}. Their own names resolve to it; start Ray there with "
+            "`ray start --node-ip-address=ADDRESS`, or correct /etc/hosts"
+        )
+
+
+def is_loopback(address: str) -> bool:
+    return _is_address(address) and ipaddress.ip_address(address).is_loopback
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
 
 RESTARTS = 5
 """Times that dead workers are replaced before the run fails; preempted nodes do not count."""

@@ -1,28 +1,27 @@
-"""A benchmark as a command line asks for it: the preset with the flags applied, its records, and the plan in words."""
+"""A benchmark as a command line asks for it: the preset with its flags, its records, its plan in words, its winner."""
 
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from pydantic import ValidationError
 
 from midmask.app.job import Options, resolve_corpus
-from midmask.artifact import Place
-from midmask.benchmark.cells import BenchmarkCell
-from midmask.benchmark.design import Benchmark, names_in, variant
-from midmask.benchmark.layout import Layout
-from midmask.benchmark.presets import Given
-from midmask.benchmark.presets.several import on_several
-from midmask.benchmark.records import describe_records, known_records, read_records
+from midmask.benchmark.design import Benchmark, Given, names_in, variant
+from midmask.benchmark.layout import BenchmarkCell, Layout
+from midmask.benchmark.presets import on_several
+from midmask.benchmark.records import collect, describe_records, known_records, read_records
+from midmask.benchmark.results import SystemKey
+from midmask.core.config import as_user_error, fingerprint, flatten
 from midmask.errors import UserError
-from midmask.experiment.graph import Graph
-from midmask.experiment.step import Step
-from midmask.identity import as_user_error, fingerprint, flatten
+from midmask.experiment.graph import Graph, Step, model_step
 from midmask.recipes import RECIPES
-from midmask.recipes.published import has_sizes
+from midmask.recipes.build import has_sizes
+from midmask.store.place import Place
 
 WriteReport = Callable[[Layout, Place, Path, Mapping[str, str]], str]
 """Writes the report of a layout whose artifacts lie in a storage to a folder, and returns its text; the last argument
@@ -177,3 +176,40 @@ def _state(job: Job, cell: BenchmarkCell) -> str:
     if cell.name in job.layout.recorded:
         return "recorded"
     return "cached" if all(job.is_finished(step) for step in cell.evaluations.values()) else "to do"
+
+
+def best_of(layout: Layout, storage: Place) -> tuple[str, Place | None]:
+    """A sentence on the best system by the benchmark's measure, on the first collection; and the folder of its model
+    with the first seed, None if nothing was measured, or if it has none here.
+    """
+    wanted = layout.benchmark.measure
+    first = layout.cells[0].main
+    scores: dict[SystemKey, list[float]] = {}
+    for result in collect(layout.cells, storage, layout.recorded).where(corpus=first[0], split=first[1]):
+        if wanted in result.measures and not result.further:
+            scores.setdefault(result.key, []).append(result.measures[wanted])
+    if not scores:
+        return f"No cell was measured on {' '.join(first)}.", None
+    best = max(scores, key=lambda key: mean(scores[key]))
+    cell = next(one for one in layout.cells if one.key == best and not one.further)
+    sentence = (
+        f"By {wanted} on {' '.join(first)}, the best of {len(scores)} systems is {_label(best)} with "
+        f"{mean(scores[best]):.4f}{_seeds(len(scores[best]))}; the tables say what can be told apart."
+    )
+    return sentence, _model(cell, storage, layout.recorded)
+
+
+def _label(key: SystemKey) -> str:
+    """BM25 is its own representation, which is said once."""
+    parts = dict.fromkeys((key.system, key.representation, key.setting))
+    return " ".join(part for part in parts if part not in ("none", ""))
+
+
+def _seeds(count: int) -> str:
+    return f" ({count} seeds)" if count > 1 else ""
+
+
+def _model(cell: BenchmarkCell, storage: Place, recorded: Mapping[str, object]) -> Place | None:
+    """None for BM25, and for a cell whose numbers come from a record of elsewhere."""
+    step = None if cell.name in recorded else model_step(cell.evaluations[cell.main])
+    return None if step is None else step.place(storage) / "model"

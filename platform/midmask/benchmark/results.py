@@ -8,10 +8,10 @@ from typing import Any, overload
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.artifact import Place
 from midmask.errors import unknown
 from midmask.evaluation.measures import aggregate
 from midmask.experiment.costs import Costs
+from midmask.store.place import Place
 
 COSTS, ABOUT, FURTHER = b"midmask.costs", b"midmask.about", b"midmask.further"
 """Keys in the schema metadata of a results file: costs by result, what else its writer states, and by result whether it

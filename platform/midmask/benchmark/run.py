@@ -9,19 +9,17 @@ from functools import partial
 from pathlib import Path
 
 from midmask.app.compute import compute
-from midmask.app.lineage import all_datasets
-from midmask.app.observer import TrackedSystem
-from midmask.app.run_contents import BM25_TAGS
-from midmask.app.tracked_job import TrackedJob, open_job
-from midmask.artifact import Place
-from midmask.backend.resources import share
-from midmask.benchmark.cells import BenchmarkCell
+from midmask.app.run_contents import BM25_TAGS, all_datasets
+from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
+from midmask.backend.cluster import share
 from midmask.benchmark.design import BM25
 from midmask.benchmark.job import Job, WriteReport
+from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.records import Recording, RecordWriter
+from midmask.core.config import flatten
 from midmask.experiment.kinds import StepKind
 from midmask.experiment.run import Observer
-from midmask.identity import flatten
+from midmask.store.place import Place
 
 
 def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, str]]:

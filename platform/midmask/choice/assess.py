@@ -5,16 +5,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from midmask.arrays import Doubles
 from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.agreement import PRIOR, Fit, fit_kinds, sum_interval
-from midmask.choice.calibration_records import GainRecord
+from midmask.choice.calibration import (
+    PRIOR,
+    Fit,
+    GainRecord,
+    HeldOutCollection,
+    LevelRecord,
+    fit_kinds,
+    leave_one_out,
+    level_interval,
+    sum_interval,
+)
 from midmask.choice.contenders import AS_IS, MEASURE, is_joined, name_of, training_of
-from midmask.choice.held_out import HeldOutCollection, leave_one_out
-from midmask.choice.levels import LevelRecord, level_interval
+from midmask.choice.report_text import named
 from midmask.choice.verdict import WITH_BM25, Recommendation, SystemEstimate
-from midmask.choice.wording import named
+from midmask.core.arrays import Doubles
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance, interval
 

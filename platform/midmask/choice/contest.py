@@ -4,34 +4,162 @@ Successive halving (Jamieson & Talwalkar 2016): all rounds get the same time, so
 twice as long; a small budget goes to one round. What the test queries will take is kept back, for fewer finalists
 where nothing could be trained otherwise. A round trains anew, since a learning-rate schedule that was cut off tells
 little about a whole one. Systems are compared on the dev queries alone; the test queries are searched once, at the end.
+
+Steps are computed by a `Workshop`: in this process here, on a cluster in `job`. `Prices` are seconds by the clock.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import Protocol
 
-from midmask.benchmark.cells import BenchmarkCell, cell_of, cell_on
-from midmask.benchmark.collect import collect
-from midmask.benchmark.layout import recipe_of
+from midmask.benchmark.layout import BenchmarkCell, cell_of, cell_on, recipe_of
+from midmask.benchmark.records import collect
 from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.budget import (
+from midmask.choice.contenders import MEASURE, Contender, Size, name_of, relatives, trained_of, untrained_of
+from midmask.choice.contest_terms import (
     ENOUGH,
+    ROUND_NAMES,
+    ROUNDS,
     SHORTEST,
     TELLING_STEPS,
+    TESTS,
     Clock,
+    Conditions,
+    ContestJournal,
+    ContestOutcome,
+    Round,
     RoundPlan,
     RoundPrice,
     count_that_fits,
     first_round,
     room,
 )
-from midmask.choice.contenders import MEASURE, Contender, Size, name_of, relatives, trained_of, untrained_of
-from midmask.choice.contest_terms import ROUND_NAMES, ROUNDS, TESTS, Conditions, ContestOutcome
-from midmask.choice.journal import ContestJournal, Round
-from midmask.choice.prices import Prices
-from midmask.choice.samples import Sample
-from midmask.choice.workshop import Workshop
-from midmask.progress import clock as words
+from midmask.choice.traces import Sample
+from midmask.core.progress import clock as words
+from midmask.estimate import Estimate, estimate
+from midmask.experiment.graph import Graph, Step
+from midmask.experiment.run import Runner
+from midmask.experiment.schema import Recipe
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+
+
+class Workshop(Protocol):
+    """Computes steps into a storage; what is there already is not computed again."""
+
+    @property
+    def storage(self) -> Place: ...
+
+    @property
+    def lanes(self) -> int:
+        """How many trainings run side by side."""
+
+    def announce(self, phase: str, best: str, left: Callable[[], float]) -> None:
+        """What is computed from now on is this part of the contest.
+
+        Args:
+            best: the best result so far, in words; "" if there is none.
+            left: seconds of the budget.
+        """
+
+    def make(self, step: Step, recipe: Recipe) -> Artifact:
+        """The artifact of a step of a recipe."""
+
+    def measure(self, cells: Sequence[BenchmarkCell], until: float) -> Mapping[str, str]:
+        """Computes the evaluations of cells as far as the time allows.
+
+        Args:
+            until: of `time.monotonic`.
+
+        Returns:
+            Name of each cell that failed or was interrupted -> why.
+        """
+
+
+class LocalWorkshop:
+    """In this process, one step after another, without tracking."""
+
+    lanes = 1
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    @property
+    def storage(self) -> Place:
+        return self._runner.storage
+
+    def announce(self, phase: str, best: str, left: Callable[[], float]) -> None:
+        """Nothing is shown here but the lines of steps."""
+
+    def make(self, step: Step, recipe: Recipe) -> Artifact:
+        return self._runner.run(step)
+
+    def measure(self, cells: Sequence[BenchmarkCell], until: float) -> Mapping[str, str]:
+        self._runner.run_until(Graph.left_in(self.storage, evaluations_of(cells)), until)
+        return {}  # a failure is raised
+
+
+def evaluations_of(cells: Sequence[BenchmarkCell]) -> list[Step]:
+    return [step for cell in cells for step in cell.evaluations.values()]
+
+
+CellsOf = Callable[[Contender, Size, str], list[BenchmarkCell]]
+"""A contender, the length of its trainings, a split -> its cells."""
+
+SizedContenders = Iterable[tuple[Contender, Size, str]]
+
+NOTICEABLE = 1.0
+"""Seconds: what takes less tells mostly how long it takes to begin."""
+
+
+class Prices:
+    """The estimate's figures. Those of trainings follow the trainings that are finished in the storage, as everywhere;
+    those of encoding and searching follow what they took in this contest.
+
+    per_utilisation: seconds that encoding and searching take, over those of the estimate, over the utilisation that it
+    took for the machine's, to which it is inverse; None: not known yet.
+
+    Args:
+        cells_of: what is computed of a contender. per_utilisation: as an earlier process learned it.
+    """
+
+    def __init__(self, cells_of: CellsOf, workshop: Workshop, per_utilisation: float | None) -> None:
+        self.per_utilisation = per_utilisation
+        self._cells_of, self._workshop = cells_of, workshop
+
+    def of_round(self, contenders: Sequence[Contender], size: Size) -> float:
+        """Of training and measuring them on dev."""
+        return self._seconds((one, size, "dev") for one in contenders)
+
+    def of_tests(self, finalists: Sequence[Contender], size_of: Callable[[Contender], Size]) -> float:
+        """Of searching the whole collection for the test queries, once they have been trained and measured on dev."""
+        trained = [(one, size_of(one), "dev") for one in finalists]
+        both = [*trained, *((one, size_of(one), "test") for one in finalists)]
+        return max(0.0, self._seconds(both) - self._seconds(trained))
+
+    def learn(self, untrained: Sequence[Contender], size: Size, measure: Callable[[], float]) -> None:
+        """Measures contenders that need no training on dev, and remembers by how much the estimate of it was off.
+
+        Args:
+            measure: does it, and tells the seconds.
+        """
+        plan = self._plan((one, size, "dev") for one in untrained)
+        taken, expected = measure(), 3600 * plan.total_hours
+        if taken > NOTICEABLE and expected > 0:
+            self.per_utilisation = taken / expected / plan.shape.device.utilisation
+
+    def _seconds(self, wanted: SizedContenders) -> float:
+        plan = self._plan(wanted)
+        trainings = sum(plan.hours(charge) for charge in plan.charges if charge.training is not None)
+        pace = 1.0 if self.per_utilisation is None else self.per_utilisation * plan.shape.device.utilisation
+        return 3600 * (trainings + pace * (plan.total_hours - trainings))
+
+    def _plan(self, wanted: SizedContenders) -> Estimate:
+        cells = [cell for one in wanted for cell in self._cells_of(*one)]
+        lanes = self._workshop.lanes
+        return estimate(evaluations_of(cells), self._workshop.storage, workers=lanes, side_by_side=lanes > 1)
+
 
 log = logging.getLogger(__name__)
 

@@ -1,40 +1,76 @@
-"""The job of a choice: applies the flags, prints the plan or holds the contest on the cluster, writes the verdict."""
+"""The job of a choice: applies the flags, prints the plan or holds the contest on the cluster, writes the verdict.
+
+Trainings and cells of the contest are runs nested in the job's.
+"""
 
 from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from midmask.app.cost import tell_cost
-from midmask.app.ending import ending, model_product
+from midmask.app.compute import compute
+from midmask.app.driver import ending, model_product, tell_cost
 from midmask.app.job import Options
-from midmask.app.tracked_job import TrackedJob, open_job
-from midmask.artifact import Place
-from midmask.backend.resources import share
+from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
+from midmask.backend.cluster import share
 from midmask.benchmark.design import names_in
+from midmask.benchmark.layout import BenchmarkCell
+from midmask.benchmark.run import has_run, tracked_system
 from midmask.choice import reveal as revealing
-from midmask.choice.budget import budget_seconds
-from midmask.choice.contenders import SCORED, SYSTEMS, first_contenders
-from midmask.choice.contest_terms import PHASES
-from midmask.choice.deliver import deliver
-from midmask.choice.journal import ContestJournal
-from midmask.choice.report_text import verdict_markdown
-from midmask.choice.request import Request, queries_as_asked, teacher_folder
-from midmask.choice.run import choose, queries_step
-from midmask.choice.tracked_workshop import TrackedWorkshop
+from midmask.choice.contenders import SCORED, SYSTEMS, Request, first_contenders, queries_as_asked, teacher_folder
+from midmask.choice.contest import evaluations_of
+from midmask.choice.contest_terms import DOCUMENTS, PHASES, ContestJournal, budget_seconds
+from midmask.choice.report_text import headline, verdict_markdown
+from midmask.choice.run import choose, deliver, queries_step
 from midmask.choice.verdict import Verdict
-from midmask.choice.wording import headline
-from midmask.command import same_command
+from midmask.core.config import as_user_error, flatten
+from midmask.core.process import same_command
+from midmask.core.progress import clock
 from midmask.corpora import CorpusConfig
 from midmask.errors import UserError
-from midmask.experiment.step import Step
-from midmask.experiment.survey import Survey
-from midmask.identity import as_user_error, flatten
-from midmask.progress import clock
+from midmask.experiment.graph import Step
+from midmask.experiment.schema import Recipe
+from midmask.experiment.training_steps import Survey
 from midmask.queries.config import QueriesConfig
 from midmask.queries.preview import queries_preview
+from midmask.store.artifact import Artifact, load
+from midmask.store.place import Place
 from midmask.tracking import result_key
+
+
+class TrackedWorkshop:
+    """As many trainings side by side as the job may use."""
+
+    def __init__(self, job: TrackedJob) -> None:
+        self._job = job
+        self._phase = DOCUMENTS
+
+    @property
+    def storage(self) -> Place:
+        return self._job.storage
+
+    @property
+    def lanes(self) -> int:
+        return self._job.use.side_by_side
+
+    def announce(self, phase: str, best: str, left: Callable[[], float]) -> None:
+        self._phase, self._job.progress.budget_left = phase, left
+        self._job.progress.enter(phase)
+        self._job.progress.best(best)
+
+    def make(self, step: Step, recipe: Recipe) -> Artifact:
+        compute(self._job, [TrackedSystem(recipe.name, recipe)], [step], phase=self._phase)
+        return load(step.place(self.storage))
+
+    def measure(self, cells: Sequence[BenchmarkCell], until: float) -> Mapping[str, str]:
+        targets = evaluations_of(cells)
+        if all(step.is_finished(self.storage) for step in targets):
+            return {}
+        systems = [tracked_system(cell) for cell in cells]
+        return compute(self._job, systems, targets, phase=self._phase, has_run=has_run, keep_going=True, until=until)
+
 
 SHOWN = 3
 """Made queries that are printed; queries.html has fifty."""

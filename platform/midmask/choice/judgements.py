@@ -1,4 +1,4 @@
-"""A person's judgements of search results, kept beside a verdict, and the labelled collection that they make.
+"""A person's judgements of search results: kept beside a verdict, as a labelled collection, and held against it.
 
     judgements/journal.jsonl      every judgement in the order given; lines are appended, none is ever changed
     judgements/corpus.jsonl(.gz)  the verdict's passages: a hard link, or a copy where links are not possible
@@ -6,10 +6,19 @@
     judgements/qrels/test.tsv     the last judgement of each query and passage
 
 The last three follow from the first and are written anew after each judgement, so the folder is a BEIR collection at
-any time: `midmask evaluate --corpus beir:VERDICT/judgements --split test`.
+any time: `midmask evaluate --corpus beir:VERDICT/judgements --split test`. Several processes may judge at once. A
+judgement is one write to the end of the journal, on disk before `add` returns, under a lock that is gone with its
+process. A line that a kill has cut short is left out and counted.
 
-Several processes may judge at once. A judgement is one write to the end of the journal, on disk before `add` returns,
-under a lock that is gone with its process. A line that a kill has cut short is left out and counted.
+Blind comparison is team-draft interleaving (Radlinski, Kurup and Joachims 2008, algorithm 2): both systems draft
+passages into one list in turns; in each round a coin decides who goes first, and each takes its best passage that is
+not in the list yet. Each passage that is found relevant is a credit for its team; on a query, the system with more
+credits wins. The coin is a hash of the query and the two names, so that the same query shows the same list again and
+neither the order of the names nor the position of a system on a page has a say.
+
+Passages without a judgement count as not relevant, as in an evaluation of the same labelled set. That is harder on a
+system whose results were judged less, so the share of judged results stands beside each value, and the pool of all
+systems' results is there to be judged. A query counts once one of its passages was judged relevant.
 """
 
 import contextlib
@@ -17,16 +26,25 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from midmask.artifact import Place
-from midmask.corpora.export import write_qrels
+import pyarrow as pa
+from scipy import stats
+
+from midmask.choice.verdict import Verdict
+from midmask.core.randomness import hash64, uniform
+from midmask.corpora.writer import write_qrels
 from midmask.errors import UserError
+from midmask.evaluation.measures import by_query, evaluate
+from midmask.evaluation.statistics.intervals import ALPHA
+from midmask.evaluation.statistics.significance import Comparison, compare
+from midmask.store.place import Place
 
 FOLDER = "judgements"
 JOURNAL, QUERIES, QRELS, LOCK = "journal.jsonl", "queries.jsonl", "qrels/test.tsv", "journal.lock"
@@ -206,3 +224,267 @@ def _is_same(source: Path, target: Path) -> bool:
     one, other = source.stat(), target.stat()
     same_file = (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
     return same_file or (one.st_size == other.st_size and other.st_mtime_ns >= one.st_mtime_ns)
+
+
+SALT = "team-draft"
+
+
+class DraftPick(NamedTuple):
+    """A passage of an interleaved list, and the system that proposed it."""
+
+    doc_id: str
+    team: str
+
+
+def team_draft(lists: Mapping[str, Sequence[str]], query: str, k: int = 10) -> list[DraftPick]:
+    """The interleaved list of two systems, at most `k` long. It ends where a system has no passage left to propose, so
+    that the teams differ by one passage at most.
+
+    Args:
+        lists: system -> its ranked document ids; two systems. query: text of the query.
+
+    Raises:
+        ValueError: for any other number of systems.
+    """
+    if len(lists) != 2:
+        raise ValueError(f"{len(lists)} systems; a team draft is between two")
+    names = sorted(lists)
+    tosses = uniform([f"{query_id(query)}/{names[0]}/{names[1]}/{turn}" for turn in range(k)], SALT)
+    chosen: list[DraftPick] = []
+    for turn in range((k + 1) // 2):
+        order = names if tosses[turn] < 0.5 else names[::-1]
+        for team in order:
+            taken = {pick.doc_id for pick in chosen}
+            left = {name: next((one for one in lists[name] if one not in taken), None) for name in names}
+            proposed = left[team]
+            if proposed is None or len(chosen) == k or (team == order[0] and None in left.values()):
+                return chosen
+            chosen.append(DraftPick(proposed, team))
+    return chosen
+
+
+@dataclass(frozen=True)
+class BlindPreference:
+    """What blind comparisons of two systems say. wins, losses, ties: queries on which the first has more, fewer, and
+    as many credits as the second; a query without any credit is a tie. share: of the decided queries that the first
+    wins, with its interval (Clopper and Pearson 1934); 0 … 1 where none is decided. p: two-sided sign test.
+    """
+
+    wins: int
+    losses: int
+    ties: int
+    share: float
+    low: float
+    high: float
+    p: float
+
+    @property
+    def significant(self) -> bool:
+        return self.p < ALPHA
+
+
+def blind_judgements(journal: JudgementJournal, first: str, second: str) -> dict[tuple[str, str], Judgement]:
+    """(query id, document id) -> the last judgement of it in a blind comparison of these two systems; withdrawn ones
+    are left out.
+    """
+    pair = {first, second}
+    blind = [row for row in journal.rows if row.mode == "blind" and {row.left, row.right} == pair and row.team in pair]
+    last = {(row.query_id, row.doc_id): row for row in blind}
+    return {key: row for key, row in last.items() if row.grade is not None}
+
+
+def interleaving_preference(journal: JudgementJournal, first: str, second: str) -> BlindPreference:
+    """Which of two systems is preferred, by the blind judgements of these two. A passage that was judged not relevant
+    gives no credit; of several judgements of a passage the last one counts.
+    """
+    judged = blind_judgements(journal, first, second).values()
+    credits = Counter((row.query_id, row.team) for row in judged if row.grade)
+    signs = [credits[query, first] - credits[query, second] for query in {row.query_id for row in judged}]
+    wins, losses = sum(sign > 0 for sign in signs), sum(sign < 0 for sign in signs)
+    ties = len(signs) - wins - losses
+    if not wins + losses:
+        return BlindPreference(0, 0, ties, 0.5, 0.0, 1.0, 1.0)
+    test = stats.binomtest(wins, wins + losses)
+    ends = test.proportion_ci(1 - ALPHA)
+    share = wins / (wins + losses)
+    return BlindPreference(wins, losses, ties, share, float(ends.low), float(ends.high), float(test.pvalue))
+
+
+MEASURE = "nDCG@10"
+CUTOFF = 10
+
+FEWEST = 10
+"""Judged queries below which no sentence compares the judgements with the verdict."""
+
+EQUAL = 1e-9
+"""Values of two systems that differ by less are a tie."""
+
+RankedBySystem = Mapping[str, Mapping[str, Sequence[str]]]
+"""System -> query id -> its ranked document ids, the best first."""
+
+GradesByQuery = Mapping[str, Mapping[str, int]]
+"""Query id -> document id -> grade."""
+
+
+@dataclass(frozen=True)
+class JudgedSystem:
+    """One system on the judged queries. value: its mean nDCG@10, where passages without a judgement are not relevant.
+    judged: share of its first ten passages, over all these queries, that have a judgement.
+    """
+
+    label: str
+    queries: int
+    value: float
+    judged: float
+
+
+@dataclass(frozen=True)
+class JudgedPair:
+    """A system against another on the judged queries. difference: mean of the first's nDCG@10 less the second's; low,
+    high: its interval with the verdict's coverage, infinite for a single query.
+    """
+
+    first: str
+    second: str
+    wins: int
+    ties: int
+    losses: int
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def queries(self) -> int:
+        return self.wins + self.ties + self.losses
+
+
+def answerable(grades: GradesByQuery) -> list[str]:
+    """Ids of the queries with a relevant passage."""
+    return [query for query, own in grades.items() if any(grade > 0 for grade in own.values())]
+
+
+def values_of(lists: Mapping[str, Sequence[str]], grades: GradesByQuery) -> pa.Table:
+    """nDCG@10 of one system: query_id, measure, value, for each answerable query.
+
+    Args:
+        lists: query id -> ranked document ids, of all answerable queries.
+    """
+    wanted = answerable(grades)
+    rows = [(query, doc_id, rank) for query in wanted for rank, doc_id in enumerate(lists[query], start=1)]
+    columns = [[row[column] for row in rows] for column in range(3)]
+    types = (pa.string(), pa.string(), pa.int32())
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+    ranked = pa.table(arrays, names=["query_id", "doc_id", "rank"])
+    judged = [("test", query, doc_id, grade) for query in wanted for doc_id, grade in grades[query].items()]
+    qrels = pa.table(
+        [list(column) for column in zip(*judged, strict=True)], names=["split", "query_id", "doc_id", "grade"]
+    )
+    return evaluate(ranked, qrels, "test", [MEASURE])
+
+
+def judged_systems(lists: RankedBySystem, grades: GradesByQuery) -> list[JudgedSystem]:
+    """Each system's mean, the best first; empty while no query is answerable."""
+    wanted = answerable(grades)
+    if not wanted:
+        return []
+    found = []
+    for label, own in lists.items():
+        values = by_query(values_of(own, grades), MEASURE).values()
+        top = [doc_id in grades[query] for query in wanted for doc_id in own[query][:CUTOFF]]
+        found.append(JudgedSystem(label, len(wanted), sum(values) / len(wanted), sum(top) / max(1, len(top))))
+    return sorted(found, key=lambda one: -one.value)
+
+
+def judged_pair(
+    lists: RankedBySystem, grades: GradesByQuery, first: str, second: str, coverage: float
+) -> JudgedPair | None:
+    """The first system against the second; None while no query is answerable.
+
+    Args:
+        coverage: of the interval, such as 0.9.
+    """
+    if not answerable(grades):
+        return None
+    tables = {label: values_of(lists[label], grades) for label in (first, second)}
+    own, other = (by_query(table, MEASURE) for table in tables.values())
+    gains = [own[query] - other[query] for query in own]
+    wins, losses = sum(gain > EQUAL for gain in gains), sum(gain < -EQUAL for gain in gains)
+    row = _compared(tables, first, second, coverage)
+    return JudgedPair(first, second, wins, len(gains) - wins - losses, losses, row.difference, row.low, row.high)
+
+
+def _compared(tables: Mapping[str, pa.Table], first: str, second: str, coverage: float) -> Comparison:
+    (row,) = compare(
+        {label: tables[label] for label in (first, second)},
+        measure=MEASURE,
+        baseline=second,
+        correction=None,
+        correction_alpha=1 - coverage,
+    )
+    return row
+
+
+def plain_words(pair: JudgedPair, verdict: Verdict) -> list[str]:
+    """What the judgements say of a pair, and whether that is what the verdict estimated, in sentences."""
+    queries = "1 judged query" if pair.queries == 1 else f"{pair.queries} judged queries"
+    counts = f"On {queries}, {pair.first} is better on {pair.wins}, equal on {pair.ties} and worse on {pair.losses}."
+    if pair.queries < FEWEST:
+        return [counts, f"That is too few to compare with the verdict: judge at least {FEWEST} queries."]
+    level = f"{verdict.calibration.level:.0%}"
+    own = f"Its {MEASURE} differs by {pair.difference:+.3f} ({level} interval {pair.low:+.3f} to {pair.high:+.3f})."
+    estimate = next((one for one in verdict.systems if one.label == pair.first), None)
+    if estimate is None or pair.second != verdict.baseline:
+        return [counts, own, f"The verdict estimated differences from {verdict.baseline} only."]
+    said = (
+        f"The verdict expected {estimate.gain:+.3f} {verdict.measure} "
+        f"({estimate.gain_low:+.3f} to {estimate.gain_high:+.3f})."
+    )
+    if pair.low > estimate.gain_high:
+        outcome = "Your judgements show a larger gain than the verdict expected."
+    elif pair.high < estimate.gain_low:
+        outcome = "Your judgements show a smaller gain than the verdict expected"
+        outcome += f", and {_better(pair)}." if pair.high < 0 else "."
+    elif pair.low > 0 or pair.high < 0:
+        outcome = f"Your judgements agree with the verdict, and show by themselves that {_better(pair)}."
+    else:
+        outcome = "Your judgements do not contradict the verdict; by themselves they do not show a difference yet."
+    return [counts, own, said, outcome]
+
+
+def _better(pair: JudgedPair) -> str:
+    return f"{pair.first if pair.low > 0 else pair.second} is better"
+
+
+def pool(lists: Mapping[str, Sequence[str]], query: str, judged: Mapping[str, int], depth: int = CUTOFF) -> list[str]:
+    """Unjudged passages among the first `depth` of any system for a query, in the order of a hash, which does not show
+    who found them nor how high.
+
+    Args:
+        lists: system -> its ranked document ids. judged: document id -> grade, of this query.
+    """
+    found = {doc_id for own in lists.values() for doc_id in own[:depth]} - judged.keys()
+    names = sorted(found)
+    if not names:
+        return []
+    keys = hash64([f"{query_id(query)}/{name}" for name in names], "pool").tolist()
+    return [name for _, name in sorted(zip(keys, names, strict=True))]
+
+
+def next_to_judge(
+    queries: Iterable[str],
+    lists_of: Callable[[str], Mapping[str, Sequence[str]]],
+    grades: GradesByQuery,
+    skipped: frozenset[tuple[str, str]] = frozenset(),
+) -> tuple[str, list[str]] | None:
+    """The first query whose pool is not judged to its end, and what is left of the pool; None if there is none.
+
+    Args:
+        queries: texts, those to be judged first at the front. lists_of: text -> system -> ranked document ids.
+        skipped: (query id, document id) of passages to leave out.
+    """
+    for query in queries:
+        left = pool(lists_of(query), query, grades.get(query_id(query), {}))
+        left = [doc_id for doc_id in left if (query_id(query), doc_id) not in skipped]
+        if left:
+            return query, left
+    return None

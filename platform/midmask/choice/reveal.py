@@ -1,36 +1,136 @@
-"""What the judgements of a collection say of a verdict that was reached without them.
+"""What the judgements of a collection say of a verdict that was reached without them, and the records made of that.
 
-The systems search the documents as they are, for the queries that people asked, and the two rankings are compared. What
-comes out is also a record of how far such verdicts can be believed (`calibration_records`, `levels`).
+The systems search the documents as they are, for the queries that people asked, and the two rankings are compared:
+Kendall's tau over all pairs, and the pairs that people's queries tell apart, since most others are decided by which
+queries happened to be asked; also how well queries of each source alone would have ranked the systems. What comes out
+is a record of how far such verdicts can be believed; `calibrate` collects the records into the files of `calibration`.
 """
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 
-from midmask.artifact import Place
-from midmask.benchmark.cells import cell_on
-from midmask.benchmark.collect import collect
+import numpy as np
+
+from midmask.benchmark.layout import cell_on
+from midmask.benchmark.records import collect
 from midmask.benchmark.results import Result
-from midmask.choice.agreement import kendall_tau, regret
-from midmask.choice.assess import Counterparts, paired
-from midmask.choice.calibration_records import GainRecord
-from midmask.choice.contenders import MEASURE, name_of
-from midmask.choice.decided_pairs import DecidedPairs, decided_pairs
-from midmask.choice.levels import LevelRecord
-from midmask.choice.request import Request
+from midmask.choice.assess import Counterparts, held_out, paired
+from midmask.choice.calibration import GAINS_FILE as RECORDS
+from midmask.choice.calibration import LEVELS_FILE as LEVELS
+from midmask.choice.calibration import (
+    GainRecord,
+    HeldOutCollection,
+    LevelRecord,
+    kendall_tau,
+    regret,
+    write_levels,
+    write_records,
+)
+from midmask.choice.contenders import MEASURE, Request, name_of
+from midmask.choice.contest import Workshop
 from midmask.choice.run import HeldContest
-from midmask.choice.source_agreement import SourceAgreement, agreement_by_source
 from midmask.choice.traces import queries_of
 from midmask.choice.verdict import SystemEstimate, SystemName
-from midmask.choice.workshop import Workshop
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError
-from midmask.evaluation.statistics.intervals import FEWEST_RANKED, Variance
-from midmask.experiment.needed_splits import usual_split
-from midmask.experiment.survey import Survey
+from midmask.evaluation.measures import by_query
+from midmask.evaluation.rendering import markdown
+from midmask.evaluation.statistics.intervals import ALPHA, FEWEST_RANKED, Variance, interval
+from midmask.experiment.evaluations import usual_split
+from midmask.experiment.training_steps import Survey
+from midmask.store.place import Place
+
+
+@dataclass(frozen=True)
+class DecidedPairs:
+    """alike: of the pairs, those that the verdict ranks as people's queries do."""
+
+    pairs: int
+    alike: int
+
+    def __str__(self) -> str:
+        return f"{self.alike} of {self.pairs} pairs that people's queries tell apart are ranked alike"
+
+
+def decided_pairs(gains: Mapping[SystemName, float], judged: Mapping[SystemName, Result]) -> DecidedPairs:
+    """Counts the pairs that a paired t-test at `ALPHA` tells apart; no correction, since a pair counts for itself.
+
+    Args:
+        gains: system -> its estimated gain. judged: system -> its result on people's queries.
+    """
+    pairs = alike = 0
+    for one, other in combinations(gains, 2):
+        differences = paired(judged[one], judged[other])
+        found = interval(float(differences.mean()), [Variance.of_mean(differences)], ALPHA)
+        if found.low > 0 or found.high < 0:
+            pairs += 1
+            alike += (gains[one] - gains[other]) * found.value > 0
+    return DecidedPairs(pairs, alike)
+
+
+@dataclass(frozen=True)
+class SourceAgreement:
+    """queries: of this source that were searched, of the split that has fewer. kendall_tau: of the gains on them with
+    the judged values; None where it is not defined. regret: of the system with the largest gain, which is `chosen`.
+    """
+
+    source: str
+    queries: int
+    kendall_tau: float | None
+    regret: float
+    chosen: str
+
+    def __str__(self) -> str:
+        tau = "not defined" if self.kendall_tau is None else f"{self.kendall_tau:.2f}"
+        return (
+            f"{self.source} alone ({self.queries:,} queries): tau {tau}, would choose {self.chosen}, "
+            f"{100 * self.regret:.1f} points below the best"
+        )
+
+
+def agreement_by_source(
+    sources: Mapping[str, str],
+    made: Mapping[SystemName, Result],
+    counterparts: Counterparts,
+    judged: Mapping[SystemName, float],
+) -> tuple[SourceAgreement, ...]:
+    """The sources by name. Gains are plain means of paired differences: nothing is shrunk.
+
+    Args:
+        sources: query -> its source. made: system -> its result on made queries. counterparts: what gains are
+            counted from. judged: system -> its value on judged queries; the systems that are compared.
+    """
+    names = list(judged)
+    found = []
+    for source in sorted(set(sources.values())):
+        of_source = {query for query, own in sources.items() if own == source}
+        parts = [_differences(made[name], counterparts, of_source) for name in names]
+        if all(map(all, parts)):
+            gains = [float(sum(map(np.mean, own))) for own in parts]
+            queries = min(len(one) for own in parts for one in own)
+            found.append(_agreement(source, queries, gains, names, list(judged.values())))
+    return tuple(found)
+
+
+def _differences(own: Result, counterparts: Counterparts, queries: set[str]) -> list[list[float]]:
+    """Along a system's path to the baseline, the paired differences on these queries."""
+    found = []
+    for one, over in counterparts.path(own) or [(own, own)]:
+        values, others = by_query(one.per_query, MEASURE), by_query(over.per_query, MEASURE)
+        found.append([value - others[query] for query, value in values.items() if query in queries])
+    return found
+
+
+def _agreement(
+    source: str, queries: int, gains: Sequence[float], names: Sequence[SystemName], judged: Sequence[float]
+) -> SourceAgreement:
+    chosen = names[int(np.argmax(gains))]
+    return SourceAgreement(source, queries, kendall_tau(gains, judged), regret(gains, judged), " · ".join(chosen))
+
 
 FILE = "revealed.json"
 MOST_QUERIES = 1_000
@@ -163,3 +263,38 @@ def _gain(own: Result, other: Result) -> tuple[float, float]:
 def write(revealed: Revealed, folder: Path) -> None:
     """Writes revealed.json."""
     Place(str(folder / FILE)).write(revealed.as_json().encode())
+
+
+def read_revealed(folders: Sequence[Path]) -> tuple[list[GainRecord], list[LevelRecord]]:
+    """The records of verdicts' folders, in their order.
+
+    Raises:
+        UserError: for a folder without revealed.json.
+    """
+    gains, levels = [], []
+    for folder in folders:
+        file = folder / FILE
+        if not file.is_file():
+            raise UserError(f"{folder}: no {FILE} in it; make it with midmask choose --reveal --out {folder}")
+        found = json.loads(file.read_text("utf-8"))
+        gains += [GainRecord(**one) for one in found["records"]]
+        levels.append(LevelRecord(**found["level"]))
+    return gains, levels
+
+
+def calibrate(folders: Sequence[Path], into: Path) -> str:
+    """Writes the records of these verdicts to two files in the folder `into`, which is made if it is missing; returns a
+    Markdown table of how well each collection is predicted from the others.
+    """
+    gains, levels = read_revealed(folders)
+    into.mkdir(parents=True, exist_ok=True)
+    write_records(gains, into / RECORDS.name)
+    write_levels(levels, into / LEVELS.name)
+    head = ["collection", "queries", "seed", "systems", "Kendall's tau", "regret", "gains within intervals"]
+    return markdown(head, [_row(held) for held in held_out(gains)])
+
+
+def _row(held: HeldOutCollection) -> list[str]:
+    tau = "" if held.kendall_tau is None else f"{held.kendall_tau:.2f}"
+    covered = f"{held.covered} of {held.systems}"
+    return [held.collection, held.source, str(held.seed), str(held.systems + 1), tau, f"{held.regret:.4f}", covered]

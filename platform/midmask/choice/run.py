@@ -1,44 +1,57 @@
-"""From documents to a verdict: made queries, the contest, one look at the test queries."""
+"""From documents to a verdict: made queries, the contest, one look at the test queries, and the verdict's folder.
+
+The folder holds verdict.json, verdict.md, verdict.html, model/, collection/ and the page of made queries.
+"""
 
 import logging
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from pathlib import Path
 
-from midmask.artifact import Artifact, Place
-from midmask.benchmark.cells import BenchmarkCell
 from midmask.benchmark.design import Benchmark
+from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.results import Result, SystemKey
 from midmask.choice.assess import COVERAGE, Counterparts, Experience, MeasuredSystem, estimates, held_out, recommend
-from midmask.choice.budget import Clock, Limits
-from midmask.choice.calibration_records import load_records
+from midmask.choice.calibration import calibration, load_levels, load_records
 from midmask.choice.contenders import (
     LEXICAL,
     MEASURE,
     UNTRAINED,
     Contender,
+    Request,
     Size,
     contest,
     first_contenders,
     name_of,
     trained_of,
 )
-from midmask.choice.contest import Contest
-from midmask.choice.contest_terms import DOCUMENTS, Conditions, ContestOutcome
-from midmask.choice.held_out import calibration
-from midmask.choice.journal import ContestJournal
-from midmask.choice.levels import load_levels
-from midmask.choice.request import Request
-from midmask.choice.samples import Sampler
-from midmask.choice.traces import bytes_per_passage, examples, model_folder, seconds_of, words_of
+from midmask.choice.contest import Contest, Workshop
+from midmask.choice.contest_terms import DOCUMENTS, Clock, Conditions, ContestJournal, ContestOutcome, Limits
+from midmask.choice.report_html import verdict_html
+from midmask.choice.report_text import model_card, verdict_markdown
+from midmask.choice.traces import (
+    Sampler,
+    bytes_per_passage,
+    examples,
+    model_folder,
+    queries_of,
+    relevant_of,
+    seconds_of,
+    words_of,
+)
 from midmask.choice.verdict import Calibration, QueryCounts, Verdict
-from midmask.choice.workshop import Workshop
-from midmask.encoders.backbone import SIZES
+from midmask.encoders.reading import SIZES
 from midmask.errors import UserError
+from midmask.experiment.graph import Step
 from midmask.experiment.plan import plan
-from midmask.experiment.step import Step
-from midmask.experiment.survey import Survey
-from midmask.queries.sources import queries_content
+from midmask.experiment.training_steps import Survey
+from midmask.queries.candidates import queries_content
+from midmask.queries.collection import read_passages, write_collection
+from midmask.queries.preview import queries_page
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 
 log = logging.getLogger(__name__)
 
@@ -298,3 +311,63 @@ def _sampled(searched: int, passages: int) -> str:
         f"The whole collection would have taken too much of the budget: {searched:,} of its {passages:,} passages were "
         f"searched, those of the queries among them. Every system's {MEASURE} is higher than in the whole."
     )
+
+
+MODEL = "model"
+COLLECTION = "collection"
+QUERIES_PAGE = "queries.html"
+
+
+def deliver(verdict: Verdict, made: Made, folder: Path) -> Verdict:
+    """Writes the folder, and gives the verdict that names what is in it: the model, and the documents' passages as they
+    are, with the made queries. What an earlier verdict left there is replaced, each part whole or not at all.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    model = ""
+    if verdict.model:
+        model = str(folder / MODEL)
+        _replace(folder / MODEL, partial(_write_model, verdict))
+    _replace(folder / COLLECTION, partial(_write_collection, made))
+    verdict = replace(verdict, folder=str(folder), model=model, collection=str(folder / COLLECTION))
+    texts = {
+        QUERIES_PAGE: queries_page(made.artifact),
+        "verdict.md": verdict_markdown(verdict),
+        "verdict.html": verdict_html(verdict),
+        "verdict.json": verdict.as_json(),
+    }
+    for name, text in texts.items():
+        Place(str(folder / name)).write(text.encode())
+    return verdict
+
+
+def _replace(target: Path, write: Callable[[Path], None]) -> None:
+    new, old = (target.with_name(f"{target.name}.{state}") for state in ("new", "old"))
+    for left in (new, old):
+        shutil.rmtree(left, ignore_errors=True)
+    write(new)
+    if target.exists():
+        target.rename(old)
+    new.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _write_model(verdict: Verdict, folder: Path) -> None:
+    """A copy that stays when the store is cleaned; its card says what the verdict says of it."""
+    shutil.copytree(verdict.model, folder)
+    card = folder / "README.md"
+    card.write_text(model_card(verdict, card.read_text("utf-8") if card.exists() else ""), "utf-8")
+
+
+def _write_collection(made: Made, folder: Path) -> None:
+    """People search the passages as they are, not as the contest did, without what its queries were taken from."""
+    asked = queries_of(made.collection)
+    rows = [
+        (query, one["text"], *(one["metadata"][name] for name in ("source", "document")))
+        for query, one in asked.items()
+    ]
+    pairs = {
+        split: [(query, passage) for query, own in relevant_of(made.collection, split).items() for passage in own]
+        for split in ("train", "dev", "test")
+    }
+    passages = (passage for some in read_passages(made.prepared.place) for passage in some)
+    write_collection(Place(str(folder)), passages, rows, pairs)

@@ -1,18 +1,29 @@
-"""What the artifacts behind an evaluation say: the model, the computing, the bytes, and examples of queries."""
+"""What a choice reads of artifacts: model, time, bytes and examples of an evaluation; small samples of a collection.
+
+To encode a whole collection for every system of every round would take most of a small budget, so rounds search the
+passages of all queries of a split among a sample of the others. Fewer passages are easier to search, for all systems
+alike. The finalists search the whole collection for the test queries, unless that would take too much of the budget as
+well.
+"""
 
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from midmask.artifact import Place, load
 from midmask.benchmark.results import Result
 from midmask.choice.verdict import Example
+from midmask.core.config import fingerprint
+from midmask.core.randomness import fixed_sample
+from midmask.corpora import CorpusConfig
 from midmask.evaluation.measures import by_query
 from midmask.experiment.costs import costs_of
-from midmask.experiment.evaluated import model_step
-from midmask.experiment.step import Step
-from midmask.queries.made import Passage
+from midmask.experiment.graph import Step, model_step
+from midmask.queries.collection import write_collection
+from midmask.queries.plain_sources import Passage
+from midmask.store.artifact import Artifact, load, produce
+from midmask.store.place import Place
 
 SHARED = ("prepare", "tokenise", "queries", "evaluate")
 """Steps that are no part of a system's price."""
@@ -120,3 +131,58 @@ def relevant_of(collection: Place, split: str) -> dict[str, list[str]]:
         query, passage, *_ = line.split("\t")
         found.setdefault(query, []).append(passage)
     return found
+
+
+OTHERS = 2_000
+"""Passages beside those of the split's queries."""
+
+FOLDER = "samples"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """corpus: its BEIR folder. passages: their number."""
+
+    corpus: CorpusConfig
+    passages: int
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Writes the samples of one collection, each once.
+
+    made: the artifact of the step that made the queries. collection: its BEIR folder. name, passages: of the
+    collection.
+    """
+
+    made: Artifact
+    collection: Place
+    name: str
+    passages: int
+    storage: Place
+
+    def sample(self, split: str) -> Sample | None:
+        """That of a split's queries; None where the whole collection is hardly larger."""
+        if self.passages <= 2 * OTHERS:
+            return None
+        identity = fingerprint({"queries": self.made.fingerprint, "split": split, "others": OTHERS})
+        record = {"step": FOLDER, "fingerprint": identity, "config": {}, "inputs": {}}
+
+        def write(out: Place) -> dict[str, Any]:
+            return self._write(split, out / self.name)
+
+        found = produce(self.storage / FOLDER / identity / self.name, record, write)
+        corpus = CorpusConfig(name=f"beir:{found.place / self.name}", splits="official")
+        return Sample(corpus, int(found.result["passages"]))
+
+    def _write(self, split: str, out: Place) -> dict[str, Any]:
+        relevant = relevant_of(self.collection, split)
+        asked = queries_of(self.collection)
+        kept = {passage for own in relevant.values() for passage in own}
+        others = [one.doc_id for one in passages_in(self.collection) if one.doc_id not in kept]
+        kept |= set(fixed_sample(others, OTHERS))
+        texts = (one for one in passages_in(self.collection) if one.doc_id in kept)
+        rows = ((query, str(asked[query]["text"]), "", "") for query in relevant)
+        pairs = [(query, passage) for query, own in relevant.items() for passage in own]
+        write_collection(out, texts, list(rows), {split: pairs})
+        return {"passages": len(kept), "queries": len(relevant)}

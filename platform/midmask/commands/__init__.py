@@ -1,41 +1,70 @@
-"""What can be typed: `midmask NAME FLAGS`, or `jobs/FILE.py FLAGS` for a job. Each command is a module of this package
-with a docstring (its --help), `add_flags` if it has flags of its own, and `work`; heavy imports are in `work`.
+"""What can be typed: `midmask NAME FLAGS`, or `jobs/FILE.py FLAGS` for a job. Each command is a function of a module of
+this package, made a `Program` by the decorator `program`; heavy imports are in the function.
 """
 
+from argparse import ArgumentParser
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
 
-from midmask.registry import Registry
+from midmask.core.registry import Registry
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a command does. help: shown by --help. add_flags: adds the command's own flags to a parser. work: takes the
+    shared options, if the command is a job, and the flags.
+    """
+
+    help: str
+    add_flags: Callable[[ArgumentParser], None]
+    work: Callable[..., None]
+
+
+def program(
+    help: str, add_flags: Callable[[ArgumentParser], None] = lambda parser: None
+) -> Callable[[Callable[..., None]], Program]:
+    """Makes a program of the function below it; the arguments are its fields."""
+    return lambda work: Program(help, add_flags, work)
 
 
 @dataclass(frozen=True)
 class Command:
-    """module: its name in this package, for a job the name of its file. summary: its line in the list of commands."""
+    """module: of this package. name: of the program in it, and of the file of a job. summary: its line in the list of
+    commands.
+    """
 
     module: str
+    name: str
     summary: str
 
-    def load(self) -> ModuleType:
-        return import_module(f"{__name__}.{self.module}")
+    def load(self) -> Program:
+        loaded: Program = getattr(import_module(f"{__name__}.{self.module}"), self.name)
+        return loaded
 
 
 JOBS = Registry(
     "command",
     {
-        "run": Command("run_recipe", "a whole recipe: middle training, fine-tuning, evaluation on dev and test"),
-        "sweep": Command("sweep", "a search space of a recipe's fields"),
-        "sweep-index": Command("sweep_index", "indexes of one encoder's vectors: recall, speed and bytes"),
-        "benchmark": Command("benchmark_middle_training", "middle trainings under the same conditions"),
-        "choose": Command("choose_middle_training", "from documents without labels to a verdict and a model"),
-        "prepare": Command("prepare_corpus", "read and check a collection, or export it"),
-        "pretrain": Command("pretrain", "the middle training alone"),
-        "finetune": Command("finetune", "the fine-tuning, and what comes before it"),
-        "mine": Command("mine_negatives", "hard negatives"),
-        "teach": Command("train_teacher", "a cross-encoder, and its scores"),
-        "train-generator": Command("train_generator", "a model that writes queries for passages"),
-        "evaluate": Command("evaluate_retriever", "a recipe's retriever, or a model folder"),
-        "evaluate-run": Command("evaluate_run", "ranked lists of any tool, from TREC run files"),
+        "run": Command(
+            "steps", "run_recipe", "a whole recipe: middle training, fine-tuning, evaluation on dev and test"
+        ),
+        "sweep": Command("experiments", "sweep", "a search space of a recipe's fields"),
+        "sweep-index": Command(
+            "experiments", "sweep_index", "indexes of one encoder's vectors: recall, speed and bytes"
+        ),
+        "benchmark": Command("experiments", "benchmark_middle_training", "middle trainings under the same conditions"),
+        "choose": Command(
+            "experiments", "choose_middle_training", "from documents without labels to a verdict and a model"
+        ),
+        "prepare": Command("steps", "prepare_corpus", "read and check a collection, or export it"),
+        "pretrain": Command("steps", "pretrain", "the middle training alone"),
+        "finetune": Command("steps", "finetune", "the fine-tuning, and what comes before it"),
+        "mine": Command("steps", "mine_negatives", "hard negatives"),
+        "teach": Command("steps", "train_teacher", "a cross-encoder, and its scores"),
+        "train-generator": Command("steps", "train_generator", "a model that writes queries for passages"),
+        "evaluate": Command("steps", "evaluate_retriever", "a recipe's retriever, or a model folder"),
+        "evaluate-run": Command("steps", "evaluate_run", "ranked lists of any tool, from TREC run files"),
     },
 )
 """Commands that run on a cluster or start a local Ray."""
@@ -43,16 +72,18 @@ JOBS = Registry(
 TOOLS = Registry(
     "command",
     {
-        "search": Command("search", "type a query: the systems of a verdict, or a model over a collection"),
-        "upload": Command("upload", "a collection's vectors to a PostgreSQL server with pgvector"),
-        "ui": Command("ui", "MLflow's pages over the tracked runs; with --verdict, search and judge"),
-        "leaderboard": Command("leaderboard", "the leaderboard, comparisons and training curves"),
-        "calibrate": Command("calibrate", "how far verdicts can be believed, from revealed ones"),
-        "compare": Command("compare", "evaluated systems on the same queries: which is better, and by how much"),
-        "import-mteb": Command("import_mteb", "results of MTEB, as rows of the leaderboard"),
-        "export-mteb": Command("export_mteb", "evaluated systems, as MTEB's result files"),
-        "doctor": Command("doctor", "what is installed, and what the stores hold"),
-        "gc": Command("gc", "what the stores no longer need, listed or deleted"),
+        "search": Command("search", "search", "type a query: the systems of a verdict, or a model over a collection"),
+        "upload": Command("search", "upload", "a collection's vectors to a PostgreSQL server with pgvector"),
+        "ui": Command("look", "ui", "MLflow's pages over the tracked runs; with --verdict, search and judge"),
+        "leaderboard": Command("look", "leaderboard", "the leaderboard, comparisons and training curves"),
+        "calibrate": Command("experiments", "calibrate", "how far verdicts can be believed, from revealed ones"),
+        "compare": Command(
+            "tracked", "compare", "evaluated systems on the same queries: which is better, and by how much"
+        ),
+        "import-mteb": Command("tracked", "import_mteb", "results of MTEB, as rows of the leaderboard"),
+        "export-mteb": Command("tracked", "export_mteb", "evaluated systems, as MTEB's result files"),
+        "doctor": Command("doctor", "doctor", "what is installed, and what the stores hold"),
+        "gc": Command("gc", "gc", "what the stores no longer need, listed or deleted"),
     },
 )
 """Commands that only look, `upload`, which writes to a server, and `gc`, which deletes if it is asked to."""

@@ -1,6 +1,4 @@
-"""Shows the installed versions and what the stores of this project contain, and says what is wrong and what mends it:
-of the stores, and, where RAY_ADDRESS names a cluster, of each of its nodes (versions, names, ports, clocks, GPUs).
-"""
+"""The command `doctor`: what is installed, what the stores hold, and what is wrong with either or with a cluster."""
 
 import os
 from argparse import ArgumentParser, Namespace
@@ -10,22 +8,30 @@ from pathlib import Path
 
 from midmask.app.flags import add_storage_flag, add_tracking_flag
 from midmask.app.job import INSIDE, home, resolve_storage
-from midmask.artifact import RECORD, Place
-from midmask.checks import FAISS_BUILDS, own_versions, why_not_writable
+from midmask.commands import program
+from midmask.core.config import ABSENT
+from midmask.core.process import usable_cores
+from midmask.core.redaction import redacted
 from midmask.errors import UserError, how_to_install
-from midmask.identity import ABSENT
-from midmask.pretrained import PRETRAINED, model_folder
-from midmask.processes import usable_cores
-from midmask.redaction import redacted
+from midmask.store.checks import FAISS_BUILDS, own_versions, why_not_writable
+from midmask.store.digests import RECORD
+from midmask.store.place import Place
+from midmask.store.pretrained import PRETRAINED, model_folder
 from midmask.tracking import resolve_tracking_uri, sqlite_file
 
+DOCTOR_HELP = """\
+Shows the installed versions and what the stores of this project contain, and says what is wrong and what mends it:
+of the stores, and, where RAY_ADDRESS names a cluster, of each of its nodes (versions, names, ports, clocks, GPUs).
+"""
 
-def add_flags(parser: ArgumentParser) -> None:
+
+def _doctor_flags(parser: ArgumentParser) -> None:
     add_storage_flag(parser)
     add_tracking_flag(parser)
 
 
-def work(flags: Namespace) -> None:
+@program(DOCTOR_HELP, _doctor_flags)
+def doctor(flags: Namespace) -> None:
     """Prints a line for each check."""
     base = home(Path.cwd() / INSIDE)
     storage, tracking = Place(resolve_storage(flags.storage, base)), resolve_tracking_uri(flags.tracking_uri, base)
@@ -56,7 +62,7 @@ def _examine_stores(storage: Place, tracking: str) -> int:
 def _examine_cluster(storage: Place, tracking: str) -> int:
     """Says of each node whether it is fine; how many faults they have."""
     from midmask.app.checkup import faults
-    from midmask.backend.connection import connect
+    from midmask.backend.cluster import connect
     from midmask.backend.nodes import report_on_nodes
 
     connect()
@@ -89,7 +95,7 @@ def _list_pretrained() -> Iterator[tuple[str, str]]:
 
 def _store(storage: Place) -> str:
     """How many artifacts there are, and of how many an earlier version would have to compute again."""
-    from midmask.experiment.step import FORMAT  # here, for the sake of torch
+    from midmask.experiment.graph import FORMAT  # here, for the sake of torch
 
     folders = (storage / step / name for step in storage.names() for name in (storage / step).names())
     records = (folder / RECORD for folder in folders if (folder / RECORD).exists())

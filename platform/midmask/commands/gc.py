@@ -1,9 +1,4 @@
-"""Lists, and with --delete frees, what a store no longer needs: artifacts that no tracked run and no registered model
-needs, and what killed jobs left unfinished. With --cache: copies of remote artifacts on this machine.
-
-Runs that were deleted in MLflow need nothing. Results of the Python API are not tracked, so that they count as not
-needed. While a job runs, only what killed jobs left is deleted.
-"""
+"""The command `gc`: what the stores no longer need, listed or deleted, and copies of remote artifacts."""
 
 import re
 import time
@@ -14,15 +9,16 @@ from typing import TYPE_CHECKING
 
 from midmask.app.flags import add_storage_flag
 from midmask.app.job import INSIDE, home, resolve_storage
+from midmask.commands import program
+from midmask.core.progress import gib
+from midmask.core.redaction import redacted
 from midmask.errors import UserError
-from midmask.place import Place
-from midmask.progress import gib
-from midmask.redaction import redacted
+from midmask.store.place import Place
 from midmask.tracking import resolve_tracking_uri
 
 if TYPE_CHECKING:
-    from midmask.app.garbage import Sorted
-    from midmask.app.store_contents import Stored
+    from midmask.app.garbage import Sorted, Stored
+
 
 DAY = 86400.0
 LIMIT = "20GiB"
@@ -32,7 +28,16 @@ LAST = "unfinished"
 UNITS = {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
-def add_flags(parser: ArgumentParser) -> None:
+GC_HELP = """\
+Lists, and with --delete frees, what a store no longer needs: artifacts that no tracked run and no registered model
+needs, and what killed jobs left unfinished. With --cache: copies of remote artifacts on this machine.
+
+Runs that were deleted in MLflow need nothing. Results of the Python API are not tracked, so that they count as not
+needed. While a job runs, only what killed jobs left is deleted.
+"""
+
+
+def _gc_flags(parser: ArgumentParser) -> None:
     add_storage_flag(parser)
     parser.add_argument(
         "--tracking-uri",
@@ -56,7 +61,8 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--delete", action="store_true", help="delete it; without this flag it is only listed")
 
 
-def work(flags: Namespace) -> None:
+@program(GC_HELP, _gc_flags)
+def gc(flags: Namespace) -> None:
     """Prints what would be deleted, or deletes it.
 
     Raises:
@@ -71,8 +77,12 @@ def work(flags: Namespace) -> None:
 
 
 def _free_store(flags: Namespace) -> None:
-    from midmask.app.garbage import delete, refuse_strangers, sort_contents  # here, for the sake of MLflow
-    from midmask.app.store_contents import read_contents
+    from midmask.app.garbage import (  # here, for the sake of MLflow
+        delete,
+        read_contents,
+        refuse_strangers,
+        sort_contents,
+    )
     from midmask.tracking.references import References, read_references
 
     base, now = home(Path.cwd() / INSIDE), time.time()
@@ -133,7 +143,7 @@ def _summary(some: "Sequence[Stored]") -> str:
 
 
 def _free_cache(limit: float, *, delete: bool) -> None:
-    from midmask.app.node_cache import find_excess, list_copies, remove
+    from midmask.app.garbage import find_excess, list_copies, remove
 
     now, copies = time.time(), list_copies()
     unneeded = find_excess(copies, limit, now)

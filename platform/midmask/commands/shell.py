@@ -9,9 +9,8 @@ from typing import NoReturn, TypeAlias
 import shtab
 
 from midmask import __version__
-from midmask.app.exits import run_to_exit
 from midmask.app.flags import Parser, add_shared_flags
-from midmask.app.job import run
+from midmask.app.job import run, run_to_exit
 from midmask.commands import JOBS, TOOLS, Command
 from midmask.errors import unknown
 
@@ -29,9 +28,8 @@ def main() -> NoReturn:
     name, rest = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("--help", [])
     if name in JOBS:
         job = JOBS[name].load()
-        file = Path.cwd() / f"{JOBS[name].module}.py"  # the project is looked for from here upwards
-        add_flags = getattr(job, "add_flags", None)
-        run(job.work, job.__doc__, add_flags, arguments=rest, job_file=file, prog=f"midmask {name}")
+        file = Path.cwd() / f"{JOBS[name].name}.py"  # the project is looked for from here upwards
+        run(job.work, job.help, job.add_flags, arguments=rest, job_file=file, prog=f"midmask {name}")
     run_to_exit(partial(run_tool, name, rest))
 
 
@@ -39,7 +37,7 @@ def run_tool(name: str, rest: list[str]) -> None:
     """A command that is no job, or the flags of `midmask` itself."""
     if name in TOOLS:
         tool = TOOLS[name].load()
-        parser = Parser(prog=f"midmask {name}", description=tool.__doc__, allow_abbrev=False)
+        parser = Parser(prog=f"midmask {name}", description=tool.help, allow_abbrev=False)
         tool.add_flags(parser)
         tool.work(parser.parse_intermixed_args(rest))
     elif name.startswith("-"):
@@ -66,9 +64,8 @@ def whole_parser() -> argparse.ArgumentParser:
 
 
 def _add(commands: Commands, name: str, command: Command, *, is_job: bool) -> None:
-    module = command.load()
-    parser = commands.add_parser(name, help=command.summary, description=module.__doc__)
+    loaded = command.load()
+    parser = commands.add_parser(name, help=command.summary, description=loaded.help)
     if is_job:
         add_shared_flags(parser)
-    if hasattr(module, "add_flags"):
-        module.add_flags(parser)
+    loaded.add_flags(parser)

@@ -1,26 +1,25 @@
-"""Collections: one file per format, composed of passages, queries and judgements; and the step that prepares them.
+"""Collections of many formats, composed of passages, queries and judgements; and the step that prepares them.
 
 The names below are imported when they are first used: `--help` lists the formats (`formats`) without waiting for Arrow.
 """
 
 from typing import TYPE_CHECKING
 
-from midmask.lazy import import_when_used
+from midmask.core.registry import import_when_used
 
 if TYPE_CHECKING:
-    from midmask.corpora.assemble import prepare
+    from midmask.corpora.assemble import JoinConfig, join, prepare
     from midmask.corpora.config import CorpusConfig
     from midmask.corpora.corpus import CorpusPieces
-    from midmask.corpora.joining import JoinConfig, join
     from midmask.corpora.reader import corpus_identity, judged_splits, open_corpus
     from midmask.corpora.statistics import statistics_table
 
 _MODULES = {
     "CorpusConfig": "config",
     "CorpusPieces": "corpus",
-    "JoinConfig": "joining",
+    "JoinConfig": "assemble",
     "corpus_identity": "reader",
-    "join": "joining",
+    "join": "assemble",
     "judged_splits": "reader",
     "open_corpus": "reader",
     "prepare": "assemble",

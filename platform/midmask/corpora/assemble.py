@@ -1,7 +1,13 @@
-"""The step "prepare": a corpus's files, or the installed packages, become one artifact.
+"""The steps "prepare" (a corpus's files become one artifact) and "join" (the passages of several such artifacts).
 
 Pieces are read and checked (here, or by workers: `stream`), put together in source order, and written: passages as they
 come, then queries and judgements. The bytes written are a function of config and source alone.
+
+Queries may be passages of their own corpus (ArguAna, Quora): `self_matches` tells which passage is the query itself.
+Ids alone do not tell: MS MARCO numbers queries and passages apart, and query 7 is not passage 7. So by the rule "auto"
+a query is the passage of its id if at least half of the queries that have such a passage have its very text; else it is
+every passage of its very text, if at least half of all queries have one; else none is. A passage that is judged
+relevant for a query is never taken for the query itself.
 """
 
 import logging
@@ -10,23 +16,25 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import Field, field_validator
 
-from midmask.artifact import Artifact, Place, start_afresh
+from midmask.core.config import Config
+from midmask.corpora.checked_rows import Collection, Quarantine, Stream, separate_rejected
 from midmask.corpora.chunks import Piece
 from midmask.corpora.config import CorpusConfig
-from midmask.corpora.documents.listing import showing
-from midmask.corpora.files import Collection, Stream
-from midmask.corpora.pairs import pair_up
-from midmask.corpora.quarantine import Quarantine, separate_rejected
+from midmask.corpora.corpus import unread_names
+from midmask.corpora.docs import showing
+from midmask.corpora.duplicates import Repeats
+from midmask.corpora.ids import IdTable
+from midmask.corpora.pydocs import pair_up
 from midmask.corpora.reader import FolderReader, open_corpus, reader_of
-from midmask.corpora.repeats import Repeats
-from midmask.corpora.self_matches import self_matches
 from midmask.corpora.splits import BY_CLUSTER, Rule
 from midmask.corpora.statistics import TextStatistics, describe_missing
-from midmask.corpora.strays import unread_names
 from midmask.corpora.writer import (
     ALIASES,
     ANSWERS,
+    GROUP_ROWS,
     MISSING_PASSAGES,
     QRELS,
     QUARANTINE,
@@ -36,6 +44,8 @@ from midmask.corpora.writer import (
     write_table,
 )
 from midmask.errors import UserError
+from midmask.store.artifact import Artifact, start_afresh
+from midmask.store.place import Place
 
 log = logging.getLogger(__name__)
 
@@ -206,3 +216,142 @@ def _count_splits(qrels: pa.Table, answers: pa.Table) -> dict[str, dict[str, int
         if len(answered):
             sizes[split]["answered"] = len(answered)
     return sizes
+
+
+def self_matches(docs: Place, queries: pa.Table, qrels: pa.Table, rule: str) -> tuple[pa.Table, dict[str, Any]]:
+    """The pairs (query_id, doc_id) to leave out of ranked lists, and the facts: rule, pairs, and the queries that have
+    a passage of the same id, of the same text, and of both.
+
+    Args:
+        docs: the folder of written passages; one row group is in memory at a time.
+        queries: query_id, text. rule: id, text, none or auto.
+    """
+    asked = pa.table({"query_id": queries["query_id"], "text": pc.utf8_trim_whitespace(queries["text"])})
+    pairs = _find_pairs(docs, asked) if len(asked) else FOUND_PAIRS.empty_table()
+    same_id = pairs.filter(pc.equal(pairs["query_id"], pairs["doc_id"]))
+    same_text = pairs.filter(pairs["same_text"])
+    both = same_id.filter(same_id["same_text"])
+    counts = {
+        "same_id": _queries_of(same_id),
+        "same_text": _queries_of(same_text),
+        "same_id_and_text": _queries_of(both),
+    }
+    chosen = _choose_rule(len(queries), counts) if rule == "auto" else rule
+    kept = {"id": same_id, "text": same_text, "none": pairs.slice(0, 0)}[chosen]
+    kept = _without_relevant(kept, qrels).select(SELF_MATCHES.names)
+    kept = kept.sort_by([("query_id", "ascending"), ("doc_id", "ascending")])
+    return kept, {"rule": chosen, "pairs": len(kept), **counts}
+
+
+FOUND_PAIRS = pa.schema([*SELF_MATCHES, ("same_text", pa.bool_())])
+
+
+def _choose_rule(queries: int, counts: dict[str, int]) -> str:
+    if counts["same_id"] and 2 * counts["same_id_and_text"] >= counts["same_id"]:
+        return "id"
+    return "text" if counts["same_text"] and 2 * counts["same_text"] >= queries else "none"
+
+
+def _find_pairs(docs: Place, asked: pa.Table) -> pa.Table:
+    """Pairs of a query and a passage that have the same id or the same text (title and text together count, too)."""
+    ids, texts = IdTable(), IdTable()
+    ids.add(asked["query_id"].to_pylist())
+    texts.add(asked["text"].to_pylist())
+    longest = pc.max(pc.binary_length(asked["text"])).as_py()
+    found = [FOUND_PAIRS.empty_table()]
+    for table in _read_passage_texts(docs):
+        names = table["doc_id"]
+        same = names.filter(pa.array(ids.rows(names.to_pylist()) >= 0))
+        found.append(pa.table([same, same, pa.repeat(False, len(same))], schema=FOUND_PAIRS))
+        for rows in _wordings(table):
+            rows = rows.filter(pc.less_equal(pc.binary_length(rows["text"]), longest))
+            rows = rows.filter(pa.array(texts.rows(rows["text"].to_pylist()) >= 0))
+            if len(rows):
+                joined = rows.join(asked, keys="text", join_type="inner")
+                found.append(joined.append_column("same_text", pa.repeat(True, len(joined))).select(FOUND_PAIRS.names))
+    return pa.concat_tables(found)
+
+
+def _wordings(table: pa.Table) -> Iterator[pa.Table]:
+    """(doc_id, text) of the passages as their text alone, and of those with a title as both together."""
+    text = pc.utf8_trim_whitespace(table["text"])
+    yield pa.table({"doc_id": table["doc_id"], "text": text})
+    titled = table.filter(pc.not_equal(table["title"], ""))
+    whole = pc.utf8_trim_whitespace(pc.binary_join_element_wise(titled["title"], titled["text"], " "))
+    yield pa.table({"doc_id": titled["doc_id"], "text": whole})
+
+
+def _read_passage_texts(docs: Place) -> Iterator[pa.Table]:
+    for shard in docs.names():
+        with (docs / shard).reading() as stream:
+            file = pq.ParquetFile(stream)
+            for group in range(file.num_row_groups):
+                yield file.read_row_group(group)
+
+
+def _queries_of(pairs: pa.Table) -> int:
+    return int(pc.count_distinct(pairs["query_id"]).as_py())
+
+
+def _without_relevant(pairs: pa.Table, qrels: pa.Table) -> pa.Table:
+    """The pairs, each once, without those that have a judgement of grade 1 or more."""
+    pairs = pairs.group_by(["query_id", "doc_id"]).aggregate([])
+    relevant = qrels.filter(pc.greater_equal(qrels["grade"], 1))
+    return pairs.filter(pc.invert(pc.is_in(_join_ids(pairs), value_set=_join_ids(relevant))))
+
+
+def _join_ids(table: pa.Table) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(table["query_id"], table["doc_id"], "\t")
+
+
+class JoinConfig(Config):
+    """Names of the collections that are joined, in order.
+
+    Raises:
+        UserError: if two collections have one name, since their ids could be equal.
+    """
+
+    names: tuple[str, ...] = Field(min_length=1, description="short names, which ids begin with")
+
+    @field_validator("names")
+    @classmethod
+    def _each_name_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError(
+                    f"two collections are named {name!r}, and ids begin with that name; rename the folder of one, or "
+                    "name a collection once"
+                )
+        return names
+
+
+def join(config: JoinConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """Inputs corpus0, corpus1, … in the order of `names`; writes docs/, and queries and judgements that are empty.
+
+    A passage `d7` of the collection `wiki` is `wiki/d7`. One row group is held in memory. The result counts passages,
+    also by collection.
+    """
+    start_afresh(out)
+    sources = [inputs[f"corpus{number}"].place for number in range(len(config.names))]
+    counts = [0] * len(sources)
+
+    def tables() -> Iterator[pa.Table]:
+        for number, (name, source) in enumerate(zip(config.names, sources, strict=True)):
+            for table in _read_joined(source, f"{name}/"):
+                counts[number] += len(table)
+                yield table
+
+    passages = write_shards(tables(), out / "docs")
+    write_table(iter([QUERIES.empty_table()]), out / "queries.parquet", QUERIES)
+    write_table(iter([QRELS.empty_table()]), out / "qrels.parquet", QRELS)
+    by_name = [{"name": name, "passages": count} for name, count in zip(config.names, counts, strict=True)]
+    return {"name": "+".join(config.names), "passages": passages, "queries": 0, "collections": by_name}
+
+
+def _read_joined(corpus: Place, prefix: str) -> Iterator[pa.Table]:
+    """The passages of a corpus, a row group at a time, with the prefix before their ids."""
+    for shard in (corpus / "docs").names():
+        with (corpus / "docs" / shard).reading() as stream:
+            for batch in pq.ParquetFile(stream).iter_batches(batch_size=GROUP_ROWS):
+                ids = pc.binary_join_element_wise(prefix, batch["doc_id"], "")
+                yield pa.Table.from_batches([batch.set_column(batch.schema.names.index("doc_id"), "doc_id", ids)])

@@ -1,20 +1,23 @@
-"""The BEIR layout (Thakur et al. 2021): `corpus.jsonl`, `queries.jsonl` (plain or .gz) and `qrels/SPLIT.tsv`.
+"""Folders of jsonl files: BEIR's layout (Thakur et al. 2021), and texts for pre-training, as FlagEmbedding has them.
 
-Passages are `{"_id", "title", "text"}`; Pyserini's `{"id", "contents"}` is taken too. A folder that has neither queries
-nor judgements is a collection of text only, good for pre-training.
+BEIR: `corpus.jsonl`, `queries.jsonl` (plain or .gz) and `qrels/SPLIT.tsv`. Passages are `{"_id", "title", "text"}`;
+Pyserini's `{"id", "contents"}` is taken too. A folder that has neither queries nor judgements is a collection of text
+only, good for pre-training.
+
+Texts: `*.jsonl` of `{"text": …}` lines (plain or .gz). A text without an id is known by a hash of what it says, so that
+files can be put together and read again in any order; a text that stands there twice is one passage, and its copies are
+counted as duplicates.
 """
 
+import hashlib
 import json
 from typing import Any
 
-from midmask.artifact import Place
-from midmask.corpora.chunks import EMPTY_PASSAGE, EMPTY_QUERY, Fault
-from midmask.corpora.corpus import CorpusPieces, find_file, split_names, text_pieces
-from midmask.corpora.qrels import qrel_pieces
+from midmask.corpora.chunks import EMPTY_PASSAGE, EMPTY_QUERY, Fault, is_nothing, read_id, read_text, read_title
+from midmask.corpora.corpus import CorpusPieces, data_files, find_file, qrel_pieces, split_names, text_pieces
 from midmask.corpora.reader import FolderReader
-from midmask.corpora.strays import data_files
-from midmask.corpora.values import read_id, read_text, read_title
-from midmask.errors import quoted
+from midmask.errors import UserError, quoted
+from midmask.store.place import Place
 
 SPLIT_ENDS = (".tsv", ".tsv.gz", ".txt", ".txt.gz")
 LAYOUT = "corpus.jsonl[.gz], queries.jsonl[.gz], qrels/SPLIT.tsv[.gz]"
@@ -80,3 +83,36 @@ def open_beir(folder: Place, name: str, max_characters: int) -> CorpusPieces:
 
 
 READER = FolderReader(LAYOUT, open_beir)
+
+
+TEXTS_ENDS = (".jsonl", ".jsonl.gz")
+TEXTS_LAYOUT = '*.jsonl or *.jsonl.gz files of {"text": …} lines, for pre-training alone'
+
+
+def parse_text(line: str) -> tuple[str, str, str]:
+    """(doc_id, title, text) of one line."""
+    return text_values(json_object(line))
+
+
+def text_values(row: dict[str, Any]) -> tuple[str, str, str]:
+    """(doc_id, title, text) of one row; Fault where the text is missing or of another type."""
+    if all(is_nothing(row.get(name)) for name in ("_id", "id")):
+        text = read_text(row, "text", "contents") or read_title(row)
+        row = {**row, "_id": hashlib.sha256(text.encode()).hexdigest()[:16]}
+    return passage_values(row)
+
+
+def open_texts(folder: Place, name: str, max_characters: int) -> CorpusPieces:
+    """All files of a folder, in the order of their names; there are neither queries nor judgements.
+
+    Raises:
+        UserError: if there is no such file in it.
+    """
+    files = data_files(folder, TEXTS_ENDS)
+    if not files:
+        raise UserError(f"{folder}: no *.jsonl or *.jsonl.gz in it; wanted are {TEXTS_LAYOUT}")
+    limits = {"max_characters": max_characters, "form": "json lines"}
+    return CorpusPieces(name, text_pieces("docs", folder, files, parse_text, limits), (), ())
+
+
+TEXTS = FolderReader(TEXTS_LAYOUT, open_texts)

@@ -1,25 +1,27 @@
-"""Files cut into pieces that are read apart from each other, in this process or in workers.
+"""Files cut into pieces that are read apart from each other, in this process or in workers, into checked rows.
 
 A piece is a whole file or a byte range of one. Reading it gives tables ("blocks") of at most 2,048 rows in the order of
 the source: the row's own columns, and beside them where it came from (`piece`, `line` within the piece) and what is
 wrong with it (`fault`, with the text as `raw` and a `reason`; null for a good row). Its last row is a marker, fault
 END, whose `line` is the number of lines in the piece: whoever puts the pieces together adds these up and knows each
 row's line in its file, although no reader of a byte range can.
+
+Ids, texts and grades in a row's fields are taken or refused alike in all formats (`read_id`, `read_text`, …).
 """
 
 import codecs
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
-from midmask.artifact import Place
-from midmask.corpora.contents import HEAD, Form
-from midmask.corpora.gzipped import file_size, open_file
 from midmask.corpora.statistics import is_question
+from midmask.corpora.text_files import HEAD, Form, file_size, open_file
 from midmask.errors import quoted
+from midmask.store.place import Place
 
 END = "end of piece"
 MALFORMED, NOT_UTF8, OVERSIZED = "malformed line", "invalid UTF-8", "oversized passage"
@@ -280,3 +282,119 @@ def byte_ranges(folder: Place, file: str) -> list[tuple[int, int | None, int]]:
         return [(0, None, size)]
     starts = list(range(0, size, PIECE_BYTES))
     return [(start, min(start + PIECE_BYTES, size), min(PIECE_BYTES, size - start)) for start in starts]
+
+
+def is_nothing(value: Any) -> bool:
+    """Whether a value stands for none: None, NaN, or pandas' NaT and NA. An infinite number and "" do not."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except TypeError:  # pandas' NA has no truth value
+        return True
+    except ValueError:  # a comparison that gives an array
+        return False
+
+
+def read_id(row: Mapping[str, Any], *names: str) -> str:
+    """The id in the first of these fields that has one.
+
+    Raises:
+        Fault: if there is none, or it is neither a text nor a whole number.
+    """
+    value = _first_value(row, names)
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise _refusal(row, names, value, "which is neither a text nor a whole number")
+    return str(value)
+
+
+def read_text(row: Mapping[str, Any], *names: str) -> str:
+    """The text in the first of these fields that has one; "" where it is there and holds nothing.
+
+    Raises:
+        Fault: if the row has none of the fields, or the value is no text.
+    """
+    value = _first_value(row, names)
+    if is_nothing(value) and any(name in row for name in names):
+        return ""
+    if not isinstance(value, str):
+        raise _refusal(row, names, value, "which is no text")
+    return value
+
+
+def read_title(row: Mapping[str, Any]) -> str:
+    """The title of a row; "" where there is none, or nothing in the field.
+
+    Raises:
+        Fault: for a value that is no text.
+    """
+    return read_text({"title": row.get("title")}, "title")
+
+
+def whole_grade(value: Any, field: str = "score") -> int:
+    """A grade of 32 bits, from a number or its digits.
+
+    Raises:
+        Fault: for any other number, or none.
+    """
+    try:
+        number = float(value)
+    except (ValueError, TypeError, OverflowError):
+        number = math.nan
+    if not number.is_integer() or abs(number) >= 2**31:  # infinities and NaN are no integers
+        kind = NO_GRADE if math.isfinite(number) else MALFORMED
+        raise Fault(kind, f"{field} is {quoted(value)}, not a whole number")
+    return int(number)
+
+
+def split_columns(text: str, *names: str) -> list[str]:
+    """The columns of a line divided by tabs; ValueError if it has another number of them."""
+    cells = text.split("\t")
+    if len(cells) != len(names):
+        raise ValueError(f"{len(cells)} columns instead of {len(names)} ({', '.join(names)})")
+    return cells
+
+
+def _first_value(row: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    """The first of the fields that holds something; else the first that is there; else None."""
+    present = [row[name] for name in names if name in row]
+    return next((value for value in present if not is_nothing(value)), present[0] if present else None)
+
+
+def _refusal(row: Mapping[str, Any], names: tuple[str, ...], value: Any, fault: str) -> Fault:
+    present = [name for name in names if name in row]
+    if not present:
+        fields = quoted(list(row)) if row else "none"
+        return Fault(MALFORMED, f"no field {names[0]}; its fields are {fields}")
+    return Fault(MALFORMED, f"{present[0]} is {quoted(value)}, {fault}")
+
+
+T = TypeVar("T")
+
+
+def record_blocks(
+    records: Iterable[T],
+    parse: Callable[[T], tuple[Any, ...]],
+    quote: Callable[[T], str],
+    *,
+    rows: str,
+    piece: int,
+    max_characters: int,
+) -> Iterator[pa.Table]:
+    """The blocks of a piece, as `TextPiece.read` gives them; `line` counts the records, from 1.
+
+    Args:
+        parse: a record -> the row's own values (`chunks.BLOCKS`, without words and question). Raises Fault, or
+            ValueError for a malformed record. quote: a record as text, for the quarantine. rows: "docs", "queries" or
+            "qrels". piece: its number.
+    """
+    block, count = ParsedBlock(rows, piece), 0
+    for count, record in enumerate(records, start=1):
+        try:
+            block.add(count, check_values(rows, parse(record), max_characters))
+        except ValueError as error:
+            block.add(count, None, *kind_and_reason(error), quote(record))
+        if block.full:
+            yield block.take()
+    block.add(count, None, END)
+    yield block.take()

@@ -4,9 +4,8 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from midmask.corpora.documents.kinds import KINDS, ending
-from midmask.corpora.formats import FORMATS, name_forms, refuse_unknown_form
-from midmask.identity import Config, added, runtime
+from midmask.core.config import Config, added, runtime
+from midmask.corpora.formats import FORMATS, KINDS, ending, name_forms, refuse_unknown_form
 
 PACKAGES = (
     "torch",

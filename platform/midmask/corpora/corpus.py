@@ -1,13 +1,24 @@
-"""A corpus is composed of parts: pieces of passages, of queries and of judgements."""
+"""The parts of a corpus (pieces of passages, queries and judgements), and how a reader finds them in a folder.
 
-from collections.abc import Callable, Iterator, Mapping
+Files that are no data (leftovers of systems, archives and editors, descriptions of a collection) are passed over.
+
+A file of judgements is recognised by its first lines once, and the layout is logged. Columns are divided by tabs or
+else by white space: 4 are `query 0 doc grade` (TREC), 3 `query doc grade` (BEIR, with or without a header), 2
+`query doc`, which means grade 1. A header names its columns, in any order.
+"""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from midmask.artifact import Place
-from midmask.corpora.chunks import Lines, Piece, SplitPiece, TextPiece, byte_ranges
-from midmask.corpora.contents import EXPECTED, UnusableFile
+from midmask.corpora.chunks import Lines, Piece, SplitPiece, TextPiece, byte_ranges, read_id, whole_grade
+from midmask.corpora.text_files import EXPECTED, UnusableFile, open_file
 from midmask.errors import UserError
+from midmask.store.place import Place
 
 CHECKED = 20
 """Files of a kind of rows whose first bytes are looked at before any is read; the others' are when they are read."""
@@ -118,6 +129,156 @@ def text_pieces(
                     parse=parse,
                     cut=cut,
                     **limits,
+                )
+            )
+    return tuple(pieces)
+
+
+LEFTOVERS = re.compile(
+    r"[.~#$].*|.*(~|\.(bak|swp|swo|tmp|orig|old|part|crdownload|lock|md5|sha1|sha256|sha512))"
+    r"|thumbs\.db|ehthumbs\.db|desktop\.ini|icon\r|__macosx|lost\+found|system volume information",
+    re.IGNORECASE,
+)
+ABOUT = re.compile(
+    r"(readme|licen[cs]e|copying|notice|notes?|changelog|changes|citation|authors|manifest|checksums|md5sums?|sha\d+sums?)"
+    r"([ _-][^.]*)?(\.(txt|md|rst|html?|pdf|bib|cff))?(\.gz)?",
+    re.IGNORECASE,
+)
+DESCRIPTIONS = {"state.json", "dataset_info.json", "dataset_dict.json"}
+"""Files that Hugging Face's `datasets` writes beside its tables."""
+
+NAMED = 10
+"""Names that a message shows."""
+
+
+def is_leftover(name: str) -> bool:
+    """Whether a file or folder of this name is hidden (as `._*` of macOS's archives), a backup, or a system's."""
+    return LEFTOVERS.fullmatch(name) is not None
+
+
+def data_files(folder: Place, ends: tuple[str, ...] = ("",)) -> list[str]:
+    """Sorted names in a folder with one of these endings, without those that are no data: leftovers, READMEs and the
+    like.
+    """
+    return [
+        name for name in folder.names() if name.endswith(ends) and not is_leftover(name) and not ABOUT.fullmatch(name)
+    ]
+
+
+def unread_names(root: Place, files: Iterable[str]) -> Iterator[tuple[Place, str]]:
+    """Each folder on the way to the files that are read, and the names of what lies beside them, for a message."""
+    read = set()
+    for file in files:
+        while file:
+            read.add(file)
+            file = file.rpartition("/")[0]
+    for inside in sorted({path.rpartition("/")[0] for path in read}):
+        folder = root / inside if inside else root
+        names = [name for name in folder.names() if (f"{inside}/{name}" if inside else name) not in read]
+        if names := [name for name in names if name not in DESCRIPTIONS]:
+            more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+            yield folder, f"{', '.join(names[:NAMED])}{more}"
+
+
+log = logging.getLogger(__name__)
+
+QUERY_NAMES = {"query-id", "query_id", "queryid", "query", "qid", "topic"}
+DOC_NAMES = {"corpus-id", "corpus_id", "doc-id", "doc_id", "docid", "docno", "pid", "did", "passage-id", "passage_id"}
+GRADE_NAMES = {"score", "grade", "rel", "relevance", "label"}
+BY_WIDTH = {2: (0, 1, None), 3: (0, 1, 2), 4: (0, 2, 3)}
+LAYOUTS = (
+    "4 (query 0 doc grade), 3 (query doc grade, with or without the header query-id corpus-id score) or 2 "
+    "(query doc), divided by tabs"
+)
+SNIFFED_LINES, SNIFFED_BYTES = 20, 1 << 16
+
+
+@dataclass(frozen=True)
+class QrelsColumns:
+    """Positions of query, document and grade (None: all are 1) among `width` columns; `header`: lines before row 1."""
+
+    width: int
+    query: int
+    doc: int
+    grade: int | None
+    header: int
+
+
+def columns(text: str) -> list[str]:
+    return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
+
+
+def parse_judgement(layout: QrelsColumns, text: str) -> tuple[str, str, int]:
+    """(query_id, doc_id, grade); ValueError if there is another number of columns, Fault if the grade is not whole."""
+    cells = columns(text)
+    if len(cells) != layout.width:
+        raise ValueError(f"{len(cells)} columns instead of {layout.width}")
+    grade = 1 if layout.grade is None else whole_grade(cells[layout.grade], f"the grade (column {layout.grade + 1})")
+    return cells[layout.query], cells[layout.doc], grade
+
+
+def judgement_values(row: dict[str, Any]) -> tuple[str, str, int]:
+    """(query_id, doc_id, grade) of a row with BEIR's columns; Fault where one is missing or of another type."""
+    return read_id(row, "query-id"), read_id(row, "corpus-id"), whole_grade(row["score"])
+
+
+def sniff(folder: Place, file: str) -> QrelsColumns:
+    """The layout of a judgement file, by its header, else by the number of columns that most of its first lines have.
+
+    Raises:
+        UnusableFile: if neither decides, naming the accepted layouts; or if there is no row.
+    """
+    with open_file(folder, file, "columns") as stream:
+        data = [stream.readline(SNIFFED_BYTES) for _ in range(SNIFFED_LINES)]
+    lines = [line.decode(errors="replace").lstrip("\ufeff") for line in data]
+    rows = [columns(line) for line in lines if line.strip()]
+    if not rows:
+        raise UnusableFile(f"{folder / file} is empty; wanted are rows of columns: {LAYOUTS}")
+    names = [name.lower() for name in rows[0]]
+    if set(names) & QUERY_NAMES and set(names) & DOC_NAMES:
+        layout = QrelsColumns(
+            len(names), _place(names, QUERY_NAMES), _place(names, DOC_NAMES), _grade_place(names), header=1
+        )
+    else:
+        width = Counter(len(row) for row in rows).most_common(1)[0][0]
+        if width not in BY_WIDTH:
+            raise UnusableFile(f"{folder / file}: its rows have {width} columns; wanted are {LAYOUTS}")
+        layout = QrelsColumns(width, *BY_WIDTH[width], header=0)
+    if len(rows) == layout.header:
+        raise UnusableFile(f"{folder / file} has a header and no rows; add judgements, or remove the file")
+    log.info("%s: %d columns, %s", file, layout.width, "with a header" if layout.header else "no header")
+    return layout
+
+
+def _place(names: list[str], known: set[str]) -> int:
+    return next(index for index, name in enumerate(names) if name in known)
+
+
+def _grade_place(names: list[str]) -> int | None:
+    return next((index for index, name in enumerate(names) if name in GRADE_NAMES), None)
+
+
+def qrel_pieces(folder: Place, files: dict[str, str], max_characters: int) -> tuple[TextPiece, ...]:
+    """Pieces of the judgement files (split -> file), splits in order of their names."""
+    pieces: list[TextPiece] = []
+    for split, file in sorted(files.items()):
+        layout = sniff(folder, file)
+        parse = partial(parse_judgement, layout)
+        for start, end, size in byte_ranges(folder, file):
+            pieces.append(
+                TextPiece(
+                    number=len(pieces),
+                    rows="qrels",
+                    folder=folder,
+                    file=file,
+                    start=start,
+                    end=end,
+                    size=size,
+                    parse=parse,
+                    skip=layout.header,
+                    split=split,
+                    form="columns",
+                    max_characters=max_characters,
                 )
             )
     return tuple(pieces)

@@ -1,26 +1,260 @@
 """Documents: a folder of texts, Markdown, reStructuredText, HTML, PDF and tables at any depth, or one such file.
 
-Documents become passages (`documents/passages.py`) whose ids state the file and the place in it (`provenance.py`).
-Files of other kinds are left out and counted; documents that give no text are quarantined, each with its reason.
+Documents become passages whose ids state the file and the place in it (`documents/passages.py`). Many small files are
+read as one piece. Files of other kinds are left out and counted; documents that give no text are quarantined, each with
+its reason.
 """
 
 import hashlib
+import json
+import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any
 
-from midmask.artifact import Place
+import pyarrow as pa
+
+from midmask.core.config import library_versions
+from midmask.corpora.chunks import BLOCK_BYTES, BLOCKS, END, RAW_CHARACTERS, Fault, check_values
 from midmask.corpora.config import CorpusConfig
-from midmask.corpora.corpus import CorpusPieces
-from midmask.corpora.documents.kinds import KINDS, ending, refuse_missing_packages
-from midmask.corpora.documents.listing import Listing, list_documents, showing
-from midmask.corpora.documents.piece import Cutting, DocumentPiece
-from midmask.corpora.documents.source import Columns, DocumentFile
-from midmask.corpora.provenance import quote_name
-from midmask.corpora.sentences import splitter
-from midmask.errors import UserError
-from midmask.identity import library_versions
+from midmask.corpora.corpus import CorpusPieces, is_leftover
+from midmask.corpora.documents.blocks import (
+    DAMAGED,
+    NO_TEXT,
+    UNREADABLE,
+    BadRow,
+    Columns,
+    DocumentFile,
+    ParsedDocument,
+    Unreadable,
+)
+from midmask.corpora.documents.passages import CutPassage, Provenance, cut_passages, quote_name, splitter
+from midmask.corpora.formats import KINDS, ending, refuse_missing_packages
+from midmask.corpora.statistics import is_question
+from midmask.errors import UserError, reason
+from midmask.store.place import Place
+
+HIDDEN, NO_ENDING, SPECIAL = "hidden", "without ending", "no regular file"
+
+
+@dataclass
+class Listing:
+    """files: path below the folder -> bytes, in the order of the paths. left_out: ending (or "hidden") -> number of
+    files that are no documents; a hidden folder counts as one. closed: (folder or file, reason) that cannot be listed.
+    alone: name of the only file, where the place is one; its path is "".
+    """
+
+    files: dict[str, int] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
+    closed: list[tuple[str, str]] = field(default_factory=list)
+    alone: str = ""
+
+    def add(self, path: str, size: int) -> None:
+        """Takes a file in, or counts it as left out."""
+        end = ending(path)
+        if any(is_leftover(part) for part in path.split("/")):
+            self.left_out[HIDDEN] += 1
+        elif end in KINDS:
+            self.files[path] = size
+        else:
+            self.left_out[end or NO_ENDING] += 1
+
+    def endings(self) -> Counter[str]:
+        """Number of documents' files by ending."""
+        return Counter(ending(path or self.alone) for path in self.files)
+
+
+def list_documents(folder: Place) -> Listing:
+    """The files below a folder. Links are followed; each folder is entered once, so that loops end."""
+    listing = Listing()
+    if folder.is_path:
+        _walk(folder.uri, listing)
+    else:
+        for path, size in folder.sizes().items():
+            listing.add(path, size)
+    listing.files = dict(sorted(listing.files.items()))
+    return listing
+
+
+def _walk(root: str, listing: Listing) -> None:
+    seen: set[tuple[int, int]] = set()
+    waiting = [""]
+    while waiting:
+        inside = waiting.pop()
+        path = os.path.join(root, inside) if inside else root
+        try:
+            facts = os.stat(path)
+            if (facts.st_dev, facts.st_ino) in seen:
+                continue
+            seen.add((facts.st_dev, facts.st_ino))
+            entries = sorted(os.listdir(path))
+        except OSError as error:
+            listing.closed.append((inside, error.strerror or type(error).__name__))
+            continue
+        folders = []
+        for name in entries:
+            own = f"{inside}/{name}" if inside else name
+            if folder := _take_entry(os.path.join(path, name), own, listing):
+                folders.append(folder)
+        waiting += reversed(folders)
+
+
+def _take_entry(path: str, own: str, listing: Listing) -> str:
+    """Adds a file to the listing; gives the name of a folder to enter, else ""."""
+    try:
+        facts = os.stat(path)
+    except OSError as error:
+        listing.closed.append((own, error.strerror or type(error).__name__))
+        return ""
+    if os.path.isdir(path):
+        if not is_leftover(own.rsplit("/", 1)[-1]):
+            return own
+        listing.left_out[HIDDEN] += 1
+    elif os.path.isfile(path):
+        listing.add(own, facts.st_size)
+    else:
+        listing.left_out[SPECIAL] += 1
+    return ""
+
+
+def showing(counts: Counter[str]) -> str:
+    """Counts as text: `.png 12, .py 3`, the most frequent first."""
+    return ", ".join(f"{name} {number:,}" for name, number in counts.most_common(20))
+
+
+SCHEMA = pa.schema([*BLOCKS["docs"], ("file", pa.string())])
+BLOCK_ROWS = 256
+"""Fewer than of other formats: the pages of a PDF take their time, and a dry run looks at a first block."""
+
+PassageRow = tuple[object, ...]
+"""A row of SCHEMA."""
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """How documents become passages: see the fields of `CorpusConfig`."""
+
+    columns: Columns
+    words: int
+    overlap: int
+    max_characters: int
+
+
+@dataclass(frozen=True)
+class DocumentPiece:
+    """Files to read one after the other; picklable.
+
+    folder: of the corpus, or its only file; then `files` is ("",). size: bytes of text, estimated. notes: counts
+    that belong to no file, as (group, name, number). closed: (path, reason) of what could not be listed.
+    """
+
+    number: int
+    folder: Place
+    files: tuple[str, ...]
+    size: int
+    cutting: Cutting
+    notes: tuple[tuple[str, str, int], ...] = ()
+    closed: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def file(self) -> str:
+        """What messages call the piece; rows have the names of their own files."""
+        return f"part {self.number} ({len(self.files)} files)"
+
+    def read(self) -> Iterator[pa.Table]:
+        """The passages of the files in order, and a row with a fault for each file, row or page that gives none. The
+        marker row at the end holds counts as JSON, group -> name -> number: files by ending and by encoding.
+        """
+        counts = {group: Counter[str]() for group in ("files", "encodings")}
+        for group, name, number in self.notes:
+            counts.setdefault(group, Counter())[name] += number
+        rows = chain(
+            (self._fault(path, 0, UNREADABLE, why) for path, why in self.closed),
+            *(self._read_file(DocumentFile(self.folder, file, self.cutting.columns), counts) for file in self.files),
+        )
+        yield from _tables(rows)
+        marker = (self.number, 0, END, json.dumps(counts, ensure_ascii=False), *(None,) * (len(SCHEMA) - 4))
+        yield _table([marker])
+
+    def _read_file(self, source: DocumentFile, counts: dict[str, Counter[str]]) -> Iterator[PassageRow]:
+        file = source.file or source.name
+        kind = KINDS[ending(file)]
+        found, encoding = False, ""
+        try:
+            for document in kind.read(source):
+                if isinstance(document, BadRow):
+                    yield self._fault(file, document.line, document.kind, document.text)
+                    found = True
+                    continue
+                encoding = document.encoding
+                for row in self._passages(file, document):
+                    yield row
+                    found = True
+            if not found:
+                raise Unreadable(NO_TEXT)
+        except Unreadable as error:
+            yield self._fault(file, 0, error.kind, error.detail)
+        except OSError as error:
+            yield self._fault(file, 0, UNREADABLE, error.strerror or reason(error))
+        except RecursionError as error:
+            yield self._fault(file, 0, DAMAGED, reason(error))
+        if encoding:
+            counts["encodings"][encoding] += 1
+        if found:
+            counts["files"][ending(file)] += 1
+
+    def _passages(self, file: str, document: ParsedDocument) -> Iterator[PassageRow]:
+        untitled = _stem(file) if document.row is None else ""
+        cutting = self.cutting
+        passages = cut_passages(document.blocks, document.title, cutting.words, cutting.overlap, untitled=untitled)
+        first = list(islice(passages, 2))
+        whole = document.row is not None and len(first) == 1
+        for number, passage in enumerate(chain(first, passages), start=1):
+            span = Provenance(file, passage.start, passage.end, document.row)
+            doc_id = Provenance(file, row=document.row).doc_id if whole else span.doc_id
+            yield self._row(file, document.row or number, doc_id, passage)
+
+    def _row(self, file: str, line: int, doc_id: str, passage: CutPassage) -> PassageRow:
+        try:
+            values = check_values("docs", (doc_id, passage.title, passage.text), self.cutting.max_characters)
+        except Fault as fault:
+            return self._fault(file, line, fault.kind, passage.text, fault.reason)
+        facts = (len(passage.text.split()), is_question(passage.text))
+        return (self.number, line, None, None, None, *values, *facts, quote_name(file))
+
+    def _fault(self, file: str, line: int, kind: str, text: str, reason: str = "") -> PassageRow:
+        quoted = text[:RAW_CHARACTERS].encode("utf-8", "backslashreplace").decode()
+        return (self.number, line, kind, quoted, reason or None, *(None,) * (len(SCHEMA) - 6), quote_name(file))
+
+
+def _stem(file: str) -> str:
+    """A file's name as a title: without its ending, with blanks for `_` and `-`."""
+    name = file.rsplit("/", 1)[-1]
+    stem = name[: -len(ending(name))].replace("_", " ").replace("-", " ")
+    return " ".join(stem.encode("utf-8", "replace").decode().split())
+
+
+def _tables(rows: Iterable[PassageRow]) -> Iterator[pa.Table]:
+    """The rows in blocks of at most 256 rows and some 4 MB."""
+    waiting: list[PassageRow] = []
+    size = 0
+    for row in rows:
+        waiting.append(row)
+        size += sum(len(value) for value in row if isinstance(value, str))
+        if len(waiting) >= BLOCK_ROWS or size >= BLOCK_BYTES:
+            yield _table(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _table(waiting)
+
+
+def _table(rows: list[PassageRow]) -> pa.Table:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, kind.type) for column, kind in zip(columns, SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
 
 LAYOUT = (
     f"documents at any depth of a folder ({', '.join(KINDS)}), or one such file; tables hold a document in each row "

@@ -1,26 +1,35 @@
-"""The table of corpus formats, one line each: the choices in flags, fields, errors and the guide are made from it.
+"""Tables of the formats of corpora and of the kinds of documents: the choices in flags, fields, errors and the guide.
 
-A format's own module is imported when a collection of it is read, so that `--help` does not wait for Arrow.
+A format's or a kind's own module is imported when something of it is read, so that neither `--help` nor a collection's
+name waits for Arrow.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from midmask.errors import UserError, unknown
-from midmask.registry import Registry
+from midmask.core.registry import Registry
+from midmask.errors import UserError, how_to_install, unknown
+
+if TYPE_CHECKING:
+    from midmask.corpora.documents.blocks import BadRow, DocumentFile, ParsedDocument
 
 
 @dataclass(frozen=True)
 class Format:
     """A line of the table.
 
-    module: in `midmask.corpora`; its READER reads the format. place: the kind of text after `NAME:` in a corpus's
-    name: a FOLDER (or URI), an ID, or nothing for a collection that is built in. example: such a place.
+    module: in `midmask.corpora`; place: the kind of text after `NAME:` in a corpus's name: a FOLDER (or URI), an ID,
+    or nothing for a collection that is built in. example: such a place. reader: the name of the format's reader in the
+    module.
     """
 
     module: str
     place: Literal["FOLDER", "ID", ""] = "FOLDER"
     example: str = "/data/cranfield"
+    reader: str = "READER"
 
 
 FORMATS = Registry(
@@ -31,9 +40,9 @@ FORMATS = Registry(
         "msmarco": Format("msmarco"),  # the official passage files, RocketQA's titles, TREC Deep Learning
         "trec": Format("trec"),  # <DOC> elements, topics and qrels
         "nq": Format("nq"),  # Natural Questions and the like, as DPR distributes them
-        "tripclick": Format("tripclick"),  # Rekabsaz et al. 2021: queries by head, torso and tail
+        "tripclick": Format("trec", reader="TRIPCLICK"),  # Rekabsaz et al. 2021: queries by head, torso and tail
         "hf": Format("hf"),  # saved to disk by Hugging Face's `datasets`
-        "texts": Format("texts"),  # jsonl files of texts, for pre-training
+        "texts": Format("beir", reader="TEXTS"),  # jsonl files of texts, for pre-training
         "docs": Format("docs", example="/data/manuals"),  # documents of people, cut into passages
         "ir_datasets": Format("irds", place="ID", example="beir/scifact"),  # MacAvaney et al. 2021
     },
@@ -67,3 +76,63 @@ def has_folder(name: str) -> bool:
     collections.
     """
     return name not in FORMATS or FORMATS[name].place == "FOLDER"
+
+
+class Kind(NamedTuple):
+    """module: in `midmask.corpora.documents`. reader: its function. package: an optional one that the module needs, ""
+    for none. share: of the file's bytes that are text, about, to estimate a collection's size.
+    """
+
+    module: str
+    reader: str = "read_documents"
+    package: str = ""
+    share: float = 1.0
+
+    def read(self, source: "DocumentFile") -> Iterator["ParsedDocument | BadRow"]:
+        """The documents of a file.
+
+        Raises:
+            UserError: for a column that the user named and the table lacks.
+            Unreadable: where the file gives no text, or no more of it.
+        """
+        read: Callable[[DocumentFile], Iterator[ParsedDocument | BadRow]] = getattr(
+            import_module(f"midmask.corpora.documents.{self.module}"), self.reader
+        )
+        yield from read(source)
+
+
+KINDS = {
+    ".txt": Kind("blocks", "read_plain"),
+    ".md": Kind("markup", "read_markdown"),
+    ".rst": Kind("markup", "read_rst"),
+    ".html": Kind("html", package="lxml", share=0.3),
+    ".htm": Kind("html", package="lxml", share=0.3),
+    ".pdf": Kind("pdf", package="pypdf", share=0.1),
+    ".csv": Kind("rows", "read_csv"),
+    ".tsv": Kind("rows", "read_tsv"),
+    ".jsonl": Kind("rows", "read_jsonl"),
+    ".parquet": Kind("rows", "read_parquet"),
+}
+
+
+def ending(name: str) -> str:
+    """The ending of a file's name in lower case, with its dot; "" if it has none."""
+    stem, dot, end = name.rsplit("/", 1)[-1].rpartition(".")
+    return f".{end.lower()}" if dot and stem else ""
+
+
+def refuse_missing_packages(counts: dict[str, int], place: object) -> None:
+    """
+    Args:
+        counts: ending -> number of files.
+
+    Raises:
+        UserError: if a package that some of the files need is not installed.
+    """
+    for end, count in counts.items():
+        package = KINDS[end].package
+        if package and find_spec(package) is None:
+            raise UserError(
+                f"{place}: {count:,} {end} file{'s' if count > 1 else ''} need{'s' if count == 1 else ''} the package "
+                f"{package}, which is not installed; type: {how_to_install('documents')}"
+            )

@@ -8,7 +8,7 @@ That is how BEIR's collections on the hub look once their configurations are sav
 `dataset_info.json` and `state.json`, which names its Arrow files (IPC streams); or, where a DatasetDict was saved, a
 folder with `dataset_dict.json` and a dataset for each split. The splits of corpus/ and of queries/ are read together.
 
-A folder that is one dataset holds texts for pre-training alone; texts without an id are known by a hash, as in `texts`.
+A folder that is one dataset holds texts for pre-training alone; those without an id are known by a hash, as in `beir`.
 
 Files are read in the order of their names. Only files that lie in these folders are read; nothing is fetched or run.
 """
@@ -20,20 +20,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from midmask.artifact import Place
-from midmask.corpora.beir import passage_values, query_values
-from midmask.corpora.chunks import NOT_UTF8, Fault
-from midmask.corpora.columns import WantedColumn, find_columns
-from midmask.corpora.contents import UnusableFile
-from midmask.corpora.corpus import CorpusPieces, split_names
-from midmask.corpora.gzipped import file_size
-from midmask.corpora.qrels import DOC_NAMES, GRADE_NAMES, QUERY_NAMES, judgement_values
+from midmask.corpora.beir import passage_values, query_values, text_values
+from midmask.corpora.chunks import NOT_UTF8, Fault, record_blocks
+from midmask.corpora.corpus import (
+    DOC_NAMES,
+    GRADE_NAMES,
+    QUERY_NAMES,
+    CorpusPieces,
+    data_files,
+    judgement_values,
+    split_names,
+)
 from midmask.corpora.reader import FolderReader
-from midmask.corpora.records import record_blocks
-from midmask.corpora.strays import data_files
-from midmask.corpora.tables import arrow_batches, is_id, is_number, is_text, readable
-from midmask.corpora.texts import text_values
+from midmask.corpora.tables import WantedColumn, arrow_batches, find_columns, is_id, is_number, is_text, readable
+from midmask.corpora.text_files import UnusableFile, file_size
 from midmask.errors import UserError
+from midmask.store.place import Place
 
 STATE, SPLITS = "state.json", "dataset_dict.json"
 LAYOUT = (

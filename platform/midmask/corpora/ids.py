@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from midmask.arrays import Ints
-from midmask.randomness.texts import Hashes, hash64
+from midmask.core.arrays import Ints
+from midmask.core.randomness import Hashes, hash64
 
 
 class IdTable:

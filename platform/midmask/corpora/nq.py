@@ -1,13 +1,15 @@
-"""Natural Questions (or TriviaQA, WebQuestions, …) in DPR's layout, each file plain or .gz:
+"""Natural Questions (or TriviaQA, WebQuestions, …) in DPR's layout, each file plain or .gz.
 
 - `psgs_w100.tsv`: id, text, title, with that header, in CSV's quotes;
 - `nq-SPLIT.csv` or `nq-SPLIT.qa.csv`: question and a list of answer strings, as Python or JSON writes it, divided by a
   tab. They have no ids: a query's is SPLIT-N, N being its row, from 0, as Pyserini numbers them;
-- `biencoder-nq-SPLIT.json` or `nq-SPLIT.json`, what DPR trains with: questions, answers and positives. Where it is
-  there, the questions of the split are its own, numbered by their place in it, and the split's .csv is not read;
+- `biencoder-nq-SPLIT.json` or `nq-SPLIT.json`, what DPR trains with: one JSON array of objects with question, answers
+  and positive_ctxs (also negatives, which are not read here). Of the positives the first is judged relevant, the one
+  DPR trains with; the others only hold an answer. Where the file is there, the questions of the split are its own,
+  numbered by their place in it, and the split's .csv is not read;
 - or `qrels.SPLIT.tsv`, judgements by the ids of the .csv. Fine-tuning needs the one or the other.
 
-DPR judges a passage by whether it holds an answer (`evaluation.answers`); the answers are kept as data.
+DPR judges a passage by whether it holds an answer (`evaluation.retriever`); the answers are kept as data.
 """
 
 import ast
@@ -21,16 +23,94 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, BinaryIO
 
-from midmask.artifact import Place
-from midmask.corpora import dpr_json
-from midmask.corpora.chunks import Fault, Lines, Record, TextPiece
-from midmask.corpora.corpus import CorpusPieces, find_file, split_names, text_pieces
-from midmask.corpora.dpr_json import Items
-from midmask.corpora.gzipped import open_file
-from midmask.corpora.qrels import qrel_pieces
+from midmask.corpora.chunks import Fault, Lines, Record, TextPiece, is_nothing, read_id, read_text
+from midmask.corpora.corpus import CorpusPieces, data_files, find_file, qrel_pieces, split_names, text_pieces
 from midmask.corpora.reader import FolderReader
-from midmask.corpora.strays import data_files
+from midmask.corpora.text_files import BrokenFile, open_file
 from midmask.errors import UserError, quoted
+from midmask.store.place import Place
+
+CHUNK = 4 << 20
+"""Characters read at a time; an object is some 100,000 characters long."""
+
+
+class Items:
+    """The objects of an array as records, `SPLIT-N` and a tab before each, N counting from 0. `line` is N + 1.
+
+    Only the objects of a chunk are in memory.
+    """
+
+    def __init__(self, split: str) -> None:
+        self._split = split
+        self.count = 0
+
+    def __call__(self, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
+        """
+        Raises:
+            BrokenFile: where the array cannot be read any further: nobody could tell where the next object begins.
+            UnicodeDecodeError: for a file that is not UTF-8.
+        """
+        decode = json.JSONDecoder().raw_decode
+        reader = codecs.getreader("utf-8-sig")(stream)
+        text, place, last = "", 0, False
+        while True:
+            place = _skip_sign(text, place, "[" if not self.count else ",")
+            if text[place : place + 1] == "]":
+                return
+            try:
+                _, stop = decode(text, place)
+            except (ValueError, RecursionError):
+                if last or len(text) - place > limit + CHUNK:
+                    raise BrokenFile(f"object {self.count} (from 0) of the JSON array is broken or cut off") from None
+                more = reader.read(CHUNK)
+                text, place, last = text[place:] + more, 0, not more
+                continue
+            data = f"{self._split}-{self.count}\t{text[place:stop]}".encode()
+            self.count += 1
+            yield Record(self.count, data if stop - place < limit else None)
+            place = stop
+
+
+def _skip_sign(text: str, place: int, sign: str) -> int:
+    """The place after blanks, one sign and blanks."""
+    while place < len(text) and (text[place].isspace() or text[place] == sign):
+        sign = "" if text[place] == sign else sign
+        place += 1
+    return place
+
+
+def parse_training_question(text: str) -> tuple[str, str, list[str] | None]:
+    """(query_id, question, answers) of one record; an object without answers gives None."""
+    query_id, row = _object(text)
+    answers = [answer for answer in _answers(row) if answer.strip()]
+    return query_id, read_text(row, "question"), answers or None
+
+
+def parse_training_positive(text: str) -> tuple[str, str, int]:
+    """(query_id, doc_id, 1): the first positive of one record."""
+    query_id, row = _object(text)
+    return query_id, read_id(row["positive_ctxs"][0], "passage_id", "psg_id"), 1
+
+
+def _object(text: str) -> tuple[str, dict[str, Any]]:
+    """Raises ValueError for what is no object with a question, answers that are texts, and positives with an id."""
+    query_id, _, data = text.partition("\t")
+    row = json.loads(data)
+    positives = row.get("positive_ctxs") if isinstance(row, dict) else None
+    if not isinstance(positives, list) or not positives or not isinstance(positives[0], dict):
+        raise ValueError(f"positive_ctxs is {quoted(positives)}, not a list of objects")
+    answers = _answers(row)
+    if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
+        raise ValueError(f"answers is {quoted(answers)}, not a list of texts")
+    read_text(row, "question")
+    read_id(positives[0], "passage_id", "psg_id")
+    return query_id, row
+
+
+def _answers(row: dict[str, Any]) -> Any:
+    answers = row.get("answers")
+    return [] if is_nothing(answers) else answers
+
 
 log = logging.getLogger(__name__)
 
@@ -136,9 +216,9 @@ def open_nq(folder: Place, name: str, max_characters: int) -> CorpusPieces:
         raise UserError(f"{folder}: {trained[twice[0]]} and {judged[twice[0]]} both judge {twice[0]}; keep one of them")
     queries = _pieces("queries", folder, asked, Numbered, parse_question, limits)
     array = {**limits, "form": "text"}
-    queries += _pieces("queries", folder, trained, Items, dpr_json.parse_question, array, first=len(queries))
+    queries += _pieces("queries", folder, trained, Items, parse_training_question, array, first=len(queries))
     qrels = qrel_pieces(folder, judged, max_characters)
-    qrels += _pieces("qrels", folder, trained, Items, dpr_json.parse_positive, array, first=len(qrels))
+    qrels += _pieces("qrels", folder, trained, Items, parse_training_positive, array, first=len(qrels))
     header = {**limits, "skip": 1 if _has_header(folder, passages) else 0}
     return CorpusPieces(name, text_pieces("docs", folder, [passages], parse_passage, header), queries, qrels)
 

@@ -1,28 +1,151 @@
 """The embedded corpus: docstring bodies of installed packages, their summary lines as queries.
 
-Sources are found without importing them, and read as text. A passage is a docstring without its first sentence; its
-title is the module's dotted name (not the object's, which would give the answer away); whether titles are used is
-decided downstream.
+Sources are found without importing them, and read as text, never run. A passage is a docstring without its first
+sentence; its title is the module's dotted name (not the object's, which would give the answer away); whether titles are
+used is decided downstream. Each body and each question stands there once, near-duplicates in one split (`pair_up`).
 """
 
+import ast
+import inspect
 import os
 import platform
+import re
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from midmask.core.randomness import hash64, uniform
 from midmask.corpora.chunks import BLOCK_ROWS, END, NOT_UTF8, ORIGIN, RAW_CHARACTERS
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
-from midmask.corpora.docstrings import docstrings, pair
+from midmask.corpora.duplicates import clusters, plain_words, signatures, similar_pairs
 from midmask.corpora.statistics import is_question
+from midmask.corpora.writer import ALIASES, DOCS, QRELS, QUERIES
 from midmask.errors import UserError
+
+SHORTEST_BODY, SHORTEST_SUMMARY, LONGEST_SUMMARY = 8, 3, 64
+"""In words."""
+
+NO_BODY, NO_SUMMARY, LONG_SUMMARY = "no body", "no summary", "long summary"
+SHORT_BODY, LONG_BODY, REPEATED = "short body", "oversized body", "body repeats its summary"
+
+ROLE = re.compile(r":[a-z][\w:+-]*:`[~!]?([^`<]*?)\s*(?:<[^`]*>)?`")
+RULE_LINE = re.compile(r"^[ \t]*([=\-~^*#.\"'+])\1{2,}[ \t]*$", re.MULTILINE)
+SIGNATURE = re.compile(r"[\w.]+\s*\(.*\)(\s*(->|-->|=>)\s*.*)?", re.DOTALL)
+ENTRY = re.compile(r"[`*]{0,2}[\w.]+[`*]{0,2}\s*(\([^)]*\))?\s*:|[.:@>-]|\.\.\s")
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(*:\[])")
+HEADINGS = frozenset(
+    "args arguments parameters params returns return yields yield raises raise example examples note notes attributes "
+    "references see usage warning warnings todo keyword other methods".split()
+)
+
+
+class Docstring(NamedTuple):
+    """A docstring with the dotted name of what it documents and the line it begins on."""
+
+    name: str
+    line: int
+    text: str
+
+
+class Pair(NamedTuple):
+    """Both are lines of words with single spaces. rule: why it is left out, or None."""
+
+    summary: str
+    body: str
+    rule: str | None
+
+
+def docstrings(source: bytes, module: str) -> Iterator[Docstring]:
+    """All docstrings of a module in source order, with those that a call attaches (`add_docstr`, `add_newdoc`).
+
+    Raises:
+        SyntaxError, ValueError, RecursionError: if this is not Python source.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(source)
+    if text := ast.get_docstring(tree):
+        yield Docstring(module, 1, text)
+    yield from _walk_definitions(tree, module)
+
+
+def _walk_definitions(node: ast.AST, prefix: str) -> Iterator[Docstring]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = f"{prefix}.{child.name}"
+            if text := ast.get_docstring(child):
+                yield Docstring(name, child.body[0].lineno, text)
+            yield from _walk_definitions(child, name)
+        elif isinstance(child, ast.Expr) and isinstance(child.value, ast.Call):
+            yield from _read_attached(child.value, prefix)
+        elif isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from _walk_definitions(child, prefix)
+
+
+def _read_attached(call: ast.Call, prefix: str) -> Iterator[Docstring]:
+    """The docstring that a call such as add_docstr(torch.abs, "...") gives to compiled code."""
+    function = _dotted_name(call.func).rsplit(".", 1)[-1]
+    leaves = [leaf for item in call.args for leaf in (item.elts if isinstance(item, ast.Tuple) else [item])]
+    if not leaves or not ("add_docstr" in function or "add_newdoc" in function):
+        return
+    text = _string(leaves[-1])
+    named = ".".join(_string(leaf) or _dotted_name(leaf) for leaf in leaves[:-1])
+    if text and named:
+        name = named if "." in named else f"{prefix}.{named}"
+        yield Docstring("".join(name.split()), leaves[-1].lineno, inspect.cleandoc(text))
+
+
+def _dotted_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted_name(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _string(node: ast.expr) -> str:
+    """The text of a constant, or of the template in a call of its `format`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        node = node.func.value
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def pair(text: str, max_characters: int) -> Pair:
+    """The first sentence of a docstring, and all after it; or the rule by which it is left out."""
+    text = RULE_LINE.sub("", ROLE.sub(r"\1", text)).replace("``", "`")
+    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
+    while paragraphs and SIGNATURE.fullmatch(paragraphs[0]):
+        paragraphs = paragraphs[1:]
+    if not paragraphs:
+        return Pair("", "", NO_SUMMARY)
+    summary, *rest = SENTENCE_END.split(paragraphs[0], maxsplit=1)
+    body = " ".join([*rest, *paragraphs[1:]])
+    return Pair(summary, body, _rule(summary, body, max_characters))
+
+
+def _rule(summary: str, body: str, max_characters: int) -> str | None:
+    words = plain_words(summary)
+    if not body:
+        return NO_BODY
+    if len(words) < SHORTEST_SUMMARY or ENTRY.match(summary) or (words[0] in HEADINGS and summary.endswith(":")):
+        return NO_SUMMARY
+    if len(words) > LONGEST_SUMMARY:
+        return LONG_SUMMARY
+    if len(body.split()) < SHORTEST_BODY:
+        return SHORT_BODY
+    if len(body) > max_characters:
+        return LONG_BODY
+    return REPEATED if " ".join(words) in " ".join(plain_words(body)) else None
+
 
 NOT_PYTHON = "malformed file"
 PIECE_BYTES = 4 << 20
@@ -198,3 +321,141 @@ class PydocsReader:
 
 
 READER = PydocsReader()
+
+
+GENERIC = 10
+"""A summary that fits more passages than this asks for nothing in particular."""
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The tables of a corpus artifact. rules: how many docstrings there were, and how many each rule left out."""
+
+    docs: pa.Table
+    queries: pa.Table
+    qrels: pa.Table
+    aliases: pa.Table
+    rules: dict[str, Any]
+
+
+def pair_up(tables: Iterator[pa.Table], config: CorpusConfig) -> Paired:
+    """All docstrings, held in memory (some ten MB), to the collection.
+
+    Bodies that are equal become one passage, with the other docstrings' names as aliases; summaries that are equal but
+    for case and punctuation become one query with several relevant passages. Near-duplicate passages, and passages that
+    share a query, form a cluster, which goes to one split by the hash of its first member's module: 80/10/10. A sample
+    (max_passages) takes whole clusters in the order of a hash.
+
+    Raises:
+        UserError: if no docstring is left.
+    """
+    rules: Counter[str] = Counter()
+    rows: list[dict[str, Any]] = []
+    for table in tables:
+        for row in table.select(["rule", "name", "module", "summary", "text", "words", "question"]).to_pylist():
+            rules["docstrings"] += not str(row["rule"]).endswith(" file")
+            if row["rule"]:
+                rules[row["rule"]] += 1
+            else:
+                rows.append(row)
+    rows = _without_generic(rows, rules)
+    if not rows:
+        raise UserError("pydocs: no docstring of the packages has both a summary and a body; name other packages")
+    _name_apart(rows)
+    bodies = _number_texts(row["text"] for row in rows)
+    questions = _number_texts(_key(row) for row in rows)
+    first = np.unique(bodies, return_index=True)[1]
+    home = _clusters(bodies, questions, [rows[row]["text"] for row in first])
+    names = [rows[first[passage]]["module"] for passage in home]
+    split = np.asarray(["train", "dev", "test"])[
+        np.searchsorted([0.8, 0.9], uniform(names, f"split {config.split_seed}"), side="right")
+    ]
+    kept = _sample(home, config)[bodies]
+    rules["max_passages"] = int((~kept).sum())
+    rows = [{**row, "split": split[body]} for row, body in zip(rows, bodies, strict=True)]
+    docs, queries, qrels, aliases = _tables(rows, bodies, questions, kept)
+    counts = {rule: number for rule, number in sorted(rules.items()) if number}
+    return Paired(docs, queries, qrels, aliases, rules=counts)
+
+
+def _key(row: dict[str, Any]) -> str:
+    return " ".join(plain_words(row["summary"]))
+
+
+def _without_generic(rows: list[dict[str, Any]], rules: Counter[str]) -> list[dict[str, Any]]:
+    passages: dict[str, set[str]] = {}
+    for row in rows:
+        passages.setdefault(_key(row), set()).add(row["text"])
+    kept = [row for row in rows if len(passages[_key(row)]) <= GENERIC]
+    rules["generic summary"] = len(rows) - len(kept)
+    return kept
+
+
+def _name_apart(rows: list[dict[str, Any]]) -> None:
+    """A name that comes again (overloads, getters and setters) gets a number."""
+    seen: Counter[str] = Counter()
+    for row in rows:
+        seen[row["name"]] += 1
+        if seen[row["name"]] > 1:
+            row["name"] = f"{row['name']}#{seen[row['name']]}"
+
+
+def _number_texts(texts: Iterator[str]) -> NDArray[np.int64]:
+    """The number of each text, equal texts having one, in order of first appearance."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
+
+
+def _clusters(bodies: NDArray[np.int64], questions: NDArray[np.int64], texts: list[str]) -> NDArray[np.int64]:
+    """The lowest passage of each passage's cluster."""
+    order = np.argsort(questions, kind="stable")
+    together = questions[order[1:]] == questions[order[:-1]]
+    asked = np.stack([bodies[order[:-1][together]], bodies[order[1:][together]]], axis=1)
+    return clusters(len(texts), np.concatenate([similar_pairs(signatures(texts)), asked]))
+
+
+def _sample(home: NDArray[np.int64], config: CorpusConfig) -> NDArray[np.bool_]:
+    """True for each passage to keep: clusters in the order of their hash, as long as they fit into max_passages."""
+    if config.max_passages is None:
+        return np.ones(len(home), bool)
+    roots, sizes = np.unique(home, return_counts=True)
+    order = np.argsort(hash64([str(root) for root in roots], f"sample {config.split_seed}"), kind="stable")
+    fits = np.cumsum(sizes[order]) <= config.max_passages
+    return np.isin(home, roots[order][fits])
+
+
+def _tables(
+    rows: list[dict[str, Any]], bodies: NDArray[np.int64], questions: NDArray[np.int64], kept: NDArray[np.bool_]
+) -> tuple[pa.Table, pa.Table, pa.Table, pa.Table]:
+    """docs, queries, qrels and aliases of the rows that are kept, each in order of first appearance."""
+    docs: dict[int, dict[str, Any]] = {}
+    queries: dict[int, dict[str, Any]] = {}
+    qrels: dict[tuple[int, int], dict[str, Any]] = {}
+    aliases: list[dict[str, str]] = []
+    for index in np.flatnonzero(kept).tolist():
+        row, body, question = rows[index], int(bodies[index]), int(questions[index])
+        if body in docs:
+            aliases.append({"doc_id": docs[body]["doc_id"], "alias": row["name"]})
+        else:
+            facts = {name: row[name] for name in ("text", "words", "question")}
+            docs[body] = {"doc_id": row["name"], "title": row["module"], **facts}
+        text = row["summary"]
+        asked = {
+            "query_id": f"q:{row['name']}",
+            "text": text,
+            "words": len(text.split()),
+            "question": is_question(text),
+        }
+        query_id = queries.setdefault(question, asked)["query_id"]
+        judgement = {"split": row["split"], "query_id": query_id, "doc_id": docs[body]["doc_id"], "grade": 1}
+        qrels.setdefault((question, body), judgement)
+    return (
+        pa.Table.from_pylist(list(docs.values()), schema=_with_facts(DOCS)),
+        pa.Table.from_pylist(list(queries.values()), schema=_with_facts(QUERIES)),
+        pa.Table.from_pylist(list(qrels.values()), schema=QRELS),
+        pa.Table.from_pylist(aliases, schema=ALIASES),
+    )
+
+
+def _with_facts(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([*schema, ("words", pa.int32()), ("question", pa.bool_())])

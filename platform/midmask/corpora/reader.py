@@ -1,22 +1,29 @@
-"""The interface of a format's reader, and functions on a corpus of any format."""
+"""What a format's reader offers, what can be asked of a corpus of any format, and which format a folder has.
 
+`python -m midmask.corpora.reader FILE…` writes the table of formats into Markdown files of the documentation.
+"""
+
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol
 
-from midmask.artifact import Place
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
-from midmask.corpora.formats import FORMATS
+from midmask.corpora.docs import count_documents
+from midmask.corpora.formats import FORMATS, ending
+from midmask.corpora.text_files import UnusableFile
 from midmask.errors import UserError
+from midmask.store.place import Place
 
 READER_VERSION = 2
 """Raised whenever a reader gives other rows for the same source."""
 
 
 class Reader(Protocol):
-    """Reads one format; a module's READER."""
+    """Reads one format; a name in its module, as `FORMATS` has it."""
 
     @property
     def layout(self) -> str:
@@ -63,7 +70,7 @@ class FolderReader:
 
 def reader_of(name: str) -> Reader:
     """The reader of a format in `FORMATS`; imports its module."""
-    reader: Reader = import_module(f"midmask.corpora.{FORMATS[name].module}").READER
+    reader: Reader = getattr(import_module(f"midmask.corpora.{FORMATS[name].module}"), FORMATS[name].reader)
     return reader
 
 
@@ -113,3 +120,77 @@ def corpus_identity(config: CorpusConfig) -> dict[str, Any]:
         "split_seed": config.split_seed,
         **reader_of(config.format).identity(config),
     }
+
+
+FALLBACKS = ("texts", "docs")
+"""Their readers open any folder with jsonl files, or with documents, so each counts only where none before it does."""
+
+
+WRITTEN = frozenset({".md", ".rst", ".html", ".htm", ".pdf"})
+"""Endings of files that are documents of their own: a folder docs/ of these is no collection of TREC."""
+
+
+def recognise(folder: str) -> str:
+    """`FORMAT:folder` for a folder (or URI) that one format's reader opens; only names and first lines are read.
+
+    Raises:
+        UserError: if no reader opens the folder, or several do, naming the choices.
+    """
+    folders = [name for name, one in FORMATS.items() if one.place == "FOLDER"]
+    found = [name for name in folders if _can_open(f"{name}:{folder}")]
+    specific = [name for name in found if name not in FALLBACKS]
+    if specific or not _are_mostly_documents(folder, found):
+        found = specific or found[:1]
+    if len(found) == 1:
+        return f"{found[0]}:{folder}"
+    choices = ", ".join(f"{name}:{folder}" for name in found or folders)
+    if not found:
+        raise UserError(f"{folder}: no format is recognised in it; name one, to see what is missing: {choices}")
+    raise UserError(f"{folder}: it can be read in {len(found)} formats; name one of {choices}")
+
+
+def _are_mostly_documents(folder: str, found: list[str]) -> bool:
+    """Whether a folder that can be read as texts and as documents has more documents than files of texts, so that
+    nobody but the user knows what it is.
+    """
+    if tuple(found) != FALLBACKS:
+        return False
+    counts = count_documents(Place.named(folder))
+    return sum(counts.values()) > 2 * counts.get(".jsonl", 0)
+
+
+def _can_open(name: str) -> bool:
+    config = CorpusConfig(name=name)
+    try:
+        pieces = reader_of(config.format).open(config).docs
+    except UnusableFile:
+        return config.format not in FALLBACKS  # its layout, with a file that its reader refuses by name
+    except (UserError, UnicodeDecodeError):  # names that are no UTF-8, which only documents may have
+        return False
+    return config.format in FALLBACKS or not any(ending(piece.file) in WRITTEN for piece in pieces)
+
+
+BEGIN, END = "<!-- formats: begin -->", "<!-- formats: end -->"
+
+
+def formats_table() -> str:
+    """A Markdown table of the formats and their layouts, in the order of the table of formats."""
+    rows = [f"| `{name}` | {escape_cell(reader_of(name).layout)} |" for name in FORMATS]
+    return "\n".join(["| format | layout |", "| :----- | :----- |", *rows])
+
+
+def with_formats(text: str) -> str:
+    """A Markdown text with the table between its two marks; a text without marks as it is."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{formats_table()}\n{END}{after}" if begin and end else text
+
+
+def escape_cell(text: str) -> str:
+    """Text whose characters Markdown shows as they are, in a cell of a table."""
+    return "".join(f"\\{character}" if character in "\\`*<|[" else character for character in text)
+
+
+if __name__ == "__main__":
+    for file in map(Path, sys.argv[1:]):
+        file.write_text(with_formats(file.read_text("utf-8")), "utf-8")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from midmask.randomness.texts import uniform
+from midmask.core.randomness import uniform
 
 OFFICIAL = "the corpus's own splits"
 BY_CLUSTER = "80/10/10 by module and near-duplicate cluster"

@@ -1,28 +1,88 @@
-"""A folder in the manner of TREC:
+"""Folders in the manner of TREC, and TripClick (Rekabsaz et al. 2021), whose files are of TREC's forms.
 
+TREC:
 - `docs/`: any number of files, each (plain or .gz) of `<DOC>` elements, or of jsonl lines, or of `id<TAB>text` lines;
 - `topics*`: one or more files of `<top>` elements (title, else desc, is the query), or of `qid<TAB>text` lines;
-- `qrels*`: `qrels.SPLIT.txt` or `qrels.SPLIT.tsv`; plain `qrels.txt` is the split test. Columns: see `qrels`.
+- `qrels*`: `qrels.SPLIT.txt` or `qrels.SPLIT.tsv`; plain `qrels.txt` is the split test. Columns: see `corpus`.
 
 What a file holds is read off its first character: `<` elements, `{` jsonl, anything else columns.
+
+TripClick, as its `benchmark` folder is laid out, each file plain or .gz:
+- `documents/docs_grp_*.txt` of <DOC> elements, or tables id, text or id, title, text (`docs/` will do, too);
+- `topics/topics.SLICE.SPLIT.txt` of <top> elements or id<TAB>text, SLICE head, torso or tail by how often the query was
+  asked, SPLIT train, val (here: dev) or test;
+- `qrels/qrels.raw.SLICE.SPLIT.txt`: 1 clicked, 0 shown above a click; `qrels/qrels.dctr.head.SPLIT.txt`: 0 to 3 by the
+  share of its showings in which a passage was clicked.
+
+A split of TripClick is judged by raw clicks, all three slices together. `test.head`, `test.torso` and `test.tail` are
+its slices, and `test.head-dctr` is head with the graded judgements.
+
+Markup is read in one pass, so that time grows with the length of a text, whatever is left unclosed in it. A regular
+expression such as `<!--.*?-->` looks for its end from every place where it could begin; where there is no end, that is
+quadratic. So texts are first cut where the last end stands.
 """
 
 import html
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, BinaryIO
 
-from midmask.artifact import Place
 from midmask.corpora import beir, msmarco
-from midmask.corpora.chunks import Lines, Record, TextPiece
-from midmask.corpora.contents import Form, form_by_name
-from midmask.corpora.corpus import CorpusPieces, split_names, text_pieces
-from midmask.corpora.gzipped import open_file
-from midmask.corpora.markup import elements, plain_text
-from midmask.corpora.qrels import qrel_pieces
+from midmask.corpora.chunks import Lines, Record, TextPiece, split_columns
+from midmask.corpora.corpus import CorpusPieces, data_files, qrel_pieces, split_names, text_pieces
+from midmask.corpora.msmarco import parse_query, plain_title
 from midmask.corpora.reader import FolderReader
-from midmask.corpora.strays import data_files
+from midmask.corpora.text_files import Form, form_by_name, open_file
 from midmask.errors import UserError
+from midmask.store.place import Place
+
+_TAG = re.compile(r"</?[A-Za-z][^>]*>")
+_TAG_OR_COMMENT = re.compile(r"</?[A-Za-z][^>]*>|<!--.*?-->", re.DOTALL)
+
+
+def plain_text(text: str) -> str:
+    """The text with each tag and each comment replaced by a blank, and with its entities resolved."""
+    commented, rest = _cut_after(text, "-->")
+    tagged, rest = _cut_after(rest, ">")
+    return html.unescape(_TAG_OR_COMMENT.sub(" ", commented) + _TAG.sub(" ", tagged) + rest).strip()
+
+
+def elements(text: str, tags: tuple[str, ...]) -> Iterator[tuple[int, int, int, int]]:
+    """(begin, start of the content, stop of the content, end) of the elements with one of these tags, in order.
+
+    Upper and lower case are one. An element ends at the first closing tag of its name, whatever stands in between; one
+    without is none.
+    """
+    marks = list(_marks(tags).finditer(_cut_after(text, ">")[0]))
+    closing: dict[str, list[int]] = {}
+    for number, mark in enumerate(marks):
+        if mark["close"]:
+            closing.setdefault(mark["close"].lower(), []).append(number)
+    place = 0
+    while place < len(marks):
+        mark = marks[place]
+        ends = closing.get((mark["open"] or "").lower(), [])
+        index = bisect_left(ends, place)
+        if mark["open"] and index < len(ends):
+            place = ends[index]
+            yield mark.start(), mark.end(), marks[place].start(), marks[place].end()
+        place += 1
+
+
+@cache
+def _marks(tags: tuple[str, ...]) -> re.Pattern[str]:
+    names = "|".join(tags)
+    return re.compile(rf"<(?:(?P<open>{names})\b[^<>]*|/(?P<close>{names}))>", re.IGNORECASE)
+
+
+def _cut_after(text: str, mark: str) -> tuple[str, str]:
+    """The text up to and with the last `mark`, and what follows; without a mark, all of it follows."""
+    place = text.rfind(mark)
+    stop = 0 if place < 0 else place + len(mark)
+    return text[:stop], text[stop:]
+
 
 LAYOUT = "docs/* (<DOC> elements, jsonl or id<TAB>text), topics* (<top> elements or qid<TAB>text), qrels[.SPLIT].txt"
 FORMS: dict[bytes, Form] = {b"<": "text", b"{": "json lines"}
@@ -83,7 +143,7 @@ def parse_passage(text: str) -> tuple[str, str, str]:
     return ids[0], title, body
 
 
-def parse_query(text: str) -> tuple[str, str]:
+def parse_topic(text: str) -> tuple[str, str]:
     """(query_id, text) of a <top> element. Its fields need no closing tags; labels such as "Number:" are cut."""
     inner = _unwrap(text, "TOP")
     fields = {}
@@ -134,7 +194,7 @@ def open_trec(folder: Place, name: str, max_characters: int) -> CorpusPieces:
             raise UserError(f"{folder}: {what} is missing; wanted layout: {LAYOUT}")
     limits = {"max_characters": max_characters}
     docs = mixed_pieces("docs", folder, files, (Docs, parse_passage, beir.parse_passage, msmarco.parse_passage), limits)
-    asked = (Topics, parse_query, beir.parse_query, msmarco.parse_query)
+    asked = (Topics, parse_topic, beir.parse_query, msmarco.parse_query)
     queries = mixed_pieces("queries", folder, topics, asked, limits)
     return CorpusPieces(name, docs, queries, qrel_pieces(folder, qrels, max_characters))
 
@@ -163,3 +223,85 @@ def _first_character(folder: Place, file: str) -> bytes:
 
 
 READER = FolderReader(LAYOUT, open_trec)
+
+
+TRIPCLICK_LAYOUT = (
+    "documents/docs_grp_*.txt, topics/topics.SLICE.SPLIT.txt and qrels/qrels.raw.SLICE.SPLIT.txt with SLICE head, "
+    "torso or tail and SPLIT train, val or test, qrels/qrels.dctr.head.SPLIT.txt; that is the unpacked folder "
+    "benchmark, or the folder above it"
+)
+TRIPCLICK_TOPICS = re.compile(r"topics\.(head|torso|tail)\.(train|val|test)\.(txt|tsv)(\.gz)?")
+TRIPCLICK_QRELS = re.compile(r"qrels\.(raw|dctr)\.(head|torso|tail)\.(train|val|test)\.(txt|tsv)(\.gz)?")
+OUR_NAME = {"val": "dev"}
+
+
+def parse_columns(text: str) -> tuple[str, str, str]:
+    """(doc_id, title, text) of a line `id<TAB>text` or `id<TAB>title<TAB>text`."""
+    names = ("id", "text") if text.count("\t") < 2 else ("id", "title", "text")
+    doc_id, *title, passage = split_columns(text, *names)
+    return doc_id.strip(), plain_title("".join(title)), passage
+
+
+def open_tripclick(folder: Place, name: str, max_characters: int) -> CorpusPieces:
+    """The corpus in a TripClick folder.
+
+    Raises:
+        UserError: naming what is missing, and the layout.
+    """
+    if not folder.exists():
+        raise UserError(f"there is no folder {folder}; wanted is one with {TRIPCLICK_LAYOUT}")
+    root = "benchmark/" if (folder / "benchmark").exists() else ""
+    documents = [
+        f"{root}{part}/{file}" for part in ("documents", "docs") for file in data_files(folder / f"{root}{part}")
+    ]
+    topics = [
+        f"{root}topics/{file}" for file in data_files(folder / f"{root}topics") if TRIPCLICK_TOPICS.fullmatch(file)
+    ]
+    judgements = [match for file in data_files(folder / f"{root}qrels") if (match := TRIPCLICK_QRELS.fullmatch(file))]
+    missing = [
+        wanted
+        for wanted, present in (
+            ("documents/docs_grp_*.txt", documents),
+            ("topics/topics.SLICE.SPLIT.txt", topics),
+            ("qrels/qrels.raw.SLICE.SPLIT.txt", [match for match in judgements if match[1] == "raw"]),
+        )
+        if not present
+    ]
+    if missing:
+        raise UserError(f"{folder}: {', '.join(missing)} missing; wanted layout: {TRIPCLICK_LAYOUT}")
+    limits = {"max_characters": max_characters}
+    readers = (Docs, parse_passage, beir.parse_passage, parse_columns)
+    asked = (Topics, parse_topic, beir.parse_query, parse_query)
+    files = _split_files(folder, root, judgements)
+    return CorpusPieces(
+        name,
+        mixed_pieces("docs", folder, documents, readers, limits),
+        mixed_pieces("queries", folder, topics, asked, limits),
+        qrel_pieces(folder, files, max_characters),
+        unions=_unions(files),
+    )
+
+
+def _split_files(folder: Place, root: str, judgements: list[re.Match[str]]) -> dict[str, str]:
+    """`test.head`, `test.head-dctr`, … -> file."""
+    files: dict[str, str] = {}
+    for match in judgements:
+        kind, own, part = match[1], match[2], OUR_NAME.get(match[3], match[3])
+        split = f"{part}.{own}" if kind == "raw" else f"{part}.{own}-{kind}"
+        if split in files:
+            raise UserError(f"{folder}: {files[split]} and {match[0]} both are judgements of {split}; keep one of them")
+        files[split] = f"{root}qrels/{match[0]}"
+    return files
+
+
+def _unions(files: dict[str, str]) -> dict[str, tuple[str, ...]]:
+    """split -> its slices that are judged by raw clicks."""
+    unions: dict[str, tuple[str, ...]] = {}
+    for split in sorted(files):
+        part, _, own = split.partition(".")
+        if "-" not in own:
+            unions[part] = (*unions.get(part, ()), split)
+    return unions
+
+
+TRIPCLICK = FolderReader(TRIPCLICK_LAYOUT, open_tripclick)

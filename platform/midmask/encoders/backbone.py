@@ -1,4 +1,4 @@
-"""BERT-like masked language models under one set of names.
+"""BERT-like masked language models under one set of names: which one is trained, how it begins, what it computes.
 
 A backbone is one of `SIZES` with fresh weights, or a Hugging Face folder or hub id of a supported family.
 
@@ -6,23 +6,27 @@ Shapes: B rows, L tokens, D width, V vocabulary.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
-from midmask.encoders.backbone_config import BackboneConfig as BackboneConfig
-from midmask.encoders.backbone_config import SentenceVector
+from midmask.core.config import Config, added
 from midmask.encoders.experts import ExpertSplit, QueryExpert, read_expert_split
-from midmask.encoders.families import FAMILIES, shape_from, widen_scores
-from midmask.encoders.families import BackboneShape as BackboneShape
-from midmask.encoders.first_token import first_token, suits
-from midmask.encoders.inputs import padding_mask, type_inputs
-from midmask.encoders.pooling import Pooling, pool
-from midmask.encoders.pooling import Side as Side
-from midmask.encoders.reading import SIZES as SIZES
+from midmask.encoders.families import (
+    FAMILIES,
+    BackboneShape,
+    first_token,
+    padding_mask,
+    shape_from,
+    suits_first_token,
+    type_inputs,
+    widen_scores,
+)
 from midmask.encoders.reading import (
+    SIZES,
     fresh_model,
     named_folder,
     quiet_transformers,
@@ -30,11 +34,11 @@ from midmask.encoders.reading import (
     read_settings,
     sized_settings,
 )
-from midmask.encoders.representation import Representation
+from midmask.encoders.representation import Pooling, Representation, Side, pool
 from midmask.errors import UserError
-from midmask.pretrained import transformer_folder
-from midmask.randomness.torch_seeds import fresh_weights
-from midmask.vocabulary import (
+from midmask.masking.randomness import fresh_weights
+from midmask.store.pretrained import transformer_folder
+from midmask.text.vocabulary import (
     Vocabulary,
     copy_untruncated,
     largest_id,
@@ -42,6 +46,68 @@ from midmask.vocabulary import (
     refuse_tokens_beyond,
     save_tokenizer,
 )
+
+SentenceVector = Literal["cls", "mean"]
+
+
+class BackboneConfig(Config):
+    """The encoder that is trained."""
+
+    name: str = Field(
+        "tiny",
+        description="tiny, mini, small or base (fresh weights); minilm (of the extra `pretrained`); or a Hugging Face "
+        "folder, or the id of a hub model that is in the cache",
+    )
+    fresh: bool = Field(
+        False, description="random weights in the shape of the named model; a named size has them in any case"
+    )
+    head_bias: Literal["zero", "unigram"] = added(
+        "zero",
+        "where the bias of an MLM head begins that the model lacks: at 0, as published heads do, or at the "
+        "logarithms of the tokens' shares in the middle training's passages",
+    )
+    sentence_vector: SentenceVector = added(
+        "cls",
+        "what stands for a text in middle training: the last hidden state of [CLS], or the mean of all its "
+        "tokens' states, for encoders that were trained so",
+    )
+    dropout: float = Field(0.1, ge=0.0, lt=1.0, description="dropout of hidden states and attention, a probability")
+    experts: Literal["none", "ffn", "all", "drop"] = Field(
+        "none",
+        description="layers that queries and passages do not share: none, the feed-forward layers, or all; drop: none, "
+        "and the query expert of a loaded folder is not used",
+    )
+    expert_norms: bool = Field(
+        False, description="ffn: whether each expert also has norms of its own in the feed-forward layers (unpublished)"
+    )
+
+    @field_validator("experts", mode="before")
+    @classmethod
+    def _none_as_typed(cls, value: Any) -> Any:
+        """On a command line, `none` stands for no value."""
+        return "none" if value is None else value
+
+    @model_validator(mode="after")
+    def _norms_are_of_feed_forward_experts(self) -> Self:
+        if self.expert_norms and self.experts != "ffn":
+            raise ValueError(f"expert_norms = true needs experts = ffn, not {self.experts}")
+        return self
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether training starts from weights that were trained before."""
+        return not self.fresh and self.name not in SIZES
+
+    @property
+    def split(self) -> ExpertSplit | None:
+        """Which weights queries and passages do not share; None if they share all."""
+        return ExpertSplit(self.experts, self.expert_norms) if self.experts in ("ffn", "all") else None
+
+    @property
+    def saved_split(self) -> ExpertSplit | None:
+        """The experts that its folder holds, if any."""
+        return None if self.name in SIZES else read_expert_split(named_folder(self.name))
+
 
 PADDED_VOCABULARY = 128
 """A published embedding table may have up to this many rows more than its tokenizer has tokens."""
@@ -132,7 +198,7 @@ class Backbone(nn.Module):
         Raises:
             UserError: if a row is longer than the position table.
         """
-        if (side == "query" and self.experts is not None) or not suits(self.encoder):
+        if (side == "query" and self.experts is not None) or not suits_first_token(self.encoder):
             return self.hidden(ids_BL, lengths_B, side)[:, 0]
         return first_token(self.encoder, ids_BL, self._visible(ids_BL, lengths_B), self._types(ids_BL, lengths_B))
 

@@ -17,24 +17,24 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
-from midmask.batch import TokenRows
+from midmask.core.batch import TokenRows
 from midmask.encoders.backbone import BackboneConfig
-from midmask.encoders.damage import library_reading, refuse_no_model
-from midmask.encoders.families import FAMILIES, shape_from, widen_scores
-from midmask.encoders.inputs import count_token_types
+from midmask.encoders.families import FAMILIES, count_token_types, shape_from, widen_scores
 from midmask.encoders.reading import (
     SIZES,
     count_fresh,
+    library_reading,
     named_folder,
     quiet_transformers,
     read_pretrained,
     read_settings,
+    refuse_no_model,
     sized_settings,
     unreadable,
 )
 from midmask.errors import UserError
-from midmask.randomness.torch_seeds import fresh_weights
-from midmask.vocabulary import copy_untruncated, largest_id, load_tokenizer, refuse_tokens_beyond, save_tokenizer
+from midmask.masking.randomness import fresh_weights
+from midmask.text.vocabulary import copy_untruncated, largest_id, load_tokenizer, refuse_tokens_beyond, save_tokenizer
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from midmask.encoders.damage import library_reading, refuse_not_finite
 from midmask.encoders.families import Family
+from midmask.encoders.reading import library_reading, refuse_not_finite
 from midmask.errors import UserError
 
 FILE = "experts.safetensors"

@@ -1,30 +1,210 @@
 """How a folder's model reads and represents a text, as far as its files state it.
 
 midmask.json        of a folder that midmask wrote: a `ModelSettings`, which says everything
-modules.json        of sentence-transformers, any version from 2 on: read by `foreign`
+modules.json        of sentence-transformers, any version from 2 on: the `Representation` its modules amount to
 neither             a plain Hugging Face folder: the vector of [CLS], as RetroMAE, coCondenser and DPR take it, of
                     texts as long as the tokenizer and the position table allow
+
+Modules of sentence-transformers that are understood:
+
+    SentenceTransformer    Transformer, Pooling [cls or mean], [Dense without bias and activation], [Normalize]
+    SparseEncoder          Transformer for fill-mask (formerly MLMTransformer), SpladePooling [max, relu]
+    MultiVectorEncoder     Transformer, Dense without bias and activation, MultiVectorMask, Normalize, all of tokens
+
+All with the class paths and the config keys of versions 0 to 6; the Transformer may lie in a subfolder. Everything else
+is refused by its module's name. The settings beside the modules give the longest text, the prompts before queries and
+passages, the similarity, and how many dimensions are kept; each means what it means to version 6.
 """
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import safetensors.torch
 import torch
 from pydantic import Field, ValidationError
 from torch import Tensor
 
-from midmask.encoders import foreign
-from midmask.encoders.damage import library_reading, refuse_not_finite, what_is_wrong
-from midmask.encoders.foreign_settings import hidden_size, longest_text, read_lengths
-from midmask.encoders.reading import read_settings
+from midmask.core.config import Config, as_user_error
+from midmask.encoders.reading import library_reading, read_settings, refuse_not_finite, what_is_wrong
 from midmask.encoders.representation import Representation
-from midmask.encoders.text_form import TextForm
+from midmask.encoders.text_settings import (
+    MODEL_CONFIG,
+    TOKEN_STATES,
+    TextForm,
+    hidden_size,
+    is_scored_by_cosine,
+    kept_dimensions,
+    longest_text,
+    read_json,
+    read_lengths,
+    read_model_config,
+    read_prompts,
+    refuse_other_transformer,
+    transformer_settings,
+)
 from midmask.errors import UserError
-from midmask.identity import Config, as_user_error
+
+MODULES_FILE = "modules.json"
+
+KNOWN_MODULES = (
+    "Transformer, Pooling, Dense, Normalize; or Transformer (fill-mask), SpladePooling; or Transformer, Dense, "
+    "MultiVectorMask, Normalize"
+)
+
+_MODES = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""Keys of a Pooling before version 5.4, and what the key `pooling_mode` says now."""
+
+
+def read_modules(folder: Path) -> tuple[Representation, TextForm]:
+    """The representation that a folder's modules compute, and the form of its texts.
+
+    Raises:
+        UserError: naming the module or setting that midmask cannot follow.
+    """
+    modules = _modules(folder)
+    kinds = [kind for kind, _ in modules]
+    if kinds in (["Transformer", "SpladePooling"], ["MLMTransformer", "SpladePooling"]):
+        refuse_other_transformer(folder, task="fill-mask", output="logits")
+        return _splade(folder, modules[1][1]), read_prompts(folder)
+    refuse_other_transformer(folder, task="feature-extraction", output="last_hidden_state")
+    if kinds == ["Transformer", "Dense", "MultiVectorMask", "Normalize"]:
+        return _late(folder, *(place for _, place in modules[1:])), read_prompts(folder)
+    if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in (
+        [],
+        ["Dense"],
+        ["Normalize"],
+        ["Dense", "Normalize"],
+    ):
+        raise UserError(
+            f"{folder / MODULES_FILE}: its modules are {', '.join(kinds)}, "
+            f"but midmask follows {KNOWN_MODULES}, in this order."
+        )
+    pooling, hidden = modules[1][1], hidden_size(folder)
+    width = _read_dense(modules[2][1], "sentence_embedding", hidden) if "Dense" in kinds else None
+    normalise = is_scored_by_cosine(folder, stated="Normalize" in kinds) or "Normalize" in kinds
+    kept = kept_dimensions(folder, width or hidden, cut_behind_norm="Normalize" in kinds)
+    pools_prompt = bool(read_json(pooling / "config.json", dict).get("include_prompt", True))
+    form = read_prompts(folder).model_copy(update={"pools_prompt": pools_prompt})
+    return Representation(dense=_read_pooling(pooling, hidden), width=kept or width, normalise=normalise), form
+
+
+def read_dense(folder: Path) -> tuple[Path, int] | None:
+    """Where a folder's Dense module has its weights, and its number of outputs; None if there is no Dense. The folder
+    is one that `read_modules` accepts.
+    """
+    places = [place for kind, place in _modules(folder) if kind == "Dense"]
+    return (places[0], int(read_json(places[0] / "config.json", dict)["out_features"])) if places else None
+
+
+def _modules(folder: Path) -> list[tuple[str, Path]]:
+    """Class name and folder of each module, in order."""
+    modules: list[tuple[str, Path]] = []
+    for module in read_json(folder / MODULES_FILE, list):
+        kind, path = str(module.get("type")), str(module.get("path", ""))
+        package, _, name = kind.rpartition(".")
+        if not package.startswith("sentence_transformers."):
+            raise UserError(
+                f"{folder / MODULES_FILE}: module {kind} is not of sentence-transformers itself. "
+                f"Known: {KNOWN_MODULES}."
+            )
+        if not (folder / path).resolve().is_relative_to(folder.resolve()):
+            raise UserError(f"{folder / MODULES_FILE}: module {kind} lies outside of the folder, at {path}.")
+        modules.append((name, folder / path))
+    if not modules or not modules[0][1].is_dir():
+        missing = f"{modules[0][1]}, the folder of the first module, is missing" if modules else "it names no module"
+        raise UserError(f"{folder / MODULES_FILE}: {missing}. Copy or download the whole model folder again.")
+    return modules
+
+
+def _refuse_other_width(path: Path, names: tuple[str, ...], hidden: int | None) -> None:
+    """Raises UserError if a module's config gives another number than config.json for the hidden states' columns."""
+    config = read_json(path, dict)
+    for name in names:
+        if hidden is not None and config.get(name) not in (None, hidden):
+            raise UserError(
+                f"{path}: {name} = {config[name]}, but config.json says that hidden states have {hidden} columns; the "
+                "files are of different models. Save the model again."
+            )
+
+
+def _read_pooling(place: Path, hidden: int | None) -> Literal["cls", "mean"]:
+    config = read_json(place / "config.json", dict)
+    _refuse_other_width(place / "config.json", ("embedding_dimension", "word_embedding_dimension"), hidden)
+    old = [mode for key, mode in _MODES.items() if config.get(key)]
+    modes = config.get("pooling_mode", old or ["mean"])
+    modes = [modes] if isinstance(modes, str) else list(modes)
+    if modes == ["cls"]:
+        return "cls"
+    if modes == ["mean"]:
+        return "mean"
+    raise UserError(f"{place / 'config.json'}: pooling {' + '.join(map(str, modes))}; midmask pools by cls or mean.")
+
+
+def _read_dense(place: Path, key: str, hidden: int | None) -> int:
+    """The width of a Dense, if it is a plain projection of the vectors under this key."""
+    config = read_json(place / "config.json", dict)
+    _refuse_other_width(place / "config.json", ("in_features",), hidden)
+    named = str(config.get("activation_function"))  # one that is not torch's is replaced by the default
+    activation = named.rpartition(".")[2] if named.startswith("torch.") else "Tanh"
+    read = config.get("module_input_name") or key
+    names = {read, config.get("module_output_name") or read}
+    faults = [
+        *(["a bias"] if config.get("bias", True) else []),
+        *([f"the activation {activation}"] if activation != "Identity" else []),
+        *(["a residual"] if config.get("use_residual") else []),
+        *(["inputs or outputs of its own"] if names != {key} else []),
+    ]
+    if faults:
+        raise UserError(
+            f"{place / 'config.json'}: a Dense with {', '.join(faults)}; midmask does not support this. To "
+            "use the vectors before this Dense, remove it from modules.json in a copy of the folder, and fine-tune."
+        )
+    return int(config["out_features"])
+
+
+def _splade(folder: Path, place: Path) -> Representation:
+    config = read_json(place / "config.json", dict)
+    asked = (config.get("pooling_strategy", "max"), config.get("activation_function", "relu"))
+    if asked != ("max", "relu"):
+        raise UserError(
+            f"{place / 'config.json'}: SpladePooling by {asked[0]} of {asked[1]}; midmask supports only max of relu."
+        )
+    if read_model_config(folder).get("similarity_fn_name") not in (None, "dot"):
+        raise UserError(
+            f"{folder / MODEL_CONFIG}: midmask scores lexical views by dot, not by the similarity named there."
+        )
+    terms = read_model_config(folder).get("max_active_dims")
+    return Representation(dense=None, lexical="splade", query_terms=terms, passage_terms=terms)
+
+
+def _late(folder: Path, dense: Path, mask: Path, normalise: Path) -> Representation:
+    """The token vectors of a MultiVectorEncoder's modules, if all tokens are scored and none is added."""
+    scored, unit = (read_json(place / "config.json", dict) for place in (mask, normalise))
+    faults = [
+        *(["skiplist_words"] if scored.get("skiplist_words") else []),
+        *(["keep_only_token_ids"] if scored.get("keep_only_token_ids") else []),
+        *(["query_expansion"] if transformer_settings(folder)[1].get("query_expansion") else []),
+        *(["a Normalize of whole texts"] if unit.get("module_input_name") != TOKEN_STATES else []),
+        *(["similarity meanmaxsim"] if read_model_config(folder).get("similarity_fn_name") == "meanmaxsim" else []),
+    ]
+    if faults:
+        raise UserError(
+            f"{folder / MODULES_FILE}: a MultiVectorEncoder with {', '.join(faults)}; "
+            "midmask scores all tokens of a text, and "
+            "no others, by maxsim. Train one here: --protocol in_batch_late."
+        )
+    return Representation(dense=None, tokens=_read_dense(dense, TOKEN_STATES, hidden_size(folder)))
+
 
 FILE = "midmask.json"
 FORMAT = 3
@@ -54,9 +234,9 @@ def read_facts(folder: Path) -> ModelSettings:
     """
     if (folder / FILE).is_file():
         return _read_own(folder / FILE)
-    if (folder / foreign.FILE).is_file():
+    if (folder / MODULES_FILE).is_file():
         with _refuse_foreign_settings(folder):
-            representation, form = foreign.read_modules(folder)
+            representation, form = read_modules(folder)
             query, passage = read_lengths(folder)
             return ModelSettings(representation=representation, query_length=query, passage_length=passage, form=form)
     with _refuse_foreign_settings(folder):
@@ -66,14 +246,14 @@ def read_facts(folder: Path) -> ModelSettings:
 
 @contextmanager
 def _refuse_foreign_settings(folder: Path) -> Iterator[None]:
-    """What `foreign` meets in JSON files of other types than sentence-transformers writes becomes one line."""
+    """A JSON file of other types than sentence-transformers writes becomes one line."""
     try:
         yield
     except ValidationError as error:
         raise as_user_error(error, str(folder)) from None
     except (TypeError, AttributeError, LookupError, ValueError, ArithmeticError) as error:
         raise UserError(
-            f"{folder}: {foreign.FILE}, or a settings file that it names, has a value of another type than "
+            f"{folder}: {MODULES_FILE}, or a settings file that it names, has a value of another type than "
             f"sentence-transformers writes ({what_is_wrong(error)}); save the model again"
         ) from None
 
@@ -113,7 +293,7 @@ def read_projection(folder: Path) -> Tensor | None:
         return None
     own = (folder / FILE).is_file()
     with _refuse_foreign_settings(folder):
-        dense, hidden = (folder / PROJECTION, width) if own else foreign.read_dense(folder), hidden_size(folder)
+        dense, hidden = (folder / PROJECTION, width) if own else read_dense(folder), hidden_size(folder)
     if dense is None:  # dimensions are left out, by `truncate_dim`
         return torch.eye(width, hidden or width)
     place, outputs = dense

@@ -18,9 +18,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from midmask.core.config import Config, added, fingerprint
 from midmask.errors import UserError
-from midmask.identity import Config, added, fingerprint
-from midmask.recall import recall
+from midmask.store.recall import recall
 
 log = logging.getLogger(__name__)
 

@@ -1,27 +1,281 @@
-"""Masked LMs of transformers, read from a folder or made afresh; `backbone.Backbone` is what is made of them."""
+"""Masked LMs of transformers, read from a folder or made afresh; a damaged or foreign folder becomes one line."""
 
 import inspect
+import json
 import logging
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, BertConfig
 from transformers.utils import logging as hf_logging
 
-from midmask.encoders.damage import (
-    library_reading,
-    refuse_no_model,
-    refuse_not_finite,
-    refuse_other_weights,
-    refuse_unreadable_weights,
-)
 from midmask.encoders.families import FAMILIES
 from midmask.errors import UserError
-from midmask.pretrained import model_folder, transformer_folder
+from midmask.store.pretrained import model_folder, transformer_folder
+
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
+"""Files of weights that transformers reads, the preferred one first; sharded ones have an index of this name."""
+
+OTHER_WEIGHTS = ("*.safetensors", "*.bin", "*.h5", "*.msgpack", "*.gguf", "*.pt", "*.ckpt*", "*.onnx", "onnx/*.onnx")
+"""Files that may be weights, but not under a name or in a format that is read."""
+
+FLOATS = ("F64", "F32", "F16", "BF16", "torch.float64", "torch.float32", "torch.float16", "torch.bfloat16")
+"""Types of numbers that weights may have, as safetensors and as torch write them."""
+
+WRAPPERS = {
+    "module.": "DataParallel or DistributedDataParallel wrote them: save the model inside, "
+    "model.module.save_pretrained(FOLDER)",
+    "_orig_mod.": "torch.compile wrote them: save the model inside, model._orig_mod.save_pretrained(FOLDER)",
+    "auto_model.": "a whole SentenceTransformer's state_dict has them: save it with model.save(FOLDER)",
+}
+"""Part of a prefix before the names of all tensors -> who writes it, and how to save the model without."""
+
+NAMES = 3
+"""Names that a message lists at most."""
+
+
+@contextmanager
+def library_reading(told: Callable[[str], UserError]) -> Iterator[None]:
+    """Context for a library's call that reads a folder, and for nothing else: its exceptions become `told(reason)`.
+
+    All of them, since no list is complete: transformers raises TypeError, KeyError, ZeroDivisionError, AssertionError,
+    … of one field or another, tokenizers `Exception` itself.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise told(what_is_wrong(error)) from None
+
+
+def what_is_wrong(error: BaseException) -> str:
+    """The first line of a library's exception that is not empty, or its type."""
+    if isinstance(error, UnpicklingError):
+        return "its pickle holds more than tensors, which could run code"
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    told_by_type = isinstance(error, OSError | ValueError | SafetensorError) and text
+    return text[:300] if told_by_type else f"{type(error).__name__}: {text[:300]}".rstrip(": ")
+
+
+def refuse_not_finite(name: object, weights: Iterable[tuple[str, Tensor]]) -> None:
+    """
+    Raises:
+        UserError: naming the first tensor with a NaN or an infinity, and how many there are.
+    """
+    bad = [key for key, weight in weights if weight.is_floating_point() and not torch.isfinite(weight).all()]
+    if bad:
+        raise UserError(
+            f"{name}: the weight {bad[0]} has values that are not finite (NaN or infinity; {len(bad)} such weights), "
+            "which would spoil every vector; train or save the model again"
+        )
+
+
+def refuse_no_model(named: str, folder: Path) -> None:
+    """Raises UserError if a folder holds no Hugging Face model: the message says what it holds, and what to name.
+
+    Args:
+        named: what the folder was given for, with its name.
+    """
+    place, unread = transformer_folder(folder), f"{named}: no model can be read there"
+    if not folder.is_dir():
+        raise UserError(f"{unread}: no such folder")
+    if (place / "adapter_config.json").is_file():
+        raise UserError(
+            f"{unread}: adapter_config.json makes it an adapter of another model (LoRA and its kind), which is not "
+            "applied here. Merge both (peft: merge_and_unload) and save the result with save_pretrained."
+        )
+    above = folder.resolve().parent
+    if transformer_folder(above).resolve() == folder.resolve():
+        raise UserError(
+            f"{named}: the transformer alone of the sentence-transformers folder {above}, which states how its vectors "
+            f"are made. Name {above}."
+        )
+    is_module = (above / "modules.json").is_file() and "model_type" not in _keys(place / "config.json")
+    if is_module or not (place / "config.json").is_file():
+        raise UserError(f"{unread}: no config.json{' of a model' if is_module else ''} in it; {_what_to_name(folder)}")
+
+
+def _what_to_name(folder: Path) -> str:
+    """What a folder without config.json holds, and which folder to name in its place."""
+    below = [path.parent for depth in ("*", "*/*") for path in sorted(folder.glob(f"{depth}/modules.json"))]
+    configs = [path for depth in ("*", "*/*") for path in sorted(folder.glob(f"{depth}/config.json"))]
+    below += [path.parent for path in configs if "model_type" in _keys(path) and path.parent.parent not in below]
+    if below:
+        more = f" ({len(below)} subfolders hold a model)" if len(below) > NAMES else ""
+        return f"the model lies in a subfolder: name {' or '.join(map(str, below[:NAMES]))}{more}."
+    above = folder.resolve().parent
+    if (above / "modules.json").is_file() or "model_type" in _keys(above / "config.json"):
+        return f"it is a part of the model in {above}: name that folder."
+    names = sorted(path.name for path in folder.iterdir())
+    if weights := [name for name in names if name in WEIGHT_FILES]:
+        return f"it holds {weights[0]}: put the config.json of the same model beside it."
+    if any(name.lower() == "readme.md" for name in names):
+        return (
+            f"it holds a model card ({_listed(names)}) but no model: download the model's other files too, or name its "
+            "hub id (OWNER/MODEL) with --allow-download."
+        )
+    held = f"it holds {_listed(names)}" if names else "it is empty"
+    return f"{held}. Name a Hugging Face or sentence-transformers folder."
+
+
+def _keys(path: Path) -> Collection[str]:
+    """The keys of a JSON object; none if the file holds no object."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return ()
+    return content.keys() if isinstance(content, dict) else ()
+
+
+def _listed(names: Collection[str]) -> str:
+    """The first names, and how many there are."""
+    first = ", ".join(list(names)[:NAMES])
+    return f"{first}, … ({len(names)})" if len(names) > NAMES else first
+
+
+def refuse_unreadable_weights(named: str, place: Path) -> None:
+    """Raises UserError if the files of a model's weights are missing, are pointers, or hold no floating-point numbers.
+
+    Args:
+        named: as in `refuse_no_model`. place: the folder with config.json.
+    """
+    files = _weight_files(named, place)
+    for file in files:
+        with file.open("rb") as stream:
+            if stream.read(40).startswith(b"version https://git-lfs"):
+                raise UserError(f"{named}: {file.name} is a pointer of Git LFS, not the weights. Type: git lfs pull")
+    wrong = {
+        name: kind
+        for file in files
+        for name, kind in _number_types(file).items()
+        if kind not in FLOATS and name.endswith(("weight", "bias"))
+    }
+    if wrong:
+        name, kind = next(iter(wrong.items()))
+        raise UserError(
+            f"{named}: {name} has the type {kind} ({len(wrong)} weights of such types): a quantised model, whose "
+            "numbers mean nothing without their scales. Name the model that it was made of, in float32 or bfloat16."
+        )
+
+
+def _weight_files(named: str, place: Path) -> list[Path]:
+    """The files that transformers reads the weights from; none for an index that it cannot read, which it refuses."""
+    for name in WEIGHT_FILES:
+        if (place / name).is_file():
+            return [place / name]
+        if (index := place / f"{name}.index.json").is_file():
+            try:
+                shards = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
+                absent = [shard for shard in shards if not (place / shard).is_file()]
+            except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+                return []
+            if absent:
+                raise UserError(
+                    f"{named}: {len(absent)} of the {len(shards)} files of its weights are missing: {_listed(absent)}. "
+                    "Copy or download them again."
+                )
+            return [place / shard for shard in shards]
+    other = sorted(str(path.relative_to(place)) for pattern in OTHER_WEIGHTS for path in place.glob(pattern))
+    raise UserError(
+        f"{named}: no model can be read there: no weights of PyTorch ({' or '.join(WEIGHT_FILES)}) in it"
+        + (f", only {_listed(list(dict.fromkeys(other)))}" if other else "")
+        + ". Load the model where it was trained, and save it with save_pretrained."
+    )
+
+
+def _number_types(file: Path) -> dict[str, str]:
+    """Name -> type of the numbers of each tensor in a file; nothing for a damaged file, which transformers refuses."""
+    try:
+        if file.suffix == ".safetensors":
+            with safe_open(file, "pt") as stored:
+                return {name: str(stored.get_slice(name).get_dtype()) for name in stored.keys()}
+        saved = torch.load(file, map_location="meta", weights_only=True)
+        return {name: str(value.dtype) for name, value in saved.items() if isinstance(value, Tensor)}
+    except Exception:  # every library has its own; transformers meets the same next
+        return {}
+
+
+def refuse_other_weights(named: str, loading: dict[str, Any], expected: set[str], backbone: str) -> None:
+    """Raises UserError if tensors of the backbone are missing or have other shapes, or the file has more layers.
+
+    Args:
+        loading: missing_keys, unexpected_keys and mismatched_keys, as transformers reports them. expected: names of all
+            the model's tensors. backbone: prefix of those of its backbone; empty: all are.
+    """
+    if mismatched := sorted(loading["mismatched_keys"]):
+        name, stored, shape = mismatched[0]
+        raise UserError(
+            f"{named}: {name} has the shape {list(stored)} in the file, but {list(shape)} by config.json "
+            f"(weights of other shapes: {len(mismatched)}). Save the model again, with its own config.json."
+        )
+    lost = sorted(key for key in loading["missing_keys"] if key.startswith(backbone) and "pooler." not in key)
+    unexpected = sorted(loading["unexpected_keys"])
+    if lost:
+        whole = sum(key.startswith(backbone) and "pooler." not in key for key in expected)
+        why = _why_lost([key.removeprefix(backbone) for key in lost], expected, unexpected, backbone)
+        raise UserError(
+            f"{named}: the file holds no {', '.join(lost[:NAMES])} ({len(lost)} of {whole} weights are missing, "
+            f"which would be random). {why}"
+        )
+    patterns = {_numberless(key.removeprefix(backbone)) for key in expected}
+    unused = [key for key in unexpected if _is_of_layer(key.removeprefix(backbone), patterns)]
+    if unused:
+        layers = 1 + max(int(_LAYER.findall(key)[0]) for key in unused)
+        raise UserError(
+            f"{named}: the file holds more layers than config.json names ({len(unused)} weights would not be used, "
+            f"such as {unused[0]}). Set num_hidden_layers = {layers}, or save the smaller model again."
+        )
+
+
+_LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
+
+
+def _numberless(key: str) -> str:
+    return _LAYER.sub("#", key)
+
+
+def _is_of_layer(key: str, patterns: set[str]) -> bool:
+    """Whether a tensor that the model lacks is one of a layer beyond its last."""
+    known = _numberless(key) in patterns or re.match(r"(encoder\.|transformer\.)?layers?\.\d", key) is not None
+    return known and _LAYER.search(key) is not None
+
+
+def _why_lost(lost: list[str], expected: set[str], unexpected: list[str], backbone: str) -> str:
+    """Why a file lacks tensors, as far as its names show it, and what to do about it.
+
+    Args:
+        lost: names without `backbone`.
+    """
+    prefixes = {key.removesuffix(name) for name in lost[:1] for key in unexpected if key.endswith(f".{name}")}
+    if backbone:
+        prefixes = {
+            prefix.removesuffix(backbone) if f".{prefix}".endswith(f".{backbone}") else prefix for prefix in prefixes
+        }
+    for prefix in sorted(prefix for prefix in prefixes if prefix):
+        writer = next(
+            (text for part, text in WRAPPERS.items() if part in prefix),
+            "another module around the model has them: save the model inside, MODEL.save_pretrained(FOLDER)",
+        )
+        return f"Its names begin with {prefix!r}; {writer}."
+    numbers = [int(number[0]) for key in lost if (number := _LAYER.findall(key))]
+    present = [
+        int(number[0]) for key in expected if key.removeprefix(backbone) not in lost and (number := _LAYER.findall(key))
+    ]
+    if len(numbers) == len(lost) and min(numbers) > max(present, default=-1):
+        layers = max(present, default=-1) + 1
+        return (
+            f"config.json names {max(numbers) + 1} layers, the file holds {layers}: set num_hidden_layers = {layers}."
+        )
+    other = f"It holds others, such as {unexpected[0]}. " if unexpected else ""
+    return f"{other}Save the model again with save_pretrained."
+
 
 log = logging.getLogger(__name__)
 

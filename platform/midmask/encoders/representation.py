@@ -1,5 +1,4 @@
-"""The vectors of a text that a search compares (a dense one, weights over the vocabulary, both; or one for each token),
-and the score of two texts.
+"""The vectors of a text that a search compares: which there are, how hidden states give them, the score of two texts.
 
     cls        dense = cls                                              DPR, RetroMAE, "CLS:768"
     splade     lexical = splade                                         Formal et al. 2021
@@ -8,24 +7,121 @@ and the score of two texts.
     CoT-MoTE   dense = cls, lexical = splade                            Ma et al. 2023, with experts in the backbone
     late:128   dense = none, tokens = 128                               ColBERT (Khattab & Zaharia 2020)
 
-Token vectors are those of sentence-transformers' MultiVectorEncoder as it comes: all tokens are scored, [CLS] and [SEP]
-among them. ColBERT's code also skips the punctuation of passages, fills queries up with [MASK], and puts a marker
-before each text.
+Token vectors (late interaction) are those of sentence-transformers' MultiVectorEncoder as it comes: all tokens are
+scored, [CLS] and [SEP] among them. ColBERT's code also skips the punctuation of passages, fills queries up with [MASK],
+and puts a marker before each text. They have length 1, and their score is
 
-Shapes: B rows, D dense width, V vocabulary, Q queries, N passages.
+    MaxSim(q, p) = sum over the tokens i of q of the maximum over the tokens j of p of q_i · p_j
+
+Those of several texts lie one after the other, without padding, so that texts of any lengths can be joined by
+micro-batches and by workers.
+
+Shapes: B rows or texts, T tokens of all of them, L tokens of the longest, D width, V vocabulary, Q queries, N passages,
+G passages a query.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Literal, Protocol, Self
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from midmask.encoders.late_interaction import TokenVectors, group_maxsim, maxsim
-from midmask.identity import Config, added
+from midmask.core.config import Config, added
+from midmask.encoders.heads import linear_column_max
+
+PRODUCTS = 1 << 24
+"""Products of two tokens that are held at once, 64 MB of them in float32; the backward pass computes them again."""
+
+
+@dataclass(frozen=True)
+class TokenVectors:
+    """Token vectors of B texts: vectors_TD, float, text after text; lengths_B, int64, the tokens of each (never 0)."""
+
+    vectors_TD: Tensor
+    lengths_B: Tensor
+
+    @staticmethod
+    def of_rows(states_BLD: Tensor, lengths_B: Tensor) -> "TokenVectors":
+        """The first `lengths_B` vectors of each row."""
+        real_BL = torch.arange(states_BLD.shape[1], device=lengths_B.device) < lengths_B[:, None]
+        return TokenVectors(states_BLD.flatten(0, 1)[real_BL.flatten().nonzero().squeeze(1)], lengths_B)
+
+    def padded(self) -> Tensor:
+        """One row for each text, [B, L, D], zeros behind its tokens."""
+        count, longest = len(self.lengths_B), int(self.lengths_B.max())
+        texts_T, places_T = _locate(self.lengths_B)
+        flat = self.vectors_TD.new_zeros(count * longest, self.vectors_TD.shape[1])
+        return flat.index_copy(0, texts_T * longest + places_T, self.vectors_TD).view(count, longest, -1)
+
+    def cut(self, size: int) -> list["TokenVectors"]:
+        """These texts in parts of at most `size` texts."""
+        lengths = torch.split(self.lengths_B, size)
+        vectors = torch.split(self.vectors_TD, [int(part.sum()) for part in lengths])
+        return [TokenVectors(*part) for part in zip(vectors, lengths, strict=True)]
+
+    def take(self, rows: Tensor) -> "TokenVectors":
+        """The texts at these positions, in this order."""
+        starts_B, lengths_B = self.lengths_B.cumsum(0) - self.lengths_B, self.lengths_B[rows]
+        texts_T, places_T = _locate(lengths_B)
+        return TokenVectors(self.vectors_TD[starts_B[rows][texts_T] + places_T], lengths_B)
+
+    @staticmethod
+    def concat(parts: Sequence["TokenVectors"]) -> "TokenVectors":
+        """The texts of all parts, one part after the other."""
+        return TokenVectors(
+            torch.cat([part.vectors_TD for part in parts]), torch.cat([part.lengths_B for part in parts])
+        )
+
+
+def _locate(lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each token of texts that lie one after the other: its text, and its place in that; int64, [T] each."""
+    texts_T = torch.arange(len(lengths_B), device=lengths_B.device).repeat_interleave(lengths_B)
+    starts_B = lengths_B.cumsum(0) - lengths_B
+    return texts_T, torch.arange(len(texts_T), device=lengths_B.device) - starts_B[texts_T]
+
+
+def maxsim(query: TokenVectors, passage: TokenVectors) -> Tensor:
+    """MaxSim of every query with every passage, [Q, N]."""
+    query_1QLD = query.padded()[None]
+    each = query_1QLD.shape[1] * query_1QLD.shape[2] * int(passage.lengths_B.max())
+    parts = passage.cut(max(1, PRODUCTS // each))
+    return torch.cat([_again(_score_part, query_1QLD, part, 1) for part in parts], 2)[0]
+
+
+def group_maxsim(query: TokenVectors, passage: TokenVectors) -> Tensor:
+    """MaxSim of every query with its own G passages, [Q, G]; the passages of all queries are in one list, query after
+    query.
+    """
+    group = len(passage.lengths_B) // len(query.lengths_B)
+    each = int(query.lengths_B.max()) * group * int(passage.lengths_B.max())
+    size = max(1, PRODUCTS // each)
+    parts = zip(query.cut(size), passage.cut(size * group), strict=True)
+    scores = [_again(_score_part, own.padded()[:, None], part, len(own.lengths_B)) for own, part in parts]
+    return torch.cat(scores)[:, 0]
+
+
+def _again(score: Callable[..., Tensor], *arguments: object) -> Tensor:
+    """What `score` returns; the backward pass computes it a second time instead of keeping what it is computed from."""
+    result: Tensor = checkpoint(score, *arguments, use_reentrant=False, preserve_rng_state=False)
+    return result
+
+
+def _score_part(query_CQLD: Tensor, passage: TokenVectors, blocks: int) -> Tensor:
+    """MaxSim of the queries of each of C blocks with the passages of the same block, [C, Q, passages of a block].
+
+    The zeros behind a query's tokens add 0 to its score; those behind a passage's are no candidates for the maximum.
+    """
+    passage_NLD = passage.padded()
+    real_NL = torch.arange(passage_NLD.shape[1], device=passage.lengths_B.device) < passage.lengths_B[:, None]
+    passage_CND = passage_NLD.view(blocks, -1, passage_NLD.shape[2])
+    products = torch.bmm(query_CQLD.flatten(1, 2), passage_CND.mT)
+    products_CTNL = products.view(blocks, products.shape[1], -1, passage_NLD.shape[1])
+    best_CTN = products_CTNL.masked_fill(~real_NL.view(blocks, 1, -1, real_NL.shape[1]), -torch.inf).amax(-1)
+    return best_CTN.view(*query_CQLD.shape[:3], -1).sum(2)
 
 
 class Representation(Config):
@@ -204,3 +300,119 @@ def group_scores(query: TextVectors, passage: TextVectors) -> Tensor:
             return group_maxsim(query.tokens, passage.tokens)
         products = [torch.bmm(right.view(len(left), -1, left.shape[1]), left[..., None]) for left, right in pairs]
         return torch.stack(products).sum(0).squeeze(2)
+
+
+Side = Literal["query", "passage"]
+"""What a text is, for encoders that treat queries and passages apart; all others ignore it."""
+
+
+class PooledModel(Protocol):
+    """What pooling needs of a `backbone.Backbone`."""
+
+    @property
+    def sentence(self) -> str: ...
+
+    @property
+    def output_weight_VD(self) -> Tensor: ...
+
+    @property
+    def output_bias_V(self) -> Tensor: ...
+
+    def hidden(self, ids_BL: Tensor, lengths_B: Tensor, side: Side) -> Tensor: ...
+
+    def first(self, ids_BL: Tensor, lengths_B: Tensor, side: Side) -> Tensor: ...
+
+    def sentence_vector(self, hidden_BLD: Tensor, lengths_B: Tensor) -> Tensor: ...
+
+    def transform(self, x: Tensor) -> Tensor: ...
+
+
+class Pooling(nn.Module):
+    """The views of a text. Its only weights are the projection's, which outlive training with the backbone's."""
+
+    def __init__(self, representation: Representation, width: int) -> None:
+        super().__init__()
+        self.representation = representation
+        wanted = representation.projected
+        self.projection = None if wanted is None else nn.Linear(width, wanted, bias=False)
+
+    def forward(
+        self, backbone: PooledModel, ids_BL: Tensor, lengths_B: Tensor, special_V: Tensor, side: Side
+    ) -> TextVectors:
+        """Views of token rows, as heavy words of this side alone leave them.
+
+        Args:
+            special_V: bool, which ids are special tokens; read only where they take no part.
+        """
+        views = self.views(backbone, ids_BL, lengths_B, special_V, side)
+        return views.pruned(self.representation.terms(side))
+
+    def views(
+        self, backbone: PooledModel, ids_BL: Tensor, lengths_B: Tensor, special_V: Tensor, side: Side
+    ) -> TextVectors:
+        """Dense and lexical vectors of a batch, without pruning to the heaviest words; or its token vectors."""
+        if self.representation.dense == "cls" and self.representation.lexical is None:
+            return TextVectors(self._project(backbone.first(ids_BL, lengths_B, side)), None)
+        hidden_BLD = backbone.hidden(ids_BL, lengths_B, side)
+        if self.projection is not None and self.representation.tokens is not None:
+            return TextVectors(None, None, token_vectors(hidden_BLD, lengths_B, self.projection.weight))
+        seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
+        return TextVectors(
+            self._dense(hidden_BLD, seen_BL), self._lexical(backbone, hidden_BLD, ids_BL, seen_BL, special_V)
+        )
+
+    def _dense(self, hidden_BLD: Tensor, seen_BL: Tensor) -> Tensor | None:
+        kind = self.representation.dense
+        if kind is None:
+            return None
+        return self._project(pool(kind, hidden_BLD, seen_BL))
+
+    def _project(self, dense_BD: Tensor) -> Tensor:
+        if self.projection is not None:
+            dense_BD = self.projection(dense_BD)
+        return F.normalize(dense_BD, dim=-1) if self.representation.normalise else dense_BD
+
+    def _lexical(
+        self, backbone: PooledModel, hidden_BLD: Tensor, ids_BL: Tensor, seen_BL: Tensor, special_V: Tensor
+    ) -> Tensor | None:
+        kind = self.representation.lexical
+        if kind is None:
+            return None
+        pooled_BL = seen_BL if self.representation.specials else seen_BL & ~special_V[ids_BL]
+        highest_BV = highest_logits(backbone, hidden_BLD, pooled_BL)
+        return torch.log1p(torch.relu(highest_BV)) if kind == "splade" else highest_BV
+
+
+def pool(kind: Literal["cls", "mean"], hidden_BLD: Tensor, seen_BL: Tensor) -> Tensor:
+    """One vector for each row, [B, D]: the first token's state, or the mean of those that are seen."""
+    return hidden_BLD[:, 0] if kind == "cls" else mean_of(hidden_BLD, seen_BL)
+
+
+def token_vectors(hidden_BLD: Tensor, lengths_B: Tensor, projection_WD: Tensor) -> TokenVectors:
+    """The projected states of a row's true tokens, each of length 1, float32 at least."""
+    projected = F.linear(TokenVectors.of_rows(hidden_BLD, lengths_B).vectors_TD, projection_WD)
+    wide = projected.to(torch.promote_types(projected.dtype, torch.float32))
+    return TokenVectors(F.normalize(wide, dim=-1), lengths_B)
+
+
+def mean_of(hidden_BLD: Tensor, seen_BL: Tensor) -> Tensor:
+    """The mean of a row's true tokens, [B, D]."""
+    seen_BL1 = seen_BL[..., None].to(hidden_BLD.dtype)
+    return (hidden_BLD * seen_BL1).sum(1) / seen_BL1.sum(1)
+
+
+def highest_logits(backbone: PooledModel, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
+    """For each word the highest logit of the MLM head over the pooled positions; [B, V], float32 at least."""
+    features_BLD = backbone.transform(hidden_BLD)
+    return linear_column_max(features_BLD, backbone.output_weight_VD, backbone.output_bias_V, pooled_BL)
+
+
+def sentence_vectors(
+    backbone: PooledModel, ids_BL: Tensor, lengths_B: Tensor, *, normalise: bool = False, side: Side = "passage"
+) -> Tensor:
+    """The backbone's sentence vectors of token rows, [B, D]; of length 1 if `normalise`."""
+    if backbone.sentence == "cls":
+        vectors_BD = backbone.first(ids_BL, lengths_B, side)
+    else:
+        vectors_BD = backbone.sentence_vector(backbone.hidden(ids_BL, lengths_B, side), lengths_B)
+    return F.normalize(vectors_BD, dim=-1) if normalise else vectors_BD

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel, BertConfig
 
-from midmask.batch import TokenRows
+from midmask.core.batch import TokenRows
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.families import widen_scores
 from midmask.encoders.reading import (
@@ -25,8 +25,8 @@ from midmask.encoders.reading import (
     sized_settings,
 )
 from midmask.errors import UserError
-from midmask.randomness.torch_seeds import fresh_weights
-from midmask.vocabulary import Vocabulary, copy_untruncated, load_tokenizer, save_tokenizer
+from midmask.masking.randomness import fresh_weights
+from midmask.text.vocabulary import Vocabulary, copy_untruncated, load_tokenizer, save_tokenizer
 
 
 class Seq2Seq(nn.Module):

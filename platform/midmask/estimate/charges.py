@@ -1,45 +1,106 @@
-"""What each kind of step costs: tokens, FLOPs or seconds of a CPU core, memory of a device, bytes in the storage."""
+"""What each kind of step costs: tokens, FLOPs or seconds of a CPU core, memory of a device, bytes in the storage.
+
+A training's work follows the mean length of its texts, its memory the longest.
+"""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from midmask.artifact import Place
 from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
-from midmask.estimate.charge import Charge
-from midmask.estimate.cores import (
-    bm25_size,
-    count_pairs,
-    read_and_written,
-    vocabulary_seconds,
-)
 from midmask.estimate.counting import Row, count_encoding, count_scoring
-from midmask.estimate.fitting import fit
-from midmask.estimate.lengths import longest_lengths, mean_lengths
-from midmask.estimate.searches import (
+from midmask.estimate.rates import (
     BM25_ID_BYTES,
     BM25_SHARD_BYTES,
     EF_CONSTRUCTION,
     INDEX_FLOPS_PER_SECOND,
+    PAIR_BYTES,
+    RANKED_BYTES,
     SEISMIC_ENTRY_BYTES,
     bm25_seconds,
+    bm25_size,
+    checkpoint_bytes,
+    count_pairs,
     dense_bytes,
     index_bytes,
     index_flops,
     maxsim_seconds,
+    read_and_written,
+    training_bytes,
+    vector_bytes,
+    vocabulary_seconds,
 )
 from midmask.estimate.sizes import Sizes, encoder_sizes
-from midmask.estimate.storage import PAIR, RANKED, checkpoint_bytes, training_bytes, vector_bytes
-from midmask.estimate.trainings import pair_tokens, training
-from midmask.estimate.volumes import TextVolumes, Volumes
+from midmask.estimate.trainings import Lengths, Memory, Training, fit, pair_tokens, training
+from midmask.estimate.volumes import QUERY_TOKENS, TextVolumes, Volumes
+from midmask.experiment.graph import Step
 from midmask.experiment.searching import represented_by
-from midmask.experiment.step import Step
-from midmask.experiment.steps import PretrainConfig
+from midmask.experiment.steps import FinetuneConfig, PretrainConfig
+from midmask.queries.query_model import GeneratorConfig
 from midmask.retrieve.search import PART
 from midmask.retrieve.seismic import SEISMIC
+from midmask.store.place import Place
 from midmask.teacher.teach import TeachConfig
-from midmask.tokens import ROW_GROUP, TokensConfig
+from midmask.text.tokens import ROW_GROUP, TokensConfig
+
+
+def mean_lengths(step: Step, volumes: Volumes) -> Lengths:
+    """Mean lengths of a step's texts, read from what is finished or from what is known of the collection."""
+    config: Any = step.config
+    texts = volumes.texts(step.inputs["tokens"])
+    if isinstance(config, FinetuneConfig | GeneratorConfig):
+        return Lengths(min(texts.tokens, config.passage_length), min(texts.query_tokens, config.query_length))
+    if isinstance(config, TeachConfig):
+        return Lengths(texts.tokens, min(texts.query_tokens, config.query_length))
+    longest = longest_lengths(step)
+    if "spans" in step.inputs:
+        done = volumes.find_finished(step.inputs["spans"])
+        span = done.result["tokens_per_span"] if done else min(longest.passage, texts.tokens / 2 + 1)
+        return Lengths(span, span)
+    if config.objective.reads().rows == "packed":
+        return Lengths(longest.passage, 0.0)
+    return Lengths(min(texts.tokens, longest.passage), min(longest.query, QUERY_TOKENS))
+
+
+def longest_lengths(step: Step) -> Lengths:
+    """The most tokens that the texts of a row have."""
+    config: Any = step.config
+    if isinstance(config, FinetuneConfig | GeneratorConfig):
+        return Lengths(config.passage_length, config.query_length)
+    if isinstance(config, TeachConfig):
+        return Lengths(config.loss.max_length, config.query_length)
+    if "spans" in step.inputs:
+        span = step.inputs["spans"].config.span_length  # type: ignore[attr-defined]
+        return Lengths(span, span)
+    passage = config.excerpt or step.inputs["tokens"].config.max_length  # type: ignore[attr-defined]
+    if (queries := step.inputs.get("pseudo_queries")) is None:
+        return Lengths(passage, QUERY_TOKENS)
+    made = queries.inputs.get("pairs", queries)  # of which a filter may have kept a part
+    return Lengths(passage, made.config.max_length)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one step costs. Sizes are in bytes, times in seconds."""
+
+    step: Step
+    bytes: float  # of the artifact in the storage
+    tokens: float = 0.0  # that models read
+    flops: float = 0.0  # on devices
+    core_seconds: float = 0.0  # of work that divides by the cores: all, or as `one_core` and `by_workers` say
+    alone_seconds: float = 0.0  # of work on one core, before the others can begin
+    one_core: bool = False  # core_seconds are of one core
+    by_workers: bool = False  # core_seconds divide by the workers, a core each
+    peak_bytes: float = 0.0  # in the storage while the step runs, besides `bytes`
+    memory: Memory | None = None  # of each device, for trainings
+    training: Training | None = None
+    fp32: bool = False  # the FLOPs are in float32, without tensor cores
+    bf16: bool = False  # the step's config says bf16
+    host: float = 0.0  # of the machine's memory, for indexes
+    host_of_a_core: float = 0.0  # of the machine's memory, for each process of a step with a process a core
+    index: float = 0.0  # of GPU memory, shared by all GPUs of the step
+
 
 POSTINGS_PER_SECOND = 1e8
 """Entries of a lexical index that a core adds up in a second."""
@@ -204,7 +265,7 @@ class Charges:
             index=passages * index if self._kind == "cuda" else 0.0,
             flops=2.0 * queries * passages * width,
             core_seconds=lexical * postings / POSTINGS_PER_SECOND + late,
-            bytes=RANKED * queries * min(config.depth, passages),
+            bytes=RANKED_BYTES * queries * min(config.depth, passages),
         )
 
     def _search_sample(self, step: Step) -> Charge:
@@ -232,7 +293,7 @@ class Charges:
         query = min(config.query_length, texts.query_tokens)
         row = Row.of(pair - query + 1, query)
         each = count_scoring(*self.encoder(teacher), row.context, row.passage)
-        return Charge(step, tokens=pairs * pair, flops=pairs * each, fp32=True, bytes=PAIR * pairs)
+        return Charge(step, tokens=pairs * pair, flops=pairs * each, fp32=True, bytes=PAIR_BYTES * pairs)
 
     def _tokens(self, step: Step) -> Step:
         """The nearest tokens upstream, which tell how long texts are. Where BM25 lists passages for a teacher from

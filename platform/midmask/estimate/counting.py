@@ -1,30 +1,77 @@
-"""What models cost, counted by torch while the real classes run on tensors without numbers.
+"""What models cost: FLOPs and memory, counted by torch while the real classes run on tensors without numbers.
 
 An objective is built on the `meta` device and its weights become torch's fake tensors: they have a shape, a type and a
 device, and no values. The texts are real, so that masks, targets and lengths are drawn as in training. All that follows
 from a weight is fake, forward and backward, and costs no arithmetic and no memory whatever the model's size. So nothing
-here knows an objective by its name.
+here knows an objective by its name. FLOPs are those of matrix products, two for a multiplication with an addition:
+
+    a linear layer                       6 x weights x rows in training (2 forward, 4 backward)
+    attention, of a layer                12 x length x width x tokens; that a fused backward pass computes its scores
+                                         again does not count
+    column maximum (`encoders.heads`)    2 x V x width x positions forward, 4 x V x width x texts backward: one position
+                                         wins an entry
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
 
-from midmask.batch import Batch, Loss, Part, TokenRows
+from midmask.core.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.backbone import BackboneConfig
+from midmask.encoders.layers import recompute_layers
 from midmask.encoders.representation import Representation
-from midmask.estimate.remembered import remembered
-from midmask.estimate.sizes import outline_backbone, outline_cross_encoder, outline_seq2seq
-from midmask.flops import flop_counter
-from midmask.kept import kept_tensors
-from midmask.layers import recompute_layers
+from midmask.estimate.sizes import outline_backbone, outline_cross_encoder, outline_seq2seq, remembered
 from midmask.objectives import CoupledObjective, Objective, ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration
 from midmask.objectives.sample import finetuning_batch, full_rows, pretraining_batch
+from midmask.training.rehearsal import kept_tensors
+
+FUSED_ATTENTION = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
+
+
+def flop_counter() -> FlopCounterMode:
+    """Torch's counter, a context manager; `get_total_flops()` may be asked at any time."""
+    return FlopCounterMode(display=False, custom_mapping=_formulas())
+
+
+def _formulas() -> dict[Any, Callable[..., int]]:
+    """What the counter of torch lacks or counts otherwise; arguments are shapes."""
+
+    def forward(q: Any, k: Any, v: Any, *rest: Any, **named: Any) -> int:
+        rows, heads, length, width = q
+        return int(4 * rows * heads * length * k[2] * width)
+
+    def backward(grad: Any, q: Any, k: Any, v: Any, *rest: Any, **named: Any) -> int:
+        return 2 * forward(q, k, v)
+
+    def weighted_sums(table: Any, rows: Any, *rest: Any, **named: Any) -> int:
+        return int(2 * torch.Size(rows).numel() * table[1])
+
+    def product_added(total: Any, a: Any, b: Any, *rest: Any, **named: Any) -> int:
+        return int(2 * a[0] * a[1] * b[1])
+
+    aten = torch.ops.aten
+    formulas: dict[Any, Callable[..., int]] = {
+        aten.addmm_: product_added,
+        aten._embedding_bag: weighted_sums,
+        aten._embedding_bag_forward_only: weighted_sums,
+    }
+    for name in FUSED_ATTENTION:
+        formulas[getattr(aten, f"_scaled_dot_product_{name}")] = forward
+        formulas[getattr(aten, f"_scaled_dot_product_{_backward_of(name)}")] = backward
+    return formulas
+
+
+def _backward_of(name: str) -> str:
+    head, separator, tail = name.partition("_for_cpu")
+    return f"{head}{separator}{tail}_backward"
+
 
 TEXTS = 16
 """Texts of a counted batch, or one row if that holds more: enough that the roundings of masks even out."""

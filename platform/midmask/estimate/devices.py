@@ -25,8 +25,8 @@ from typing import Literal
 
 import torch
 
+from midmask.core.process import usable_cores, usable_memory
 from midmask.errors import UserError, unknown
-from midmask.processes import usable_cores, usable_memory
 from midmask.training.rehearsal import GIB, USABLE
 
 CORES_PER_GPU = 8

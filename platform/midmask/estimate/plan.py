@@ -1,17 +1,122 @@
-"""The cost of a plan on a cluster shape, step by step. Finished steps, and steps that only they need, cost nothing."""
+"""The cost of a plan on a cluster shape, step by step. Finished steps, and steps that only they need, cost nothing.
+
+Where the storage has records of trainings on this machine, the utilisation that they reached is used. Of an object
+store, each step writes its artifact once and reads it back once, to state its digests; it reads each of its inputs
+once, in requests of 8 MiB at most. Leases, lists of names and records come with every step, whatever its size. A node
+beside the first fetches models, tokenizers and whole indexes for itself, which is not in the sum.
+"""
 
 import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
+from typing import Any
 
-from midmask.artifact import Place
-from midmask.estimate.charge import Charge
-from midmask.estimate.charges import Charges
+from midmask.encoders.backbone import BackboneConfig
+from midmask.errors import UserError
+from midmask.estimate.charges import Charge, Charges
 from midmask.estimate.devices import Shape, gain, this_machine
-from midmask.estimate.measured import apply_measured_utilisation
-from midmask.estimate.traffic import Traffic, traffic
-from midmask.experiment.step import Step
+from midmask.estimate.rates import WHOLE
+from midmask.estimate.trainings import read_lengths, training
+from midmask.estimate.volumes import Volumes
+from midmask.experiment.graph import Step
+from midmask.experiment.kinds import KINDS
+from midmask.store.artifact import Artifact, load
+from midmask.store.digests import RECORD
+from midmask.store.place import READ_AT_ONCE, Place
+
+LONG_ENOUGH = 15.0
+"""Seconds: a shorter training tells mostly how long it takes to begin, which on Ray is 3 to 5 s."""
+LOOKED_AT = 4
+"""Finished trainings of each kind that are looked at: those whose fingerprints come first, a sample by chance."""
+
+
+def apply_measured_utilisation(shape: Shape, storage: Place) -> Shape:
+    """The shape with the utilisation that finished trainings in the storage reached on devices of its kind, the median
+    of them, since some ran beside other work; the shape itself if there are none."""
+    found = [flops / seconds for kind, flops, seconds in finished_trainings(storage) if kind == shape.device.kind]
+    if not found:
+        return shape
+    rate = median(found)
+    note = f"{len(found)} finished training{'s' if len(found) > 1 else ''} in {storage}"
+    return replace(shape, device=replace(shape.device, utilisation=rate / shape.device.peak, measured=note))
+
+
+def finished_trainings(storage: Place) -> Iterator[tuple[str, float, float]]:
+    """Of each training that is long enough: kind of device, FLOPs, and seconds times devices (of CPUs: cores, and as
+    many seconds as it takes in fp32).
+    """
+    for name in (kind.name for kind in KINDS.values() if kind.trains):
+        places = [storage / name / own for own in (storage / name).names()[:LOOKED_AT]]
+        for place in places:
+            if (place / RECORD).exists() and (one := _measure_training(name, load(place))) is not None:
+                yield one
+
+
+def _measure_training(name: str, done: Artifact) -> tuple[str, float, float] | None:
+    """None for a training that is too short, or whose record or model is of an older form."""
+    result: dict[str, Any] = done.result
+    try:
+        config: Any = KINDS[name].config.model_validate(done.record["config"])
+        seconds, workers = float(result["seconds"]), int(result["workers"])
+        if seconds < LONG_ENOUGH:
+            return None
+        encoder = BackboneConfig(name=str((done.place / "model").local()))
+        kind, steps = str(result["device"]), int(result["steps"])
+        own = training(config, encoder, 0, read_lengths(config, result), steps, kind=kind)
+    except (KeyError, ValueError, UserError):
+        return None
+    cores = int(result["threads"]) if kind == "cpu" else 1
+    in_fp32 = seconds * workers * cores * gain(kind, bf16=config.train.precision == "bf16")
+    return kind, own.flops(workers), in_fp32
+
+
+WRITES, READS = 60, 100
+"""Requests of a step that go with few bytes: counted 37 to 125 that write or list, and 40 to 380 that read
+(docs/results/scale.md)."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """writes, reads: requests to the store, as stores bill them (a list counts as a write). up, down: bytes to it and
+    from it. exchanged: bytes that training workers send each other."""
+
+    writes: float
+    reads: float
+    up: float
+    down: float
+    exchanged: float
+
+
+def traffic(charges: Iterable[Charge], volumes: Volumes, workers: int) -> Traffic:
+    """Of all steps that are left, on a storage that is not a disk.
+
+    Args:
+        workers: of a training.
+    """
+    own = list(charges)
+    sizes = {charge.step.fingerprint: charge.bytes for charge in own}
+    written = sum(sizes.values())
+    inputs = [source for charge in own for source in charge.step.inputs.values()]
+    for source in inputs:
+        if source.fingerprint not in sizes:  # finished; asked for once, though several steps read it
+            sizes[source.fingerprint] = volumes.size(source)
+    read = sum(sizes[source.fingerprint] for source in inputs)
+    return Traffic(
+        writes=WRITES * len(own) + written / READ_AT_ONCE,
+        reads=READS * len(own) + (written + read) / READ_AT_ONCE,
+        up=written,
+        down=written + read,
+        exchanged=sum(_exchanged(charge, workers) for charge in own),
+    )
+
+
+def _exchanged(charge: Charge, workers: int) -> float:
+    """Bytes of gradients that all workers send in a training: each 2 (W - 1) / W of them in a step, as rings do."""
+    if charge.training is None:
+        return 0.0
+    return 2.0 * (workers - 1) * WHOLE * charge.training.counted.parameters * charge.training.steps
 
 
 @dataclass(frozen=True)

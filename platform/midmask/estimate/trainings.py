@@ -1,19 +1,82 @@
-"""The cost of a training (pre-training, fine-tuning or a teacher's), from its step or from the record of a finished
-one.
+"""What a training costs, from its step or from a finished one's record: its work, its memory, its micro-batches.
+
+The memory of a device is a part that is always used, and a part that a micro-batch keeps for the backward pass. A
+micro-batch has as many of the longest rows as the device holds, as the training finds out itself
+(`training.rehearsal`).
+
+weights, gradients    4 bytes a parameter each, fp32
+AdamW                 8 bytes a parameter: both moments, fp32
+activations           what autograd keeps of each row, counted (`estimate.counting`), bf16 under autocast; a GPU's masks
+                      of dropout, which are not counted, take 3 to 5% more
+kept once             what autograd keeps however many rows there are, counted: gradients of output matrices, made
+                      in the forward pass by fused cross-entropies, and under autocast the weights in bf16
+logits                of a fused cross-entropy, for a chunk of targets (`encoders.heads.CHUNK_VALUES`): autograd keeps
+                      none, so that this is a formula
 """
 
 from dataclasses import dataclass, replace
 from typing import Any
 
+from midmask.core.progress import gib
 from midmask.encoders.backbone import BackboneConfig
+from midmask.encoders.heads import CHUNK_VALUES
 from midmask.encoders.representation import Representation
 from midmask.estimate.counting import Counted, Row, count_encoding, count_training
 from midmask.estimate.sizes import Sizes, encoder_sizes
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig, TrainingConfig
-from midmask.queries.train import GeneratorConfig
+from midmask.queries.query_model import GeneratorConfig
 from midmask.teacher.teach import TeachConfig
 from midmask.training.optimiser import TrainConfig
-from midmask.training.rehearsal import GIB
+from midmask.training.rehearsal import GIB, GRADIENT, MOMENTS, WEIGHT, even_split
+
+GPU_MASKS = 1.05
+CHUNK_COPIES = 3
+"""Of a chunk's logits: as multiplied, in fp32, and as rows of the gradient."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on one device. activations grow with the rows, logits do up to a chunk, the others do not."""
+
+    weights: float
+    gradients: float
+    optimiser: float
+    activations: float
+    kept_once: float
+    logits: float
+
+    @property
+    def total(self) -> float:
+        return float(sum(vars(self).values()))
+
+    def fitting(self, rows: int, room: float) -> int:
+        """How many rows fit into `room` bytes, where this is what `rows` of them take; 0 or less: not even one."""
+        return int((room - self.total + self.activations) / (self.activations / rows))
+
+    def __str__(self) -> str:
+        parts = {"weights": self.weights, "gradients": self.gradients, "AdamW": self.optimiser}
+        parts |= {"activations": self.activations, "kept once": self.kept_once, "logits": self.logits}
+        return " + ".join(f"{name} {gib(value)}" for name, value in parts.items() if value)
+
+
+def training_memory(counted: Counted, sizes: Sizes, *, rows: int, kind: str, dropout: bool) -> Memory:
+    """Of one device.
+
+    Args:
+        counted: a step of the training, on a device of this kind and in its precision.
+        rows: that go through the model at once.
+        kind: cpu or cuda.
+    """
+    has_chunks = counted.kept_once >= WEIGHT * sizes.vocabulary * sizes.embedding_width
+    return Memory(
+        weights=WEIGHT * counted.parameters,
+        gradients=GRADIENT * counted.parameters,
+        optimiser=MOMENTS * counted.parameters,
+        activations=rows * counted.kept * (GPU_MASKS if dropout and kind == "cuda" else 1.0),
+        kept_once=counted.kept_once,
+        logits=4 * CHUNK_COPIES * min(CHUNK_VALUES[kind], rows * counted.targets * sizes.vocabulary) * has_chunks,
+    )
+
 
 OPERATORS, OPERATORS_PER_LAYER = 270, 130
 """Of a training step, AdamW included, and of each layer that a text goes through, forward and backward: counted with
@@ -158,3 +221,27 @@ def read_lengths(config: TrainingConfig, result: dict[str, Any]) -> Lengths:
         return Lengths(row - query if reads == "pseudo_queries" else row, query)
     query = min(QUERY, row / 4)
     return Lengths((row - query) / (1 + _per_query(config)), query)
+
+
+def fit(own: Training, longest: Lengths, *, workers: int, room: float | None, kind: str) -> tuple[Training, Memory]:
+    """The training with its micro-batch, and the memory of a device that has it; one row if none fits, which
+    `estimate.report` refuses.
+
+    Args:
+        longest: tokens of the longest texts, which a GPU must hold; a CPU's limit is told by the mean.
+        room: bytes of a device, where `train.memory_gib` does not say otherwise; none: unlimited.
+    """
+    known = own.room(room)
+    stretch = max(1.0, row_tokens(own.config, longest) / own.tokens) if kind == "cuda" else 1.0
+    counted = replace(own.counted, kept=stretch * own.counted.kept)
+
+    def memory(fitted: Training) -> Memory:
+        rows = fitted.at_once(workers)
+        return training_memory(counted, own.sizes, rows=rows, kind=kind, dropout=own.dropout)
+
+    whole = memory(own)
+    if known is None or own.train.micro_batch is not None or whole.total <= known:
+        return own, whole
+    share = own.share(workers)
+    fitted = replace(own, fitting=even_split(share, max(1, whole.fitting(share, known))))
+    return fitted, memory(fitted)

@@ -17,13 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.corpora import CorpusConfig, open_corpus
 from midmask.corpora.chunks import Piece
-from midmask.experiment.step import Step
-from midmask.pretrained import model_folder
-from midmask.tokens import TokensConfig
-from midmask.vocabulary import load_tokenizer
+from midmask.experiment.graph import Step
+from midmask.store.artifact import Artifact, load
+from midmask.store.digests import RECORD
+from midmask.store.place import Place
+from midmask.store.pretrained import model_folder
+from midmask.text.tokens import TokensConfig
+from midmask.text.vocabulary import load_tokenizer
 
 CHARACTERS_PER_TOKEN = 4.5
 QUERY_TOKENS = 14

@@ -21,7 +21,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from scipy.stats import gaussian_kde
 
-from midmask.arrays import Doubles
+from midmask.core.arrays import Doubles
 
 PERPLEXITY = 30.0
 """scikit-learn's default; fewer pairs take a third of the points."""

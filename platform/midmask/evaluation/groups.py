@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from midmask.artifact import Place
+from midmask.core.registry import Registry
 from midmask.corpora import CorpusConfig
 from midmask.errors import UserError
-from midmask.registry import Registry
+from midmask.store.place import Place
 
 FORUMS = tuple(
     f"cqadupstack/{forum}"

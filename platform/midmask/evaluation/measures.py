@@ -1,4 +1,4 @@
-"""Measures of ranked lists, per query, computed by ir-measures.
+"""Measures of ranked lists, per query, computed by ir-measures; and sets of measures by name, as papers report them.
 
 Providers of ir-measures break ties differently, even within one call (with three equal scores RR@10 and nDCG@10
 contradict each other; trec_eval puts the *highest* document id first). So no measure here sees a score: what it sees is
@@ -6,6 +6,9 @@ the negative rank of a list whose ties were broken before (`retrieve/ranked.py`)
 `trec_eval -c`: a judged query that the list lacks, or that has no relevant document, counts with the measure's default,
 0; a relevant document that nobody can find (it is not in the corpus) counts in the denominators; a grade below 0 gains
 nothing. Queries without judgements count nowhere. `coverage` counts each kind.
+
+A preset can be given wherever ir-measures names can. Papers write MRR@10 for RR@10, and Recall@k or R@k on NQ for
+Success@k by answer strings.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midmask.core.registry import Registry
 from midmask.errors import UserError, known_names, unknown
 
 SCHEMA = pa.schema([("query_id", pa.string()), ("measure", pa.string()), ("value", pa.float64())])
@@ -187,3 +191,53 @@ def by_query(per_query: pa.Table, measure: str) -> Mapping[str, float]:
     if not len(rows):
         raise unknown("measure", measure, pc.unique(per_query["measure"]).to_pylist())
     return dict(zip(rows["query_id"].to_pylist(), rows["value"].to_pylist(), strict=True))
+
+
+PRESETS: Registry[tuple[str, ...]] = Registry(
+    "preset of measures",
+    {
+        # MS MARCO dev as most papers print it (DupMAE's table 1, CoT-MoTE's table 2).
+        "msmarco": ("RR@10", "R@50", "R@1000"),
+        # Lassance et al. 2023: tables 1 to 4, R@100 in table 6, nDCG@10 on TREC DL and BEIR.
+        "sigir23": ("RR@10", "R@100", "R@1000", "nDCG@10"),
+        # Xiao et al. 2022, MS MARCO and BEIR.
+        "retromae": ("RR@10", "RR@100", "R@10", "R@100", "R@1000", "nDCG@10"),
+        # Xiao et al. 2023, tables 1 and 3.
+        "dupmae": ("RR@10", "RR@100", "R@10", "R@50", "R@100", "R@1000", "nDCG@10"),
+        # Ma et al. 2023, tables 2 to 5.
+        "cotmote": ("RR@10", "R@1", "R@50", "R@1000", "nDCG@10"),
+        # Graded gain from all grades; relevant, where only that counts, is grade 2 or 3 (Craswell et al. 2020).
+        "trec-dl": ("nDCG@10", "RR(rel=2)@10", "AP(rel=2)@1000", "R(rel=2)@100", "R(rel=2)@1000"),
+        # Thakur et al. 2021.
+        "beir": ("nDCG@10", "R@100"),
+        # Karpukhin et al. 2020 (5, 20, 100) and RetroMAE's table (10, 30, 50, 100).
+        "nq": ("Success@5", "Success@10", "Success@20", "Success@30", "Success@50", "Success@100"),
+        # Rekabsaz et al. 2021; Hofstätter et al. 2022.
+        "tripclick": ("nDCG@10", "RR@10", "R@100"),
+        # Every cut that one of these papers prints.
+        "papers": (
+            "RR@10",
+            "RR@100",
+            "nDCG@10",
+            *(f"R@{cut}" for cut in (1, 10, 20, 30, 50, 100, 1000)),
+        ),
+    },
+)
+
+
+def expand(names: Sequence[str]) -> tuple[str, ...]:
+    """The ir-measures names for these names, with presets expanded: each once, in order of first mention.
+
+    Raises:
+        UserError: for a name that is neither a measure nor a preset, naming the nearest, or one that is given twice.
+    """
+    presets = set(PRESETS)
+    own = [name for name in names if name not in presets]
+    try:
+        written = dict(zip(own, map(str, parse(own)), strict=True))
+    except UserError as error:
+        raise UserError(f"{error} Or a preset: {', '.join(sorted(presets))}.") from None
+    found: dict[str, None] = {}
+    for name in names:
+        found.update(dict.fromkeys(PRESETS[name] if name in presets else (written[name],)))
+    return tuple(found)

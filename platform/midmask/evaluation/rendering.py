@@ -1,17 +1,41 @@
-"""Result tables as Markdown, HTML, LaTeX (booktabs) and CSV, all from one `ResultTable`."""
+"""Result tables as Markdown, HTML, LaTeX (booktabs) and CSV, all from one `ResultTable`; texts of others escaped."""
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from html import escape
 from typing import Literal, NamedTuple, get_args
 
 from midmask.errors import UserError, unknown
-from midmask.evaluation.escaping import csv_cell, markdown_text
+from midmask.evaluation.statistics.ranks import label
 from midmask.evaluation.statistics.significance import Comparison
 from midmask.evaluation.tables import ResultTable, TableCell
-from midmask.evaluation.ties import label
+
+_FORMULA = re.compile(r"\s*[=+\-@]|\t")
+_NUMBER = re.compile(r"[+-]?(\d[\d,]*(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_SIGNS = re.compile(r"[\\`*\[\]$~|]|(?<!\w)_|_(?!\w)|^[#+-]")
+_HTML_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_HTML_SIGNS = re.compile("[&<>]")
+
+
+def csv_cell(value: object) -> object:
+    """The value as a cell of a CSV file. A text that a spreadsheet would run as a formula gets an apostrophe in front,
+    which shows it as text; so does what follows a semicolon, since spreadsheets of many countries divide cells there.
+    Line ends become spaces. Numbers, and texts that are one, stay.
+    """
+    if not isinstance(value, str) or _NUMBER.fullmatch(value):
+        return value
+    parts = re.sub(r"[\r\n]+", " ", value).split(";")
+    return ";".join(f"'{part}" if _FORMULA.match(part) else part for part in parts)
+
+
+def markdown_text(text: str) -> str:
+    """The text as Markdown that shows it: no markup, no HTML, no end of a table's cell, in one line."""
+    line = _SIGNS.sub(r"\\\g<0>", " ".join(text.splitlines()))
+    return _HTML_SIGNS.sub(lambda found: _HTML_ENTITIES[found.group()], line)
+
 
 MarkStyle = Literal["better_than", "ties", "stars", "none"]
 

@@ -1,30 +1,175 @@
-"""The evaluation step: from a split's ranked list to measures per query."""
+"""The evaluation step: from a split's ranked list to measures per query, by judgements, answer strings and slices.
 
+Answer strings are DPR's way to evaluate open-domain question answering (Karpukhin et al. 2020), Success@k: a retrieved
+passage is a success if its text (the title not counted) holds one of the query's answers: both normalised to NFD, cut
+into tokens (runs of letters, digits and marks; else single characters that are neither separators nor control
+characters) and lower-cased, the answer's tokens standing in the text in a row. A query without results scores 0. A
+query without an answer is a bad row of the collection and is not evaluated; an answer without a token (a blank, say) is
+held by no passage, where DPR's code finds it in every one.
+
+`test.head` is a slice of `test`: some of its queries, or the same ones with other judgements. A slice is a split by
+name and by data (`qrels.parquet`), so nothing else needs to know of it: its values bear the name CORPUS/SPLIT.SLICE,
+and a qrels file `test.NAME.tsv` in any layout makes one. It is evaluated from the ranked list of the split it belongs
+to, and no query is searched for twice. TripClick: test.head, test.head-dctr, test.torso, test.tail.
+"""
+
+import functools
 import logging
+import re
+import sys
 import time
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from midmask.artifact import Artifact, Place
+from midmask.core.config import added, runtime
+from midmask.corpora.ids import IdTable
+from midmask.corpora.splits import is_slice
+from midmask.corpora.writer import QRELS
 from midmask.encoders.precision import EncodingFields
 from midmask.errors import UserError
-from midmask.evaluation import answers, measures
-from midmask.evaluation.presets import expand
-from midmask.evaluation.slices import evaluate_slices, slices_of
-from midmask.identity import added, runtime
+from midmask.evaluation import measures
+from midmask.evaluation.measures import expand
 from midmask.retrieve import ranked
-from midmask.retrieve.fusion import Fusion
 from midmask.retrieve.index import IndexFields
-from midmask.retrieve.pool import PoolFields
-from midmask.retrieve.selection import is_missing, judged_queries, read_answers, read_qrels
-from midmask.retrieve.self_matches import excluded_pairs, without_self
+from midmask.retrieve.ranked import Fusion
+from midmask.retrieve.search_config import PoolFields
+from midmask.retrieve.searched_queries import (
+    excluded_pairs,
+    is_missing,
+    judged_queries,
+    read_answers,
+    read_qrels,
+    without_self,
+)
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+
+NO_PASSAGE = ""
+"""Stands in the judgements of a query that retrieved nothing, so that it is evaluated; no passage has this id."""
+
+DEFAULT_BY_ANSWERS = ("Success@5", "Success@20", "Success@100")
+
+
+def by_answers(names: Sequence[str]) -> list[str]:
+    """Those of the measures that answer strings judge, where a split has them: Success@k. The others need judgements
+    of passages, or, as recall, of all relevant ones.
+    """
+    return [str(measure) for measure in measures.parse(names) if measure.NAME == "Success"]
+
+
+def deepest_cutoff(names: Sequence[str]) -> int:
+    """The largest k of Success@k; what ranks below it need not be judged."""
+    return max(int(measure["cutoff"]) for measure in measures.parse(names))
+
+
+def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
+    """Judgements (split, query_id, doc_id, grade) of the retrieved passages: 1 if one contains an answer, else 0.
+
+    Args:
+        ranked: query_id, doc_id. answers: split, query_id, answers, all of one split. docs: the corpus's folder of
+            passages, of which a row group is in memory at a time.
+    """
+    ranked = ranked.filter(pc.is_in(ranked["query_id"], value_set=answers["query_id"]))
+    wanted = {
+        query_id: [needle for answer in own if (needle := join_answers(answer))]
+        for query_id, own in zip(answers["query_id"].to_pylist(), answers["answers"].to_pylist(), strict=True)
+    }
+    query_ids, found = ranked["query_id"].to_pylist(), ranked["doc_id"].combine_chunks().dictionary_encode()
+    known = IdTable()
+    known.add(found.dictionary.to_pylist())
+    codes = found.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes, np.arange(len(known) + 1), sorter=order)
+    grades = np.zeros(len(ranked), np.int32)
+    for ids, texts in _read_passages(docs):
+        at = known.rows(ids.to_pylist())
+        for place in np.flatnonzero(at >= 0).tolist():
+            own = join_answers(texts[place].as_py())
+            for row in order[starts[at[place]] : starts[at[place] + 1]].tolist():
+                grades[row] = any(needle in own for needle in wanted[query_ids[row]])
+    idle = sorted(wanted.keys() - set(query_ids))
+    split = answers["split"][0].as_py()
+    return pa.table(
+        {
+            "split": pa.repeat(split, len(ranked) + len(idle)),
+            "query_id": pa.array(query_ids + idle, pa.string()),
+            "doc_id": pa.array(ranked["doc_id"].to_pylist() + [NO_PASSAGE] * len(idle), pa.string()),
+            "grade": pa.array([*grades.tolist(), *[0] * len(idle)], pa.int32()),
+        },
+        schema=QRELS,
+    )
+
+
+def join_answers(text: str) -> str:
+    """DPR's tokens, each between two tabs; "" if there are none. A tab is no token, so `in` compares whole tokens."""
+    tokens = _tokens().findall(unicodedata.normalize("NFD", text))
+    return "\t" + "\t".join(token.lower() for token in tokens) + "\t" if tokens else ""
+
+
+@functools.cache
+def _tokens() -> re.Pattern[str]:
+    r"""`[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]`, spelt out since Python's own `re` has no Unicode categories."""
+    major = np.array([unicodedata.category(chr(code))[0] for code in range(sys.maxunicode + 1)])
+    return re.compile(f"[{_ranges(np.isin(major, ['L', 'N', 'M']))}]+|[^{_ranges(np.isin(major, ['Z', 'C']))}]")
+
+
+def _ranges(inside: NDArray[np.bool_]) -> str:
+    """The characters whose codes are `inside`, as a character class has them."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], inside, [False]]).astype(np.int8)))
+    return "".join(f"\\U{first:08x}-\\U{stop - 1:08x}" for first, stop in edges.reshape(-1, 2).tolist())
+
+
+def _read_passages(docs: Place) -> Iterator[tuple[pa.ChunkedArray, pa.ChunkedArray]]:
+    """(ids, texts) of the passages, a row group at a time."""
+    for shard in docs.names():
+        with (docs / shard).reading() as stream:
+            file = pq.ParquetFile(stream)
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group, columns=["doc_id", "text"])
+                yield table["doc_id"].combine_chunks(), table["text"].combine_chunks()
+
 
 log = logging.getLogger(__name__)
+
+
+def slices_of(qrels: pa.Table, split: str) -> list[str]:
+    """The slices of a split, by name, sorted."""
+    names = pc.unique(qrels["split"]).to_pylist()
+    return sorted(name for name in names if is_slice(name) and name.startswith(f"{split}."))
+
+
+def evaluate_slices(
+    ranked: pa.Table, qrels: pa.Table, split: str, names: Sequence[str], searched: Sequence[str]
+) -> dict[str, pa.Table]:
+    """slice -> (query_id, measure, value) of its queries among those searched, by its own judgements.
+
+    Queries of a slice that were not searched (a sample was, or the slice is no part of its split) do not count and are
+    counted in the log; a slice without any searched query is left out, which the log says.
+
+    Args:
+        ranked: the split's list. qrels: of all splits. searched: the split's evaluated queries, with results or not.
+    """
+    found: dict[str, pa.Table] = {}
+    for name in slices_of(qrels, split):
+        own = qrels.filter(pc.equal(qrels["split"], name))
+        inside = own.filter(pc.is_in(own["query_id"], value_set=pa.array(searched, pa.string())))
+        lost = pc.count_distinct(own["query_id"]).as_py() - pc.count_distinct(inside["query_id"]).as_py()
+        if lost:
+            log.warning("%d queries of the slice %s were not searched and do not count", lost, name)
+        if len(inside):
+            listed = ranked.filter(pc.is_in(ranked["query_id"], value_set=inside["query_id"]))
+            found[name] = measures.evaluate(listed, inside, name, names)
+        else:
+            log.warning("no query of the slice %s was searched", name)
+    return found
 
 
 class EvaluateConfig(IndexFields, PoolFields, EncodingFields):
@@ -93,7 +238,7 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
         measures), not_searched (slice -> its queries that do not count, where there are any), what `measures.coverage`
         counts, missing_passages (judgements of passages that the collection lacks), unread_judgements (why -> rows of
         all splits that are not used), self_matches (rows left out), empty_slots (results that an index did not find),
-        index_recall (of an approximate search, `retrieve.index_recall.measure_recall`), read (how far texts were read,
+        index_recall (of an approximate search, `retrieve.index.measure_recall`), read (how far texts were read,
         as far as the list's step says), seconds.
 
     Raises:
@@ -151,7 +296,7 @@ def _measures(config: EvaluateConfig, corpus: Artifact) -> list[str]:
     if config.measures:
         return list(config.measures)
     if config.split not in read_qrels(corpus)["split"].unique().to_pylist():
-        return list(answers.DEFAULT)
+        return list(DEFAULT_BY_ANSWERS)
     return measures.default_measures(corpus.result["passages"], config.depth)
 
 
@@ -162,7 +307,7 @@ def _measure_queries(
     names = _measures(config, corpus)
     qrels = _of_split(read_qrels(corpus), config.split, searched)
     strings = _of_split(read_answers(corpus), config.split, searched)
-    by_strings = answers.by_answers(names) if len(strings) else []
+    by_strings = by_answers(names) if len(strings) else []
     rest = [name for name in names if name not in by_strings]
     if rest and len(strings) and not len(qrels):
         raise UserError(
@@ -171,8 +316,8 @@ def _measure_queries(
         )
     judgements, tables = [qrels], []
     if by_strings:
-        top = found.filter(pc.less_equal(found["rank"], answers.deepest(by_strings)))
-        derived = answers.answer_qrels(top, strings, corpus.place / "docs")
+        top = found.filter(pc.less_equal(found["rank"], deepest_cutoff(by_strings)))
+        derived = answer_qrels(top, strings, corpus.place / "docs")
         tables.append(measures.evaluate(found, derived, config.split, by_strings))
         judgements.append(derived)
     if rest:

@@ -12,10 +12,9 @@ import pyarrow as pa
 
 from midmask.errors import UserError
 from midmask.evaluation.measures import by_query, of_queries
-from midmask.evaluation.statistics.p_values import Correction, Test
-from midmask.evaluation.statistics.seeds import deviation, tables_of
-from midmask.evaluation.statistics.significance import Comparison, PerQuery, better_than, compare
-from midmask.evaluation.ties import letters, tie_groups
+from midmask.evaluation.statistics.intervals import deviation, tables_of
+from midmask.evaluation.statistics.ranks import letters, tie_groups
+from midmask.evaluation.statistics.significance import Comparison, Correction, PerQuery, Test, better_than, compare
 
 Average = Callable[[Mapping[str, float]], float]
 

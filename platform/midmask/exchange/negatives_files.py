@@ -1,22 +1,66 @@
-"""Files of hard negatives as other tools write them, told apart by their endings and by the keys of a line.
+"""Files of hard negatives, ours and those of other tools, told apart by their endings and by the keys of a line.
 
-    hard negatives   {"qid", "pos": [ids], "neg": {system: [ids]}}                    sentence-transformers
+    hard negatives   {"qid", "pos": [ids], "neg": {system: [ids]}}                    sentence-transformers, and ours
     tevatron         {"query_id", "positive_passages": [{"docid"}], "negative_passages": [{"docid"}]}
     tevatron2        {"query_id", "positive_document_ids": [ids], "negative_document_ids": [ids]}
     simlm            {"query_id", "positives": {"doc_id": [ids]}, "negatives": {"doc_id": [ids]}}
     lists            query <tab> id,id,…, in a file .tsv or .txt: RetroMAE, LexMAE, Tevatron's BM25 negatives
 
-All may be gzip'd. A list without a system's name bears the layout's. FlagEmbedding's lines are refused: they hold texts
-in place of ids.
+All may be gzip'd. Ids may be integers or strings; they come back as strings. Negatives are best first. A list without a
+system's name bears the layout's. FlagEmbedding's lines are refused: they hold texts in place of ids.
 """
 
+import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from midmask.artifact import Place
-from midmask.errors import UserError
-from midmask.exchange.hard_negatives_file import HardNegatives, entry_of, id_in, ids_in
+from midmask.errors import UserError, quoted
 from midmask.retrieve.lines import parse_lines, text_lines
+from midmask.store.place import Place
+
+
+class HardNegatives(NamedTuple):
+    """A query's relevant passages, and its negatives by the system that found them, best first."""
+
+    query_id: str
+    positives: list[str]
+    negatives: dict[str, list[str]]
+
+
+def line_of(entry: HardNegatives) -> bytes:
+    """A line of the layout."""
+    row = {"qid": entry.query_id, "pos": entry.positives, "neg": entry.negatives}
+    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+
+
+def entry_of(row: Any) -> HardNegatives:
+    """A line of the layout, as JSON.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: for another layout.
+    """
+    negatives = {id_in(system): ids_in(ids) for system, ids in row["neg"].items()}
+    return HardNegatives(id_in(row["qid"]), ids_in(row["pos"]), negatives)
+
+
+def ids_in(value: object) -> list[str]:
+    """A list of ids as strings.
+
+    Raises:
+        ValueError: if it is no list (a string is not), or holds anything but whole numbers and strings.
+    """
+    if not isinstance(value, list):
+        raise ValueError(f"{quoted(value)} is not a list")
+    return [id_in(item) for item in value]
+
+
+def id_in(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"{quoted(value)} is not an id")
+    text = str(value)
+    text.encode()  # a lone surrogate, written as an escape, is no text
+    return text
+
 
 LAYOUT = (
     'a line such as {"qid", "pos": [ids], "neg": {system: [ids]}}, or one of Tevatron or SimLM with "query_id" and the '

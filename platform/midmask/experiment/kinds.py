@@ -6,44 +6,46 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from midmask import corpora, tokens
-from midmask.artifact import Artifact, Place
+from midmask import corpora
+from midmask.core.config import Config
 from midmask.corpora import CorpusConfig
-from midmask.corpora.joining import JoinConfig
-from midmask.derived.given_tokens import ReadTokensConfig, read_tokens
-from midmask.derived.kept_pairs import KEEP_PAIRS, KeepPairsConfig, ListPairsConfig, list_pairs
-from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
-from midmask.derived.span_documents import SpansConfig
-from midmask.derived.spans import SPANS
-from midmask.derived.terms import WEIGH, WeighConfig
-from midmask.derived.words import STATISTICS, StatisticsConfig
+from midmask.corpora.assemble import JoinConfig
 from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
 from midmask.experiment import steps
-from midmask.experiment.merge import MergeConfig, merge
-from midmask.experiment.untuned import UntunedConfig, untuned
-from midmask.identity import Config
-from midmask.mining.given_negatives import ReadNegativesConfig, read_negatives
-from midmask.mining.mine import MineConfig, mine
-from midmask.mining.near_duplicates import NEAR_DUPLICATES, NearDuplicatesConfig
-from midmask.mining.query_subset import DrawQueriesConfig, draw_queries
+from midmask.experiment.steps import MergeConfig, UntunedConfig, merge, untuned
+from midmask.mining.known import NEAR_DUPLICATES, NearDuplicatesConfig
+from midmask.mining.listed import ReadNegativesConfig, read_negatives
+from midmask.mining.mine import DrawQueriesConfig, MineConfig, draw_queries, mine
 from midmask.queries.config import QueriesConfig
+from midmask.queries.document_spans import SPANS, SpansConfig
+from midmask.queries.given import ReadTokensConfig, read_tokens
+from midmask.queries.pseudo_queries import (
+    KEEP_PAIRS,
+    PSEUDO_QUERIES,
+    KeepPairsConfig,
+    ListPairsConfig,
+    PseudoQueriesConfig,
+    list_pairs,
+)
+from midmask.queries.query_model import GeneratorConfig, generator_setup
 from midmask.queries.step import make_queries
-from midmask.queries.train import GeneratorConfig, generator_setup
-from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
-from midmask.retrieve.bm25_index import BM25_INDEX, Bm25IndexConfig
-from midmask.retrieve.bm25_words import BM25_WORDS, Bm25WordsConfig
+from midmask.queries.terms import WEIGH, WeighConfig
+from midmask.queries.word_statistics import STATISTICS, StatisticsConfig
+from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig
+from midmask.retrieve.bm25.search import Bm25Config, rank_with_bm25
+from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig, encode
-from midmask.retrieve.fusion import FuseConfig, fuse_lists
-from midmask.retrieve.index import IndexConfig, build_index
-from midmask.retrieve.index_recall import SampleConfig, draw_sample
+from midmask.retrieve.index import IndexConfig, SampleConfig, build_index, draw_sample
+from midmask.retrieve.ranked import FuseConfig, fuse_lists
 from midmask.retrieve.run_file import RunFileConfig, read_run
-from midmask.retrieve.search import search, search_in_parts
+from midmask.retrieve.search import TimingConfig, search, search_in_parts, time_searches
 from midmask.retrieve.search_config import SearchConfig
-from midmask.retrieve.timing import TimingConfig, time_searches
-from midmask.teacher.given_scores import ReadScoresConfig, read_scores
-from midmask.teacher.score import SCORE, ScoreConfig
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.teacher.score import SCORE, ReadScoresConfig, ScoreConfig, read_scores
 from midmask.teacher.teach import TeachConfig, teach_setup
-from midmask.tokens import TokensConfig
+from midmask.text import tokens
+from midmask.text.tokens import TokensConfig
 from midmask.training.run import Log, local_reader, run_training
 from midmask.training.setup import TrainingSetup
 

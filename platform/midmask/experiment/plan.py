@@ -1,40 +1,115 @@
-"""A recipe as a graph of steps: each step has its config, its inputs and its fingerprint. Where steps run is decided
-elsewhere (`backend`).
+"""A recipe as a graph of steps: each step has its config, its inputs and its fingerprint.
 
 Two recipes that agree on a step's config and inputs share the step: a sweep's trials share corpus and tokens, and a
-baseline computed yesterday is found today.
+baseline computed yesterday is found today. What a fingerprint follows from is settled here: the contents of the files
+and folders that a recipe names, and what `precision = auto` means on this machine. Where steps run is decided elsewhere
+(`backend`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from midmask.core.config import flatten, override
 from midmask.corpora import CorpusConfig, corpus_identity
-from midmask.derived.words import StatisticsConfig
-from midmask.encoders.precision import Precision
+from midmask.corpora.writer import export_beir
+from midmask.encoders.backbone import BackboneConfig, shape_of
+from midmask.encoders.precision import Precision, processor_precision
+from midmask.errors import UserError
 from midmask.evaluation.retriever import EvaluateConfig
-from midmask.experiment.consistency import kept_pairs
-from midmask.experiment.contents import Contents, contents_of, weigh_config
-from midmask.experiment.finetuning import Stages
-from midmask.experiment.merge import MergeConfig
-from midmask.experiment.precision import find_precision, settle_precision
-from midmask.experiment.pretraining import pretraining_tokens
+from midmask.exchange.passage_files import write_spans
+from midmask.experiment.graph import Step
 from midmask.experiment.schema import Recipe
-from midmask.experiment.searching import adopted as adopted
 from midmask.experiment.searching import (
     bm25_ranking,
     evaluation_step,
+    folder_content,
     fused_ranking,
     mining_step,
     ranking,
     tokens_like,
 )
-from midmask.experiment.step import Step as Step
-from midmask.experiment.steps import InitialConfig, PretrainConfig
-from midmask.experiment.survey import Survey
-from midmask.experiment.untuned import untuned_config
+from midmask.experiment.steps import InitialConfig, MergeConfig, PretrainConfig, untuned_config
+from midmask.experiment.training_steps import (
+    Stages,
+    Survey,
+    collections_content,
+    judge_content,
+    kept_pairs,
+    pretraining_tokens,
+    stages_content,
+)
 from midmask.mining.mine import MineConfig
+from midmask.queries.document_spans import SpansConfig, span_texts, spans_content
+from midmask.queries.pseudo_queries import pseudo_queries_content
+from midmask.queries.terms import WeighConfig, weigh_content
+from midmask.queries.word_statistics import StatisticsConfig
 from midmask.retrieve.index import IndexFields
-from midmask.retrieve.pool import PoolFields
+from midmask.retrieve.search_config import PoolFields
+from midmask.store.artifact import load
+from midmask.store.place import Place
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Fingerprints of the files and folders that a recipe names."""
+
+    corpus: Mapping[str, Any]
+    pretrain_on: Mapping[str, Any]
+    tokenizer: Mapping[str, Any]
+    backbone: Mapping[str, Any]
+    objective: Mapping[str, Any]
+    spans: Mapping[str, Any]
+    pseudo_queries: Mapping[str, Any]
+    judge: Mapping[str, Any]
+    weights: Mapping[str, Any]
+    stages: Mapping[str, Any]
+
+
+def contents_of(recipe: Recipe, survey: Survey) -> Contents:
+    """Reads the fingerprints of the files and folders that the recipe names.
+
+    Raises:
+        UserError: if the corpus is not there, or a source of spans, pseudo-queries, term weights, negatives or scores,
+            or the judge of pseudo-queries.
+    """
+    objective = recipe.objective
+    weighed = objective is not None and objective.reads().term_weights
+    return Contents(
+        corpus=survey.find(corpus_identity, recipe.corpus),
+        pretrain_on=collections_content(recipe, survey),
+        tokenizer=survey.find(folder_content, recipe.tokens.tokenizer),
+        backbone=survey.find(folder_content, recipe.backbone.name),
+        objective={place: survey.find(folder_content, place) for place in objective.places()} if objective else {},
+        spans=survey.find(spans_content, recipe.spans),
+        pseudo_queries=survey.find(pseudo_queries_content, recipe.pseudo_queries),
+        judge=survey.find(judge_content, recipe.pseudo_queries),
+        weights=survey.find(weigh_content, weigh_config(recipe)) if weighed else {},
+        stages=stages_content(recipe, survey),
+    )
+
+
+def weigh_config(recipe: Recipe) -> WeighConfig:
+    """The weighing's config with the encoder that is asked for; others leave it, and the backbone, out of account."""
+    attends = recipe.weights.kind == "attention"
+    encoder = (recipe.weights.encoder or recipe.backbone.name) if attends else None
+    return recipe.weights.model_copy(update={"encoder": encoder})
+
+
+def find_precision(backbone: BackboneConfig) -> Mapping[str, Precision]:
+    """What `auto` stands for with a backbone, as {"precision": …}: bf16, or still auto, which the device decides."""
+    try:
+        return processor_precision(shape_of(backbone).width)
+    except UserError:  # a backbone that is not there is refused by `Recipe.check`
+        return {"precision": "auto"}
+
+
+def settle_precision(recipe: Recipe, precision: Precision) -> Recipe:
+    """The recipe with this in place of every `auto`, but for teachers, whose encoders are others."""
+    if precision == "auto":
+        return recipe
+    fields = [path for path, value in flatten(recipe).items() if path.endswith(".precision") and value == "auto"]
+    return override(recipe, {path: precision for path in fields if ".teacher." not in path})
 
 
 @dataclass(frozen=True)
@@ -213,3 +288,17 @@ def _plan_pretraining(
     wanted = {reads.rows, "weights"} if reads.term_weights else {reads.rows}
     inputs = {**always, **{name: step for name, step in derived.items() if name in wanted}}
     return Step("pretrain", config, inputs, content={**held.backbone, **held.objective}, resume=resume, path="pretrain")
+
+
+SPANS = "spans.jsonl.gz"
+
+
+def export(steps: Plan, storage: Place, folder: Place, derived: Collection[str]) -> None:
+    """Writes the corpus as a BEIR folder, and into it the spans (by `exchange`), if they are among `derived`.
+
+    The steps have to be finished.
+    """
+    export_beir(load(steps.corpus.place(storage)).place, folder)
+    if "spans" in derived and isinstance(steps.spans.config, SpansConfig):
+        inputs = {name: load(step.place(storage)) for name, step in steps.spans.inputs.items()}
+        write_spans(folder / SPANS, span_texts(steps.spans.config, inputs, load(steps.spans.place(storage)).place))

@@ -7,14 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.artifact import Artifact
 from midmask.evaluation.measures import DEFAULT
 from midmask.evaluation.rendering import markdown
-from midmask.evaluation.statistics.seeds import deviation
-from midmask.evaluation.statistics.sentences import sentence
-from midmask.evaluation.statistics.significance import Comparison, compare
-from midmask.experiment.reading_notes import notes
-from midmask.experiment.zero_shot import with_averages
+from midmask.evaluation.statistics.intervals import deviation
+from midmask.evaluation.statistics.significance import Comparison, compare, sentence
+from midmask.experiment.evaluations import with_averages
+from midmask.experiment.notes import notes
+from midmask.store.artifact import Artifact
 
 
 @dataclass(frozen=True)

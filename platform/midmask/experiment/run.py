@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from midmask.artifact import Artifact, Place, Timing, load, produce
 from midmask.errors import UserError
-from midmask.experiment.graph import Graph
-from midmask.experiment.step import Step
+from midmask.experiment.graph import Graph, Step
 from midmask.experiment.steps import PretrainConfig
+from midmask.store.artifact import Artifact, load, produce
+from midmask.store.leases import Timing
+from midmask.store.place import Place
 from midmask.training.learnable import refuse_few_rows, refuse_unlearnable
 from midmask.training.run import Log
 

@@ -6,19 +6,19 @@ from typing import Any
 
 from pydantic import Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
+from midmask.core.config import Config, added, as_user_error, flatten, override
 from midmask.corpora import CorpusConfig, JoinConfig, judged_splits
-from midmask.derived.pseudo_queries import MIDDLE_TRAINING, PseudoQueriesConfig
-from midmask.derived.span_documents import SpansConfig
-from midmask.derived.terms import WeighConfig
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError, unknown
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.stage import StageConfig as StageConfig
-from midmask.identity import Config, added, as_user_error, flatten, override
 from midmask.objectives import ObjectiveConfig, pretraining_config
 from midmask.objectives.objective import Reads
-from midmask.tokens import TokensConfig
+from midmask.queries.document_spans import SpansConfig
+from midmask.queries.pseudo_queries import MIDDLE_TRAINING, PseudoQueriesConfig
+from midmask.queries.terms import WeighConfig
+from midmask.text.tokens import TokensConfig
 from midmask.training.optimiser import TrainConfig
 
 GIVEN = "tokens:"

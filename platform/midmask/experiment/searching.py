@@ -5,29 +5,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from midmask.encoders.backbone import SIZES, BackboneConfig, shape_of
+from midmask.core.config import file_fingerprint
+from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.model_settings import read_facts
+from midmask.encoders.reading import SIZES
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.evaluation.retriever import EvaluateConfig
-from midmask.experiment.step import Step
+from midmask.experiment.graph import Step
 from midmask.experiment.steps import AdoptConfig
-from midmask.identity import file_fingerprint
+from midmask.mining.known import NearDuplicatesConfig
 from midmask.mining.mine import MineConfig
-from midmask.mining.near_duplicates import NearDuplicatesConfig
-from midmask.pretrained import found_folder, transformer_folder
-from midmask.retrieve.bm25 import Bm25Config
-from midmask.retrieve.bm25_index import Bm25IndexConfig
-from midmask.retrieve.bm25_words import Bm25WordsConfig
+from midmask.retrieve.bm25.index import Bm25IndexConfig
+from midmask.retrieve.bm25.search import Bm25Config
+from midmask.retrieve.bm25.words import Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
-from midmask.retrieve.fusion import FuseConfig
-from midmask.retrieve.index import IndexConfig, IndexFields
-from midmask.retrieve.index_recall import SampleConfig
-from midmask.retrieve.index_training import TRAINING_ROWS
-from midmask.retrieve.pool import ALL
-from midmask.retrieve.search import SearchConfig
-from midmask.retrieve.search_config import misplaced
-from midmask.tokens import TokensConfig
+from midmask.retrieve.index import TRAINING_ROWS, IndexConfig, IndexFields, SampleConfig
+from midmask.retrieve.ranked import FuseConfig
+from midmask.retrieve.search_config import ALL, SearchConfig, misplaced
+from midmask.store.pretrained import found_folder, transformer_folder
+from midmask.text.tokens import TokensConfig
 
 
 def ranking(

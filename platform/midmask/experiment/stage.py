@@ -5,8 +5,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
+from midmask.core.config import Config
 from midmask.errors import UserError, how_to_set
-from midmask.identity import Config
 from midmask.mining.mine import MineConfig
 from midmask.objectives import finetuning_config
 from midmask.objectives.finetuning.contrastive import Contrastive

@@ -1,28 +1,105 @@
-"""Configs of trainings and what their workers are sent; and the steps that make a model without training."""
+"""The steps of an experiment, each `f(config, inputs, out) -> small results`, in one process, without Ray.
+
+They are what a sweep's trial runs, and the oracle that the distributed twins in `backend/` must equal. Defined here are
+the trainings, and the encoders that need none: the fresh or given one, the middle-trained one averaged with its start,
+and one that is used without fine-tuning.
+"""
 
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from pydantic import Field, SerializeAsAny, field_validator
 
-from midmask.artifact import Artifact, Place
-from midmask.encoders.backbone import BackboneConfig, build_backbone
-from midmask.encoders.damage import refuse_no_model
+from midmask.core.config import Config, added
+from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
+from midmask.encoders.folder import save_bi_encoder
+from midmask.encoders.reading import refuse_no_model
 from midmask.encoders.representation import Representation
-from midmask.encoders.text_form import TextForm
-from midmask.identity import Config, added
+from midmask.encoders.text_settings import TextForm
+from midmask.errors import UserError
+from midmask.experiment.schema import Recipe
 from midmask.objectives import ObjectiveConfig, finetuning_config, pretraining_config
 from midmask.objectives.finetuning.ranking import RankingConfig
-from midmask.queries.train import GeneratorConfig
-from midmask.retrieve.models import refuse_unfit
+from midmask.queries.query_model import GeneratorConfig
+from midmask.retrieve.text_encoder import refuse_unfit
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from midmask.teacher.teach import TeachConfig
+from midmask.text.vocabulary import Vocabulary
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
-from midmask.training.rows import pretraining_rows
-from midmask.training.setup import FinetuneSetup, PretrainSetup
-from midmask.vocabulary import Vocabulary
+from midmask.training.setup import FinetuneSetup, PretrainSetup, pretraining_rows
+
+
+class MergeConfig(Config):
+    """How much of the starting encoder is kept."""
+
+    start_share: float = Field(gt=0.0, lt=1.0, description="weight of the starting encoder in the mean")
+
+
+def merge(config: MergeConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """The step. Inputs: `start`, the trained encoder, and `initial`, what it began as; both with a folder in `model/`.
+
+    Writes `model/`: the trained folder with the encoder's weights averaged. The MLM head is the trained one, since the
+    start may have had none.
+
+    Raises:
+        UserError: if the encoder has experts of its own for queries, which the start lacks.
+    """
+    folder, initial = ((inputs[name].place / "model").local() for name in ("start", "initial"))
+    trained, begun = load_backbone(folder, dropout=0.0), load_backbone(initial, dropout=0.0)
+    if trained.experts is not None:
+        raise UserError("merge: an encoder with experts for queries cannot be averaged with its start; set merge to 0")
+    share, weights = config.start_share, dict(begun.encoder.named_parameters())
+    with torch.no_grad():
+        for name, end in trained.encoder.named_parameters():
+            end.copy_(share * weights[name].double() + (1 - share) * end.double())
+    with tempfile.TemporaryDirectory() as out_folder:
+        trained.save(Path(out_folder), folder)
+        (out / "model").upload(Path(out_folder))
+    return {"start_share": share}
+
+
+class UntunedConfig(Config):
+    """How an encoder that was not fine-tuned is read as a retriever."""
+
+    representation: Representation = Field(description="which views of a text are scored")
+    form: TextForm = Field(description="how texts are written before they are tokenised")
+    query_length: int = Field(ge=4, description="tokens of a query")
+    passage_length: int = Field(ge=8, description="tokens of a passage")
+    seed: int = Field(0, ge=0, lt=2**31, description="of a projection, which nothing has trained")
+
+
+def untuned_config(recipe: Recipe) -> UntunedConfig:
+    """How the recipe reads an encoder that was not fine-tuned."""
+    tokens = recipe.tokens
+    return UntunedConfig(
+        representation=recipe.representation,
+        form=TextForm.of(tokens.model_dump()),
+        query_length=tokens.query_length,
+        passage_length=tokens.max_length,
+        seed=recipe.pretrain.seed,
+    )
+
+
+def untuned(config: UntunedConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """The step. Inputs: `start`, an artifact with a Hugging Face folder in `model/`; tokens.
+
+    Writes `model/`, which transformers, sentence-transformers and midmask read alike.
+    """
+    backbone = load_backbone((inputs["start"].place / "model").local(), dropout=0.0)
+    backbone.represent_as(config.representation, seed=config.seed)
+    tokenizer = (inputs["tokens"].place / "tokenizer").local()
+    longest, query_length = config.passage_length, config.query_length
+    with tempfile.TemporaryDirectory() as name:
+        save_bi_encoder(
+            backbone, Path(name), tokenizer, max_length=longest, query_length=query_length, form=config.form
+        )
+        (out / "model").upload(Path(name))
+    return {}
 
 
 class PretrainConfig(Config):

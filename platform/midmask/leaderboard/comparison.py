@@ -1,18 +1,103 @@
-"""Systems side by side on the queries that all of them have: every other one against the first."""
+"""Systems side by side on the queries that all of them have, every other one against the first; also as text and CSV.
 
-from collections.abc import Mapping, Sequence
+As text: sentences, a table for each measure, and the queries that differ most. `comparable` says which systems of a
+collection and split can be compared query by query, their seeds joined, and which come first.
+"""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from midmask.errors import UserError, unknown
+from midmask.evaluation.rendering import MISSING, csv_cell, markdown, markdown_text
+from midmask.evaluation.statistics.significance import p_text, sentence
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
+from midmask.leaderboard.entries import LABELS, Entry, PerQueryOf, has_measure, kind, seed_tables
 from midmask.leaderboard.lineage import artifact_place
-from midmask.leaderboard.marks import PerQueryOf
-from midmask.leaderboard.passages import evaluated, query_texts
-from midmask.leaderboard.queries import Pairing, Sided, pair_systems, widest
-from midmask.leaderboard.rows import LeaderboardRow, measure_names
+from midmask.leaderboard.queries import Pairing, Sided, evaluated, pair_systems, query_texts, widest
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
 from midmask.tracking import TrackedRow
+
+MOST = 60
+"""Systems whose per-query values are read, the newest; of more, their files would take long to open."""
+
+BASELINES = ("none", "bm25")
+"""Recipes that are a sensible baseline, the first that is there."""
+
+
+@dataclass(frozen=True)
+class ComparableSystems:
+    """What can be compared on one measure.
+
+    entries: short name -> system, newest first. tables: short name -> one table (query_id, measure, value) per seed.
+    without: short names of systems of which a seed keeps no values per query. unread: how many older ones were not
+    looked at.
+    """
+
+    entries: Mapping[str, Entry]
+    tables: Mapping[str, Sequence[pa.Table]]
+    without: tuple[str, ...]
+    unread: int
+
+    def baseline(self) -> str:
+        """A system of the recipe `none`, else of BM25, else the oldest of all. Of several, that whose representation,
+        protocol and backbone most systems share, the newest of those.
+        """
+        kinds = Counter(map(kind, self.entries.values()))
+        for recipe in BASELINES:
+            if found := [name for name, entry in self.entries.items() if entry.recipe.lower() == recipe]:
+                return max(found, key=lambda name: kinds[kind(self.entries[name])])
+        return min(self.entries, key=lambda name: self.entries[name].started)
+
+    def others(self, place: CollectionSplit, measure: str, baseline: str) -> list[str]:
+        """The systems beside the baseline: those of its representation, protocol and backbone first, of these that of
+        the highest mean.
+        """
+        means = {name: value.mean for name, entry in self.entries.items() if (value := entry.value(place, measure))}
+        own = kind(self.entries[baseline])
+        return sorted(means.keys() - {baseline}, key=lambda name: (kind(self.entries[name]) != own, -means[name], name))
+
+
+def comparable(found: Sequence[Entry], place: CollectionSplit, measure: str, values: PerQueryOf) -> ComparableSystems:
+    """The systems that were evaluated at this place with this measure; trials of sweeps after the others.
+
+    Raises:
+        UserError: if the store does not answer.
+    """
+    here = [entry for entry in found if entry.value(place, measure)]
+    here.sort(key=lambda entry: (entry.trial, -entry.started.timestamp()))
+    known = {name: _tables(entry, place, measure, values) for name, entry in short_names(here[:MOST]).items()}
+    entries = {name: entry for name, entry in short_names(here[:MOST]).items() if known[name]}
+    tables = {name: known[name] for name in entries}
+    return ComparableSystems(entries, tables, tuple(known.keys() - tables.keys()), max(0, len(here) - MOST))
+
+
+def short_names(found: Sequence[Entry]) -> dict[str, Entry]:
+    """Recipe and what tells systems of that recipe apart -> system, in the order given."""
+    alike: dict[str, list[Entry]] = {}
+    for entry in found:
+        alike.setdefault(entry.recipe, []).append(entry)
+    fields = {
+        recipe: [name for name in (*LABELS[1:], "note") if len({getattr(entry, name) for entry in own}) > 1]
+        for recipe, own in alike.items()
+    }
+    names: dict[str, Entry] = {}
+    for entry in found:
+        parts = [entry.recipe, *(getattr(entry, name) for name in fields[entry.recipe]), "trial" if entry.trial else ""]
+        name = " · ".join(filter(None, parts))
+        names[entry.name if name in names else name] = entry
+    return names
+
+
+def _tables(entry: Entry, place: CollectionSplit, measure: str, values: PerQueryOf) -> list[pa.Table]:
+    """One table per seed; none at all if a seed has no values of the measure."""
+    found = seed_tables(entry, place, values)
+    return found if all(has_measure(table, measure) for table in found) else []
+
 
 SIDES: tuple[Sided, ...] = ("wins", "losses")
 
@@ -121,3 +206,107 @@ def _query_texts(query_ids: set[str], rows: Sequence[LeaderboardRow], runs: Sequ
         if corpus is not None:
             return query_texts(corpus, query_ids)
     return {}
+
+
+TEXT = 100
+"""Characters of a query, its id included, that are shown."""
+
+TITLES: dict[Sided, str] = {"wins": "gains", "losses": "loses"}
+
+
+def as_text(found: SystemComparison) -> str:
+    """For a terminal; names and queries are as they are."""
+    return _render(found, str)
+
+
+def as_markdown(found: SystemComparison) -> str:
+    """The same with names and queries escaped."""
+    return _render(found, markdown_text)
+
+
+def _render(found: SystemComparison, text: Callable[[str], str]) -> str:
+    first = found.table.columns[0]
+    tests = found.table.comparisons[first]
+    blocks = [text(sentence(row, found.place, len(tests))) for row in tests]
+    blocks += [_measure_table(found, measure, text) for measure in found.table.columns]
+    blocks += [text(_caption(found))]
+    for (system, side), listed in found.widest.items():
+        if listed:
+            blocks += [
+                text(f"Where {system} {TITLES[side]} most, in {first}:"),
+                _query_table(found, system, side, text),
+            ]
+    return "\n\n".join(blocks)
+
+
+def _measure_table(found: SystemComparison, measure: str, text: Callable[[str], str]) -> str:
+    tests = {row.system: row for row in found.table.comparisons[measure]}
+    heads = [measure, "mean", "difference", "95% interval", "p (Holm)", "queries", "wins", "ties", "losses"]
+    lines = []
+    for system in found.table.systems:
+        cell = found.table.cells[system, measure]
+        mean = f"{cell.mean:.4f}" + (f" ± {cell.spread:.4f}" if cell.seeds > 1 else "")
+        test, rest = [MISSING] * 3, [MISSING] * 3
+        if (row := tests.get(system)) is not None:
+            pairing = found.pairings[system, measure]
+            test = [f"{row.difference:+.4f}", f"{row.low:+.4f} … {row.high:+.4f}", p_text(row)]
+            rest = [f"{count:,}" for count in (pairing.wins, pairing.ties, pairing.losses)]
+        lines.append([text(system), mean, *test, f"{cell.queries:,}", *rest])
+    return markdown(heads, lines)
+
+
+def _caption(found: SystemComparison) -> str:
+    """How it was tested, and what the seeds are to the test."""
+    counts = {name: len(ids) for name, ids in found.runs.items()}
+    tests = len(found.others)
+    family = f"Holm's correction for {tests} comparisons of a measure" if tests > 1 else "one comparison of a measure"
+    said = f"Differences: to {found.first}. Paired t-test over queries, {family}; intervals are of one test."
+    if max(counts.values()) == 1:
+        return f"{said} One run each: how much another training seed would change is not in them."
+    seeds = ", ".join(f"{name} {count}" for name, count in counts.items())
+    return f"{said} ±: standard deviation over seeds ({seeds}), whose mean is tested for each query."
+
+
+def _query_table(found: SystemComparison, system: str, side: Sided, text: Callable[[str], str]) -> str:
+    heads = ["query", "difference", text(system), text(found.first)]
+    lines = [
+        [
+            text(_short(f"{one.query_id} {found.texts.get(one.query_id, '')}")),
+            *(f"{one.own - one.base:+.4f}", f"{one.own:.4f}", f"{one.base:.4f}"),
+        ]
+        for one in found.widest[system, side]
+    ]
+    return markdown(heads, lines)
+
+
+def _short(query: str) -> str:
+    line = " ".join(query.split())
+    return line if len(line) <= TEXT else f"{line[: TEXT - 1]}…"
+
+
+def as_csv(found: SystemComparison) -> str:
+    """One line for each measure and system, numbers in full; the first system has no test. Run ids are divided by
+    semicolons.
+    """
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    tested = ("difference", "low", "high", "p", "p_corrected", "effect", "detectable")
+    writer.writerow(
+        ["measure", "system", "runs", "mean", "spread", "seeds", "queries", *tested, "wins", "ties", "losses"]
+    )
+    writer.writerows(map(csv_cell, line) for line in _csv_lines(found, tested))
+    return stream.getvalue().rstrip("\n")
+
+
+def _csv_lines(found: SystemComparison, tested: tuple[str, ...]) -> Iterator[list[object]]:
+    for measure in found.table.columns:
+        tests = {row.system: row for row in found.table.comparisons[measure]}
+        for system in found.table.systems:
+            cell, row = found.table.cells[system, measure], tests.get(system)
+            line: list[object] = [measure, system, ";".join(found.runs[system])]
+            line += [cell.mean, cell.spread if cell.seeds > 1 else "", cell.seeds, cell.queries]
+            if row is None:
+                yield [*line, *[""] * (len(tested) + 3)]
+            else:
+                pairing = found.pairings[system, measure]
+                yield [*line, *(getattr(row, name) for name in tested), pairing.wins, pairing.ties, pairing.losses]

@@ -8,16 +8,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from midmask.arrays import Floats
-from midmask.artifact import Artifact, Place
+from midmask.core.arrays import Floats
+from midmask.core.randomness import numpy_stream
 from midmask.errors import UserError, unknown
 from midmask.evaluation.embeddings import Map, embedding_map
 from midmask.leaderboard.lineage import artifact_of
-from midmask.leaderboard.passages import evaluated
-from midmask.randomness.streams import numpy_stream
+from midmask.leaderboard.queries import evaluated
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks
-from midmask.retrieve.selection import relevant_passages
+from midmask.retrieve.searched_queries import relevant_passages
 from midmask.retrieve.views import read_views
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 
 PAIRS = 400
 """Pairs of a query and a relevant passage, as in CoT-MoTE."""

@@ -1,20 +1,96 @@
-"""Rows -> entries: a system is one entry, however many seeds it was trained with.
+"""Rows -> entries: a system is one entry, however many seeds it was trained with; which of them differ significantly.
 
 Two runs are seeds of one system if every setting that changes a result is the same but for the seeds of trainings. What
 only changes how fast a result comes (micro-batches, threads, …) does not tell systems apart. Of several runs with the
-same seeds (an older commit, another machine) the newest counts.
+same seeds (an older commit, another machine) the newest counts. Settings are put as people say them: `mask 0.30 /
+0.50`, `1,200 fine-tuning steps`, `BM25 share 0.9`.
+
+Differences are tested on per-query values (`evaluation.tables`), and only values of the same queries can be paired.
+Where systems were evaluated on different ones (a limit on queries, a corpus of another cut) the largest set of systems
+with the same queries is compared, and the others are named.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from midmask.evaluation.rendering import Style, caption, how_tested
+from midmask.evaluation.statistics.intervals import Variance, read_sample, standard_error
+from midmask.evaluation.statistics.ranks import RankRange, rank_ranges
+from midmask.evaluation.tables import ResultTable, TableColumn, tabulate
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow
-from midmask.leaderboard.settings import said
+
+MASKS = ("encoder_mask_ratio", "decoder_mask_ratio")
+"""Two ratios that are said together, the encoder's first."""
+
+COUNTS = {"steps": "steps", "queries": "queries", "max_passages": "passages", "vocabulary_size": "words"}
+"""Last part of a path -> what its number counts; the number stands first."""
+
+NAMES = {
+    "bm25_share": "BM25 share",
+    "fusion": "BM25 fusion",
+    "learning_rate": "learning rate",
+    "max_length": "passage tokens",
+    "query_length": "query tokens",
+    "per_query": "negatives a query",
+    "precision": "",
+    "name": "",
+}
+"""Last part of a path -> its name; empty: the value says it all."""
+
+UNSET = "null"
+"""A value of none, as a run's params have it."""
+
+PHASES = {"pretrain": "pre-training", "train": "fine-tuning", "teacher": "teacher", "mine": "mining"}
+"""Part of a path -> the phase that a count or a rate belongs to."""
+
+
+def said(settings: Iterable[tuple[str, str]]) -> list[str]:
+    """Each of these settings (dotted path, value) in words, in the order of their paths; both mask ratios as one."""
+    left = dict(sorted(settings))
+    masks = [path for path in left if path.rpartition(".")[2] in MASKS]
+    if len(masks) == len(MASKS):
+        values = sorted(masks, key=lambda path: MASKS.index(path.rpartition(".")[2]))
+        told = [f"mask {' / '.join(_ratio(left.pop(path)) for path in values)}"]
+    else:
+        told = []
+    return [*told, *(_words(path, value) for path, value in left.items())]
+
+
+def _words(path: str, value: str) -> str:
+    *above, last = path.split(".")
+    phase = next((PHASES[part] for part in reversed(above) if part in PHASES), "")
+    stage = next((f"stage {int(part) + 1}" for part in above if part.isdigit() and part != "0"), "")
+    if last in COUNTS:
+        return _joined(_count(value), phase, COUNTS[last], stage)
+    if last.endswith("mask_ratio"):
+        return _joined(f"{last.removesuffix('_mask_ratio')} mask", _ratio(value))
+    return _joined(phase, NAMES.get(last, last.replace("_", " ")), "none" if value == UNSET else value, stage)
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(part for part in parts if part)
+
+
+def _ratio(value: str) -> str:
+    """0.3 as 0.30: ratios are compared digit by digit."""
+    try:
+        return f"{float(value):.2f}" if float(value) == round(float(value), 2) else value
+    except ValueError:
+        return value
+
+
+def _count(value: str) -> str:
+    """A count that is not set limits nothing."""
+    return f"{int(value):,}" if value.isdigit() else "all" if value == UNSET else value
+
 
 LABELS = ("recipe", "pretrain_on", "representation", "protocol", "backbone")
 """Fields of a row that name its system; what else differs is told in the entry's note."""
@@ -196,3 +272,114 @@ def _note(differing: frozenset[tuple[str, str]]) -> str:
     told = said(differing)
     more = [f"{len(told) - LONGEST_NOTE} more"] if len(told) > LONGEST_NOTE else []
     return ", ".join(told[:LONGEST_NOTE] + more)
+
+
+Shown = Literal["better_than", "ties", "none"]
+
+PerQueryOf = Callable[[LeaderboardRow], pa.Table | None]
+"""A row -> its table (query_id, measure, value), None if its run keeps none."""
+
+MOST = 80
+"""Systems that are compared, all pairs of them: more would keep a page waiting."""
+
+MOST_MARKED = 30
+"""Systems that superscripts tell apart: of more, nobody reads them."""
+
+Where = tuple[str, CollectionSplit, str]
+"""An entry's name, a place, a measure."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What the tests say. `better_than` names the entries that one is significantly better than, `ties` has the letters
+    of its tie groups, `ranks` the ranks that are consistent with the tests, `errors` the standard errors of means over
+    queries, `text` says how it was tested, or why not. `shown`: the superscripts that so many systems can bear.
+    """
+
+    better_than: Mapping[Where, tuple[str, ...]] = field(default_factory=dict)
+    ties: Mapping[Where, str] = field(default_factory=dict)
+    ranks: Mapping[Where, RankRange] = field(default_factory=dict)
+    errors: Mapping[Where, float] = field(default_factory=dict)
+    text: str = ""
+    shown: Shown = "none"
+
+
+def marks_of(
+    entries: Sequence[Entry],
+    places: Mapping[CollectionSplit, str],
+    measures: Sequence[str],
+    values: PerQueryOf,
+    shown: Shown,
+) -> Marks:
+    """All pairs of these entries at each place, by paired t-test with Bonferroni's correction at 0.05.
+
+    Args:
+        places: with their names (`rows.place_names`).
+    """
+    if len(entries) > MOST:
+        return Marks(text=f"Filter these {len(entries)} systems down to {MOST} to see which differ significantly.")
+    columns: dict[str, tuple[CollectionSplit, TableColumn]] = {}
+    unpaired: dict[str, None] = {}
+    for place, called in places.items():
+        tables = {entry.name: seed_tables(entry, place, values) for entry in entries if place in entry.rows}
+        paired = _on_the_same_queries(tables)
+        unpaired |= dict.fromkeys(tables.keys() - paired.keys())
+        columns |= {column.label: (place, column) for column in _columns(called, measures, paired)}
+    if not columns:
+        return Marks(text="Nothing was compared: it takes two systems whose runs keep values of the same queries.")
+    table = tabulate([column for _, column in columns.values()])
+    legible: Shown = shown if len(entries) <= MOST_MARKED else "none"
+    where = {(name, label): (name, columns[label][0], columns[label][1].measure) for name, label in table.cells}
+    ranks = {label: rank_ranges(found) for label, found in table.comparisons.items()}
+    return Marks(
+        {where[key]: cell.better_than for key, cell in table.cells.items()},
+        {where[key]: cell.ties for key, cell in table.cells.items()},
+        {where[name, label]: ranks[label][name] for name, label in table.cells},
+        {where[name, label]: _error(name, columns[label][1]) for name, label in table.cells},
+        _text(table, legible, sorted(unpaired), len(entries)),
+        legible,
+    )
+
+
+def _error(name: str, column: TableColumn) -> float:
+    """The standard error of a system's mean over the queries, its seeds averaged per query."""
+    sample = read_sample(name, column.per_query[name], column.measure)
+    return standard_error([Variance.of_mean(sample.means_Q)]).value
+
+
+def seed_tables(entry: Entry, place: CollectionSplit, values: PerQueryOf) -> list[pa.Table]:
+    """A system's values per query at a place, one table per seed; none at all if a seed's run keeps none."""
+    found = [table for row in entry.rows[place] if (table := values(row)) is not None]
+    return found if len(found) == len(entry.rows[place]) else []
+
+
+def _on_the_same_queries(tables: Mapping[str, Sequence[pa.Table]]) -> dict[str, Sequence[pa.Table]]:
+    groups: dict[frozenset[str], dict[str, Sequence[pa.Table]]] = {}
+    for name, own in tables.items():
+        queries = {frozenset(pc.unique(table["query_id"]).to_pylist()) for table in own}
+        if len(queries) == 1:
+            groups.setdefault(queries.pop(), {})[name] = own
+    return max(groups.values(), key=len, default={})
+
+
+def _columns(place: str, measures: Sequence[str], paired: Mapping[str, Sequence[pa.Table]]) -> list[TableColumn]:
+    having = {
+        measure: {name: own for name, own in paired.items() if all(has_measure(table, measure) for table in own)}
+        for measure in measures
+    }
+    return [TableColumn(f"{place} {measure}", measure, own) for measure, own in having.items() if len(own) > 1]
+
+
+def has_measure(table: pa.Table, measure: str) -> bool:
+    """Whether a table of values per query has any of this measure."""
+    return bool(pc.any(pc.equal(table["measure"], measure)).as_py())
+
+
+def _text(table: ResultTable, shown: Shown, unpaired: Sequence[str], systems: int) -> str:
+    said = caption(table, Style(marks=shown))
+    if systems > MOST_MARKED:
+        said += f" Tested ({how_tested(table)}); filter these {systems} systems down to {MOST_MARKED} for superscripts."
+    if not unpaired:
+        return said
+    names = "; ".join(unpaired[:3]) + (f" and {len(unpaired) - 3} more" if len(unpaired) > 3 else "")
+    return f"{said} Not compared (evaluated on other queries): {names}."

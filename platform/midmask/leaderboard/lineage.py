@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.errors import UserError
+from midmask.store.artifact import Artifact, load
+from midmask.store.digests import RECORD
+from midmask.store.place import Place
 from midmask.tracking import ARTIFACT, TrackedRow, artifact_key
 
 COMMITS = ("midmask.commit", "mlflow.source.git.commit")

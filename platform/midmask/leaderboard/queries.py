@@ -1,4 +1,8 @@
-"""Two systems query by query: who wins where, and what the queries look like on which they differ most."""
+"""Two systems query by query: who wins where, by kinds of queries, and the texts of those that differ most.
+
+Texts, judgements and ranked lists behind an evaluation are read a few queries at a time, by row groups of its
+artifacts, so that of a large collection only ids pass through memory, and the texts asked for.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,12 +10,110 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from midmask.arrays import Doubles
-from midmask.artifact import Place
+from midmask.core.arrays import Doubles
 from midmask.evaluation.measures import by_query
-from midmask.evaluation.statistics.seeds import tables_of
-from midmask.leaderboard.passages import evaluated, grades, passage_texts, query_texts, ranked_lists
+from midmask.evaluation.statistics.intervals import tables_of
+from midmask.leaderboard.lineage import artifact_of
+from midmask.retrieve.searched_queries import excluded_pairs, without_self
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What an evaluation's record leads to. corpus, ranked: None where they cannot be reached; missing: which, and why.
+
+    split: of the queries; the evaluation of a slice lies with its split. depth: of the list that was judged.
+    """
+
+    corpus: Artifact | None = None
+    ranked: Artifact | None = None
+    split: str = ""
+    depth: int | None = None
+    missing: tuple[str, ...] = ()
+
+
+def evaluated(place: Place | None) -> Evaluated:
+    """What can be reached from an evaluation's artifact.
+
+    Args:
+        place: None for a run that does not tell where its artifact lies.
+    """
+    if place is None:
+        return Evaluated(missing=("the run does not tell where its artifact lies",))
+    evaluation, why = artifact_of(place)
+    if evaluation is None:
+        return Evaluated(missing=(f"the evaluation {place}: {why}",))
+    found: dict[str, Artifact | None] = {}
+    missing = []
+    for role in ("corpus", "ranked"):
+        source = evaluation.record["inputs"].get(role)
+        found[role], why = artifact_of(Place(source)) if source else (None, "the record does not name it")
+        if found[role] is None:
+            missing.append(f"its {role} {source or ''}: {why}")
+    split, depth = str(evaluation.result.get("split", "")), evaluation.record["config"].get("depth")
+    return Evaluated(found["corpus"], found["ranked"], split, depth, tuple(missing))
+
+
+def query_texts(corpus: Artifact, query_ids: Collection[str]) -> dict[str, str]:
+    return _texts(corpus.place / "queries.parquet", "query_id", ["text"], query_ids, {})["text"]
+
+
+def passage_texts(corpus: Artifact, doc_ids: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Passage id -> (title, text), for those that the corpus has."""
+    found: dict[str, dict[str, str]] = {}
+    docs = corpus.place / "docs"
+    for name in docs.names():
+        found = _texts(docs / name, "doc_id", ["title", "text"], doc_ids, found)
+    return {doc_id: (found["title"][doc_id] or "", text) for doc_id, text in found.get("text", {}).items()}
+
+
+def grades(corpus: Artifact, split: str, query_ids: Collection[str]) -> dict[str, dict[str, int]]:
+    """Query -> passage -> grade of the split's judgements, for these queries."""
+    with (corpus.place / "qrels.parquet").reading() as stream:
+        table = pq.read_table(stream, filters=[("split", "=", split), ("query_id", "in", sorted(query_ids))])
+    found: dict[str, dict[str, int]] = {query_id: {} for query_id in query_ids}
+    for row in table.select(["query_id", "doc_id", "grade"]).to_pylist():
+        found[row["query_id"]][row["doc_id"]] = row["grade"]
+    return found
+
+
+def ranked_lists(source: Evaluated, query_ids: Collection[str]) -> dict[str, list[str]]:
+    """Query -> passages that were judged as found for it, the first first; where the corpus can be reached, without
+    those that the evaluation left out because they are the query itself.
+    """
+    assert source.ranked is not None, "asked for where it was reached"
+    with (source.ranked.place / "ranked" / f"{source.split}.parquet").reading() as stream:
+        table = pq.read_table(stream, filters=[("query_id", "in", sorted(query_ids))])
+    table = table.sort_by([("query_id", "ascending"), ("rank", "ascending")])
+    if source.corpus is not None:
+        table, _ = without_self(table, excluded_pairs(source.ranked, source.corpus), source.depth)
+    found: dict[str, list[str]] = {query_id: [] for query_id in query_ids}
+    for query_id, doc_id in zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True):
+        found[query_id].append(doc_id)
+    return found
+
+
+def _texts(
+    file: Place, name: str, columns: list[str], wanted: Collection[str], found: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    """Column -> id -> text of the wanted ids in a file, added to what was found before."""
+    gathered = {column: dict(found.get(column, {})) for column in columns}
+    ids = pa.array(sorted(wanted), pa.string())
+    with file.reading() as stream:
+        parquet = pq.ParquetFile(stream)
+        for group in range(parquet.num_row_groups):
+            here = pc.is_in(parquet.read_row_group(group, columns=[name])[name], value_set=ids)
+            if pc.any(here).as_py():
+                table = parquet.read_row_group(group, columns=[name, *columns]).filter(here)
+                for column in columns:
+                    pairs = zip(table[name].to_pylist(), table[column].to_pylist(), strict=True)
+                    gathered[column].update(pairs)
+    return gathered
+
 
 EQUAL = 1e-9
 """Values that differ by less are a tie: measures are sums in float64."""
@@ -166,3 +268,77 @@ class _Known:
 
 def _rank(ranking: Sequence[str], doc_id: str) -> int | None:
     return ranking.index(doc_id) + 1 if doc_id in ranking else None
+
+
+RELEVANT = (0, 1, 2, 5)
+"""The largest number of relevant passages of each group but the last."""
+
+
+@dataclass(frozen=True)
+class QueryTraits:
+    """Query -> number of words of its text, and number of passages judged relevant; missing: why they are not known."""
+
+    words: Mapping[str, int]
+    relevant: Mapping[str, int]
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class QueryGroup:
+    """Queries of a kind. label: the range of the number that they share ("3 to 8"); difference: the mean, per query."""
+
+    label: str
+    wins: int
+    ties: int
+    losses: int
+    difference: float
+
+    @property
+    def queries(self) -> int:
+        return self.wins + self.ties + self.losses
+
+
+def query_traits(place: Place | None, query_ids: Sequence[str]) -> QueryTraits:
+    """Reads the texts and judgements behind an evaluation.
+
+    Args:
+        place: of the evaluation; None for a run that does not tell it.
+    """
+    behind = evaluated(place)
+    if behind.corpus is None:
+        return QueryTraits({}, {}, "; ".join(behind.missing))
+    judged = grades(behind.corpus, behind.split, query_ids)
+    return QueryTraits(
+        {query: len(text.split()) for query, text in query_texts(behind.corpus, query_ids).items()},
+        {query: sum(grade > 0 for grade in own.values()) for query, own in judged.items()},
+    )
+
+
+def quartiles(numbers: Mapping[str, int]) -> tuple[int, ...]:
+    """The largest number of each quarter of the queries but the last, ascending, equal ones once."""
+    values = sorted(numbers.values())
+    return tuple(sorted({values[(len(values) - 1) * part // 4] for part in (1, 2, 3)}))
+
+
+def groups(pairing: Pairing, numbers: Mapping[str, int], bounds: Sequence[int]) -> list[QueryGroup]:
+    """The paired queries by the range in which their number lies, ascending; empty ranges and unknown queries are left
+    out.
+
+    Args:
+        bounds: the largest number of each range but the last, which has no end.
+    """
+    found: dict[int, list[tuple[int, float]]] = {}
+    for query, difference in zip(pairing.queries, pairing.difference_N.tolist(), strict=True):
+        if query in numbers:
+            at = int(np.searchsorted(bounds, numbers[query], side="left"))
+            found.setdefault(at, []).append((numbers[query], difference))
+    return [_group(found[at]) for at in sorted(found)]
+
+
+def _group(own: Sequence[tuple[int, float]]) -> QueryGroup:
+    numbers = [number for number, _ in own]
+    differences_N = np.array([difference for _, difference in own])
+    wins, losses = int((differences_N > EQUAL).sum()), int((differences_N < -EQUAL).sum())
+    low, high = min(numbers), max(numbers)
+    label = f"{low}" if low == high else f"{low} to {high}"
+    return QueryGroup(label, wins, len(own) - wins - losses, losses, float(differences_N.mean()))

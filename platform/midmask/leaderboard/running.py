@@ -1,6 +1,6 @@
 """Jobs that run: which of them live, what each does at the moment, how far its training is, and its best so far.
 
-A run that MLflow shows as running may belong to a process that was killed. `tracking.lease` decides: on the process's
+A run that MLflow shows as running may belong to a process that was killed. Its lease decides: on the process's
 own host at once, from elsewhere by the time of its last sign of life.
 """
 
@@ -12,8 +12,8 @@ from typing import Literal
 
 from midmask.leaderboard.rows import measure_names, rows
 from midmask.tracking import LOG, PROGRESS, TrackedRow
-from midmask.tracking.histories import MetricPoint
-from midmask.tracking.lease import LEASE, OWNER, is_dead
+from midmask.tracking.reading import MetricPoint
+from midmask.tracking.writer import LEASE, OWNER, is_dead
 
 SILENT_S = 60.0
 """Seconds without a sign of life from which on a job is shown as silent; a living one gives one twice in that time."""

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from midmask.artifact import Place
 from midmask.corpora.splits import is_slice
 from midmask.errors import UserError, unknown
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.lineage import artifact_place, lineage
-from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names
-from midmask.leaderboard.surfaces import resolve_cached
-from midmask.leaderboard.watch import StoreView
-from midmask.pretrained import found_folder
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names, resolve_cached
+from midmask.leaderboard.store_view import StoreView
 from midmask.retrieve.run_file import DIGEST_PARAM, run_digest
+from midmask.store.place import Place
+from midmask.store.pretrained import found_folder
 
 SEPARATOR = " · "
 """Between the parts of an entry's name."""

@@ -1,11 +1,19 @@
-"""Training runs as curves: losses and their parts, throughput, the share of the time that went to waiting for data."""
+"""Training runs as curves (losses, throughput, waiting for data), and what happened in them beside their steps.
 
+Events: a training was resumed, a loss was no number, its encoder collapsed.
+"""
+
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import fmean
+from typing import Literal
 
+from midmask.core.progress import clock
 from midmask.tracking import TrackedRow
-from midmask.tracking.histories import History, MetricPoint, read_histories
+from midmask.tracking.reading import History, MetricPoint, read_histories
+from midmask.training.collapse import find_collapses
 
 PHASES = ("pretrain", "finetune", "teach", "generator")
 """Steps that train; each tells its metrics below its own name (`pretrain/loss`)."""
@@ -16,7 +24,7 @@ NO_PART = (
     *("loss", THROUGHPUT, WAIT, "learning_rate", "epoch", "step_seconds", "padded_share"),
     *("gradient_norm", "heads_gradient_norm"),
 )
-"""What a training tells beside the parts of its loss, by the names of `training.trace.summary`."""
+"""What a training tells beside the parts of its loss, by the names in the summary of its trace."""
 
 HEALTH = "health/"
 """What the names of the encoder's health measures begin with."""
@@ -139,3 +147,57 @@ def thin(history: Sequence[MetricPoint], most: int) -> History:
         own = inner[len(inner) * part // parts : len(inner) * (part + 1) // parts]
         kept |= {min(own, key=lambda at: history[at].value), max(own, key=lambda at: history[at].value)}
     return [history[at] for at in sorted(kept)]
+
+
+PAUSE_S = 120.0
+"""Seconds by which the time between two points must exceed that of their steps, for the training to count as resumed
+between them: a checkpoint or a look at the encoder's health takes less."""
+
+
+@dataclass(frozen=True)
+class TrainingEvent:
+    step: int
+    kind: Literal["resumed", "warning"]
+    text: str
+
+
+def events(curves: Curves) -> list[TrainingEvent]:
+    """The events of a training, by step."""
+    found = [*_resumed(curves.lines.get("loss", []), curves.lines.get(SECONDS, [])), *_not_finite(curves)]
+    return sorted([*found, *_collapsed(curves)], key=lambda event: event.step)
+
+
+def _resumed(loss: History, seconds: History) -> list[TrainingEvent]:
+    each = {point.step: point.value for point in seconds}
+    found = []
+    for before, after in pairwise(loss):
+        expected = (after.step - before.step) * each.get(after.step, math.inf)
+        pause = after.time - before.time - expected
+        if pause > max(PAUSE_S, expected):
+            found.append(TrainingEvent(before.step, "resumed", f"went on after a pause of {clock(pause)}"))
+    return found
+
+
+def _not_finite(curves: Curves) -> list[TrainingEvent]:
+    """The first step of each curve at which its value is no number."""
+    found = []
+    for name, history in curves.lines.items():
+        step = next((point.step for point in history if not math.isfinite(point.value)), None)
+        if step is not None:
+            found.append(TrainingEvent(step, "warning", f"{name} is not a finite number"))
+    return found
+
+
+def _collapsed(curves: Curves) -> list[TrainingEvent]:
+    """The first step of each kind of collapse, as the training itself warns of it."""
+    steps = int(float(curves.run.params.get(f"{curves.phase}.steps") or 0))
+    looks: dict[int, dict[str, float]] = {}
+    for name, history in curves.lines.items():
+        if name.startswith(HEALTH):
+            for point in history:
+                looks.setdefault(point.step, {})[name.removeprefix(HEALTH)] = point.value
+    found: dict[str, TrainingEvent] = {}
+    for step in sorted(looks):
+        for kind, meaning in find_collapses(step, steps, looks[step]).items():
+            found.setdefault(kind, TrainingEvent(step, "warning", f"collapse of the {kind}: {meaning}"))
+    return list(found.values())

@@ -1,8 +1,15 @@
 """Corrupted inputs and visibility matrices as tensors, computed without a loop over tokens."""
 
-from midmask.masking.crops import only, word_runs
-from midmask.masking.selection import corrupt, keep_pairs, select_highest, select_tokens, select_words
-from midmask.masking.visibility import visibility
+from midmask.masking.corruption import (
+    corrupt,
+    keep_pairs,
+    only,
+    select_highest,
+    select_tokens,
+    select_words,
+    visibility,
+    word_runs,
+)
 from midmask.masking.words import WordSpans, find_words, whole_word_masks
 
 __all__ = [

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from midmask.arrays import Ints
-from midmask.mining.filters import ALLOWED, CODE, VERDICTS, Codes, beyond_absolute, beyond_relative
-from midmask.mining.negatives import Stretch
+from midmask.core.arrays import Ints
+from midmask.mining.negatives import ALLOWED, CODE, VERDICTS, Codes, Stretch, beyond_absolute, beyond_relative
 
 BINS = 20
 MARGINS = {"relative_margin": (0.0, 0.01, 0.02, 0.05, 0.1, 0.2), "teacher_margin": (0.0, 1.0, 2.0, 3.0, 5.0, 8.0)}

@@ -1,15 +1,11 @@
-"""The mining step: hard negatives chosen from ranked lists; searches are steps of their own.
+"""The mining step: hard negatives chosen from ranked lists. And the draw_queries step, which samples train queries.
 
-negatives.parquet     the chosen (`negatives.NEGATIVES`), by query, list and rank
-negatives.jsonl.gz    the same in the msmarco-hard-negatives layout
-queries.parquet       query_id: all mined queries, including those without negatives
-refused.parquet       the first candidates that each rule refused, for inspection
-audit.json, audit.md  `mining.audit`
+Searches are steps of their own. Drawn queries are saved by id, so that a smaller training set can be cited.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal
@@ -19,22 +15,64 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
-from midmask.artifact import Artifact, Place
+from midmask.core.config import Config, runtime
+from midmask.core.randomness import hash64
 from midmask.encoders.precision import EncodingFields
 from midmask.errors import UserError
-from midmask.exchange.hard_negatives_file import HardNegatives, line_of
-from midmask.identity import runtime
+from midmask.exchange.negatives_files import HardNegatives, line_of
 from midmask.mining.audit import Audit, as_markdown
-from midmask.mining.filters import ALLOWED, CODE, Codes, FilterConfig, verdicts
-from midmask.mining.known import KnownRelevant
+from midmask.mining.known import NEAR_DUPLICATES, KnownRelevant, NearDuplicatesConfig
 from midmask.mining.listed import find_listed, stretches
-from midmask.mining.near_duplicates import NEAR_DUPLICATES, NearDuplicatesConfig
-from midmask.mining.negatives import NEGATIVES, Choice, Stretch, draw, examine, negatives_table, refuse_unscored
+from midmask.mining.negatives import (
+    ALLOWED,
+    CODE,
+    NEGATIVES,
+    Choice,
+    Codes,
+    FilterConfig,
+    Stretch,
+    draw,
+    examine,
+    negatives_table,
+    refuse_unscored,
+    verdicts,
+)
 from midmask.retrieve.index import IndexFields
 from midmask.retrieve.lines import write_lines
-from midmask.retrieve.pool import PoolFields
-from midmask.retrieve.selection import judged_queries
-from midmask.retrieve.self_matches import is_self, read_self_matches
+from midmask.retrieve.search_config import PoolFields
+from midmask.retrieve.searched_queries import is_self, judged_queries, read_self_matches
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+
+
+class DrawQueriesConfig(Config):
+    """A random subset of a split's queries that have a relevant passage."""
+
+    split: str = Field("train", description="split whose queries are drawn")
+    count: int = Field(ge=1, description="number of queries; a larger draw with the same seed contains the smaller one")
+    seed: int = Field(0, ge=0, description="seed of the draw")
+
+
+def draw_subset(query_ids: Sequence[str], count: int, seed: int) -> list[str]:
+    """`count` of the ids, in the order in which they were drawn; independent of the order in which they are given.
+
+    Raises:
+        UserError: if there are not so many.
+    """
+    if count > len(query_ids):
+        raise UserError(f"queries = {count}: there are {len(query_ids)} to draw from; ask for fewer")
+    hashes = hash64(query_ids, f"subset {seed}")
+    return [query_id for _, query_id in sorted(zip(hashes.tolist(), query_ids, strict=True))[:count]]
+
+
+def draw_queries(config: DrawQueriesConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """The step; input corpus. Writes `queries.parquet` (query_id) and `queries.txt`, an id a line."""
+    drawn = draw_subset(judged_queries(inputs["corpus"], config.split, judged="relevant"), config.count, config.seed)
+    with (out / "queries.parquet").writing() as stream:
+        pq.write_table(pa.table({"query_id": pa.array(drawn, pa.string())}), stream, compression="zstd")
+    (out / "queries.txt").write("".join(f"{query_id}\n" for query_id in drawn).encode())
+    return {"queries": len(drawn)}
+
 
 log = logging.getLogger(__name__)
 

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from midmask.core.registry import Registry
 from midmask.encoders.backbone import Backbone
 from midmask.errors import UserError
+from midmask.masking.randomness import fresh_weights
 from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.finetuning.distillation import Distillation
 from midmask.objectives.objective import CoupledObjective, Objective, ObjectiveConfig
@@ -31,9 +33,7 @@ from midmask.objectives.pretraining.simlm import SimLM
 from midmask.objectives.pretraining.spider import Spider
 from midmask.objectives.pretraining.tsdae import TSDAE
 from midmask.objectives.pretraining.weak_pairs import WeakPairs
-from midmask.randomness.torch_seeds import fresh_weights
-from midmask.registry import Registry
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 PRETRAINING: Registry[Any] = Registry(
     "middle-training objective",

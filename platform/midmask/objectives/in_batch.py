@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from midmask.batch import Part
+from midmask.core.batch import Part
 
 
 def in_batch_part(

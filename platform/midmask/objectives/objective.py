@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from midmask.batch import Batch, Loss, Part
-from midmask.encoders.backbone import Backbone, BackboneShape
+from midmask.core.batch import Batch, Loss, Part
+from midmask.core.config import Config
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.families import BackboneShape
 from midmask.errors import UserError
-from midmask.identity import Config
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 KEPT = "backbone."
 """Prefix of the weights that outlive training; all others are the heads."""

@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from midmask.batch import Batch, TokenRows
+from midmask.core.batch import Batch, TokenRows
+from midmask.masking.randomness import row_keys, torch_stream
 from midmask.objectives.objective import ObjectiveConfig
-from midmask.randomness.masks import row_keys
-from midmask.randomness.torch_seeds import torch_stream
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 CONTINUATIONS = 0.2
 """Share of tokens that continue a word, about that of English text under BERT's vocabulary."""

@@ -1,3 +1,20 @@
-"""Queries that nobody asked, made from the passages of a collection, so that systems can be trained and compared
-without labels.
+"""Queries, spans and term weights that are made from a collection, for training, for judging and for objectives.
+
+The queries step makes a collection without labels one with train, dev and test queries:
+
+config                 which queries are made, how many, and which of them are kept
+plain_sources          sources that need no model: titles, sentences, spans, keyphrases, lines of a file
+query_model            a language model that writes queries: prompts, sampling, and the step that trains one
+written, chat          sources whose queries a model or a server writes, and what they answered before
+candidates, selection  the queries of all sources; which of them are kept, and why others are not
+collection             the collection as it was and as it will be searched; splits by document
+step, preview          the step; what it made, for people to read
+
+What objectives read besides the tokens of passages; each is an artifact of its own, made shard by shard from corpus
+and tokens, found again by fingerprint:
+
+pseudo_queries         a few queries for every passage, and the filter by a judge
+document_spans         documents cut into spans
+terms, word_statistics weights of terms, and the word counts that they come from
+given                  texts and tokens that are given from outside
 """

@@ -18,8 +18,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
+from midmask.core.redaction import has_credentials, redacted, remember
 from midmask.errors import UserError
-from midmask.redaction import has_credentials, redacted, remember
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,8 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from midmask.derived.generate import GenerateConfig
-from midmask.derived.prompts import PASSAGE
-from midmask.identity import Config, runtime
+from midmask.core.config import Config, runtime
+from midmask.queries.query_model import PASSAGE, GenerateConfig
 
 PLAIN = ("titles", "sentences", "spans", "keyphrases")
 """Sources that need nothing but the passages."""

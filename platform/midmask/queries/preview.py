@@ -1,23 +1,116 @@
-"""Some made queries beside their passages, for a person to judge: as plain text and as a page.
+"""What was made, for people: counts of the candidates, some queries beside their passages, examples of spans.
 
-The page has no scripts and reaches for nothing outside of it; every text in it is escaped.
+Counts say what became of the candidates, how hard the kept queries are for BM25, and how much they give away. Examples
+are plain text, and for made queries a page as well: it has no scripts and reaches for nothing outside of it, and every
+text in it is escaped.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from itertools import islice, pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from midmask.artifact import Artifact, Place
+from midmask.core.randomness import hash64
+from midmask.corpora.writer import QRELS
+from midmask.evaluation import measures
 from midmask.queries.candidates import Candidate
-from midmask.queries.made import MadeQuery, Passage
-from midmask.randomness.texts import hash64
+from midmask.queries.plain_sources import MadeQuery, Passage
+from midmask.queries.selection import reciprocal_rank
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.text.vocabulary import load_tokenizer
+
+MEASURES = ("RR@10", "nDCG@10")
+
+
+def qrels_table(splits: Mapping[str, str], relevant: Mapping[str, Sequence[str]]) -> pa.Table:
+    """The judgements as midmask's measures read them; sorted by split, query and passage."""
+    rows = sorted((split, query_id, doc_id, 1) for query_id, split in splits.items() for doc_id in relevant[query_id])
+    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=QRELS)
+
+
+def give_away(candidates: Sequence[Candidate]) -> dict[str, float]:
+    """Of queries that were searched: BM25's RR@10, the share that it ranks first, and the mean overlap."""
+    if not candidates:
+        return {}
+    values = {
+        "RR@10": [reciprocal_rank(one) for one in candidates],
+        "first": [float(one.rank == 1) for one in candidates],
+        "overlap": [one.overlap or 0.0 for one in candidates],
+    }
+    return {name: _mean(numbers) for name, numbers in values.items()}
+
+
+def summary(
+    candidates: Sequence[Candidate],
+    splits: Mapping[str, str],
+    qrels: pa.Table,
+    ranked: pa.Table,
+    *,
+    before: Mapping[str, dict[str, float]],
+    facts: Mapping[str, dict[str, int]],
+) -> dict[str, Any]:
+    """The step's result.
+
+    Args:
+        before: source -> `give_away` of the queries that were found again, before the easiest were dropped.
+        facts: source -> what it counted itself.
+    """
+    sources: dict[str, Any] = {}
+    for source in sorted({one.source for one in candidates}):
+        own = [one for one in candidates if one.source == source]
+        kept = [one for one in own if one.is_in]
+        sources[source] = {
+            "made": len(own),
+            "kept": len(kept),
+            "splits": dict(sorted(Counter(splits[one.query_id] for one in kept).items())),
+            "dropped": _reasons(own),
+            "words": _mean([float(len(one.made.text.split())) for one in kept]) if kept else None,
+            "weak_labels": any(one.is_weak for one in own),
+            "found": before.get(source, {}),
+            "bm25": give_away(kept),
+            **({"read": facts[source]} if source in facts else {}),
+        }
+    weak = {one.query_id for one in candidates if one.is_in and one.is_weak}
+    return {
+        "made": len(candidates),
+        "kept": len(splits),
+        "splits": {name: sum(split == name for split in splits.values()) for name in ("train", "dev", "test")},
+        "dropped": _reasons(candidates),
+        "weak_labels": len(weak),
+        "sources": sources,
+        "bm25": {split: _bm25_values(ranked, qrels, split, weak) for split in ("dev", "test")},
+    }
+
+
+def _reasons(candidates: Sequence[Candidate]) -> dict[str, int]:
+    return dict(sorted(Counter(one.reason for one in candidates if one.reason).items()))
+
+
+def _bm25_values(ranked: pa.Table, qrels: pa.Table, split: str, weak: set[str]) -> dict[str, float]:
+    """BM25's measures on a split's queries, those with weak labels left out; only their number where none is left."""
+    judged = qrels.filter(pc.invert(pc.is_in(qrels["query_id"], value_set=pa.array(sorted(weak), pa.string()))))
+    judged = judged.filter(pc.equal(judged["split"], split))
+    count = pc.count_distinct(judged["query_id"]).as_py()
+    if not count:
+        return {"queries": 0}
+    found = measures.aggregate(measures.evaluate(ranked, judged, split, MEASURES))
+    return {"queries": count, **{name: round(value, 4) for name, value in sorted(found.items())}}
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return round(sum(numbers) / len(numbers), 4)
+
 
 SAVED_EXAMPLES = 200
 
-EXAMPLES = pa.schema(
+EXAMPLES_SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("query_id", "query", "source", "split", "doc_id")),
         ("rank", pa.int32()),
@@ -81,7 +174,7 @@ def _parts(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[dict[str, A
 
 def write_examples(place: Place, examples: Sequence[ExampleRow]) -> None:
     with place.writing() as stream:
-        pq.write_table(pa.Table.from_pylist(list(examples), EXAMPLES), stream, compression="zstd")
+        pq.write_table(pa.Table.from_pylist(list(examples), EXAMPLES_SCHEMA), stream, compression="zstd")
 
 
 def _read_examples(artifact: Artifact, count: int) -> list[ExampleRow]:
@@ -145,3 +238,63 @@ def _article(row: ExampleRow) -> str:
 
 def _struck(text: str, hidden: bool) -> str:
     return f"<del>{escape(text)}</del>" if hidden and text else escape(text)
+
+
+SHOWN_ROWS = 3
+WIDTH = 100
+"""Characters of a text that are shown."""
+
+
+def preview(name: str, artifact: Artifact, tokens: Place) -> str:
+    """The counts of an artifact of spans or pseudo-queries, then its first examples.
+
+    Args:
+        name: "spans" or "pseudo_queries".
+        tokens: the artifact whose tokenizer made the ids.
+    """
+    examples = _spans(artifact.place, tokens) if name == "spans" else _pseudo_queries(artifact.place, tokens)
+    return "\n".join([*_counts(artifact.result), "", *(line for lines in examples for line in [*lines, ""])]).rstrip()
+
+
+def _counts(result: dict[str, Any], before: str = "") -> Iterator[str]:
+    for name, value in result.items():
+        label = f"{before}{name.replace('_', ' ')}"
+        if isinstance(value, dict):
+            yield from _counts(value, f"{label}: ")
+        else:
+            yield f"{label:<28}{value:>14,}"
+
+
+def _spans(place: Place, tokens: Place) -> Iterator[list[str]]:
+    """Of a document: its spans in order, and what overlaps the first of them."""
+    tokenizer = load_tokenizer((tokens / "tokenizer").local())
+    with (place / "starts.npy").reading() as stream:
+        starts = np.load(stream, allow_pickle=False)[: SHOWN_ROWS + 1].tolist()
+    rows = list(islice(_read_rows(place / "spans"), starts[-1]))
+    for start, end in pairwise(starts):
+        document = rows[start:end]
+        lines = [f"{document[0]['doc_id']}: {len(document)} spans"]
+        lines += [f"  span {row['number']:<4}{_decode(tokenizer, row['ids'])}" for row in document]
+        yield [*lines, f"  overlap  {_decode(tokenizer, document[0]['overlap_ids'])}"]
+
+
+def _pseudo_queries(place: Place, tokens: Place) -> Iterator[list[str]]:
+    """Of a passage that has any: its queries, and the passage as the model sees it."""
+    tokenizer = load_tokenizer((tokens / "tokenizer").local())
+    passages = zip(_read_rows(place / "pseudo_queries"), _read_rows(tokens / "passages"), strict=True)
+    with_query = ((row, passage) for row, passage in passages if row["queries"])
+    for row, passage in islice(with_query, SHOWN_ROWS):
+        lines = [f"{row['doc_id']}: {len(row['queries'])} queries", f"  passage {_decode(tokenizer, passage['ids'])}"]
+        yield [*lines, *(f"  query   {query[:WIDTH]}" for query in row["queries"])]
+
+
+def _read_rows(folder: Place) -> Iterator[dict[str, Any]]:
+    for name in folder.names():
+        with (folder / name).reading() as stream:
+            for batch in pq.ParquetFile(stream).iter_batches(batch_size=256):
+                yield from batch.to_pylist()
+
+
+def _decode(tokenizer: Any, ids: list[int]) -> str:
+    text = str(tokenizer.decode(ids, skip_special_tokens=True))
+    return f"({len(ids)} tokens) {text if len(text) <= WIDTH else text[: WIDTH - 1] + '…'}"

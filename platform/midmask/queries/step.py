@@ -7,7 +7,7 @@
     statistics.json       the step's result
 
 A query is made of one passage; relevant are that passage and its near-duplicates. Documents are divided first, and each
-source makes queries of the documents that it is there for: to train, or to judge (`roles`). All draws are hashes, so
+source makes queries of the documents that it is there for: to train, or to judge (`roles_of`). All draws are hashes, so
 the result depends on the rows of the collection, not on shards or on their order.
 """
 
@@ -20,19 +20,26 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.queries.candidates import WRITTEN, Candidate, CandidatePool, collect
-from midmask.queries.collection import CollectionFacts, read_as_searched, write_collection
+from midmask.queries.candidates import WRITTEN, Candidate, CandidatePool, Roles, collect, roles_of
+from midmask.queries.collection import CollectionFacts, read_as_searched, split_passages, write_collection
 from midmask.queries.config import SPLITS, QueriesConfig, kind_and_place
-from midmask.queries.documents import split_passages
-from midmask.queries.encoder_trip import find_by_encoder
-from midmask.queries.preview import examples_of, page, write_examples
-from midmask.queries.report import give_away, qrels_table, summary
-from midmask.queries.roles import Roles, roles_of
-from midmask.queries.round_trip import bm25_over, hiding_of, relevant_of, search_again
-from midmask.queries.screening import screen
-from midmask.queries.selection import CUT, TOO_EASY, draw_shares, drop_unfound, thin
+from midmask.queries.preview import examples_of, give_away, page, qrels_table, summary, write_examples
+from midmask.queries.selection import (
+    CUT,
+    TOO_EASY,
+    bm25_over,
+    draw_shares,
+    drop_unfound,
+    find_by_encoder,
+    hiding_of,
+    relevant_of,
+    screen,
+    search_again,
+    thin,
+)
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 
 log = logging.getLogger(__name__)
 

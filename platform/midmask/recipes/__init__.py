@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from midmask.core.registry import Registry
 from midmask.recipes.methods import METHODS
-from midmask.registry import Registry
 
 if TYPE_CHECKING:
     from midmask.experiment.schema import Recipe

@@ -54,7 +54,7 @@ def _with_sections(paths: Iterable[str]) -> set[str]:
 
 def fields() -> list[str]:
     """Every field of every recipe under every protocol, sorted."""
-    from midmask.identity import flatten
+    from midmask.core.config import flatten
 
     return sorted({any_stage(path) for config in all_configs() for path in flatten(config)})
 

@@ -10,9 +10,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from midmask.corpora.guide import escape_cell
+from midmask.core.config import Config, is_runtime
+from midmask.corpora.reader import escape_cell
 from midmask.experiment.schema import Recipe
-from midmask.identity import Config, is_runtime
 from midmask.objectives import ObjectiveConfig
 from midmask.recipes.fields import all_configs
 

@@ -3,8 +3,8 @@
     passages   the row groups of the tokens artifact            ─► dense/00000.npy …, lexical/00000.rows …
     queries    selection.parquet (query_id, ids), by query id   ─► the same
 
-Which views there are is the representation's that the model was trained for; the vectors of tokens are in late/
-(`coded_tokens`).
+Which views there are is the representation's that the model was trained for; the vectors of tokens, in 8 bits, are
+in late/.
 
 A block that is there is not encoded again, so a killed encoding goes on. One process works through the blocks
 (`encode`), or `backend.pool` deals them out to actors; the files are the same.
@@ -27,17 +27,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
-from midmask.arrays import Ints
-from midmask.artifact import Artifact, Place
-from midmask.encoders.pooling import Side
-from midmask.encoders.representation import Representation
+from midmask.core.arrays import Ints
+from midmask.core.config import Config, added, runtime
+from midmask.encoders.representation import Representation, Side
 from midmask.errors import UserError
-from midmask.identity import Config, added, runtime
 from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, Block, blocks_in, passage_blocks, token_rows
-from midmask.retrieve.selection import judged_queries
-from midmask.retrieve.text_encoder import TextEncoder
-from midmask.retrieve.vectors import NotFinite
+from midmask.retrieve.searched_queries import judged_queries
+from midmask.retrieve.text_encoder import NotFinite, TextEncoder
 from midmask.retrieve.views import are_there
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 
 log = logging.getLogger(__name__)
 

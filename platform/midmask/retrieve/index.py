@@ -1,35 +1,133 @@
-"""Approximate indexes: their settings and checks, and the step that builds one.
+"""Approximate indexes (faiss, Seismic): settings, training, the step that builds one, and the recall it reaches.
 
-    encoded passages ─► index (faiss or Seismic, of all passages) ─► index/passages.* ─► every search of every split
+    encoded passages ─► index (of all passages) ─► index/passages.* ─► every search of every split
+    encoded queries ─► sample ─► exact search ─┐
+    encoded queries ─► approximate search ─────┴► recall, among the results of the approximate search
 
 An index is built once, by one process, so that a search finds the same passages on any number of machines: each of them
 opens the whole index and searches some of the queries. "Flat" is exact and needs no index of its own: the vectors are
-searched as they are, a shard on each machine.
+searched as they are, a shard on each machine. Recall is the share of an exact search's best passages that an
+approximate one finds; sample and exact search are steps of their own, so that all indexes of one encoding are held
+against one list.
 
 An index is mapped into memory, not read, so that processes of one machine share its pages: lists and codes of IVF, SQ
 and PQ, and HNSW's graph. faiss reads the fast-scan codes of PQ (`x4fs`) into the memory of each process, and builds
 NSG in a way that asks for many passages.
 """
 
+import logging
 import re
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
-from midmask.arrays import Floats
-from midmask.artifact import Artifact, Place
+from midmask.core.arrays import Floats
+from midmask.core.config import Config, added, runtime
+from midmask.core.randomness import fixed_sample, mix
 from midmask.errors import UserError, last_line
-from midmask.identity import Config, added, runtime
-from midmask.retrieve.blocks import Block, passage_blocks
+from midmask.retrieve import ranked
+from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, Block, blocks_in, passage_blocks
 from midmask.retrieve.dense import load_faiss
-from midmask.retrieve.index_training import TRAINING_ROWS, VectorBlocks, learn
 from midmask.retrieve.seismic import HEAP_FACTOR, QUERY_CUT, SEISMIC, SeismicIndex, build_seismic_index, load_seismic
-from midmask.retrieve.views import read_views
+from midmask.retrieve.views import Views, read_views
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+
+log = logging.getLogger(__name__)
+
+TRAINING_ROWS = 262_144
+"""Passages that a trained index (IVF, SQ8, PQ, OPQ) learns from: drawn from the whole collection by a hash of the row,
+since collections are often sorted by topic or source.
+"""
+
+SAMPLE_KEY = 16
+"""Of the hash that draws them."""
+
+
+@dataclass(frozen=True)
+class VectorBlocks:
+    """Vectors in blocks, each read when it is needed: a collection's may be more than memory holds.
+
+    lengths: rows of each block. read: the number of a block -> its vectors, float32 [n, D].
+    """
+
+    lengths: Sequence[int]
+    read: Callable[[int], Floats]
+
+    @classmethod
+    def of(cls, *blocks: Floats) -> Self:
+        """Blocks that are in memory."""
+        return cls([len(block) for block in blocks], blocks.__getitem__)
+
+    def __iter__(self) -> Iterator[Floats]:
+        return map(self.read, range(len(self.lengths)))
+
+
+def learn(index: Any, factory: str, vectors: VectorBlocks, wanted: int) -> None:
+    """Trains an index. Where passages are few for its centres, one line says so; faiss says it for each part, hundreds
+    of times for some indexes.
+
+    Args:
+        index: an empty faiss index. factory: its factory string, for messages. wanted: passages to learn from.
+
+    Raises:
+        UserError: for fewer passages than lists or codes.
+    """
+    rows = min(wanted, sum(vectors.lengths))
+    few = 0
+    for centres, clustering in _clusterings(index):
+        few = max(few, centres * clustering.min_points_per_centroid)
+        clustering.min_points_per_centroid = 1
+    try:
+        index.train(_sample_rows(vectors, wanted))
+    except RuntimeError as error:
+        raise UserError(
+            f"index = {factory!r}: {rows} passages are too few to learn it ({last_line(error)}); use fewer lists, or "
+            "Flat"
+        ) from None
+    if rows < few:
+        log.warning("index = %s learns from %d passages; faiss advises at least %d", factory, rows, few)
+
+
+def _clusterings(index: Any) -> Iterator[tuple[int, Any]]:
+    """Number of centres and settings of each clustering that the training of an index makes."""
+    faiss = load_faiss()
+    index = faiss.downcast_index(index)
+    if isinstance(index, faiss.IndexPreTransform):
+        for number in range(index.chain.size()):
+            rotation = faiss.downcast_VectorTransform(index.chain.at(number))
+            if isinstance(rotation, faiss.OPQMatrix):
+                rotation.pq = faiss.ProductQuantizer(rotation.d_out, rotation.M, 8)  # as it makes by itself
+                rotation.pq.this.disown()  # borrowed by the rotation; it stays until the process ends
+                yield rotation.pq.ksub, rotation.pq.cp
+        yield from _clusterings(index.index)
+        return
+    if hasattr(index, "cp"):
+        yield index.nlist, index.cp
+    if hasattr(index, "pq"):
+        yield index.pq.ksub, index.pq.cp
+
+
+def _sample_rows(vectors: VectorBlocks, wanted: int) -> Floats:
+    """So many of all vectors, those with the lowest hash of their row, in row order; all where there are no more."""
+    starts = np.cumsum([0, *vectors.lengths])
+    rows_N = np.arange(starts[-1])
+    if wanted < len(rows_N):
+        rows_N = np.sort(np.argpartition(mix(SAMPLE_KEY, rows_N), wanted)[:wanted])
+    edges = np.searchsorted(rows_N, starts)
+    parts = zip(vectors, starts.tolist(), pairwise(edges.tolist()), strict=False)
+    return np.concatenate([np.asarray(block)[rows_N[low:high] - start] for block, start, (low, high) in parts])
+
 
 FLAT = "Flat"
 
@@ -262,3 +360,73 @@ def set_search_parameters(index: Any, fields: IndexFields, depth: int) -> None:
         space.set_index_parameter(index, "nprobe", min(wanted, lists))
     if re.search("HNSW", fields.index):
         space.set_index_parameter(index, "efSearch", fields.ef_search or max(EF_SEARCH, depth))
+
+
+SAMPLED_QUERIES = 256
+"""Queries of the sample: the standard error of a recall of 0.95 at a cutoff of 100 is then below 0.005."""
+
+CUTOFFS = (10, 100)
+"""Ranks down to which recall is measured, beside the depth of the search."""
+
+KEPT_FACTS = ("views", "normalised", "side", "split", "model", "tokens", "length", "cut_share")
+"""Facts of an encoding that are those of its sample too."""
+
+
+class SampleConfig(Config):
+    """How many encoded queries are drawn."""
+
+    queries: int = Field(SAMPLED_QUERIES, ge=1, le=QUERY_BLOCK, description="queries, chosen by a hash of their id")
+
+
+def draw_sample(config: SampleConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """The step. Input: queries, encoded. Writes the encoding of some of them, in one block. The vectors are copied:
+    encoded again in other batches, they would differ in the last bits.
+    """
+    started, encoded = time.perf_counter(), inputs["queries"]
+    with (encoded.place / SELECTION).reading() as stream:
+        queries = pq.read_table(stream)
+    drawn = fixed_sample(queries["query_id"].to_pylist(), config.queries)
+    is_drawn_N = pc.is_in(queries["query_id"], value_set=pa.array(drawn, pa.string())).to_numpy()
+    parts = [
+        read_views(encoded.place, block.name, encoded.result["views"]).take(
+            np.flatnonzero(is_drawn_N[block.start : block.start + block.rows])
+        )
+        for block in blocks_in([encoded.place / SELECTION])
+    ]
+    with (out / SELECTION).writing() as stream:
+        pq.write_table(queries.filter(is_drawn_N), stream, row_group_size=QUERY_BLOCK)
+    (block,) = blocks_in([out / SELECTION])
+    Views.concat(parts).write(out, block.name)
+    return {
+        **{name: encoded.result[name] for name in KEPT_FACTS if name in encoded.result},
+        "rows": len(drawn),
+        "blocks": 1,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+
+
+def measure_recall(exact: Place, found: Place, depth: int) -> dict[str, float]:
+    """The share of an exact ranking's passages down to a rank that another ranking has down to the same rank.
+
+    Passages are compared by id: of copies with equal scores at the edge, only the one that the exact search lists
+    counts.
+
+    Args:
+        exact: ranked list of the sample. found: of at least the same queries. depth: passages asked for.
+
+    Returns:
+        queries: of the sample. at_10, at_100: where the depth allows. at_depth.
+    """
+    best = ranked.read(exact)
+    queries = pc.unique(best["query_id"])
+    with found.reading() as stream:
+        within = [("query_id", ">=", pc.min(queries).as_py()), ("query_id", "<=", pc.max(queries).as_py())]
+        own = pq.read_table(stream, columns=["query_id", "doc_id", "rank"], filters=within)
+    cutoffs = {f"at_{cutoff}": cutoff for cutoff in CUTOFFS if cutoff <= depth} | {"at_depth": depth}
+    shares = {name: _share_found(best, own, cutoff) for name, cutoff in cutoffs.items()}
+    return {"queries": len(queries), **{name: round(share, 4) for name, share in shares.items()}}
+
+
+def _share_found(best: pa.Table, own: pa.Table, cutoff: int) -> float:
+    pairs = [table.filter(pc.less_equal(table["rank"], cutoff)).select(["query_id", "doc_id"]) for table in (best, own)]
+    return float(len(pairs[0].join(pairs[1], ["query_id", "doc_id"], join_type="inner")) / len(pairs[0]))

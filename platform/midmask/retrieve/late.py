@@ -17,10 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 
-from midmask.arrays import Floats, Ints
+from midmask.core.arrays import Floats, Ints
 from midmask.errors import UserError
 from midmask.retrieve.best import in_order, places_of
-from midmask.retrieve.coded_tokens import CodedTokens, starts_of, token_places
+from midmask.retrieve.views import CodedTokens, starts_of, token_places
 
 Candidates = Sequence[Ints]
 """For each query the corpus rows of the passages that are scored, ascending."""

@@ -7,10 +7,9 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Literal, TypeVar, cast
 
-from midmask.artifact import Place
-from midmask.corpora.contents import HEAD, Form, refuse_other_contents
-from midmask.corpora.gzipped import whole_stream
+from midmask.corpora.text_files import HEAD, Form, refuse_other_contents, whole_stream
 from midmask.errors import UserError, reason
+from midmask.store.place import Place
 
 T = TypeVar("T")
 

@@ -18,17 +18,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from midmask.artifact import Artifact, Place
-from midmask.corpora.files import UNKNOWN_ID
-from midmask.corpora.gzipped import whole_stream
+from midmask.core.config import Config, runtime
+from midmask.corpora.checked_rows import UNKNOWN_ID
 from midmask.corpora.splits import is_slice
+from midmask.corpora.text_files import whole_stream
 from midmask.corpora.writer import QUARANTINE
 from midmask.errors import UserError, unknown
-from midmask.identity import Config, runtime
 from midmask.retrieve import ranked
 from midmask.retrieve.lines import unpack
-from midmask.retrieve.selection import read_answers, read_qrels
-from midmask.retrieve.self_matches import read_self_matches, without_self
+from midmask.retrieve.searched_queries import read_answers, read_qrels, read_self_matches, without_self
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 
 ENOUGH = 0.5
 """Share of a split's queries from which on a run is taken for one of this split, whatever else it ranks."""

@@ -3,34 +3,116 @@
     encoded passages ─► shard ─┐
     encoded queries ─► block ──┴► search (shard, query block) ─► partial file ─► merge ─► ranked/SPLIT.parquet
 
-A shard is a contiguous range of passage blocks. Every unit leaves a file; a unit whose file is there is not done again,
-so a killed search goes on. One process runs all units in a loop (`search`), or `backend.pool` deals them out to actors.
-The result has the layout of BM25's: both are ranked lists to mine from and to evaluate.
+A shard is a contiguous range of passage blocks with whatever views it has. Every unit leaves a file; a unit whose file
+is there is not done again, so a killed search goes on. One process runs all units in a loop (`search`), or
+`backend.pool` deals them out to actors. The result has the layout of BM25's: both are ranked lists to mine from and to
+evaluate. `time_searches` measures several searches beside each other in one process.
+
+Shapes: Q queries, D dense width, K results of a query.
 """
 
 import logging
+import statistics
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from pydantic import Field
 
-from midmask.arrays import Ints
-from midmask.artifact import Artifact, Place
+from midmask.core.arrays import Ints
+from midmask.core.config import Config, runtime
 from midmask.errors import UserError
 from midmask.retrieve import ranked
-from midmask.retrieve.best import places_of
+from midmask.retrieve.best import Neighbours, as_table, merge, places_of, read_found, read_seconds, write_found
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, done_in_turn, passage_blocks, ranges
-from midmask.retrieve.index import open_index
-from midmask.retrieve.index_recall import measure_recall
-from midmask.retrieve.merging import as_table, merge, read_found, read_seconds, write_found
-from midmask.retrieve.pool import read_candidates
-from midmask.retrieve.search_config import SearchConfig as SearchConfig
-from midmask.retrieve.search_config import check_inputs
-from midmask.retrieve.shards import Shard, doc_ids_of, open_shard, search_shard
+from midmask.retrieve.dense import CodedShard, DenseShard
+from midmask.retrieve.index import measure_recall, open_index
+from midmask.retrieve.late import Candidates, LateShard
+from midmask.retrieve.lexical import HybridShard, LexicalShard
+from midmask.retrieve.search_config import SearchConfig, check_inputs, read_candidates
+from midmask.retrieve.seismic import SeismicIndex, SeismicShard
+from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views, read_views, stored_size
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+
+Shard = DenseShard | CodedShard | LexicalShard | SeismicShard | HybridShard | LateShard
+
+
+def open_shard(
+    encoded: Place,
+    blocks: Sequence[Block],
+    views: Sequence[str],
+    *,
+    terms: int | None = None,
+    width: int | None = None,
+    normalise: bool = False,
+    index: Any = None,
+    rescore: int = 1,
+    threads: int = 1,
+) -> Shard:
+    """The searchable form of some passage blocks. Dense and token vectors are mapped, lexical rows are unpacked into
+    memory.
+
+    Args:
+        encoded: folder of the encoded passages. blocks: of their tokens artifact, contiguous.
+        views: what is scored: "dense", "lexical" or both; or "late".
+        terms: words of a passage's lexical view that count, the heaviest; none: all that were encoded.
+        width: first dimensions of the dense view that count; none: all. normalise: whether they have length 1 again.
+        index: of all passages, which finds approximately: faiss's of their dense vectors, or Seismic's of their words;
+            none: the search is exact.
+        rescore: candidates of an index, for each passage that is ranked, that are scored again with the stored
+            vectors; 0: none, and the vectors are not read.
+    """
+    if index is not None and rescore == 0:
+        return CodedShard(index, doc_ids_of(blocks), threads=threads)
+    read = (read_views(encoded, block.name, views) for block in blocks)
+    parts = [each.pruned(terms).narrowed(width, normalise=normalise) for each in read]
+    dense = [part.dense_ND for part in parts if part.dense_ND is not None]
+    lexical = [part.lexical for part in parts if part.lexical is not None]
+    doc_ids = doc_ids_of(blocks)
+    first = blocks[0].start
+    if late := [part.late for part in parts if part.late is not None]:
+        return LateShard(late, doc_ids, first=first, threads=threads)
+    if not lexical:
+        return DenseShard(dense, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
+    rows = SparseRows.concat(lexical)
+    if isinstance(index, SeismicIndex):
+        return SeismicShard(rows, doc_ids, index, rescore=rescore, threads=threads)
+    if not dense:
+        return LexicalShard(rows, doc_ids, first=first, threads=threads)
+    return HybridShard(dense, rows, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
+
+
+def doc_ids_of(blocks: Sequence[Block]) -> pa.ChunkedArray:
+    """Ids of the passages of some blocks, in row order."""
+    return pa.concat_tables([block.read(["doc_id"]) for block in blocks])["doc_id"]
+
+
+def search_shard(shard: Shard, queries: Views, depth: int, candidates: Candidates | None = None) -> Neighbours:
+    """Scores and corpus rows [Q, K] of each query's best `depth` passages, the best first.
+
+    Args:
+        candidates: for each query the corpus rows that are scored by token vectors; none: all, as for other views.
+
+    Raises:
+        ValueError: if the queries' views are not those of the passages.
+    """
+    if isinstance(shard, LateShard) and queries.late is not None:
+        return shard.search(queries.late, depth, candidates)
+    match shard, queries.dense_ND, queries.lexical:
+        case DenseShard() | CodedShard(), np.ndarray() as dense_QD, None:
+            return shard.search(np.asarray(dense_QD), depth)
+        case LexicalShard() | SeismicShard(), None, SparseRows() as lexical:
+            return shard.search(lexical, depth)
+        case HybridShard(), np.ndarray() as dense_QD, SparseRows() as lexical:
+            return shard.search(np.asarray(dense_QD), lexical, depth)
+    raise ValueError("the queries' views are not those of the passages")
+
 
 log = logging.getLogger(__name__)
 
@@ -274,3 +356,50 @@ def search_in_parts(
         for block in queries:
             worker.search(block)
     return work.finish(parts, queries)
+
+
+class TimingConfig(Config):
+    """Which searches are timed, and how often."""
+
+    searches: tuple[SearchConfig, ...] = Field(min_length=1, description="settings of each search")
+    rounds: int = Field(5, ge=1, description="times that each search is timed, after one that warms its memory")
+    threads: int = runtime(1, "threads of each search", ge=1)
+
+
+def time_searches(config: TimingConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """The step. Inputs: passages (encoded), queries (a sample, encoded, in one block), tokens, and `indexN` for each
+    search number N that is not exact.
+
+    Returns:
+        queries, rounds, milliseconds (number of the search -> its milliseconds for each query, all of them in one
+        batch: the median over rounds), seconds.
+    """
+    started = time.perf_counter()
+    searches = [_open_worker(number, config, inputs, out) for number in range(len(config.searches))]
+    (block,) = searches[0].work.query_blocks
+    stored = read_views(inputs["queries"].place, block.name, searches[0].work.views)
+    seconds: list[list[float]] = [[] for _ in searches]
+    for _ in range(1 + config.rounds):
+        for own, worker in zip(seconds, searches, strict=True):
+            views, depth = worker.work.narrowed(stored), worker.work.config.depth
+            began = time.perf_counter()
+            search_shard(worker.shard, views, depth)
+            own.append(time.perf_counter() - began)
+    medians = [1000 * statistics.median(own[1:]) / block.rows for own in seconds]
+    return {
+        "queries": block.rows,
+        "rounds": config.rounds,
+        "milliseconds": {str(number): round(median, 6) for number, median in enumerate(medians)},
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+
+
+def _open_worker(number: int, config: TimingConfig, inputs: Mapping[str, Artifact], out: Place) -> SearchWorker:
+    """A search with its passages and its index open."""
+    given = {name: inputs[name] for name in ("passages", "queries", "tokens")}
+    if f"index{number}" in inputs:
+        given["index"] = inputs[f"index{number}"]
+    work = Search(config.searches[number].model_copy(update={"threads": config.threads}), given, out)
+    worker = SearchWorker(work, range(len(work.blocks)))
+    _ = worker.shard  # a cached property, which is opened here, before anything is timed
+    return worker

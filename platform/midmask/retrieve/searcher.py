@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from midmask.artifact import Artifact
 from midmask.errors import UserError
-from midmask.retrieve.blocks import Block, passage_blocks
-from midmask.retrieve.merging import Neighbours
-from midmask.retrieve.shards import Shard, open_shard, search_shard
-from midmask.retrieve.stored_passages import StoredPassages
+from midmask.retrieve.best import Neighbours
+from midmask.retrieve.blocks import Block, StoredPassages, passage_blocks
+from midmask.retrieve.search import Shard, open_shard, search_shard
 from midmask.retrieve.text_encoder import TextEncoder
 from midmask.retrieve.views import Views
+from midmask.store.artifact import Artifact
 
 
 class Hit(NamedTuple):

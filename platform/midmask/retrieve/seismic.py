@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from midmask.arrays import Doubles, Floats, Ints
+from midmask.core.arrays import Doubles, Floats, Ints
 from midmask.errors import UserError
 from midmask.retrieve.best import in_order, places_of
 from midmask.retrieve.sparse import SparseRows

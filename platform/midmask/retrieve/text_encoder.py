@@ -1,28 +1,302 @@
-"""The encoder of one side (queries or passages) as a search needs it: token rows to the views that are stored or
-scored.
+"""The encoder of one side (queries or passages): a model folder as a function from token rows to views.
+
+Dense views and token vectors come from any architecture that transformers has. A lexical view needs the MLM head, hence
+a `Backbone` of a supported family. The make-up of a batch depends on the rows alone, so that the bits do not depend on
+who encodes what: neither threads nor actors change one.
+
+Shapes: B rows, L tokens, D width, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import Tensor
 
-from midmask.artifact import Artifact, Place
-from midmask.encoders.model_settings import ModelSettings, read_facts
-from midmask.encoders.pooling import Side
-from midmask.encoders.precision import Precision
-from midmask.encoders.representation import Representation
+from midmask.core.arrays import Ints
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.experts import put_query_expert
+from midmask.encoders.families import first_token, padding_mask, suits_first_token, type_inputs, widen_scores
+from midmask.encoders.folder import load_bi_encoder
+from midmask.encoders.model_settings import ModelSettings, read_facts, read_projection, read_representation
+from midmask.encoders.precision import Precision, autocast_type
+from midmask.encoders.reading import read_base_model
+from midmask.encoders.representation import Representation, Side, TextVectors, TokenVectors, pool, token_vectors
 from midmask.errors import UserError
-from midmask.retrieve.models import Encoder, open_encoder
-from midmask.retrieve.vectors import BATCH_TOKENS, Encoding, encode_rows
-from midmask.retrieve.views import Views
-from midmask.token_rows import encoder, prompt_tokens
-from midmask.vocabulary import Vocabulary
+from midmask.masking.words import one_thread
+from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.views import CodedTokens, Views
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.text.token_rows import encoder, prompt_tokens
+from midmask.text.vocabulary import Vocabulary, largest_id, load_tokenizer, refuse_tokens_beyond
+
+T = TypeVar("T")
+
+
+def length_batches(lengths: Ints, batch_tokens: int) -> list[Ints]:
+    """Rows by length, then position, cut where a padded batch would pass `batch_tokens`; a long row goes alone."""
+    by_length = np.argsort(lengths, kind="stable")
+    batches: list[Ints] = []
+    first = 0
+    for end in range(1, len(by_length) + 1):
+        full = end == len(by_length) or (end - first + 1) * lengths[by_length[end]] > batch_tokens
+        if full:
+            batches.append(by_length[first:end])
+            first = end
+    return batches
+
+
+def run_batches(run: Callable[[Ints], T], batches: Sequence[Ints], threads: int) -> list[T]:
+    """What `run` gives for each batch, in their order; `threads` batches at once, each computed by one thread."""
+    with one_thread():
+        if threads == 1:
+            return [run(batch) for batch in batches]
+        # Longest first, so that no thread is left alone with the longest batch.
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(run, reversed(batches)))[::-1]
+
+
+class Encoder(Protocol):
+    """Views of padded rows, not pruned. `shared`: whether threads may call it at the same time."""
+
+    shared: bool
+
+    def __call__(self, ids_BL: Tensor, lengths_B: Tensor) -> TextVectors: ...
+
+
+def open_encoder(folder: Path, vocabulary: Vocabulary, side: Side, device: str = "cpu", unpooled: int = 0) -> Encoder:
+    """The encoder of a folder, in float32, without dropout; runs no code from it. If the folder has experts, it is the
+    one of `side`.
+
+    Args:
+        unpooled: how many tokens at the beginning of each row take no part in a dense view's pooling.
+
+    Raises:
+        UserError: if the folder holds no model, or one whose views midmask cannot make.
+    """
+    representation = read_representation(folder)
+    encoder: _MaskedModel | _BaseModel
+    if representation.lexical is not None:
+        encoder = _MaskedModel(folder, vocabulary, side, device)
+    else:
+        encoder = _BaseModel(folder, representation, vocabulary, side, device, unpooled)
+    refuse_tokens_beyond(f"encoder {str(folder)!r}", vocabulary.size - 1, encoder.rows)
+    return encoder
+
+
+def refuse_unfit(folder: Path, tokenizer: Path | None = None) -> None:
+    """Reads a folder's model, and raises UserError if it cannot encode a text, as `open_encoder`.
+
+    Args:
+        tokenizer: folder of the tokenizer of its texts; none: not checked.
+    """
+    lexical = read_representation(folder).lexical is not None
+    model = load_masked_model(folder).model if lexical else load_base_model(folder)
+    if tokenizer is not None:
+        rows = len(model.get_input_embeddings().weight)
+        refuse_tokens_beyond(f"encoder {str(folder)!r}", largest_id(load_tokenizer(tokenizer)), rows)
+
+
+class _BaseModel:
+    """[CLS] or mean of the last hidden states of a Hugging Face base model, or all of them."""
+
+    shared = True
+
+    def __init__(
+        self,
+        folder: Path,
+        representation: Representation,
+        vocabulary: Vocabulary,
+        side: Side,
+        device: str,
+        unpooled: int,
+    ) -> None:
+        self._model: Any = load_base_model(folder, side).to(device)
+        self.rows = len(self._model.get_input_embeddings().weight)
+        self._pair_sep = vocabulary.pair_sep
+        self._unpooled = unpooled
+        self._first_alone = representation.dense == "cls" and not unpooled and suits_first_token(self._model)
+        self._representation = representation
+        weight = read_projection(folder)
+        self._projection = None if weight is None else weight.to(device)
+
+    def __call__(self, ids_BL: Tensor, lengths_B: Tensor) -> TextVectors:
+        if self._representation.tokens is not None and self._projection is not None:
+            hidden_BLD, _ = self._hidden(ids_BL, lengths_B)
+            return TextVectors(None, None, token_vectors(hidden_BLD, lengths_B, self._projection))
+        dense_BD = self._pool(ids_BL, lengths_B)
+        if self._projection is not None:
+            dense_BD = F.linear(dense_BD, self._projection)
+        return TextVectors(F.normalize(dense_BD, dim=-1) if self._representation.normalise else dense_BD, None)
+
+    def _pool(self, ids_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        if self._first_alone:
+            types = self._types(ids_BL, lengths_B)
+            return first_token(self._model, ids_BL, padding_mask(lengths_B, ids_BL.shape[1]), types)
+        hidden_BLD, seen_BL = self._hidden(ids_BL, lengths_B)
+        pooled_BLD, pooled_BL = hidden_BLD[:, self._unpooled :], seen_BL[:, self._unpooled :]
+        return pool(self._representation.dense or "cls", pooled_BLD, pooled_BL)
+
+    def _hidden(self, ids_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Last hidden states, [B, L, D], and where there are tokens, bool [B, L]."""
+        seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
+        types = self._types(ids_BL, lengths_B)
+        hidden_BLD: Tensor = self._model(input_ids=ids_BL, attention_mask=seen_BL.long(), **types).last_hidden_state
+        return hidden_BLD, seen_BL
+
+    def _types(self, ids_BL: Tensor, lengths_B: Tensor) -> dict[str, Tensor]:
+        return type_inputs(self._model.config, self._pair_sep, ids_BL, lengths_B)
+
+
+class _MaskedModel:
+    """The views that a backbone's pooling gives."""
+
+    def __init__(self, folder: Path, vocabulary: Vocabulary, side: Side, device: str) -> None:
+        self._backbone = load_masked_model(folder).to(device)
+        self.rows = len(self._backbone.encoder.get_input_embeddings().weight)
+        self._backbone.pair_sep = vocabulary.pair_sep
+        self._special_V = vocabulary.special_V.to(device)
+        self._side = side
+        # The query expert takes the place of the model's own weights for the time of a call.
+        self.shared = side == "passage" or self._backbone.experts is None
+
+    def __call__(self, ids_BL: Tensor, lengths_B: Tensor) -> TextVectors:
+        return self._backbone.pooling.views(self._backbone, ids_BL, lengths_B, self._special_V, self._side)
+
+
+def load_masked_model(folder: Path) -> Backbone:
+    """The masked LM of a folder with its views, in eval mode.
+
+    Raises:
+        UserError: as `load_bi_encoder`; or if its MLM head is missing.
+    """
+    backbone = load_bi_encoder(folder, dropout=0.0).eval()
+    if backbone.has_fresh_head:
+        raise UserError(
+            f"encoder {str(folder)!r}: its lexical view needs the MLM head of its training, which is not in the file. "
+            "Save the whole masked LM (AutoModelForMaskedLM)."
+        )
+    return backbone
+
+
+def load_base_model(folder: Path, side: Side = "passage") -> Any:
+    """The Hugging Face base model of a folder, in eval mode; of a folder with experts, the one of `side`.
+
+    Raises:
+        UserError: as `read_pretrained`.
+    """
+    model = read_base_model(folder, f"encoder {str(folder)!r}")
+    widen_scores(model)
+    if side == "query":
+        put_query_expert(model, folder)
+    return model.eval()
+
+
+BATCH_TOKENS = {"cpu": 1024, "cuda": 65_536}
+"""Padded tokens of one batch. On a CPU enough to fill a core and few enough to stay in its cache: a mini backbone takes
+a quarter longer at 4,096, and as long at 512 and 2,048. The figure for GPUs is not measured."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How token rows become views; everything but `threads` changes the numbers.
+
+    terms: words of a lexical view that are kept, the heaviest; none: all. max_length: tokens a row is cut to (its first
+    ones and its last one, [SEP]); none: as tokenised.
+    """
+
+    pad_id: int
+    terms: int | None = None
+    max_length: int | None = None
+    batch_tokens: int = BATCH_TOKENS["cpu"]
+    device: str = "cpu"
+    threads: int = 1
+    precision: Precision = "fp32"
+
+
+class NotFinite(ValueError):
+    """Some rows have views that are not finite. `rows`: which ones, ascending."""
+
+    def __init__(self, rows: Ints) -> None:
+        super().__init__(f"the views of {len(rows)} rows are not finite")
+        self.rows = rows
+
+
+def encode_rows(encoder: Encoder, rows: Sequence[NDArray[Any]], encoding: Encoding) -> Views:
+    """The views of each token row.
+
+    Raises:
+        NotFinite: if there is a NaN or an infinity among them.
+    """
+    rows = [_truncate(row, encoding.max_length) for row in rows]
+    batches = length_batches(np.array([len(row) for row in rows], dtype=np.int64), encoding.batch_tokens)
+
+    def run(batch: Ints) -> tuple[Views, NDArray[np.bool_]]:
+        return _encode_batch(encoder, [rows[row] for row in batch], encoding)
+
+    found = run_batches(run, batches, encoding.threads if encoding.device == "cpu" and encoder.shared else 1)
+    order = np.argsort(np.concatenate(batches), kind="stable")
+    finite_N = np.concatenate([finite for _, finite in found])[order]
+    if not finite_N.all():
+        raise NotFinite(np.flatnonzero(~finite_N))
+    return _join([views for views, _ in found], order)
+
+
+def _join(parts: Sequence[Views], order: Ints) -> Views:
+    """The texts of all parts, of all of them those at the positions `order`."""
+    late = [part.late for part in parts if part.late is not None]
+    if late:
+        return Views(None, None, CodedTokens.concat(late).take(order))
+    dense = [part.dense_ND for part in parts if part.dense_ND is not None]
+    lexical = [part.lexical for part in parts if part.lexical is not None]
+    return Views(
+        np.concatenate(dense)[order] if dense else None, SparseRows.concat(lexical).take(order) if lexical else None
+    )
+
+
+def _truncate(row: NDArray[Any], max_length: int | None) -> NDArray[Any]:
+    if max_length is None or len(row) <= max_length:
+        return row
+    return np.append(row[: max_length - 1], row[-1])
+
+
+def _encode_batch(encoder: Encoder, rows: list[NDArray[Any]], encoding: Encoding) -> tuple[Views, NDArray[np.bool_]]:
+    """Views of some rows, and which of them are finite; of the others the lexical view is empty, and token vectors are
+    zeros.
+    """
+    lengths_B = np.array([len(row) for row in rows])
+    ids_BL = np.full((len(rows), int(lengths_B.max())), encoding.pad_id, dtype=np.int64)
+    ids_BL[np.arange(ids_BL.shape[1]) < lengths_B[:, None]] = np.concatenate(rows)
+    device = torch.device(encoding.device)
+    bf16 = autocast_type(encoding.precision, device)
+    with torch.inference_mode(), torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None):
+        views = encoder(*(torch.from_numpy(array).to(device) for array in (ids_BL, lengths_B)))
+        if views.tokens is not None:
+            return _code_tokens(views.tokens)
+        finite_B = torch.stack([view.isfinite().all(1) for view in views.tensors()]).all(0)
+        lexical_BV = None if views.lexical_BV is None else views.lexical_BV.masked_fill(~finite_B[:, None], 0.0)
+    return (
+        Views(
+            None if views.dense_BD is None else views.dense_BD.float().cpu().numpy(),
+            None if lexical_BV is None else SparseRows.top(lexical_BV.float().cpu().numpy(), encoding.terms),
+        ),
+        finite_B.cpu().numpy(),
+    )
+
+
+def _code_tokens(tokens: TokenVectors) -> tuple[Views, NDArray[np.bool_]]:
+    vectors_TD, lengths_B = tokens.vectors_TD.float().cpu().numpy(), tokens.lengths_B.cpu().numpy()
+    finite_T = np.isfinite(vectors_TD).all(axis=1)
+    coded = CodedTokens.code(np.where(finite_T[:, None], vectors_TD, np.float32(0)), lengths_B)
+    return Views(None, None, coded), np.logical_and.reduceat(finite_T, coded.starts_N)
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,39 @@
-"""The end of a sweep, told from what its steps have left behind: who won, by how much, what mattered, and what of it is
-above the noise.
+"""The end of a sweep, told from what its steps have left behind, and as `sweep.json`: who won, by how much, and why.
+
+What of it is above the noise is told too. A part of `sweep.json` keeps those fields of a comparison, `vars(row)`, that
+it has.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from midmask.artifact import Artifact, Place, load
-from midmask.evaluation.statistics.intervals import RankCorrelation
-from midmask.evaluation.statistics.seeds import SeedSpread, seed_spread
+from midmask.core.config import fingerprint
+from midmask.evaluation.statistics.intervals import RankCorrelation, SeedSpread, seed_spread
 from midmask.evaluation.statistics.significance import Comparison, noise_floor
 from midmask.experiment import report
-from midmask.experiment.plan import Step
-from midmask.experiment.reading_notes import left_out_notes
-from midmask.leaderboard.sweep_result import SweepImportance
-from midmask.sweep import verdict
-from midmask.sweep.entrants import SPLITS, Entrant
-from midmask.sweep.points import labels
+from midmask.experiment.graph import Step
+from midmask.experiment.notes import left_out_notes
+from midmask.experiment.report import System
+from midmask.store.artifact import Artifact, load
+from midmask.store.place import Place
+from midmask.sweep import trials as verdict
+from midmask.sweep.plan import SPLITS, Entrant
+from midmask.sweep.space import Space, briefly, labels, mark_of
 from midmask.sweep.study import proxies
-from midmask.sweep.trials import Trials
+from midmask.sweep.sweep_file import (
+    ComparedSystem,
+    DifferenceToBest,
+    DifferenceToFloor,
+    NoiseFloor,
+    SweepImportance,
+    SweepParameter,
+    SweepPoint,
+    SweepProxy,
+    SweepResult,
+    SweepTarget,
+)
+from midmask.sweep.trials import Trial, Trials, outcome
 
 
 @dataclass(frozen=True)
@@ -140,3 +155,83 @@ class Conclusion:
 
 def _seconds(step: Step, storage: Place) -> float:
     return float(load(step.place(storage)).result["seconds"])
+
+
+def build_result(end: Conclusion, *, study: str, sweep: str) -> SweepResult:
+    """The sweep as data.
+
+    Args:
+        study: name of its Optuna study.
+        sweep: the sweep's fingerprint.
+    """
+    trials, space = end.trials, end.trials.space
+    return SweepResult(
+        name=space.name,
+        study=study,
+        fingerprint=sweep,
+        recipe=trials.recipe.name,
+        corpus=trials.recipe.corpus.short_name,
+        split="dev",
+        search=space.search,
+        objectives=tuple(SweepTarget(measure=one.measure, mode=one.mode) for one in space.targets),
+        parameters=_parameters(space),
+        points=tuple(_point(end, trial, sweep) for trial in trials.all),
+        best=trials.best.label,
+        noise_floor=_noise_floor(end),
+        importance=end.importance,
+        proxies=tuple(
+            SweepProxy(share=share, trials=one.count, shown_to_rank=one.is_positive, **vars(one))
+            for share, one in end.proxies.items()
+        ),
+        systems=tuple(_system(system, end) for system in end.systems),
+        floor=end.floor.label,
+        sentences=tuple(end.sentences),
+    )
+
+
+def _parameters(space: Space) -> tuple[SweepParameter, ...]:
+    names = labels(space)
+    return tuple(
+        SweepParameter(**{**one.model_dump(), "label": names[path]}, path=path, constant=one.is_constant)
+        for path, one in space.parameters.items()
+    )
+
+
+def _point(end: Conclusion, trial: Trial, sweep: str) -> SweepPoint:
+    space, row, tried = end.trials.space, end.standings.get(trial.label), trial.outcome
+    names = [objective.measure for objective in space.targets]
+    return SweepPoint(
+        label=trial.label,
+        brief=briefly(space, tried.parameters),
+        mark=mark_of(space, tried.parameters),
+        parameters=tried.parameters,
+        run=fingerprint({"sweep": sweep, "trial": fingerprint(tried.parameters)}),
+        complete=trial.is_complete,
+        probes=tuple(tried.measures[number] for number in sorted(tried.measures) if number < len(space.shares)),
+        values=dict(zip(names, tried.values, strict=False)),
+        measures=trial.measured.measures if trial.measured else {},
+        costs=trial.measured.costs if trial.measured else {},
+        seeds=tuple(one.result["measures"][names[0]] for one in trial.evaluations),
+        front=trial.label in end.trials.front,
+        to_best=DifferenceToBest(**vars(row), distinguishable=row.significant) if row else None,
+    )
+
+
+def _noise_floor(end: Conclusion) -> NoiseFloor | None:
+    if end.noise_floor is None:
+        return None
+    seeds, repeats = end.seeds, len(end.trials.space.trial_seeds) or 1
+    return NoiseFloor(value=end.noise_floor, seed_spread=seeds.spread, seed_degrees=seeds.degrees, repeats=repeats)
+
+
+def _system(system: System, end: Conclusion) -> ComparedSystem:
+    values = {
+        split: tuple(one.result["measures"][end.measure] for one in found)
+        for split, found in system.evaluations.items()
+    }
+    to_floor = {
+        split: DifferenceToFloor(**{**vars(row), "p": row.p_corrected}, outcome=outcome(row))
+        for split, rows in end.against_floor.items()
+        if (row := rows.get(system.label))
+    }
+    return ComparedSystem(label=system.label, dev=values["dev"], test=values["test"], to_floor=to_floor)

@@ -1,4 +1,4 @@
-"""Many indexes of one encoding: their evaluations, their times side by side, and the table of both.
+"""Many indexes of one encoding, listed in a YAML file: their evaluations, their times side by side, a table of both.
 
 encoding (once) ─┬► index ─► search ─► evaluation    for each index; one exact sample for the recall of all
                  └► all searches in one process, in turn ─► milliseconds
@@ -6,19 +6,64 @@ encoding (once) ─┬► index ─► search ─► evaluation    for each inde
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
-from midmask.artifact import Artifact, Place, load
+from pydantic import Field, model_validator
+
+from midmask.core.config import Config, override
 from midmask.errors import UserError
-from midmask.evaluation.pareto import on_front
+from midmask.evaluation.measures import expand
 from midmask.evaluation.rendering import MISSING, markdown
+from midmask.evaluation.statistics.ranks import on_front
 from midmask.experiment.costs import costs_of
-from midmask.experiment.plan import Plan, Step
-from midmask.experiment.reading_notes import notes
+from midmask.experiment.graph import Step
+from midmask.experiment.notes import notes
+from midmask.experiment.plan import Plan
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import query_sample
-from midmask.identity import override
-from midmask.retrieve.timing import TimingConfig
-from midmask.sweep.index_space import IndexPoint, IndexSpace
+from midmask.retrieve.index import IndexFields
+from midmask.retrieve.search import TimingConfig
+from midmask.store.artifact import Artifact, load
+from midmask.store.place import Place
+from midmask.sweep.space import load_fields
+
+
+class IndexPoint(IndexFields):
+    """One index with its parameters."""
+
+    @property
+    def label(self) -> str:
+        """The factory string, and the parameters that are not at their default: `IVF256,Flat nprobe 4`."""
+        given = self.model_dump(exclude={"index"}, exclude_defaults=True)
+        return " ".join([self.index, *(f"{name} {value}" for name, value in given.items())])
+
+
+class IndexSpace(Config):
+    """Indexes of one encoding, all searched to one depth."""
+
+    depth: int = Field(100, ge=1, le=100_000, description="passages ranked for each query")
+    measure: str = Field("nDCG@10", description="retrieval measure beside recall, speed and bytes")
+    points: tuple[IndexPoint, ...] = Field(min_length=1, description="factory strings with their parameters")
+
+    @model_validator(mode="after")
+    def _points_differ_and_the_measure_is_known(self) -> Self:
+        expand((self.measure,))
+        labels = [point.label for point in self.points]
+        if twice := next((label for label in labels if labels.count(label) > 1), None):
+            raise ValueError(f"points: {twice} is listed twice; leave one out")
+        return self
+
+
+def load_index_space(path: Path) -> IndexSpace:
+    """Reads a YAML file.
+
+    Raises:
+        UserError: if the file is missing, is no YAML mapping, or has a wrong field; the line names the field.
+    """
+    wanted = f"{path}: a mapping of fields is wanted, with a list of points; see search_spaces/indexes"
+    return load_fields(path, IndexSpace, wanted)
+
 
 TIMES = "milliseconds"
 """Name of the target that times all searches."""

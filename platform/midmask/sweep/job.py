@@ -5,12 +5,10 @@ from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
-from midmask.app.cost import tell_cost
-from midmask.app.driver import scale_notes
-from midmask.app.ending import ending, model_product
+from midmask.app.driver import ending, model_product, scale_notes, tell_cost
 from midmask.app.job import Options, resolve_corpus
-from midmask.experiment.needed_splits import refuse_missing_splits
-from midmask.identity import override
+from midmask.core.config import override
+from midmask.experiment.evaluations import refuse_missing_splits
 from midmask.sweep.plan import describe, sweep_for, targets
 from midmask.sweep.space import load_space
 

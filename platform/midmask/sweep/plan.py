@@ -1,31 +1,107 @@
-"""What a sweep is before it runs: a space on a recipe, with the flags of a command line, checked; its plan in words."""
+"""What a sweep is before it runs: a space on a recipe with the flags, checked; what its trials and final measure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 
 from midmask.app.driver import apply_flags, scale_notes
 from midmask.app.job import Options
-from midmask.artifact import RECORD, Place
-from midmask.errors import UserError
-from midmask.evaluation import answers, measures
-from midmask.experiment.backbone_defaults import apply_changes
-from midmask.experiment.plan import plan
+from midmask.core.config import fingerprint, flatten
+from midmask.errors import UserError, unknown
+from midmask.evaluation import measures, retriever
+from midmask.evaluation.retriever import EvaluateConfig
+from midmask.experiment.changes import apply_changes
+from midmask.experiment.costs import costs_of
+from midmask.experiment.graph import Step
+from midmask.experiment.plan import Plan, plan
 from midmask.experiment.schema import Recipe
-from midmask.experiment.step import Step
-from midmask.experiment.survey import Survey
-from midmask.identity import fingerprint, flatten
+from midmask.experiment.training_steps import Survey
 from midmask.recipes import RECIPES
-from midmask.recipes.published import at_scale, with_changes
-from midmask.sweep.entrants import SPLITS
-from midmask.sweep.measurement import final_evaluations
-from midmask.sweep.points import budget, check, grid
-from midmask.sweep.space import COSTS, Space
+from midmask.recipes.build import at_scale, with_changes
+from midmask.store.digests import RECORD
+from midmask.store.place import Place
+from midmask.sweep.space import COSTS, Space, Target, budget, check, grid
 from midmask.sweep.study import open_study, outcomes
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a trial's evaluations found. measures: mean over fine-tuning seeds; costs: those of the first seed, by the
+    names of `Costs`, without what is not known.
+    """
+
+    measures: dict[str, float]
+    costs: dict[str, float]
+
+    def of(self, objectives: Sequence[Target]) -> tuple[float, ...]:
+        """The values of objectives.
+
+        Raises:
+            UserError: for one that is neither a measure nor a cost of these evaluations.
+        """
+        known = {**self.measures, **self.costs}
+        for one in objectives:
+            if one.measure not in known:
+                raise unknown(
+                    "objective", one.measure, known, hint="These are the measures and costs of the evaluation."
+                )
+        return tuple(known[one.measure] for one in objectives)
+
+
+def summarise(steps: Sequence[Step], results: Sequence[dict[str, Any]], storage: Place) -> Measured:
+    """Means over the evaluations, which differ in the fine-tuning seed alone."""
+    means = {name: float(np.mean([result["measures"][name] for result in results])) for name in results[0]["measures"]}
+    costs = {name: float(value) for name, value in vars(costs_of(steps[0], storage)).items() if value is not None}
+    return Measured(means, costs)
+
+
+def final_evaluations(recipe: Recipe, space: Space, survey: Survey) -> list[Step]:
+    """A trial's last measurement: the whole protocol on dev, once per seed."""
+    repeated = [recipe.seeded(seed) for seed in space.trial_seeds] or [recipe]
+    return [plan(one, survey).evaluation(dev_evaluation(one)) for one in repeated]
+
+
+def probe(recipe: Recipe, share: float, space: Space, survey: Survey) -> Step:
+    """A rung's measurement: a fixed, short first stage, then at most `max_queries` dev queries."""
+    first = recipe.stages[0]
+    stage = first.model_copy(update={"train": first.train.model_copy(update={"steps": space.rungs.steps})})
+    config = dev_evaluation(recipe).model_copy(update={"max_queries": space.rungs.max_queries})
+    return plan(recipe.model_copy(update={"stages": (stage,)}), survey, share=share).evaluation(config)
+
+
+def dev_evaluation(recipe: Recipe) -> EvaluateConfig:
+    """Selection looks at dev only."""
+    return recipe.evaluation.model_copy(update={"split": "dev"})
+
+
+SPLITS = ("dev", "test")
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """One system with one fine-tuning seed: a label for the table, its recipe, and its plan."""
+
+    label: str
+    seed: int
+    recipe: Recipe
+    plan: Plan
+
+    @cached_property
+    def evaluations(self) -> dict[str, Step]:
+        """By split."""
+        own = self.recipe.evaluation
+        return {split: self.plan.evaluation(own.model_copy(update={"split": split})) for split in SPLITS}
+
+
+def entrants_of(label: str, recipe: Recipe, seeds: Sequence[int], survey: Survey) -> list[Entrant]:
+    """A system with each of the seeds."""
+    recipes = {seed: recipe.seeded(seed) for seed in seeds}
+    return [Entrant(label, seed, one, plan(one, survey)) for seed, one in recipes.items()]
 
 
 @dataclass(frozen=True)
@@ -91,7 +167,7 @@ def _without_objective(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_objectives(space: Space, recipe: Recipe) -> None:
     """Raises UserError for an objective that no trial's evaluation will tell."""
-    told = recipe.evaluation.measures or (*measures.DEFAULT, "R@1000", *answers.DEFAULT)
+    told = recipe.evaluation.measures or (*measures.DEFAULT, "R@1000", *retriever.DEFAULT_BY_ANSWERS)
     for objective in space.targets:
         if objective.measure not in (*told, *COSTS):
             raise UserError(

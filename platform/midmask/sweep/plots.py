@@ -6,8 +6,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from midmask.leaderboard.sweep_axes import band, is_numeric, lines_over, numbers
-from midmask.leaderboard.sweep_result import SweepImportance, SweepParameter, SweepResult
+from midmask.sweep.sweep_file import SweepImportance, SweepParameter, SweepResult, band, is_numeric, lines_over, numbers
 
 if TYPE_CHECKING:  # matplotlib is imported where something is drawn
     from matplotlib.axes import Axes

@@ -1,44 +1,226 @@
-"""A sweep from end to end: shared steps, trials, the winner held against its baselines, tables, and a sentence."""
+"""A sweep from end to end: shared steps, trials, the winner held against its baselines, tables, and a sentence.
+
+Each trial has a tracked run, with all its steps and rungs. A comparison of indexes is one tracked run with a nested run
+for each index.
+"""
 
 import logging
-from collections.abc import Iterable
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from midmask.app.lineage import all_datasets, run_name
+from midmask.app.compute import compute
+from midmask.app.job import Options
 from midmask.app.run import run_recipe_steps
-from midmask.app.run_contents import base_tags, log_report
-from midmask.app.tracked_job import TrackedJob, open_job
-from midmask.artifact import RECORD, Artifact, Place, load, produce
+from midmask.app.run_contents import all_datasets, base_tags, log_report, metric_keys, model_of, run_name
+from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.channel import Channel
-from midmask.backend.resources import share_among_trials, whole
-from midmask.experiment.backbone_defaults import apply_changes
-from midmask.experiment.evaluated import model_step
-from midmask.experiment.graph import Graph
-from midmask.experiment.plan import Plan, plan
-from midmask.experiment.step import Step
-from midmask.identity import fingerprint, flatten
-from midmask.leaderboard.sweep_result import SWEEP_FILE, parse_sweep
-from midmask.progress import SweepProgress
-from midmask.sweep.comparison import compare
-from midmask.sweep.conclusion import Conclusion
-from midmask.sweep.entrants import SPLITS, Entrant, entrants_of
-from midmask.sweep.expected import expected_trials
-from midmask.sweep.importance import importance
-from midmask.sweep.measurement import final_evaluations
-from midmask.sweep.observer import TrialsObserver
-from midmask.sweep.plan import Sweep, final_targets
+from midmask.backend.cluster import share_among_trials, whole
+from midmask.core.config import fingerprint, flatten
+from midmask.core.progress import SweepProgress, clock
+from midmask.experiment.changes import apply_changes
+from midmask.experiment.graph import Graph, Step, model_step
+from midmask.experiment.kinds import StepKind
+from midmask.experiment.plan import Plan, plan, rungs
+from midmask.experiment.schema import Recipe
+from midmask.store.artifact import Artifact, load, produce
+from midmask.store.digests import RECORD
+from midmask.store.place import Place
+from midmask.sweep.conclusion import Conclusion, build_result
+from midmask.sweep.index_sweep import IndexSweep, index_table
+from midmask.sweep.plan import (
+    SPLITS,
+    Entrant,
+    Sweep,
+    entrants_of,
+    final_evaluations,
+    final_targets,
+    probe,
+    trial_recipes,
+)
 from midmask.sweep.plots import draw
-from midmask.sweep.points import briefly, budget, mark_of
-from midmask.sweep.result import build_result
-from midmask.sweep.search import search
-from midmask.sweep.space import Space
+from midmask.sweep.search import TrialContext, pruning, search
+from midmask.sweep.space import Space, briefly, budget, describe_point, mark_of
 from midmask.sweep.study import open_study, outcomes, remaining
-from midmask.sweep.trial import TrialContext
-from midmask.sweep.trials import Trial, Trials
-from midmask.tracking import TrackedRun
+from midmask.sweep.sweep_file import SWEEP_FILE, parse_sweep
+from midmask.sweep.trials import Trial, Trials, importance
+from midmask.tracking import TrackedRun, collection_key, metric_key, queries_key
 
 log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Trial:
+    """What is known of a running trial.
+
+    trainings: fingerprint -> what it trains for its final measurement. before: fingerprint -> optimiser steps of the
+    fine-tuning stages before this one, so that a chart goes on where the last stage ended. collection: fingerprint of
+    the collection that the trial is evaluated on.
+    """
+
+    name: str
+    run: TrackedRun
+    tags: dict[str, str]
+    trainings: dict[str, Step]
+    before: dict[str, int]
+    collection: str
+
+
+class TrialsObserver:
+    """Called with every row of the channel, in order, from one thread.
+
+    Args:
+        sweep: the sweep's fingerprint.
+    """
+
+    def __init__(self, job: TrackedJob, context: TrialContext, progress: SweepProgress, *, sweep: str) -> None:
+        self._job = job
+        self._context = context
+        self._progress = progress
+        self._sweep = sweep
+        self._trials: dict[str, _Trial] = {}
+
+    def __call__(self, source: str, row: dict[str, Any]) -> None:
+        handlers = {"start": self._start, "begin": self._begin, "log": self._log, "end": self._end, "rung": self._rung}
+        handlers["early end"] = self._end_early
+        if handler := handlers.get(row["event"]):
+            handler(source, row)
+
+    def _start(self, source: str, row: dict[str, Any]) -> None:
+        """Opens the trial's run; one whose process died and that is started again goes on in the run that it has."""
+        context, parameters = self._context, row["parameters"]
+        if source in self._trials and self._trials[source].run.is_open:
+            return
+        name, recipe = describe_point(context.space, parameters), context.recipe_at(parameters)
+        base, identity = base_tags(self._job.name, recipe), fingerprint({"sweep": self._sweep, "trial": source})
+        tags = {**base, "midmask.step": "trial", "midmask.fingerprint": identity}
+        title = run_name(f"trial {briefly(context.space, parameters)}", tags, identity)
+        run = self._job.open_run(title, tags, flatten(recipe))
+        self._job.tracker.watch(run)
+        measured = final_evaluations(recipe, context.space, context.survey)
+        run.log_inputs(all_datasets(measured, context.storage))
+        steps = {step.fingerprint: step for one in measured for step in one.upstream() if step.kind.model}
+        self._trials[source] = _Trial(
+            name, run, base, steps, _steps_before(measured), measured[0].inputs["corpus"].fingerprint
+        )
+        self._progress.started(source, name)
+
+    def _begin(self, source: str, row: dict[str, Any]) -> None:
+        self._job.progress.begin(row["fingerprint"], row["step"], self._job.use.side_by_side)
+
+    def _end(self, source: str, row: dict[str, Any]) -> None:
+        """A model that another trial has trained is an input, one that this trial trained its output."""
+        if row["cached"]:
+            self._job.progress.drop([row["fingerprint"]])
+        else:
+            self._job.progress.end(row["fingerprint"], row["step"])
+        trial = self._trials.get(source)
+        if trial is None or row["fingerprint"] not in trial.trainings:
+            return
+        step = trial.trainings[row["fingerprint"]]
+        model = model_of(step, self._context.storage, trial.tags)
+        if row["cached"]:
+            trial.run.log_input_model(model)
+        else:
+            trial.run.log_output_model(model, step.optimiser_steps)
+
+    def _log(self, source: str, row: dict[str, Any]) -> None:
+        trial = self._trials.get(source)
+        if trial is None:
+            return
+        self._job.progress.advance(row["fingerprint"], row["at"] / row["of"])
+        self._progress.step(source, row["step"], row["at"], row["of"], row["values"].get("train/loss"))
+        is_probe = row["step"] == "finetune" and row["fingerprint"] not in trial.trainings
+        if not is_probe:
+            at = row["at"] + trial.before.get(row["fingerprint"], 0)
+            trial.run.log(metric_keys(row["step"], row["values"]), step=at)
+
+    def _rung(self, source: str, row: dict[str, Any]) -> None:
+        """A rung was measured; the last one is the trial's final evaluation."""
+        space, trial = self._context.space, self._trials[source]
+        objective = space.targets[0]
+        value = row["measures"][objective.measure]
+        text = f"{objective.measure} {value:.4f} ({clock(row['seconds'])})"
+        if row["number"] < len(space.shares):
+            name = metric_key(row["corpus"], "dev", objective.measure).rsplit("/", 1)[-1]
+            trial.run.log({f"probe/{name}": value}, step=row["number"])  # two segments: no leaderboard row
+            self._progress.measured(source, f"probe at {row['share']:g} of the pre-training: {text}")
+            return
+        for name, mean in row["measures"].items():
+            trial.run.log({metric_key(row["corpus"], "dev", name): mean}, step=0)
+        collection = {collection_key(row["corpus"]): trial.collection}
+        trial.run.tag({**collection, queries_key(row["corpus"], "dev"): str(row["queries"])})
+        trial.run.log({f"cost/{name}": cost for name, cost in row["costs"].items()}, step=0)
+        trial.run.finish()
+        self._progress.measured(source, f"dev: {text}")
+        self._progress.ended(value, trial.name, mode=objective.mode)
+        self._job.progress.best(f"{objective.measure} {self._progress.best}")
+
+    def _end_early(self, source: str, row: dict[str, Any]) -> None:
+        if trial := self._trials.get(source):
+            trial.run.finish(row["how"])
+
+    def close(self, ended: Collection[str]) -> None:
+        """After the last trial: what has not finished was pruned at a rung, or failed, and its end did not get here.
+
+        Args:
+            ended: sources of the trials that the study has a result of.
+        """
+        for source, trial in self._trials.items():
+            trial.run.finish("pruned" if source in ended else "failed")
+
+
+def _steps_before(measured: list[Step]) -> dict[str, int]:
+    """Of every fine-tuning stage. Seeds repeat the same steps, so the first one's curve is the trial's."""
+    before: dict[str, int] = {}
+    for evaluation in measured:
+        done = 0
+        for step in evaluation.upstream():
+            if step.name == "finetune":
+                before[step.fingerprint] = done
+                done += step.optimiser_steps
+    return before
+
+
+def compare(entrants: Sequence[Entrant], job: TrackedJob, phase: str) -> None:
+    """Evaluates every entrant on every split, and tracks it as a system. A step that several need is computed once.
+
+    Args:
+        phase: of the job's progress.
+
+    Raises:
+        RayError: of the first step that fails.
+    """
+    targets = [step for one in entrants for step in one.evaluations.values()]
+    systems = [
+        TrackedSystem(f"{one.label}, seed {one.seed}", one.recipe, one.evaluations, main=SPLITS[-1]) for one in entrants
+    ]
+    job = replace(job, use=replace(job.use, alone=job.use.side_by_side == 1))  # there are no trials any more
+    # Of what is finished only the evaluations: trainings are in the runs of their trials.
+    compute(job, systems, targets, phase=phase, has_run=lambda kind: kind.trains, finished=targets)
+
+
+def expected_trials(sweep: Sweep) -> Iterator[Step]:
+    """The measurements of all trials at all rungs, and the middle trainings before them, which go on from each other.
+
+    Where trials are pruned, one of `reduction` goes on from each rung. More do, since ASHA does not wait for the others
+    before it decides: the first at a rung always goes on.
+    """
+    space, recipes = sweep.space, trial_recipes(sweep)
+    halving = pruning(space, ())
+    for number, of_steps in enumerate(space.shares):
+        going = math.ceil(len(recipes) / halving.reduction**number) if halving else len(recipes)
+        for recipe in recipes[:going]:
+            if of_steps == space.shares[-1]:
+                yield from final_evaluations(recipe, space, sweep.survey)
+            else:
+                yield probe(recipe, of_steps, space, sweep.survey)
+            trained = rungs(recipe, space.shares[: number + 1], sweep.survey)[-1].pretrained
+            if trained is not None:
+                yield trained
+
 
 PHASES = SHARED, TRIALS, COMPARISON = "collection and BM25", "trials", "comparison"
 """Of a sweep's progress."""
@@ -150,3 +332,34 @@ def _label(sweep: Sweep, trial: Trial) -> str:
     """A trial's mark, else its recipe and point."""
     point = trial.outcome.parameters
     return mark_of(sweep.space, point) or f"{sweep.recipe.name} {briefly(sweep.space, point)}"
+
+
+def run_index_sweep(options: Options, recipe: Recipe, sweep: IndexSweep) -> str:
+    """Runs what is missing, and returns the table, which is also the job's report in its tracked run."""
+    storage, targets = Place(options.storage), sweep.targets
+    identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
+    tags = {**base_tags(options.job, recipe), "midmask.step": "job", "midmask.fingerprint": identity}
+    finished = all(step.is_finished(storage) for step in targets.values())
+    name, use = run_name(options.job, tags, identity), partial(whole, options.training_workers)
+    with open_job(options, name, tags, flatten(recipe), finished=finished, share=use) as job:
+        if job is not None:
+            _run_indexes(job, sweep)
+        done = {key: load(step.place(storage)) for key, step in targets.items()}
+        table = index_table(sweep, done, storage)
+        if job is not None:
+            job.run.log_inputs(all_datasets(targets.values(), storage))
+            log_report(job.run, table)
+        return table
+
+
+def _run_indexes(job: TrackedJob, sweep: IndexSweep) -> None:
+    systems = [
+        TrackedSystem(f"{own.name} {label}", own, {label: sweep.evaluations[label]}, label)
+        for label, own in sweep.recipes.items()
+    ]
+    compute(job, systems, sweep.targets.values(), has_run=_has_run)
+
+
+def _has_run(kind: StepKind) -> bool:
+    """Searches and evaluations have none: they stand in the runs of their indexes."""
+    return kind.trains or kind.whole_collection or kind.name in ("adopt", "encode", "index", "time_searches")

@@ -1,13 +1,79 @@
-"""Search spaces as data: what is optimised, a budget, and a distribution for each dotted path of a recipe."""
+"""Search spaces: what is optimised, a budget, a distribution for each field of a recipe; their files, their points.
 
+A point is a mapping of dotted paths to values. It has exactly the parameters whose conditions hold in it, so that an
+impossible point cannot be written down; two points that differ in nothing that counts are one.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
-from pydantic import Field, field_validator, model_validator
+import yaml
+from pydantic import Field, ValidationError, field_validator, model_validator
 
-from midmask.errors import quoted, unknown
-from midmask.identity import Config
-from midmask.sweep.space_file import load_fields
+from midmask.core.config import Config, as_user_error
+from midmask.core.randomness import python_stream
+from midmask.errors import UserError, quoted, reason, unknown
+from midmask.experiment.changes import apply_changes
+from midmask.experiment.schema import Recipe
+
+C = TypeVar("C", bound=Config)
+
+LARGEST_FILE = 64 << 10
+"""Bytes of a YAML file that are read; those in `search_spaces/` have some 2,000."""
+
+
+def load_fields(path: Path, form: type[C], wanted: str) -> C:
+    """The fields in a YAML file.
+
+    Args:
+        wanted: the message for a file that holds no mapping.
+
+    Raises:
+        UserError: if the file is missing, is no YAML mapping, has an alias or a wrong field; the line names the field.
+    """
+    data = _read_yaml(path)
+    if not isinstance(data, dict):
+        raise UserError(wanted)
+    try:
+        return form.model_validate(data)
+    except ValidationError as error:
+        raise as_user_error(error, path.name) from None
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases: ten short lines of them stand for billions of values."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            alias: yaml.AliasEvent = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.YAMLError(f"the alias *{alias.anchor} is not read; write the values out")
+        return super().compose_node(parent, index)
+
+
+def _read_yaml(path: Path) -> Any:
+    """The plain data of a YAML file.
+
+    Raises:
+        UserError: if the file is missing, too large, no YAML, or has an alias.
+    """
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(LARGEST_FILE + 1)
+        if len(data) > LARGEST_FILE:
+            raise UserError(f"search space {path}: larger than {LARGEST_FILE >> 10} KiB, so it is none")
+        return yaml.load(data.decode(), _Loader)
+    except FileNotFoundError:
+        names = ", ".join(sorted(found.name for found in path.parent.glob("*.yaml"))) or "none"
+        raise UserError(f"search space {path}: no such file; in {path.parent}: {names}") from None
+    except OSError as error:
+        raise UserError(f"search space {path}: it cannot be read ({reason(error)})") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"search space {path}: not YAML ({' '.join(str(error).split())})") from None
+    except (ValueError, RecursionError) as error:  # no UTF-8; `!!int abc`, the date 2024-13-99; deep nesting
+        raise UserError(f"search space {path}: not YAML ({reason(error)})") from None
+
 
 ParameterValue = bool | int | float | str | None
 Mode = Literal["max", "min"]
@@ -210,3 +276,136 @@ def load_space(path: Path) -> Space:
     """
     wanted = f"search space {path}: a mapping of fields is wanted, with at least name, recipe, parameters"
     return load_fields(path, Space, wanted)
+
+
+ParameterPoint = dict[str, ParameterValue]
+
+MOST = 2000
+"""Corners of a space that are tried on the recipe (about a millisecond each); of more, so many are drawn."""
+
+
+def is_active(distribution: Distribution, point: Mapping[str, ParameterValue]) -> bool:
+    """Whether a parameter exists in a point whose parameters above it are known."""
+    return all(path in point and point[path] in wanted for path, wanted in distribution.when.items())
+
+
+def complete(space: Space, choose: Callable[[str, Distribution], ParameterValue]) -> ParameterPoint:
+    """The point whose active parameters are chosen one by one, from the first."""
+    point: ParameterPoint = {}
+    for path, distribution in space.parameters.items():
+        if is_active(distribution, point):
+            point[path] = choose(path, distribution)
+    return point
+
+
+def grid(space: Space) -> list[ParameterPoint]:
+    """All points of the grid, each once, the last parameter running fastest."""
+    return list(_product(space, lambda distribution: distribution.values))
+
+
+def budget(space: Space) -> int:
+    """How many trials a sweep runs."""
+    return len(grid(space)) if space.search == "grid" else space.trials
+
+
+def _product(space: Space, values: Callable[[Distribution], Sequence[ParameterValue]]) -> Iterator[ParameterPoint]:
+    paths = list(space.parameters)
+
+    def grown(point: ParameterPoint, number: int) -> Iterator[ParameterPoint]:
+        if number == len(paths):
+            yield point
+            return
+        path, distribution = paths[number], space.parameters[paths[number]]
+        if not is_active(distribution, point):
+            yield from grown(point, number + 1)
+            return
+        for value in values(distribution):
+            yield from grown({**point, path: value}, number + 1)
+
+    return grown({}, 0)
+
+
+def check(space: Space, recipe: Recipe) -> None:
+    """Tries the corners of the space on the recipe, before anything starts: every combination of extremes that the
+    conditions leave, or `MOST` of them.
+
+    Raises:
+        UserError: for a path that the recipe lacks, naming the nearest; a value that it or its backbone refuses; values
+            that exclude each other, where a condition is missing; a mark that is no point of the space.
+    """
+    refused: list[tuple[ParameterPoint, UserError]] = []
+    accepted: set[tuple[str, str]] = set()
+    for point in _corners(space):
+        try:
+            apply_changes(recipe, point).check()
+            accepted |= {(path, repr(value)) for path, value in point.items()}
+        except UserError as error:
+            refused.append((point, error))
+    for point, why in refused:
+        if any((path, repr(value)) not in accepted for path, value in point.items()):
+            raise why
+    if refused:
+        point, why = refused[0]
+        raise UserError(
+            f"{describe_point(space, point)}: these values exclude each other ({why}). Give one of the parameters a "
+            "condition: when: {PATH: VALUE}"
+        )
+    for name, values in space.marks.items():
+        if not any(is_marked(values, point) for point in _corners(space)) and not _has_ranges(space):
+            raise UserError(f"marks.{name}: no point of the space has {values}; add the values to its parameters")
+
+
+def _has_ranges(space: Space) -> bool:
+    return any(distribution.low is not None for distribution in space.parameters.values())
+
+
+def _corners(space: Space) -> Iterator[ParameterPoint]:
+    extremes = {path: distribution.extremes() for path, distribution in space.parameters.items()}
+    if math.prod(map(len, extremes.values())) <= MOST:
+        yield from _product(space, Distribution.extremes)
+        return
+    rng = python_stream(0)
+    for _ in range(MOST):
+        yield complete(space, lambda path, _: rng.choice(extremes[path]))
+
+
+def is_marked(values: Mapping[str, ParameterValue], point: Mapping[str, ParameterValue]) -> bool:
+    """Whether a point is the one that a mark means: it has all its values."""
+    return all(path in point and point[path] == value for path, value in values.items())
+
+
+def mark_of(space: Space, point: Mapping[str, ParameterValue]) -> str | None:
+    """The name under which plots and tables know a point, if it has one."""
+    return next((name for name, values in space.marks.items() if is_marked(values, point)), None)
+
+
+def labels(space: Space) -> dict[str, str]:
+    """Path -> a short name: its label, else its end in words, with as many of its parents as tell it from others."""
+    found: dict[str, str] = {}
+    for path, distribution in space.parameters.items():
+        others = [other for other in space.parameters if other != path]
+        parts = path.split(".")
+        ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
+        own = next(end for end in ends if not any(f".{other}".endswith(f".{end}") for other in others))
+        found[path] = distribution.label or own.replace("_", " ")
+    return found
+
+
+def format_value(value: object) -> str:
+    """A value for people: `0.3`, `none`, `basic`."""
+    if value is None:
+        return "none"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def describe_point(space: Space, point: Mapping[str, ParameterValue]) -> str:
+    """`encoder mask ratio 0.3, decoder mask ratio 0.5`; what cannot be otherwise is left out."""
+    names = labels(space)
+    free = {path: value for path, value in point.items() if not space.parameters[path].is_constant}
+    return ", ".join(f"{names[path]} {format_value(value)}" for path, value in free.items())
+
+
+def briefly(space: Space, point: Mapping[str, ParameterValue]) -> str:
+    """`0.3/0.5`, as papers write it; a mark's name where there is one."""
+    free = [value for path, value in point.items() if not space.parameters[path].is_constant]
+    return mark_of(space, point) or "/".join(map(format_value, free))

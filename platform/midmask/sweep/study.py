@@ -1,8 +1,8 @@
-"""The Optuna study is the truth of a sweep: it has its own storage and a fixed name, and outlives every process.
+"""A sweep's Optuna study: the points that were tried, their values, and which point comes next.
 
-Ray Tune's own state can be lost in a crash (an empty pickle), so nothing is restored from it. A sweep that is
-submitted again asks the study which points are done, gives back the ones that a killed process held, and runs the
-rest.
+The study is the truth of a sweep: it has its own storage and a fixed name, and outlives every process. Ray Tune's own
+state can be lost in a crash (an empty pickle), so nothing is restored from it. A sweep that is submitted again asks the
+study which points are done, gives back the ones that a killed process held, and runs the rest.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +15,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from midmask.evaluation.statistics.intervals import RankCorrelation, rank_correlation
-from midmask.sweep.points import ParameterPoint, complete, grid
-from midmask.sweep.space import Distribution, ParameterValue, Space
+from midmask.sweep.space import Distribution, ParameterPoint, ParameterValue, Space, complete, grid
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 

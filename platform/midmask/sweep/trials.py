@@ -1,24 +1,65 @@
-"""The trials of a finished sweep, read back from what their steps have left behind, and how they stand to the best."""
+"""The trials of a finished sweep, read back from their steps: their table, and sentences on what was measured.
 
-from collections.abc import Sequence
+Sentences do not claim more than was measured, and each names the split that it is about: trials are chosen on dev, and
+the chosen ones reported on test.
+
+Importance is PED-ANOVA (Watanabe et al., IJCAI 2023), as Optuna has it: how far the values of a parameter among the
+good trials differ from those among all. In Optuna 5 it takes conditional parameters and several objectives (then good
+is near the front), and needs no further package; fANOVA takes neither, and needs scikit-learn.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from midmask.artifact import Artifact, Place, load
-from midmask.evaluation.pareto import on_front
-from midmask.evaluation.statistics.seeds import SeedSpread
-from midmask.evaluation.statistics.significance import Comparison, compare
-from midmask.experiment.backbone_defaults import apply_changes
-from midmask.experiment.plan import Step, plan
-from midmask.experiment.report import per_query
+import optuna
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.trial import TrialState
+
+from midmask.core.config import flatten
+from midmask.evaluation.rendering import markdown
+from midmask.evaluation.statistics.intervals import RankCorrelation, SeedSpread
+from midmask.evaluation.statistics.ranks import on_front
+from midmask.evaluation.statistics.significance import Comparison, compare, noise_floor
+from midmask.experiment.changes import apply_changes
+from midmask.experiment.graph import Step
+from midmask.experiment.plan import plan
+from midmask.experiment.report import System, against, per_query
 from midmask.experiment.schema import Recipe
-from midmask.experiment.survey import Survey
-from midmask.sweep.measurement import Measured, final_evaluations, probe, summarise
-from midmask.sweep.points import describe_point
+from midmask.experiment.training_steps import Survey
+from midmask.store.artifact import Artifact, load
+from midmask.store.place import Place
+from midmask.sweep.plan import Measured, final_evaluations, probe, summarise
 from midmask.sweep.search import best
-from midmask.sweep.space import Space
+from midmask.sweep.space import COSTS, Space, briefly, describe_point, format_value, labels, mark_of
 from midmask.sweep.study import Outcome
+from midmask.sweep.sweep_file import ComparisonOutcome, SweepImportance
+
+FEWEST = 10
+"""Trials below which importance is not told: among the good ones should be five (Optuna's documentation)."""
+
+GOOD = 5
+
+
+def importance(study: optuna.Study, space: Space) -> SweepImportance | None:
+    """The importance of the parameters that have a choice; none for too few trials, or where all trials are equal."""
+    last = len(space.shares)
+    ended = [
+        trial
+        for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        if last == 1 or len(trial.intermediate_values) >= last - 1
+    ]
+    if len(ended) < FEWEST or len({tuple(trial.values) for trial in ended}) == 1:
+        return None
+    whole = optuna.create_study(directions=study.directions)
+    whole.add_trials(ended)
+    quantile = max(0.1, GOOD / len(ended))
+    paths = [path for path, distribution in space.parameters.items() if not distribution.is_constant]
+    met = [path for path in paths if any(path in trial.params for trial in ended)]
+    found = get_param_importances(whole, evaluator=PedAnovaImportanceEvaluator(target_quantile=quantile), params=met)
+    shares = {path: float(share) for path, share in found.items()}
+    return SweepImportance(shares=shares, trials=len(ended), quantile=quantile)
 
 
 @dataclass(frozen=True)
@@ -120,3 +161,203 @@ class Trials:
 
     def _seconds(self, step: Step) -> float:
         return float(load(step.place(self.storage)).result["seconds"])
+
+
+FEW_QUERIES = 50
+"""Queries below which no conclusion is drawn."""
+
+OUTCOMES: Mapping[ComparisonOutcome, str] = {
+    "better": "is better than",
+    "worse": "is worse than",
+    "equal": "is within the noise of",
+    "undecided": f"was measured on too few queries (fewer than {FEW_QUERIES}) to be told from",
+}
+"""How the outcome of a comparison is said."""
+
+LATENCY = "search_ms_per_query"
+
+
+def trials_table(trials: Trials, standings: Mapping[str, Comparison]) -> str:
+    """One row per trial in the order of asking: its parameters, what was measured, how it stands to the best, how it
+    ended; with several objectives, also the query latency, and whether it is on the front.
+    """
+    space, several = trials.space, trials.space.has_several_objectives
+    paths = [path for path, distribution in space.parameters.items() if not distribution.is_constant]
+    names = [objective.measure for objective in space.targets]
+    names += [LATENCY] if several and LATENCY not in names else []
+    probes = range(1, len(space.shares))
+    headers = [labels(space)[path] for path in paths]
+    headers += [f"probe at {share:g}" for share in space.shares[:-1]] + names + ["to the best", "p (Holm)"]
+    headers += ["front", "known as"] if several else ["end"]
+    rows = []
+    for trial in trials.all:
+        point, own = trial.outcome.parameters, standings.get(trial.label)
+        row = [format_value(point[path]) if path in point else "—" for path in paths]
+        row += [_number(trial.outcome.measures.get(number)) for number in probes]
+        row += [_of(trial, name) for name in names]
+        row += [f"{own.difference:+.4f}", f"{own.p_corrected:.2g}"] if own else ["—", "—"]
+        if several:
+            row += ["yes" if trial.label in trials.front else "", mark_of(space, point) or ""]
+        else:
+            row.append("complete" if trial.is_complete else "pruned")
+        rows.append(row)
+    return markdown(headers, rows)
+
+
+def sentence(winner: str, floor: str, measure: str, compared: Mapping[str, Mapping[str, Comparison]]) -> str:
+    """Whether the winner is better than the floor on test, where it is reported, and on dev, where it was chosen; with
+    the estimate, interval and p of both.
+
+    Args:
+        compared: split -> system -> its comparison with the floor, as `experiment.report.comparison_table` shows it.
+    """
+    rows = {split: compared[split][winner] for split in ("test", "dev")}
+    said = {split: OUTCOMES[outcome(row)] for split, row in rows.items()}
+    if said["test"] == said["dev"]:
+        headline = f"{winner} {said['test']} {floor}, on test and on dev."
+    else:
+        headline = (
+            f"On test, {winner} {said['test']} {floor}; on dev, where it was chosen, it {said['dev']} it. "
+            "The result on test is the unbiased one."
+        )
+    figures = "; ".join(f"{split} {_figures(row)}" for split, row in rows.items())
+    family = _family(len(compared["test"]))
+    return f"{headline} {measure} and difference to {floor}: {figures} (paired t-tests over queries, {family})."
+
+
+def _family(count: int) -> str:
+    return f"Holm over {count} comparisons" if count > 1 else "one comparison"
+
+
+def outcome(row: Comparison) -> ComparisonOutcome:
+    """Of a comparison with the floor."""
+    if row.queries < FEW_QUERIES:
+        return "undecided"
+    if not row.significant:
+        return "equal"
+    return "better" if row.difference > 0 else "worse"
+
+
+def _figures(row: Comparison) -> str:
+    return (
+        f"{row.mean:.4f}, {row.difference:+.4f} [95% interval {row.low:+.4f}, {row.high:+.4f}], p = "
+        f"{row.p_corrected:.2g}, {row.queries} queries, {row.seeds} fine-tuning seeds"
+    )
+
+
+def runner_up_sentence(trials: Trials, standings: Mapping[str, Comparison]) -> str:
+    """Whether the best can be told from the next best, and from the recipe's own values, if these were tried."""
+    sign = 1 if trials.space.targets[0].mode == "max" else -1
+    others = sorted(standings, key=lambda label: -sign * standings[label].difference)
+    told = [(label, "the next best") for label in others[:1]]
+    own = flatten(trials.recipe)
+    usual = [one for one in trials.complete if all(own.get(path) == v for path, v in one.outcome.parameters.items())]
+    told += [(one.label, "the recipe's own") for one in usual if one.label in standings and one.label not in others[:1]]
+    by_label = {trial.label: trial for trial in trials.complete}
+    best = briefly(trials.space, trials.best.outcome.parameters)
+    return " ".join(
+        f"{best} {_verdict(standings[label])} {briefly(trials.space, by_label[label].outcome.parameters)}, {role}, on "
+        f"dev (difference {-standings[label].difference:+.4f}, p = {standings[label].p_corrected:.2g}, smallest "
+        f"detectable difference {standings[label].detectable:.4f})."
+        for label, role in told
+    )
+
+
+def floor_sentence(standings: Mapping[str, Comparison], seeds: SeedSpread, repeats: int) -> str:
+    """The noise floor, what it is made of, and how many trials it swallows."""
+    value = noise_floor(standings.values())
+    if value is None:
+        return ""
+    others, alike = len(standings), sum(not one.significant for one in standings.values())
+    known = (
+        f"a standard deviation of {seeds.spread:.4f} over fine-tuning seeds ({seeds.degrees} degrees of freedom; "
+        f"{repeats} a trial)"
+        if seeds.degrees
+        else "no repeated fine-tuning, so that what the seed does is not in it"
+    )
+    return (
+        f"Noise floor: a difference of {value:.4f} between two trials is found with a probability of 0.8 (queries "
+        f"paired, {known}; {_family(others)}). {_swallowed(alike, others)}"
+    )
+
+
+def _swallowed(alike: int, others: int) -> str:
+    if not alike:
+        return "Every other trial is significantly worse on dev."
+    which = f"{alike} of the other {others} complete trials" if others > 1 else "The other trial"
+    return f"{which} cannot be told from the best on dev."
+
+
+def front_sentence(trials: Trials, systems: Sequence[System]) -> str:
+    """How large the front is, and how the marked points compare to the first of them over the seeds of the end."""
+    space = trials.space
+    names = " and ".join(objective.measure for objective in space.targets)
+    text = f"{len(trials.front)} of {len(trials.complete)} points are on the front of {names} on dev."
+    marked = [system for system in systems if system.label in space.marks]
+    if len(marked) < 2:
+        return text
+    measure, first = space.targets[0].measure, marked[0].label
+    found = against(marked, first, "dev", measure)
+    by_mark = {mark_of(space, trial.outcome.parameters): trial for trial in trials.complete}
+    told = [
+        f"{label} {'differs' if row.significant else 'is not distinguishable'} from {first} (difference "
+        f"{row.difference:+.4f}, p = {row.p_corrected:.2g}, smallest detectable difference {row.detectable:.4f}"
+        f"{_sizes(by_mark[label], by_mark[first])})"
+        for label, row in found.items()
+    ]
+    return f"{text} On dev, {'; '.join(told)}."
+
+
+def proxy_sentence(share: float, found: RankCorrelation, *, pruned: bool) -> str:
+    """How well a rung foretold the end, which decides whether it may stand for it."""
+    who = f"the {found.count} trials that ran to the end"
+    who += ", which the rungs had let through" if pruned else ""
+    if found.tau is None:
+        return f"The probe at {share:g} of the pre-training: no rank correlation can be told from {who}."
+    within = (
+        f"[95% interval {found.low:+.2f}, {found.high:+.2f}]" if found.low is not None else "[too few for an interval]"
+    )
+    advice = (
+        "it may stand for the whole run"
+        if found.is_positive
+        else "it is not shown to rank as the whole run does, so do not choose by it alone"
+    )
+    return (
+        f"The probe at {share:g} of the pre-training: Kendall tau {found.tau:+.2f} {within} on dev over {who}; "
+        f"{advice}."
+    )
+
+
+def importance_sentence(found: SweepImportance | None, names: Mapping[str, str], trials: int) -> str:
+    """Which parameter mattered."""
+    if found is None:
+        return (
+            f"Importance of parameters: not told from {trials} complete trials (at least {FEWEST}, and not all equal)."
+        )
+    shares = ", ".join(f"{names[path]} {share:.0%}" for path, share in found.shares.items())
+    basis = f"PED-ANOVA, the best {found.quantile:.0%} of {found.trials} complete trials"
+    return f"Importance of parameters for the result on dev ({basis}): {shares}. It does not know the noise floor."
+
+
+def _verdict(standing: Comparison) -> str:
+    return "is distinguishable from" if standing.significant else "is not distinguishable from"
+
+
+def _sizes(own: Trial, other: Trial) -> str:
+    """The costs of two trials, where these are known."""
+    name = COSTS[0]
+    pair = [trial.measured.costs.get(name) for trial in (own, other) if trial.measured]
+    return f"; {pair[0]:.0f} against {pair[1]:.0f} bytes a passage" if None not in pair else ""
+
+
+def _of(trial: Trial, name: str) -> str:
+    """What was measured, a cost or a measure."""
+    if trial.measured is None:
+        return "—"
+    if name in trial.measured.costs:
+        return f"{trial.measured.costs[name]:.5g}"
+    return _number(trial.measured.measures.get(name))
+
+
+def _number(value: float | None) -> str:
+    return "—" if value is None else f"{value:.4f}"

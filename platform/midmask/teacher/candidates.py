@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.mining.listed import find_listed, stretches
 from midmask.retrieve.blocks import blocks_in
-from midmask.retrieve.selection import judged_queries, relevant_passages
-from midmask.sharded import Inputs
-from midmask.training.table import TokenTable, read_table
+from midmask.retrieve.searched_queries import judged_queries, relevant_passages
+from midmask.store.place import Place
+from midmask.store.sharded import Inputs
+from midmask.training.examples import TokenTable, read_table
 
 FOLDER = "candidates"
 COUNTS = "candidates.json"

@@ -1,31 +1,155 @@
-"""The scoring step: a teacher's score of every candidate.
-
-candidates/<shard>   the pairs: some queries each, with their lists and relevant passages
-scores/<shard>       their scores, each shard written by the process that made it
-scores.parquet       query_id, doc_id, score (float32, a raw logit), by query, then document
-scores.jsonl.gz      on request: {"query_id", "corpus_id": [...], "score": [...]} a line, best first (the "list"
-                     layout of Hugging Face data sets), and which are relevant; the first lines with all texts
-"""
+"""A teacher's scores of pairs of a query and a passage: the step that computes them, and the one that reads a file."""
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
 from pydantic import Field
 
-from midmask.artifact import Place
+from midmask.core.arrays import Ints32
+from midmask.core.batch import TokenRows
+from midmask.core.config import Config, file_fingerprint, runtime
+from midmask.encoders.cross_encoder import read_cross_encoder
 from midmask.errors import UserError
-from midmask.identity import Config, runtime
+from midmask.exchange.score_files import read_scores_file
+from midmask.mining.negatives import SCORES
 from midmask.retrieve.lines import write_lines
-from midmask.sharded import Inputs, Sharded
+from midmask.retrieve.text_encoder import length_batches, run_batches
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.store.sharded import Inputs, Sharded
 from midmask.teacher.candidates import COUNTS, FOLDER, PassageTexts, by_query, write_candidates
-from midmask.teacher.scorer import Reading, Scorer
-from midmask.training.table import read_table
+from midmask.text.token_rows import encoder
+from midmask.training.examples import read_table
+from midmask.training.pairs import cut_rows
+
+BATCH_TOKENS = 4096
+"""Padded tokens of one batch."""
+
+PASSAGE_ROOM = 8
+"""Tokens of a pair that a query must leave: special tokens, and a passage's first words."""
+
+SCORED = pa.schema(
+    [
+        ("query_id", pa.string()),
+        ("doc_id", pa.string()),
+        ("relevant", pa.bool_()),
+        ("score", pa.float32()),
+        ("passage_cut", pa.bool_()),
+        ("query_cut", pa.bool_()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a teacher reads of a pair: see `score.ScoreConfig`. threads changes no bit."""
+
+    query_length: int
+    passage_length: int | None
+    max_length: int | None
+    titles: bool
+    threads: int
+
+
+class Scorer:
+    """A sequence-classification folder with its own tokenizer, and the texts of a corpus.
+
+    Raises:
+        UserError: if the folder holds no teacher, or takes no pairs as long as asked for.
+    """
+
+    def __init__(self, model: Place, corpus: Place, reading: Reading) -> None:
+        folder = model.local()
+        self._reading = reading
+        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._teacher = read_cross_encoder(folder, reading.max_length).to(self._device)
+        if self._teacher.max_length < reading.query_length + PASSAGE_ROOM:
+            raise UserError(
+                f"score: query_length = {reading.query_length}, but pairs have at most {self._teacher.max_length} "
+                f"tokens; set stages.*.teacher.query_length={self._teacher.max_length - PASSAGE_ROOM} or less"
+            )
+        self._passage_length = min(reading.passage_length or self._teacher.max_length, self._teacher.max_length)
+        # A token more than is read tells whether a text is cut.
+        self._query_ids = encoder(folder, reading.query_length + 1)
+        self._passage_ids = encoder(folder, self._passage_length + 1)
+        self._queries = read_table(corpus / "queries.parquet")
+        self._passages = PassageTexts(corpus, titles=reading.titles)
+
+    def score(self, pairs: pa.Table) -> pa.Table:
+        """The pairs (query_id, doc_id, relevant, row) in their order, with their scores and what was cut (SCORED).
+
+        Raises:
+            UserError: naming pairs whose score is not finite.
+        """
+        query_ids, query_of = np.unique(pairs["query_id"].to_numpy(), return_inverse=True)
+        rows, passage_of = np.unique(pairs["row"].to_numpy(), return_inverse=True)
+        whole_queries = _arrays(self._query_ids(self._texts(query_ids.tolist())))
+        whole_passages = _arrays(self._passage_ids(self._passages.read(rows)))
+        queries = [cut_rows(ids, self._reading.query_length) for ids in whole_queries]
+        passages = [cut_rows(ids, self._passage_length) for ids in whole_passages]
+        template, longest = self._teacher.template, self._teacher.max_length
+        joint = len(template.between) - len(template.first) - len(template.last)
+        uncut_N = _lengths(queries)[query_of] + _lengths(passages)[passage_of] + joint
+
+        def run(batch: NDArray[np.int64]) -> NDArray[np.float32]:
+            return self._score([queries[row] for row in query_of[batch]], [passages[row] for row in passage_of[batch]])
+
+        batches = length_batches(np.minimum(uncut_N, longest), BATCH_TOKENS)
+        found = run_batches(run, batches, self._reading.threads if self._device == "cpu" else 1)
+        score_N = np.empty(len(pairs), np.float32)
+        score_N[np.concatenate(batches)] = np.concatenate(found)
+        _refuse_nan(score_N, pairs)
+        query_cut_N = (_lengths(whole_queries) > self._reading.query_length)[query_of]
+        passage_cut_N = (uncut_N > longest) | (_lengths(whole_passages) > self._passage_length)[passage_of]
+        columns = [pairs[name] for name in ("query_id", "doc_id", "relevant")]
+        return pa.table([*columns, score_N, passage_cut_N, query_cut_N], schema=SCORED)
+
+    def _texts(self, query_ids: list[str]) -> list[str]:
+        places = pc.index_in(pa.array(query_ids, pa.string()), value_set=self._queries["query_id"].combine_chunks())
+        return [str(text) for text in self._queries["text"].take(places).to_pylist()]
+
+    def _score(self, queries: list[Ints32], passages: list[Ints32]) -> NDArray[np.float32]:
+        pad_id = self._teacher.template.pad_id
+        pairs = self._teacher.join(_pad(queries, pad_id), _pad(passages, pad_id)).to(self._device)
+        with torch.inference_mode():
+            return np.asarray(self._teacher(pairs).cpu().numpy(), dtype=np.float32)
+
+
+def _arrays(rows: list[list[int]]) -> list[Ints32]:
+    return [np.array(row, np.int32) for row in rows]
+
+
+def _lengths(rows: list[Ints32]) -> NDArray[np.int64]:
+    return np.array([len(row) for row in rows], np.int64)
+
+
+def _pad(rows: list[Ints32], pad_id: int) -> TokenRows:
+    lengths_B = torch.from_numpy(_lengths(rows))
+    ids_BL = torch.full((len(rows), int(lengths_B.max())), pad_id)
+    ids_BL[torch.arange(ids_BL.shape[1]) < lengths_B[:, None]] = torch.from_numpy(np.concatenate(rows).astype(np.int64))
+    return TokenRows(ids_BL, lengths_B, torch.zeros_like(lengths_B))
+
+
+def _refuse_nan(score_N: NDArray[np.float32], pairs: pa.Table) -> None:
+    bad = np.flatnonzero(~np.isfinite(score_N))
+    if len(bad):
+        first = ", ".join(f"{row['query_id']} x {row['doc_id']}" for row in pairs.take(pa.array(bad[:5])).to_pylist())
+        raise UserError(
+            f"score: the teacher gives scores that are not finite for {len(bad)} pairs, among them {first}; its "
+            "training went wrong, so train it with a smaller train.learning_rate"
+        )
+
 
 log = logging.getLogger(__name__)
 
@@ -134,3 +258,59 @@ def _texts_of(line: dict[str, Any], config: ScoreConfig, inputs: Inputs, out: Pl
 
 SCORE = Sharded("scores", FOLDER, _begin, _worker, _finish, stays=lambda config: True)
 """The step: teacher (its `model/`), corpus, and lists (`negatives…`, `ranked…`) in, scores out."""
+
+
+PAIRS_AT_ONCE = 1 << 20
+"""Pairs that are Python objects at a time."""
+
+
+class ReadScoresConfig(Config):
+    """Scores from a file."""
+
+    file: str = Field(
+        description="scores by query: .parquet or .jsonl in the list layout, SimLM's .jsonl, .pkl of "
+        "scores[query][passage], or .tsv of query, passage, score; all but .parquet may be gzip'd"
+    )
+
+
+def scores_content(file: str) -> dict[str, str]:
+    """Fingerprint of the file.
+
+    Raises:
+        UserError: if there is no such file.
+    """
+    if not Path(file).is_file():
+        raise UserError(f"teacher.scores = {file}: there is no such file")
+    return {Path(file).name: file_fingerprint(file)}
+
+
+def read_scores(config: ReadScoresConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """The step; input corpus.
+
+    Raises:
+        UserError: for a file of another layout, a pair that is scored twice, or no pair of the corpus at all.
+    """
+    pairs = read_scores_file(Place(config.file))
+    known = read_table(inputs["corpus"].place / "queries.parquet")["query_id"].combine_chunks()
+    tables, read = [SCORES.empty_table()], 0
+    for some in iter(lambda: list(islice(pairs, PAIRS_AT_ONCE)), []):
+        table = pa.table([list(column) for column in zip(*some, strict=True)], schema=SCORES)
+        read += len(table)
+        tables.append(table.filter(pc.is_in(table["query_id"], value_set=known)))
+    table = pa.concat_tables(tables).sort_by([("query_id", "ascending"), ("doc_id", "ascending")])
+    _refuse_repeated(table, config.file)
+    if not len(table):
+        raise UserError(f"teacher.scores = {config.file}: none of its {read} pairs is of a query of this corpus")
+    if len(table) < read:
+        log.warning("%s: %d of %d pairs are of queries that the corpus lacks", config.file, read - len(table), read)
+    with (out / "scores.parquet").writing() as stream:
+        pq.write_table(table, stream, compression="zstd")
+    return {"pairs": len(table), "pairs_of_unknown_queries": read - len(table)}
+
+
+def _refuse_repeated(table: pa.Table, file: str) -> None:
+    query, doc = table["query_id"].combine_chunks(), table["doc_id"].combine_chunks()
+    same = pc.and_(pc.equal(query[1:], query[:-1]), pc.equal(doc[1:], doc[:-1]))
+    if len(table) > 1 and pc.any(same).as_py():
+        row = pc.index(same, True).as_py()
+        raise UserError(f"teacher.scores = {file}: query {query[row]}, passage {doc[row]} is scored more than once")

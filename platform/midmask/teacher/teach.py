@@ -9,14 +9,13 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from midmask.artifact import Artifact
+from midmask.core.config import Config
 from midmask.encoders.backbone import BackboneConfig
-from midmask.identity import Config
 from midmask.mining.mine import MineConfig
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
-from midmask.teacher.score import ScoreConfig
-from midmask.teacher.scorer import PASSAGE_ROOM
-from midmask.tokens import TokensConfig
+from midmask.store.artifact import Artifact
+from midmask.teacher.score import PASSAGE_ROOM, ScoreConfig
+from midmask.text.tokens import TokensConfig
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
 from midmask.training.setup import TeachSetup

@@ -1,19 +1,14 @@
 """Tracked runs: the only home of MLflow.
 
-    names     measure <-> metric key
-    address   which store, as a URI
-    store     the store, created once
-    failures  what an error of it means
-    journal   a run's values on disk until they have arrived
-    sender    the thread that carries them
-    lineage   datasets and models: what runs read and made
-    lease     which runs a living process writes
-    machine   how busy the driver's machine is meanwhile
-    run       TrackedRun: one run, open to be written to
-    runs      Tracker: what a job's driver holds
-    reading   runs as rows of plain data: all, or those that changed
-    files     artifacts of runs as local files
-    models    finished models in the registry; imported where it is used, since MLflow's own models take long to import
+    names       which store, as a URI; measure <-> metric key
+    store       the store, created once, and what an error of it means
+    outbox      a run's values on disk until they have arrived, and the thread that carries them
+    writer      which runs a living process writes, and how busy its machine is meanwhile
+    lineage     datasets and models: what runs read and made
+    runs        Tracker, what a job's driver holds; TrackedRun, one run, open to be written to
+    reading     runs as rows of plain data, their files as local files, histories of metrics
+    references  which artifacts of a store tracked runs and registered models name
+    models      finished models in the registry; imported where it is used, as MLflow's own models take long to import
 
 Runs carry the tags `midmask.job|recipe|objective|step|corpus|fingerprint|status`; status is running, finished, failed,
 killed, pruned, or cached (a run that only points, by `midmask.cached_run`, to the finished one).
@@ -23,13 +18,10 @@ The names below are imported when they are first used: what only needs an addres
 
 from typing import TYPE_CHECKING
 
-from midmask.lazy import import_when_used
+from midmask.core.registry import import_when_used
 
 if TYPE_CHECKING:
-    from midmask.redaction import redacted
-    from midmask.tracking.address import resolve_tracking_uri, sqlite_file, ui_address, ui_command
-    from midmask.tracking.failures import Patience
-    from midmask.tracking.files import artifact_file
+    from midmask.core.redaction import redacted
     from midmask.tracking.lineage import Dataset, TrackedModel
     from midmask.tracking.names import (
         ARTIFACT,
@@ -43,18 +35,18 @@ if TYPE_CHECKING:
         measure_of,
         metric_key,
         queries_key,
+        resolve_tracking_uri,
         result_key,
         self_matches_key,
+        sqlite_file,
+        ui_address,
+        ui_command,
     )
-    from midmask.tracking.reading import StoreReader, TrackedRow, read_runs
-    from midmask.tracking.run import TrackedRun
-    from midmask.tracking.runs import Found, Tracker
-    from midmask.tracking.store import why_silent
+    from midmask.tracking.reading import StoreReader, TrackedRow, artifact_file, read_runs
+    from midmask.tracking.runs import Found, TrackedRun, Tracker
+    from midmask.tracking.store import Patience, why_silent
 
 _NAMES = {
-    "address": ("resolve_tracking_uri", "sqlite_file", "ui_address", "ui_command"),
-    "failures": ("Patience",),
-    "files": ("artifact_file",),
     "lineage": ("Dataset", "TrackedModel"),
     "names": (
         "ARTIFACT",
@@ -68,16 +60,19 @@ _NAMES = {
         "measure_of",
         "metric_key",
         "queries_key",
+        "resolve_tracking_uri",
         "result_key",
         "self_matches_key",
+        "sqlite_file",
+        "ui_address",
+        "ui_command",
     ),
-    "reading": ("StoreReader", "TrackedRow", "read_runs"),
-    "run": ("TrackedRun",),
-    "runs": ("Found", "Tracker"),
-    "store": ("why_silent",),
+    "reading": ("StoreReader", "TrackedRow", "artifact_file", "read_runs"),
+    "runs": ("Found", "TrackedRun", "Tracker"),
+    "store": ("Patience", "why_silent"),
 }
 _MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names} | {
-    "redacted": "midmask.redaction"
+    "redacted": "midmask.core.redaction"
 }
 
 __all__ = [

@@ -25,7 +25,7 @@ from mlflow.entities import (
 )
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
-from midmask.redaction import redacted
+from midmask.core.redaction import redacted
 from midmask.tracking.names import ARTIFACT
 
 KINDS = ("datasets", "made", "used", "measured")

@@ -20,12 +20,11 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, Schema, TensorSpec
 
+from midmask.core.redaction import redacted
 from midmask.errors import UserError
-from midmask.redaction import redacted
-from midmask.tracking.failures import FAILURES, Patience, patiently, reason
 from midmask.tracking.lineage import model_name
 from midmask.tracking.names import ARTIFACT, LONGEST_TAG, check_key, shorten
-from midmask.tracking.store import create_store
+from midmask.tracking.store import FAILURES, Patience, create_store, patiently, reason
 
 log = logging.getLogger(__name__)
 

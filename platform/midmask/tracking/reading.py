@@ -1,21 +1,110 @@
-"""Reads tracked runs as rows of plain data. Nothing here creates a store."""
+"""Reads tracked runs: as rows of plain data, their files, and the histories of their metrics. Creates no store."""
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+import os
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from mlflow import MlflowClient
+from mlflow.artifacts import download_artifacts
 from mlflow.entities import Experiment, LoggedModel, Run, ViewType
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
 from midmask.errors import UserError
-from midmask.tracking.address import sqlite_file
-from midmask.tracking.failures import FAILURES, unreachable, unusable
-from midmask.tracking.lease import PARENT
-from midmask.tracking.names import collection_key
-from midmask.tracking.store import EXPERIMENT, alone_with, connect
+from midmask.tracking.names import collection_key, sqlite_file
+from midmask.tracking.store import EXPERIMENT, FAILURES, alone_with, connect, unreachable, unusable
+from midmask.tracking.writer import PARENT
+
+
+def artifact_file(uri: str, run_id: str, path: str, cache: Path) -> Path | None:
+    """An artifact of a finished run as a local file, None if the run has no such artifact.
+
+    Args:
+        path: below the run's artifacts, such as `per_query/pydocs.dev.parquet`.
+        cache: what lies on another machine is copied below this folder, once.
+
+    Raises:
+        UserError: if the store does not answer.
+    """
+    copy = cache / run_id / path
+    if copy.exists():
+        return copy
+    try:
+        client = connect(uri)
+        place = client.get_run(run_id).info.artifact_uri
+        if (local := _local(place)) is not None:
+            return found if (found := local / path).exists() else None
+        names = {item.path for item in client.list_artifacts(run_id, str(PurePosixPath(path).parent))}
+        return _copy(f"{place}/{path}", copy, uri) if path in names else None
+    except FAILURES as error:
+        raise UserError(unreachable(uri, error)) from None
+
+
+def _local(place: str) -> Path | None:
+    parts = urlsplit(place)
+    return Path(unquote(parts.path)) if parts.scheme in ("", "file") else None
+
+
+def _copy(place: str, copy: Path, uri: str) -> Path:
+    """The copy appears at once and whole: another page may look for it meanwhile."""
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=copy.parent) as folder:
+        fetched = download_artifacts(artifact_uri=place, dst_path=folder, tracking_uri=uri)
+        os.replace(fetched, copy)
+    return copy
+
+
+class MetricPoint(NamedTuple):
+    """A value at a step; `time`: when it was logged, in seconds since 1970."""
+
+    step: int
+    value: float
+    time: float
+
+
+History = list[MetricPoint]
+"""By step."""
+
+
+def read_histories(uri: str, run_id: str, keys: Iterable[str]) -> dict[str, History]:
+    """Key -> its history; if a step was logged twice, the later value counts.
+
+    Raises:
+        UserError: if the store does not answer, or has no such run.
+    """
+    try:
+        client = connect(uri)
+        told = {key: client.get_metric_history(run_id, key) for key in keys}
+    except FAILURES as error:
+        raise UserError(unreachable(uri, error)) from None
+    return {
+        key: sorted({one.step: _point(one) for one in sorted(own, key=lambda one: one.timestamp)}.values())
+        for key, own in told.items()
+    }
+
+
+def read_last(uri: str, run_id: str) -> dict[str, MetricPoint]:
+    """Key -> the last point of its history.
+
+    Raises:
+        UserError: as `read_histories`.
+    """
+    try:
+        data = connect(uri).get_run(run_id).data
+    except FAILURES as error:
+        raise UserError(unreachable(uri, error)) from None
+    return {metric.key: _point(metric) for metric in data.to_proto().metrics}
+
+
+def _point(metric) -> MetricPoint:  # type: ignore[no-untyped-def]  # MLflow's Metric, as an entity or a message
+    return MetricPoint(metric.step, metric.value, metric.timestamp / 1000)
+
 
 PAGE = 1000
 NAMED_AT_ONCE = 200

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from mlflow.entities import LoggedModel, Run
 
-from midmask.identity import fingerprints_in
-from midmask.tracking.journal import find_left_behind
-from midmask.tracking.lease import OWNER, PARENT, is_dead
+from midmask.core.config import fingerprints_in
 from midmask.tracking.names import ARTIFACT
+from midmask.tracking.outbox import find_left_behind
 from midmask.tracking.reading import StoreReader
+from midmask.tracking.writer import OWNER, PARENT, is_dead
 
 _STEP = re.compile(r"/[^/?]+/[^/?]+(?=\?|$)")
 """STEP/FINGERPRINT in the place of an artifact, before a URI's options."""

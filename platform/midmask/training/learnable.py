@@ -13,8 +13,7 @@ from midmask.errors import UserError, how_to_set
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.ranking import RankingConfig
 from midmask.objectives.objective import ObjectiveConfig
-from midmask.training.examples import TextColumns, TextRows, open_examples
-from midmask.training.order import plan_of
+from midmask.training.examples import TextColumns, TextRows, open_examples, plan_of
 from midmask.training.pairs import PairExamples
 from midmask.training.setup import TrainingSetup
 

@@ -4,9 +4,9 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
+from midmask.core.config import Config, added, runtime
 from midmask.encoders.precision import Precision
 from midmask.errors import UserError
-from midmask.identity import Config, added, runtime
 from midmask.objectives.objective import KEPT
 
 

@@ -16,12 +16,12 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from midmask.core.config import fingerprint
+from midmask.core.randomness import named_stream
 from midmask.errors import UserError
-from midmask.identity import fingerprint
-from midmask.randomness.streams import named_stream
 
 BLOCK = 2048
-"""Rows that are read together: a row group of a tokens artifact (`tokens.ROW_GROUP`, whose module imports torch)."""
+"""Rows that are read together: a row group of a tokens artifact (`text.tokens.ROW_GROUP`, which imports torch)."""
 
 POOL = 32 * BLOCK
 """Rows that are shuffled among each other: 65,536, of which a reader holds the decoded row groups."""

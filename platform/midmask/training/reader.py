@@ -10,10 +10,9 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from midmask.batch import Batch, TokenRows
-from midmask.randomness.masks import row_keys
-from midmask.training.examples import TextColumns, TextRows, open_examples
-from midmask.training.order import Order, OrderReader
+from midmask.core.batch import Batch, TokenRows
+from midmask.masking.randomness import row_keys
+from midmask.training.examples import Order, OrderReader, TextColumns, TextRows, open_examples
 
 T = TypeVar("T")
 

@@ -1,23 +1,62 @@
-"""How many rows go through a model at once on a device: as many as its memory holds, found by a rehearsal on two rows.
+"""How many rows go through a model at once on a device: as many as its memory holds, found by a rehearsal.
 
 A step's rows may be cut in any way without changing its result: sums are added up, and rows that meet in the loss are
 cut with the gradient cache. So nobody has to set `train.micro_batch`; a plan derives it from the same sum
-(`midmask.estimate.fitting`).
+(`estimate.trainings`). What the memory holds are the bytes that autograd saves in a forward pass for the backward pass,
+on real and on fake tensors; of layers with activation checkpointing the inputs of all of them, and all that one layer
+saves while the backward pass computes it again.
 """
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
-from midmask import distributed as world
+from midmask.encoders.layers import counted_layers
 from midmask.encoders.precision import autocast_type
 from midmask.errors import UserError
-from midmask.kept import kept_tensors
 from midmask.objectives import CoupledObjective, Objective
+from midmask.objectives import distributed as world
+from midmask.text.vocabulary import Vocabulary
 from midmask.training.loop import to_device
 from midmask.training.setup import PretrainSetup, TrainingSetup
-from midmask.vocabulary import Vocabulary
+
+_reference: Callable[[Any], StorageWeakRef] = StorageWeakRef
+
+
+class KeptTensors:
+    """The storages that a forward pass keeps, each once; weights are not counted."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._weights = {_reference(parameter.untyped_storage()) for parameter in module.parameters()}
+        self._kept: dict[StorageWeakRef, tuple[int, Tensor]] = {}
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for size, _ in self._kept.values())
+
+    def keep(self, tensor: Tensor) -> Tensor:
+        """Counts a tensor; it is held, so that no later one can take its storage."""
+        storage = tensor.untyped_storage()
+        if (own := _reference(storage)) not in self._weights:
+            self._kept[own] = (storage.nbytes(), tensor)
+        return tensor
+
+
+@contextmanager
+def kept_tensors(module: nn.Module) -> Iterator[KeptTensors]:
+    """Counts what the forward passes of this context keep."""
+    found = KeptTensors(module)
+    with (
+        counted_layers(module),
+        torch.autograd.graph.saved_tensors_hooks(found.keep, lambda tensor: tensor),
+    ):
+        yield found
+
 
 logger = logging.getLogger(__name__)
 

@@ -21,27 +21,23 @@ from typing import Any
 import numpy as np
 import torch
 
-from midmask import distributed as world
-from midmask.artifact import Place
+from midmask.encoders.layers import compile_layers, recompute_layers
 from midmask.errors import UserError
-from midmask.layers import compile_layers, recompute_layers
 from midmask.objectives import Objective
+from midmask.objectives import distributed as world
+from midmask.store.place import Place
 from midmask.training import checkpoint
-from midmask.training.examples import open_examples
-from midmask.training.guard import Guard
-from midmask.training.heads import save_heads, take_heads
-from midmask.training.health import HealthWatch, examine
+from midmask.training.checkpoint import Trace, save_heads, take_heads, trace_summary, trace_totals
+from midmask.training.examples import Order, OrderReader, open_examples, plan_of
+from midmask.training.examples import local_reader as local_reader
+from midmask.training.health import Guard, HealthWatch, Probe, examine, open_probe
 from midmask.training.learnable import PATIENCE, GradientWatch
 from midmask.training.loop import divided, run_steps, to_device, wrap_distributed
 from midmask.training.optimiser import build_optimiser
-from midmask.training.order import Order, OrderReader, plan_of
-from midmask.training.order import local_reader as local_reader
 from midmask.training.plan import BatchPlan
-from midmask.training.probe import Probe, open_probe
 from midmask.training.reader import Read, reads
 from midmask.training.rehearsal import fit_micro_batch
 from midmask.training.setup import PretrainSetup, TrainingSetup
-from midmask.training.trace import Trace, summary, totals
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +142,7 @@ class _Run:
             values: dict[str, float] = {}
             if reports or looks:
                 window, self.window = self.window, []
-                values = {**summary(window), **looks}
+                values = {**trace_summary(window), **looks}
             if saves and self.gradients.idle < done:  # before the report, which may stop the training
                 self._save(done)
             if world.rank() == 0 and (values or time.monotonic() - told >= TELLS_EVERY_S):
@@ -264,7 +260,7 @@ class _Run:
         self.checkpoints.delete()
         (self.out / "trace").delete()
         return {
-            **totals(trace),
+            **trace_totals(trace),
             **(self.heads if self.pretraining else {}),
             "collapses": self.watch.collapses,
             "rows_left_out": self.plan.left_out,

@@ -8,12 +8,12 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from midmask.batch import Batch
+from midmask.core.batch import Batch
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.finetuning.distillation import Distillation
-from midmask.objectives.finetuning.regularisers import Regularisers
+from midmask.objectives.finetuning.ranking import Regularisers
 from tests.support.objectives.checks import reference_of
 from tests.support.objectives.ranked import (
     GROUP,

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from midmask.batch import Batch, TokenRows
+from midmask.core.batch import Batch, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.cross_encoder import CrossEncoder, Pairs, build_cross_encoder
 from midmask.encoders.representation import Representation
@@ -24,11 +24,10 @@ from midmask.objectives import ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.distillation import Distillation
-from midmask.objectives.finetuning.ranking import PIECE, Ranking, pieces_by_length
-from midmask.objectives.finetuning.regularisers import Regularisers
+from midmask.objectives.finetuning.ranking import PIECE, Ranking, Regularisers, pieces_by_length
+from midmask.text.vocabulary import Vocabulary
 from midmask.training.loop import accumulate, wrap_distributed
 from midmask.training.optimiser import TrainConfig
-from midmask.vocabulary import Vocabulary
 from tests.support.encoders.tokenizers import LONGEST, write_tokenizer
 from tests.support.objectives.ranked import QUERIES, REPRESENTATIONS, TEACHER, batch, build
 from tests.support.objectives.texts import small_vocabulary

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, BertConfig
 
-from midmask.batch import Batch, TokenRows
+from midmask.core.batch import Batch, TokenRows
 from midmask.objectives.pretraining.dupmae import DupMAE
 from midmask.objectives.pretraining.lexmae import LexMAE, LexMAERows
 from midmask.objectives.pretraining.retromae import DecodingConfig, RetroMAE, RetroMAERows

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertForMaskedLM
 
-from midmask.batch import Batch, TokenRows
+from midmask.core.batch import Batch, TokenRows
+from midmask.core.config import override
 from midmask.encoders.backbone import load_backbone
 from midmask.errors import UserError
-from midmask.identity import override
 from midmask.objectives import build_objective
 from midmask.objectives.pretraining.cocondenser import CoCondenser
 from midmask.objectives.pretraining.condenser import Condenser

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from midmask.batch import Batch
-from midmask.encoders.backbone import Side
+from midmask.core.batch import Batch
+from midmask.encoders.representation import Side
 from midmask.objectives.pretraining.cotmote import CoTMoTE
 from midmask.objectives.pretraining.encoder_mask import MaskedRows
 from midmask.objectives.pretraining.laprador import LaPraDoR, TurnRows

@@ -11,12 +11,12 @@ import torch
 from scipy import stats
 
 from midmask import masking
-from midmask.batch import Batch, TokenRows
-from midmask.masking.phrases import recurring
+from midmask.core.batch import Batch, TokenRows
+from midmask.masking import randomness
+from midmask.masking.words import recurring
 from midmask.objectives.pretraining.ict import ICT
 from midmask.objectives.pretraining.spider import Spider
 from midmask.objectives.pretraining.weak_pairs import WeakPairs
-from midmask.randomness import masks
 from tests.support.objectives.checks import assert_equal, build, ids, in_batch, reference_of, unit, z_score
 from tests.support.objectives.reference import Reference, log_sum_exp
 from tests.support.objectives.texts import CLS, SEP, UNK, batch, random_texts, small_vocabulary, token_rows
@@ -82,7 +82,7 @@ def test_a_cloze_is_a_run_of_whole_words_and_the_rest(remove: float) -> None:
 def test_runs_have_uniform_shares_and_uniform_places() -> None:
     """Chi-squared: 30 words, shares of 0.1 to 0.4, so 3 to 11 words with equal chances each; and of runs of 5 words,
     all 26 places alike."""
-    text = token_rows([[7] * 30] * 20000, keys=masks.row_keys(1, 0, np.arange(20000)))
+    text = token_rows([[7] * 30] * 20000, keys=randomness.row_keys(1, 0, np.arange(20000)))
     runs_BL = masking.word_runs(text, small_vocabulary(), shortest=0.1, longest=0.4)
     sizes_B = runs_BL.sum(1)
     counts = Counter(sizes_B.tolist())
@@ -95,7 +95,7 @@ def test_runs_have_uniform_shares_and_uniform_places() -> None:
 
 def test_the_run_is_removed_as_often_as_asked() -> None:
     """Two-sided binomial test; and whether it is removed does not depend on the run's length (Mann-Whitney)."""
-    text = token_rows([list(range(6, 36))] * 4000, keys=masks.row_keys(2, 0, np.arange(4000)))
+    text = token_rows([list(range(6, 36))] * 4000, keys=randomness.row_keys(2, 0, np.arange(4000)))
     drawn = build(ICT, remove=0.7).draw(Batch(0, {"passage": text}))
     removed_B = drawn.passage.lengths_B < 32
     assert stats.binomtest(int(removed_B.sum()), 4000, 0.7).pvalue > FALSE_ALARM
@@ -106,7 +106,7 @@ def test_the_run_is_removed_as_often_as_asked() -> None:
 def test_crops_are_independent_and_lose_a_tenth_of_their_tokens() -> None:
     """Correlation of the lengths of both crops of 4,000 rows below its 1e-6 quantile; two-sided binomial test of the
     tokens left out of runs that are the whole text; every crop keeps the order of the text."""
-    text = token_rows([list(range(6, 36))] * 4000, keys=masks.row_keys(3, 0, np.arange(4000)))
+    text = token_rows([list(range(6, 36))] * 4000, keys=randomness.row_keys(3, 0, np.arange(4000)))
     drawn = build(ICT, views="crops").draw(Batch(0, {"passage": text}))
     assert all(row == [CLS, *sorted(row[1:-1]), SEP] for row in rows_of(drawn.query)[:200])
     assert stats.pearsonr(drawn.query.lengths_B, drawn.passage.lengths_B).pvalue > FALSE_ALARM

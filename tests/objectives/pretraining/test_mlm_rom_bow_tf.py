@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from midmask import masking
-from midmask.batch import Batch, TokenRows
-from midmask.objectives.pretraining.bag_of_words import bag_of_words, winning_vocabulary
+from midmask.core.batch import Batch, TokenRows
+from midmask.masking.randomness import Purpose
 from midmask.objectives.pretraining.bow import BOW
 from midmask.objectives.pretraining.mlm import MLM
 from midmask.objectives.pretraining.mlm_cls_tf import MLMTermFrequency
 from midmask.objectives.pretraining.retromae import RetroMAE, RetroMAERows
 from midmask.objectives.pretraining.rom import ROM, ROMRows
-from midmask.randomness.masks import Purpose
+from midmask.objectives.pretraining.vocabulary_weights import bag_of_words, winning_vocabulary
 from tests.support.objectives.checks import assert_equal, build, ids, reference_of, surprises
 from tests.support.objectives.reference import log_sum_exp
 from tests.support.objectives.texts import (

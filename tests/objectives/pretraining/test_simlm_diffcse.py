@@ -9,15 +9,15 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from midmask.batch import Batch
+from midmask.core.batch import Batch
+from midmask.core.config import override
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.errors import UserError
-from midmask.identity import override
+from midmask.masking.randomness import Purpose, row_keys, uniform
 from midmask.objectives import build_objective
 from midmask.objectives.pretraining.diffcse import DiffCSE
 from midmask.objectives.pretraining.generator import guess
 from midmask.objectives.pretraining.simlm import SimLM
-from midmask.randomness.masks import Purpose, row_keys, uniform
 from tests.support.encoders.models import VARIANTS as FAMILIES
 from tests.support.encoders.models import random_model
 from tests.support.objectives import checks

@@ -4,12 +4,12 @@ import gzip
 import json
 from pathlib import Path
 
-from midmask.artifact import Place
 from midmask.benchmark.layout import Layout
+from midmask.core.config import flatten, override
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
-from midmask.identity import flatten, override
+from midmask.store.place import Place
 
 WORDS = "amber birch cedar delta ember frost grove heath inlet jetty knoll larch marsh north ochre plume".split()
 

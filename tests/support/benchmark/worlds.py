@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from midmask.benchmark.results import Result, Results, SystemKey
-from midmask_papers.matching import key_of
-from midmask_papers.published import PAPERS, published
-from midmask_papers.verdict import pick
+from midmask_papers.published import PAPERS, key_of, published
+from midmask_papers.ruling import pick
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 
 QUIET, LOUD = Noise().scaled(1e-3), Noise().scaled(10)

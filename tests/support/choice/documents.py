@@ -5,16 +5,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import midmask
-from midmask.artifact import Place
-from midmask.choice.budget import Limits
 from midmask.choice.contenders import contest
-from midmask.choice.contest_terms import Conditions
-from midmask.choice.samples import Sample
-from midmask.choice.workshop import LocalWorkshop
+from midmask.choice.contest import LocalWorkshop
+from midmask.choice.contest_terms import Conditions, Limits
+from midmask.choice.traces import Sample
 from midmask.corpora import CorpusConfig
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.survey import Survey
+from midmask.experiment.training_steps import Survey
+from midmask.store.place import Place
 from tests.support.benchmark.tiny import write_collection
 
 COUNT = 90

@@ -4,11 +4,12 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from midmask.artifact import Artifact, Place
 from midmask.choice.verdict import Calibration, QueryCounts, Recommendation, SystemEstimate, Verdict
-from midmask.corpora.export import write_lines, write_qrels
+from midmask.corpora.writer import write_lines, write_qrels
 from midmask.encoders.representation import Representation
-from midmask.tokens import TokensConfig, tokenise
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.text.tokens import TokensConfig, tokenise
 from tests.support.corpora.layouts import read
 from tests.support.retrieve.collection import write_bi_encoder
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from midmask.artifact import Place
 from midmask.corpora import CorpusConfig, prepare
+from midmask.store.place import Place
 
 
 def write(path: Path, data: bytes) -> None:

@@ -6,10 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.artifact import Place
-from midmask.corpora.documents.blocks import TextBlock
-from midmask.corpora.documents.kinds import KINDS, ending
-from midmask.corpora.documents.source import Columns, DocumentFile, ParsedDocument
+from midmask.corpora.documents.blocks import Columns, DocumentFile, ParsedDocument, TextBlock
+from midmask.corpora.formats import KINDS, ending
+from midmask.store.place import Place
 from tests.support.corpora.collections import write
 
 

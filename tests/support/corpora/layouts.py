@@ -9,10 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from midmask.artifact import Artifact, Place
 from midmask.corpora import CorpusConfig, prepare
 from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
 from midmask.retrieve import ranked
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from tests.support.corpora.collections import json_lines, write
 
 COUNT = 50

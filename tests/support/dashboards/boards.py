@@ -6,8 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from midmask.leaderboard.board import Board, View, board_of
-from midmask.leaderboard.entries import Entry, entries
-from midmask.leaderboard.marks import Shown, marks_of
+from midmask.leaderboard.entries import Entry, Shown, entries, marks_of
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, rows
 from tests.support.dashboards import compared
 

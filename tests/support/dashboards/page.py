@@ -1,17 +1,14 @@
 """A dashboard's page drawn in this process by Streamlit's AppTest: no server, no browser, no store."""
 
 import json
-import sys
 from collections.abc import Sequence
 
 from lxml.html import fragment_fromstring
 from streamlit.testing.v1 import AppTest
 
-from midmask.leaderboard.marks import PerQueryOf
+from midmask.leaderboard.entries import PerQueryOf
 from midmask.tracking import TrackedRow
-from tests.support.dashboards.browser import ROOT
 
-DASHBOARDS = str(ROOT / "dashboards")
 LONGEST = 120
 """Seconds; the first page of a process imports Plotly."""
 
@@ -21,10 +18,11 @@ def _script(view, uri, runs, per_query):  # type: ignore[no-untyped-def]  # its 
 
     from midmask.leaderboard.entries import entries
     from midmask.leaderboard.rows import rows
+    from midmask.pages.context import PageContext
 
     found = rows(runs)
-    context = importlib.import_module("context").PageContext(uri, None, runs, found, entries(found), per_query)
-    importlib.import_module(f"views.{view}").show(context)
+    context = PageContext(uri, None, runs, found, entries(found), per_query)
+    importlib.import_module(f"midmask.pages.{view}").show(context)
 
 
 def page(
@@ -35,13 +33,11 @@ def page(
     per_query: PerQueryOf = lambda row: None,
     **address: str | list[str],
 ) -> AppTest:
-    """The page `dashboards/views/VIEW.py` over these runs, drawn once; it must raise nothing.
+    """The page of this name over these runs, drawn once; it must raise nothing.
 
     Args:
         address: what stands in the address behind the question mark.
     """
-    if DASHBOARDS not in sys.path:
-        sys.path.append(DASHBOARDS)
     app = AppTest.from_function(_script, default_timeout=LONGEST, args=(view, uri, runs, per_query))
     for key, value in address.items():
         app.query_params[key] = value

@@ -5,20 +5,17 @@ from pathlib import Path
 
 import torch
 
-from midmask.app.graph_progress import GraphProgress
-from midmask.app.observer import GraphObserver, TrackedSystem
 from midmask.app.run_contents import base_tags
-from midmask.app.tracked_job import TrackedJob
-from midmask.artifact import Place
-from midmask.backend.resources import Resources
-from midmask.experiment.graph import Graph
+from midmask.app.tracked_job import GraphObserver, GraphProgress, TrackedJob, TrackedSystem
+from midmask.backend.cluster import Resources
+from midmask.core.config import flatten, override
+from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, report_finished
 from midmask.experiment.schema import Recipe
-from midmask.experiment.step import Step
-from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
+from midmask.store.place import Place
 from midmask.tracking import Tracker
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.dashboards.tracked import QUICK

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tests.support.docs.markdown import ROOT
 
 SHIPPED = ("platform", "jobs", "dashboards", "search_spaces")
-IMPORTED_FROM = (ROOT / "platform", ROOT / "dashboards", ROOT)
+IMPORTED_FROM = (ROOT / "platform", ROOT)
 FIELDS = ROOT / "platform" / "midmask" / "recipes" / "fields.txt"
 
 ADDRESS = re.compile(r"(?<![\w./-])(?:midmask|midmask_papers|tests)(?:\.[A-Za-z]\w*)+")

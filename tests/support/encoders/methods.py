@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 
+from midmask.core.config import override
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.experts import ExpertSplit
 from midmask.errors import UserError
-from midmask.identity import override
 from midmask.objectives import PRETRAINING, build_objective
 from tests.support.encoders.models import VARIANTS, random_model
 from tests.support.objectives.texts import batch_for, small_vocabulary

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from midmask.encoders.backbone import Backbone, Side
-from midmask.encoders.representation import TextVectors
-from midmask.vocabulary import Vocabulary, load_tokenizer
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.representation import Side, TextVectors
+from midmask.text.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import TEXTS
 
 

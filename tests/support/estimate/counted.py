@@ -8,13 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from midmask.batch import Batch
+from midmask.core.batch import Batch
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.encoders.representation import Representation
-from midmask.estimate.counting import Counted, Row, count_training
-from midmask.estimate.memory import Memory, training_memory
+from midmask.estimate.counting import Counted, Row, count_training, flop_counter
 from midmask.estimate.sizes import encoder_sizes
-from midmask.flops import flop_counter
+from midmask.estimate.trainings import Memory, training_memory
 from midmask.objectives import FINETUNING, PRETRAINING, Objective, ObjectiveConfig, build_objective
 from midmask.objectives.sample import finetuning_batch, pretraining_batch, sample_vocabulary
 

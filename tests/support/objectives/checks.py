@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from midmask.core.config import override
 from midmask.encoders.backbone import BackboneConfig, build_backbone
-from midmask.identity import override
 from midmask.objectives import build_objective
 from tests.support.objectives.reference import Reference, Vectors, assert_same_gradients, log_sum_exp
 from tests.support.objectives.texts import small_vocabulary

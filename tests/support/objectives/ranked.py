@@ -5,10 +5,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from midmask.batch import Batch
+from midmask.core.batch import Batch
+from midmask.core.config import override
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.encoders.representation import Representation
-from midmask.identity import override
 from midmask.objectives import ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.ranking import Ranking
 from tests.support.objectives.checks import total_of

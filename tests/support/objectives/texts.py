@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from midmask.batch import Batch, TokenRows
-from midmask.randomness.masks import row_keys
-from midmask.vocabulary import Vocabulary
+from midmask.core.batch import Batch, TokenRows
+from midmask.masking.randomness import row_keys
+from midmask.text.vocabulary import Vocabulary
 
 PAD, UNK, CLS, SEP, MASK, FIRST = range(6)
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import Stemmer
 
-from midmask.artifact import Artifact, Place
-from midmask.queries.made import Passage
+from midmask.queries.plain_sources import Passage
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 
 SYLLABLES = [first + vowel for first in "bdfgklmnprst" for vowel in ("a", "e", "i", "o", "u")]
 STOP = ("the", "of", "and", "in", "to")

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig
 from midmask.objectives.finetuning.generation import QueryGeneration
-from midmask.queries.train import GeneratorConfig
-from midmask.tokens import TokensConfig, tokenise
+from midmask.queries.query_model import GeneratorConfig
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.text.tokens import TokensConfig, tokenise
 from midmask.training.optimiser import TrainConfig
 from tests.support.retrieve.collection import write_parts
 

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from midmask.artifact import Artifact, Place
-from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
-from midmask.retrieve.bm25_index import BM25_INDEX, Bm25IndexConfig
-from midmask.retrieve.bm25_words import BM25_WORDS, Bm25WordsConfig
-from midmask.retrieve.stems import StemmedWords
+from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig
+from midmask.retrieve.bm25.search import Bm25Config, rank_with_bm25
+from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig, StemmedWords
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from tests.support.retrieve.collection import made
 
 

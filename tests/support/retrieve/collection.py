@@ -10,17 +10,18 @@ import pyarrow.parquet as pq
 import torch
 from transformers import BertConfig, BertModel
 
-from midmask.artifact import Artifact, Place
+from midmask.core.config import Config
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
-from midmask.identity import Config
 from midmask.retrieve.encode import EncodeConfig, encode
-from midmask.retrieve.index import IndexConfig, IndexFields, build_index
-from midmask.retrieve.index_recall import SampleConfig, draw_sample
-from midmask.retrieve.search import SearchConfig, search, search_in_parts
-from midmask.tokens import TokensConfig, tokenise
-from midmask.vocabulary import Vocabulary
+from midmask.retrieve.index import IndexConfig, IndexFields, SampleConfig, build_index, draw_sample
+from midmask.retrieve.search import search, search_in_parts
+from midmask.retrieve.search_config import SearchConfig
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.text.tokens import TokensConfig, tokenise
+from midmask.text.vocabulary import Vocabulary
 
 Step = Callable[..., dict[str, Any]]
 

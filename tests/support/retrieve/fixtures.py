@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from midmask.artifact import Artifact, Place
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from tests.support.retrieve.collection import write_all
 
 

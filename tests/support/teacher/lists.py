@@ -8,13 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.artifact import Artifact, Place
 from midmask.encoders.backbone import BackboneConfig
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from midmask.teacher.teach import TeachConfig
-from midmask.tokens import TokensConfig, tokenise
+from midmask.text.tokens import TokensConfig, tokenise
+from midmask.training.examples import read_table
 from midmask.training.optimiser import TrainConfig
-from midmask.training.table import read_table
 from tests.support.retrieve.collection import write_parts
 
 PASSAGES, QUERIES, NEGATIVES = 120, 40, 6

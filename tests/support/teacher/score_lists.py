@@ -7,8 +7,8 @@ from operator import itemgetter
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.artifact import Place
 from midmask.exchange.score_files import LIST, Scored
+from midmask.store.place import Place
 
 
 def write_score_lists(place: Place, scores: Iterable[Scored]) -> None:

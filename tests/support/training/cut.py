@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from midmask.batch import Batch, TokenRows
+from midmask.core.batch import Batch, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective, build_objective
 from midmask.training.loop import accumulate, wrap_distributed

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.artifact import Place
+from midmask.store.place import Place
 
 
 def all_passages(tokens: Place) -> tuple[list[str], list[list[int]]]:

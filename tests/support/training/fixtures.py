@@ -6,11 +6,11 @@ One process makes each for all, so nothing may be written to them.
 
 import pytest
 
-from midmask.artifact import Artifact, Place
-from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
-from midmask.derived.span_documents import SpansConfig
-from midmask.derived.spans import SPANS
-from midmask.tokens import TokensConfig, tokenise
+from midmask.queries.document_spans import SPANS, SpansConfig
+from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.text.tokens import TokensConfig, tokenise
 from tests.support.training.corpus import write_corpus
 
 

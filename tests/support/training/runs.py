@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import safetensors.torch
 import torch
 
-from midmask.artifact import Place
+from midmask.store.place import Place
 from midmask.training.run import local_reader, run_training
 from tests.support.training.worker import setup_of
 

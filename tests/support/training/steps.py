@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import torch
 
-from midmask.batch import Batch
+from midmask.core.batch import Batch
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.objectives import PRETRAINING, Objective, build_objective
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 def objective_named(name: str, backbone: str, words: Vocabulary) -> Objective:

@@ -12,14 +12,13 @@ import sys
 import torch
 import torch.distributed as dist
 
-from midmask.artifact import Place
 from midmask.encoders.backbone import BackboneConfig
 from midmask.objectives import FINETUNING, PRETRAINING
+from midmask.store.place import Place
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
-from midmask.training.rows import pretraining_rows
 from midmask.training.run import local_reader, run_training
-from midmask.training.setup import FinetuneSetup, PretrainSetup, TrainingSetup
+from midmask.training.setup import FinetuneSetup, PretrainSetup, TrainingSetup, pretraining_rows
 
 PLACES = ("tokens", "spans", "pseudo_queries", "corpus", "start", "resume")
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import midmask
-from midmask.api.texts import text_rows
-from midmask.artifact import Place
-from midmask.commands import upload
+from midmask.api.corpus import text_rows
+from midmask.commands.search import upload
+from midmask.store.place import Place
 from tests.support.api import toy
 from tests.support.jobs.running import run_job
 from tests.support.postgres import PASSWORD, postgres

@@ -19,20 +19,19 @@ import torch
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from midmask.app.checkup import faults
-from midmask.app.exits import mistake_in
+from midmask.app.job import mistake_in
 from midmask.app.tracked_job import expected_seconds
-from midmask.artifact import Place
-from midmask.backend.aside import compute_aside
+from midmask.backend.cluster import Resources, compute_aside
 from midmask.backend.head import head, run_quietly
 from midmask.backend.nodes import report_on_nodes
-from midmask.backend.resources import Resources
 from midmask.backend.tune import Halving, Report, TrialSearch, objective, run_trials
-from midmask.checks import own_versions, why_not_writable
 from midmask.errors import UserError
 from midmask.estimate import estimate
 from midmask.estimate.devices import this_machine
 from midmask.experiment.plan import plan
 from midmask.recipes import RECIPES
+from midmask.store.checks import own_versions, why_not_writable
+from midmask.store.place import Place
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.ports import free_port
 
@@ -63,7 +62,7 @@ def test_a_store_without_a_server_is_told_as_such() -> None:
 DRIVER = """
 import os, signal, sys, time
 import ray
-from midmask.backend.connection import connect
+from midmask.backend.cluster import connect
 
 connect()
 node = ray._private.worker._global_node
@@ -168,7 +167,7 @@ JOB = '''#!/usr/bin/env python3
 import _entry  # noqa: F401
 import ray
 from midmask.app.job import run
-from midmask.backend.connection import connect
+from midmask.backend.cluster import connect
 
 
 @ray.remote

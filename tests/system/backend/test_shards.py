@@ -11,39 +11,36 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 
-from midmask import tokens
-from midmask.artifact import Artifact, Place
-from midmask.backend import prepare as cluster
-from midmask.backend.makers import cluster_makers
-from midmask.backend.shards import run_sharded
-from midmask.backend.stream import ray_reader
+from midmask.backend import reading as cluster
+from midmask.backend.executor import cluster_makers
+from midmask.backend.pool import run_sharded
+from midmask.backend.reading import ray_reader
+from midmask.core.config import Config, override
 from midmask.corpora import CorpusConfig, docs, prepare
 from midmask.corpora import chunks as pieces
-from midmask.derived.kept_pairs import KEEP_PAIRS, KeepPairsConfig
-from midmask.derived.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
-from midmask.derived.span_documents import SpansConfig
-from midmask.derived.spans import SPANS
 from midmask.errors import UserError
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
-from midmask.identity import Config, override
+from midmask.queries.document_spans import SPANS, SpansConfig
+from midmask.queries.pseudo_queries import KEEP_PAIRS, PSEUDO_QUERIES, KeepPairsConfig, PseudoQueriesConfig
 from midmask.recipes import RECIPES
-from midmask.sharded import Sharded
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.store.sharded import Sharded
 from midmask.teacher.score import SCORE, ScoreConfig
 from midmask.teacher.teach import teach
-from midmask.tokens import TokensConfig, tokenise
-from midmask.training.contexts import SpanExamples
-from midmask.training.examples import Examples, PassageExamples
-from midmask.training.order import Order, local_reader
-from midmask.training.packing import PackedExamples
+from midmask.text import tokens
+from midmask.text.tokens import TokensConfig, tokenise
+from midmask.training.examples import Examples, Order, PassageExamples, local_reader
 from midmask.training.pairs import PairExamples
+from midmask.training.pretraining_rows import PackedExamples, SpanExamples
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import contents, quarantine, write_beir
 from tests.support.corpora.documents import write_documents
 from tests.support.corpora.saved import write_saved
-from tests.support.derived.documents import files, write_inputs
-from tests.support.derived.judged import texts_of, write_pairs, write_tied_lists
+from tests.support.queries.documents import files, write_inputs
+from tests.support.queries.judged import texts_of, write_pairs, write_tied_lists
 from tests.support.teacher import lists
 from tests.support.training.corpus import write_corpus
 from tests.support.training.examples import write_weights

@@ -17,24 +17,27 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 
-from midmask.artifact import RECORD, Artifact, Place, load
 from midmask.backend import pool
 from midmask.backend.channel import Channel
-from midmask.backend.shards import run_sharded
+from midmask.backend.pool import run_sharded
 from midmask.backend.worker_group import train_on_ray
 from midmask.errors import UserError
 from midmask.retrieve import encode as encoding
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import SELECTION, blocks_in, passage_blocks
-from midmask.retrieve.bm25 import Bm25Config, rank_with_bm25
-from midmask.retrieve.bm25_index import BM25_INDEX, Bm25IndexConfig
-from midmask.retrieve.bm25_words import BM25_WORDS, Bm25WordsConfig
+from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig
+from midmask.retrieve.bm25.search import Bm25Config, rank_with_bm25
+from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import IndexConfig
-from midmask.retrieve.search import SearchConfig, search
+from midmask.retrieve.search import search
+from midmask.retrieve.search_config import SearchConfig
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views
-from midmask.tokens import TokensConfig, tokenise
+from midmask.store.artifact import Artifact, load
+from midmask.store.digests import RECORD
+from midmask.store.place import Place
+from midmask.text.tokens import TokensConfig, tokenise
 from midmask.training.run import NonFiniteLoss
 from tests.support.cluster.processes import ray_processes
 from tests.support.retrieve.bm25 import bm25_index

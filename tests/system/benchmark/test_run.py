@@ -13,15 +13,15 @@ import pytest
 
 from midmask.app.flags import parse
 from midmask.app.job import Options, resolve
-from midmask.artifact import Place
-from midmask.benchmark.collect import collect
 from midmask.benchmark.design import Benchmark, Setting
 from midmask.benchmark.job import Job, describe, with_records
 from midmask.benchmark.layout import lay_out
+from midmask.benchmark.records import collect
 from midmask.benchmark.results import read_results
 from midmask.benchmark.run import run_benchmark
 from midmask.leaderboard.lineage import artifact_place
 from midmask.leaderboard.rows import rows
+from midmask.store.place import Place
 from midmask.tracking import read_runs
 from midmask_papers.report import report_of
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection

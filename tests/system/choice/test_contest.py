@@ -8,21 +8,17 @@ import pytest
 
 import midmask
 from midmask import Corpus
-from midmask.artifact import Place
-from midmask.benchmark.cells import BenchmarkCell
-from midmask.choice.budget import Clock
-from midmask.choice.contenders import LEXICAL, MEASURE, TUNED, Contender, name_of
-from midmask.choice.contest import Contest
-from midmask.choice.contest_terms import Conditions
-from midmask.choice.journal import ContestJournal
-from midmask.choice.request import Request
+from midmask.benchmark.layout import BenchmarkCell
+from midmask.choice.contenders import LEXICAL, MEASURE, TUNED, Contender, Request, name_of
+from midmask.choice.contest import Contest, LocalWorkshop
+from midmask.choice.contest_terms import Clock, Conditions, ContestJournal
 from midmask.choice.reveal import reveal
 from midmask.choice.run import choose
-from midmask.choice.workshop import LocalWorkshop
 from midmask.errors import UserError
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Runner, Silent
 from midmask.queries.config import QueriesConfig
+from midmask.store.place import Place
 from tests.support.choice.documents import SETTINGS, SOURCES, SYSTEMS, ask, conditions_in, documents, judged, workshop
 from tests.support.encoders.tokenizers import write_classifier
 

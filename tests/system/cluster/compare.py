@@ -22,7 +22,9 @@ import numpy as np
 import pyarrow.parquet as pq
 from mlflow.entities import ViewType
 
-from midmask.artifact import RECORD, Place, load
+from midmask.store.artifact import load
+from midmask.store.digests import RECORD
+from midmask.store.place import Place
 from midmask.tracking.reading import read_runs
 from midmask.tracking.store import EXPERIMENT, connect
 from tests.system.cluster.work import Work, run_here

@@ -22,13 +22,16 @@ from unittest import mock
 
 import torch
 
-from midmask.artifact import Artifact, Place, Timing, load, produce
+from midmask.core.config import flatten, override
+from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
-from midmask.experiment.plan import Step, plan
+from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
-from midmask.identity import flatten, override
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.store.artifact import Artifact, load, produce
+from midmask.store.leases import Timing
+from midmask.store.place import Place
 from tests.support.corpora.collections import write_beir
 from tests.support.object_store import object_store
 

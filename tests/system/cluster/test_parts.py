@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from midmask.artifact import Place, produce
+from midmask.store.artifact import produce
+from midmask.store.place import Place
 from tests.system.cluster.compare import OF_RUN, contents, differences, identities, rewritten, unlike_trainings
 from tests.system.cluster.machine import OUT, Machine, Network, missing
 from tests.system.cluster.work import ROOT

@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import Chrome
 
-from midmask.artifact import Place
 from midmask.leaderboard.embeddings import draw_sample, encodings, map_embeddings
 from midmask.leaderboard.lineage import lineage
-from midmask.leaderboard.per_query import PerQueryFiles
 from midmask.leaderboard.queries import pair_systems, widest
-from midmask.leaderboard.rows import LeaderboardRow, rows
+from midmask.leaderboard.rows import LeaderboardRow, PerQueryFiles, rows
+from midmask.store.place import Place
 from midmask.tracking import ARTIFACT, TrackedRow, read_runs
 from tests.support.dashboards.pages import (
     choose,

@@ -6,8 +6,7 @@ import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
-from midmask.choice.interleaving import team_draft
-from midmask.choice.judgements import JudgementStore, query_id
+from midmask.choice.judgements import JudgementStore, query_id, team_draft
 from midmask.choice.side_by_side import SideBySide, rank_changes
 from tests.support.choice.searched import HOSTILE
 from tests.support.dashboards.pages import (

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from midmask.artifact import Place, load
+from midmask.core.config import override
 from midmask.estimate import estimate, shape_named
 from midmask.estimate.devices import this_machine
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
-from midmask.identity import override
 from midmask.recipes import RECIPES
+from midmask.store.artifact import load
+from midmask.store.place import Place
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.object_store import Requests, object_store
 
@@ -57,7 +58,7 @@ def test_a_run_writes_and_takes_what_was_told(collection, tmp_path, monkeypatch)
     (charge,) = (one for one in told.charges if one.step.name == "pretrain")
     assert charge.tokens == pytest.approx(load(charge.step.place(storage)).result["tokens"], rel=0.25)
 
-    monkeypatch.setattr("midmask.estimate.measured.LONG_ENOUGH", 0.0)
+    monkeypatch.setattr("midmask.estimate.plan.LONG_ENOUGH", 0.0)
     done = estimate([target], storage)
     assert done.charges == () and done.total_hours == 0
     assert replace(done.shape, device=this_machine().device) == this_machine()

@@ -7,23 +7,22 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from midmask.artifact import Place
-from midmask.derived.generate import GenerateConfig
+from midmask.core.config import override
 from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.report import per_query
 from midmask.experiment.run import Runner, Silent
-from midmask.identity import override
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.lineage import artifact_place, lineage
-from midmask.leaderboard.per_query import PerQueryFiles
 from midmask.leaderboard.queries import look_up
-from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, rows
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, PerQueryFiles, rows
 from midmask.queries.config import QueriesConfig
-from midmask.queries.generator import ModelQueries
-from midmask.queries.made import Passage
+from midmask.queries.plain_sources import Passage
+from midmask.queries.query_model import GenerateConfig
+from midmask.queries.written import ModelQueries
 from midmask.recipes import RECIPES
+from midmask.store.place import Place
 from midmask.tracking import LOG, read_runs
 from tests.support.benchmark.tiny import write_collection
 from tests.support.jobs.processes import finished_points, killed_after_one_trial, start

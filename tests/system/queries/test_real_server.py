@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from midmask.artifact import Place
-from midmask.derived.generate import GenerateConfig
 from midmask.errors import UserError
 from midmask.queries.config import QueriesConfig
-from midmask.queries.made import Passage
-from midmask.queries.server import ServerQueries
-from tests.support.derived.documents import text_of
-from tests.support.queries.causal import write_causal
+from midmask.queries.plain_sources import Passage
+from midmask.queries.query_model import GenerateConfig
+from midmask.queries.written import ServerQueries
+from midmask.store.place import Place
+from tests.support.queries.documents import text_of
+from tests.support.queries.small_models import write_causal
 
 PASSAGES = [Passage(f"d{n}", "", text_of(n).lower()) for n in range(5)]
 START = "from transformers.cli.transformers import main; main()"

@@ -8,22 +8,18 @@ import optuna
 
 from midmask.app.flags import parse
 from midmask.app.job import resolve
-from midmask.artifact import Place
-from midmask.backend.resources import Resources
+from midmask.backend.cluster import Resources
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
-from midmask.sweep.conclusion import Conclusion
-from midmask.sweep.entrants import SPLITS
-from midmask.sweep.expected import expected_trials
-from midmask.sweep.importance import importance
-from midmask.sweep.plan import Sweep, sweep_for
-from midmask.sweep.result import build_result
-from midmask.sweep.run import entrants
+from midmask.store.place import Place
+from midmask.sweep.conclusion import Conclusion, build_result
+from midmask.sweep.plan import SPLITS, Sweep, sweep_for
+from midmask.sweep.run import entrants, expected_trials
+from midmask.sweep.search import TrialContext, run_trial
 from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining, suggest
-from midmask.sweep.trial import TrialContext, run_trial
-from midmask.sweep.trials import Trials
+from midmask.sweep.trials import Trials, importance
 from tests.support.benchmark.tiny import write_collection
 from tests.support.cluster.spaces import DEPTH, SHORT, SIZE, check_repeated_seeds, check_words_and_bytes
 

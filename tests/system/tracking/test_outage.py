@@ -9,7 +9,7 @@ import pytest
 
 from midmask.errors import UserError
 from midmask.tracking import Patience, Tracker, read_runs
-from midmask.tracking.journal import find_left_behind
+from midmask.tracking.outbox import find_left_behind
 from tests.support.tracking.server import Server
 from tests.support.tracking.stores import MODEL, QUICK, SQUAD, TAGS, history, links, models
 

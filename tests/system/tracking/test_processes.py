@@ -8,7 +8,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 
 from midmask.tracking import Tracker, read_runs
-from midmask.tracking.lease import OWNER
+from midmask.tracking.writer import OWNER
 from tests.support.tracking.stores import MODEL, QUICK, TAGS, killed, links, models, statuses
 
 JOB = {"midmask.fingerprint": "beef", "midmask.step": "job"}

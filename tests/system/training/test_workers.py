@@ -12,13 +12,13 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from midmask.artifact import Place
 from midmask.errors import UserError
 from midmask.objectives import CoupledObjective, Objective
+from midmask.store.place import Place
+from midmask.text.vocabulary import Vocabulary
 from midmask.training.loop import accumulate, wrap_distributed
 from midmask.training.rehearsal import BESIDE_WEIGHTS, GIB, fit_micro_batch
 from midmask.training.setup import TrainingSetup
-from midmask.vocabulary import Vocabulary
 from tests.support.estimate.counted import kept_bytes
 from tests.support.training.cut import (
     assert_same_gradients,

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 from selenium.webdriver import Chrome
 
-from midmask.artifact import Place
 from midmask.benchmark.records import CellRecord, read_records
-from midmask.identity import fingerprint
+from midmask.core.config import fingerprint
+from midmask.store.place import Place
 from midmask.tracking import Tracker, collection_key, metric_key, queries_key
 from tests.support.dashboards.browser import PAGE, ROOT, appearance, served
 from tests.support.dashboards.pages import wait_for_text, wait_until_drawn

@@ -1,1 +1,1 @@
-"""Documents of several kinds, one file a kind: files to blocks of text (`blocks`), blocks to passages (`passages`)."""
+"""Documents of several kinds, by kind: files to blocks of text (`blocks`), blocks to passages (`passages`)."""

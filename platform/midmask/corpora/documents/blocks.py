@@ -1,9 +1,24 @@
-"""Blocks: the headings and paragraphs of a document in order. Put together they are its extracted text, to which the
-offsets of passages refer.
+"""What a reader of documents takes (a file, decoded into lines) and gives (blocks of text); plain text (.txt) itself.
+
+Blocks are the headings and paragraphs of a document in order. Put together they are its extracted text, to which the
+offsets of passages refer. Plain text has paragraphs that blank lines separate, without headings.
+
+Encodings are guessed from a file's bytes. A byte-order mark decides; else UTF-8, if all bytes are valid in it or most
+of what is not ASCII is; else charset-normalizer's guess on a sample. With very few characters beyond ASCII that guess
+is a lottery, so there it is Windows-1252, which holds Latin-1. Bytes that the encoding lacks become U+FFFD, and the
+encoding's name says so. Lines are of bounded length.
 """
 
+import codecs
+import contextlib
+import io
+import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from midmask.corpora.text_files import wide_encoding
+from midmask.store.place import Place
 
 LONGEST = 20_000
 """Characters of a block; a longer paragraph becomes several, so that no reader holds more of a file than this."""
@@ -81,3 +96,185 @@ def text_blocks(fragments: Iterable[str]) -> Iterator[TextBlock]:
 def _trailing(text: str) -> str:
     """One character of the white space at the end of a text, if there is any."""
     return text[-1] if text[-1:].isspace() else ""
+
+
+EMPTY_FILE, BINARY, NO_TEXT = "empty file", "binary file", "no text in the file"
+UNREADABLE, DAMAGED, ENCRYPTED = "unreadable file", "damaged file", "encrypted file"
+TOO_LARGE, NO_COLUMN = "too large file", "no column of texts"
+EMPTY_ROW = "row without text"
+TOLERATED = frozenset({EMPTY_FILE, BINARY, NO_TEXT, UNREADABLE, DAMAGED, ENCRYPTED, TOO_LARGE, NO_COLUMN, EMPTY_ROW})
+"""Faults of a whole file, or of all that follows from some place in it, and empty cells. Folders of people have such
+files, so they are quarantined and counted, but not as bad rows."""
+
+
+class Unreadable(Exception):
+    """From here on a file gives no text. kind: one of TOLERATED. detail: the reason, for people."""
+
+    def __init__(self, kind: str, detail: str = "") -> None:
+        super().__init__(kind, detail)
+        self.kind, self.detail = kind, detail
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of tables that the user names; None: chosen by their names and contents."""
+
+    text: str | None = None
+    title: str | None = None
+
+
+@dataclass(frozen=True)
+class DocumentFile:
+    """One file to read. folder: of the corpus. file: path below it; "" if the place is the file itself."""
+
+    folder: Place
+    file: str
+    columns: Columns = field(default=Columns())
+
+    @property
+    def place(self) -> Place:
+        return self.folder / self.file if self.file else self.folder
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return (self.file or self.folder.base).rsplit("/", 1)[-1]
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[BinaryIO]:
+        """The file as a seekable binary stream. Paths are opened by Python, since their names may be no UTF-8."""
+        if self.place.is_path:
+            with open(self.place.uri, "rb") as stream:
+                yield stream
+        else:
+            with self.place.reading() as raw:
+                yield io.BufferedReader(raw, 1 << 20)  # type: ignore[type-var]
+
+
+@dataclass
+class ParsedDocument:
+    """What a file, or a row of a table, contains. The title is complete once the blocks are read.
+
+    title: its own, "" without one. encoding: of the file's bytes, "" where its kind states it. row: of a table, from 1.
+    """
+
+    title: str
+    blocks: Iterator[TextBlock]
+    encoding: str = ""
+    row: int | None = None
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row of a table, or a page, that gives no document. kind: the fault. line: row or page, from 1."""
+
+    kind: str
+    line: int
+    text: str
+
+
+SAMPLE = 32 << 10
+"""Bytes by which an encoding is guessed."""
+
+CHUNK = 1 << 20
+LINE_CHARACTERS = 20_000
+"""A longer line is given in several fragments."""
+
+FEW = 8
+"""Number of bytes beyond ASCII below which no guess is tried."""
+
+REPLACED = ", invalid bytes replaced"
+UNMARKED = ("utf_16", "utf_16_be", "utf_16_le", "utf_32", "utf_32_be", "utf_32_le", "utf_7")
+"""Encodings that any bytes may seem to be: taken only with a mark, or by their zero bytes (`wide_encoding`)."""
+
+_CONTROLS = bytes(set(range(1, 32)) - set(b"\t\n\r\f\v\x1b\x08")) + b"\x7f"
+_CONTROL_SHARE, _NUL_SHARE = 0.02, 0.2
+
+
+def guess_encoding(stream: BinaryIO) -> tuple[str, str]:
+    """(codec, name for counts) of a stream's text; reads all of it, and leaves it at its start.
+
+    Raises:
+        Unreadable: for an empty file, or one of bytes that no text has.
+    """
+    head = stream.read(SAMPLE)
+    if not head.strip() and not stream.read(1):
+        raise Unreadable(EMPTY_FILE)
+    found = wide_encoding(head)
+    if not found and not head.startswith(codecs.BOM_UTF8) and _is_binary(head):
+        raise Unreadable(BINARY, "it holds control characters")
+    stream.seek(0)
+    if not found:
+        found, name = _guess_bytewise(stream)
+    else:
+        name = found
+    stream.seek(0)
+    return found, name
+
+
+def _is_binary(head: bytes) -> bool:
+    controls = len(head) - len(head.translate(None, _CONTROLS))
+    return controls > _CONTROL_SHARE * len(head) or head.count(0) > _NUL_SHARE * len(head)
+
+
+def _guess_bytewise(stream: BinaryIO) -> tuple[str, str]:
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+    encoded = replaced = 0
+    sample = b""
+    while data := stream.read(CHUNK):
+        text = decoder.decode(data)
+        if data.isascii():
+            continue
+        wrong = text.count("\ufffd") - data.count(b"\xef\xbf\xbd")
+        replaced += wrong
+        encoded += len(text) - len(text.encode("ascii", "ignore")) - wrong
+        if wrong > 0 and len(sample) < SAMPLE:
+            sample += _around_bytes(data)[: SAMPLE - len(sample)]
+    if replaced <= 0:
+        return "utf-8-sig", "utf-8"
+    if encoded > replaced:
+        return "utf-8-sig", f"utf-8{REPLACED}"
+    codec = _guess_sample(sample)
+    return codec, codec.replace("_", "-")
+
+
+def _around_bytes(data: bytes) -> bytes:
+    """Some of the data, from a line's start before the first byte beyond ASCII."""
+    first = len(data) - len(data.lstrip(bytes(range(128))))
+    return data[data.rfind(b"\n", max(0, first - 512), first) + 1 or max(0, first - 512) :][:SAMPLE]
+
+
+def _guess_sample(sample: bytes) -> str:
+    beyond = len(sample) - len(sample.translate(None, bytes(range(128, 256))))
+    if beyond >= FEW:
+        from charset_normalizer import from_bytes
+
+        logging.getLogger("charset_normalizer").setLevel(logging.WARNING)
+        best = from_bytes(sample, cp_exclusion=list(UNMARKED)).best()
+        if best is not None and best.encoding not in ("ascii", "utf_8"):
+            return str(best.encoding)
+    return "cp1252"
+
+
+def read_lines(source: DocumentFile) -> tuple[str, Iterator[str]]:
+    """(name of the encoding, lines with `\\n` at their ends, the last one perhaps without). A line of more than 20,000
+    characters comes in several fragments; NUL characters are left out.
+
+    Raises:
+        Unreadable: as `guess_encoding`.
+    """
+    with source.reading() as stream:
+        codec, name = guess_encoding(stream)
+    return name, _lines(source, codec)
+
+
+def _lines(source: DocumentFile, codec: str) -> Iterator[str]:
+    with source.reading() as stream, io.TextIOWrapper(stream, codec, errors="replace") as text:
+        while line := text.readline(LINE_CHARACTERS):
+            yield line.replace("\0", "")
+
+
+def read_plain(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
+    """One document."""
+    encoding, lines = read_lines(source)
+    yield ParsedDocument("", text_blocks(lines), encoding)

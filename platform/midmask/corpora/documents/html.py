@@ -9,9 +9,20 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from midmask.corpora.documents.blocks import LINE, PARAGRAPH, TextBlock, heading, paragraph
-from midmask.corpora.documents.encodings import guess_encoding
-from midmask.corpora.documents.source import DAMAGED, TOO_LARGE, BadRow, DocumentFile, ParsedDocument, Unreadable
+from midmask.corpora.documents.blocks import (
+    DAMAGED,
+    LINE,
+    PARAGRAPH,
+    TOO_LARGE,
+    BadRow,
+    DocumentFile,
+    ParsedDocument,
+    TextBlock,
+    Unreadable,
+    guess_encoding,
+    heading,
+    paragraph,
+)
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from midmask.corpora.documents.blocks import TextBlock, paragraph
-from midmask.corpora.documents.source import (
+from midmask.corpora.documents.blocks import (
     DAMAGED,
     EMPTY_FILE,
     ENCRYPTED,
@@ -16,7 +15,9 @@ from midmask.corpora.documents.source import (
     BadRow,
     DocumentFile,
     ParsedDocument,
+    TextBlock,
     Unreadable,
+    paragraph,
 )
 from midmask.errors import reason
 

@@ -11,9 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from midmask.corpora.documents.blocks import text_blocks
-from midmask.corpora.documents.encodings import guess_encoding
-from midmask.corpora.documents.source import (
+from midmask.corpora.documents.blocks import (
     DAMAGED,
     EMPTY_FILE,
     EMPTY_ROW,
@@ -22,6 +20,8 @@ from midmask.corpora.documents.source import (
     DocumentFile,
     ParsedDocument,
     Unreadable,
+    guess_encoding,
+    text_blocks,
 )
 from midmask.errors import quoted, reason, unknown
 

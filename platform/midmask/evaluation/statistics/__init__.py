@@ -1,7 +1,6 @@
 """The one home of statistics over queries and seeds: what sweeps, benchmarks, tables and the leaderboard test with.
 
-p_values      paired tests over queries, and corrections for a family of them
-intervals     from independent variances to a standard error: confidence interval, p, smallest detectable difference
-seeds         values of a system by seed and query, and the variance that seeds add to that of queries
-significance  systems against a baseline or against each other: what a table, a sweep or a page prints of a difference
+intervals     variances of queries and of seeds, standard errors, confidence intervals, smallest detectable differences
+significance  systems against a baseline or against each other: paired tests, corrections, the result in words
+ranks         ties, ranks that the tests allow, ranks over collections, the Pareto front
 """

@@ -1,20 +1,35 @@
-"""From variances to a standard error, and from there to a confidence interval, a p-value and the smallest detectable
-difference; and the interval of a rank correlation.
+"""Confidence intervals from independent variances, and what fine-tuning seeds add to the variance over queries.
 
 An estimate may vary for several independent reasons: its queries, its seeds, its draws. Their variances add up, and the
 degrees of freedom of the sum are Welch and Satterthwaite's (Satterthwaite 1946, eq. 17), so that few seeds that differ
 much widen an interval by as much as t with two degrees of freedom does.
+
+Two systems differ by chance in two ways: the queries are a sample (paired, so that only differences count), and so are
+the seeds, which shift all queries of a system together and which no test over queries sees. How much seeds shift is
+estimated in two ways, by what is there:
+
+    SeedSpread  a sweep: one standard deviation s for all its trials, of which each has few seeds. A difference of two
+                means over k seeds each gets the variance  var(d)/n + 2 s²/k,  d: differences per query, n of them. Part
+                of a trial's own seeds is in d too, so this is rather too large than too small
+    contrast    a benchmark: every system has a variance of its own, and what seeds do to single queries is taken out
+
+A two-way bootstrap would be the other choice for either; with three seeds it is too narrow, since it draws from three
+values as if they were all there are.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
+import pyarrow as pa
 from scipy import special, stats
 
-from midmask.arrays import Doubles
+from midmask.core.arrays import Doubles
+from midmask.errors import UserError
+from midmask.evaluation.measures import by_query
 
 ALPHA = 0.05
 """Of tests and intervals: intervals cover 95%."""
@@ -147,3 +162,170 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> RankCor
     most = 1 - 1 / math.comb(count, 2)
     centre = math.atanh(max(-most, min(most, tau)))
     return RankCorrelation(count, tau, math.tanh(centre - half), math.tanh(centre + half))
+
+
+@dataclass(frozen=True)
+class SeedSample:
+    """A system's values of a measure on one collection. queries: ascending; values_SQ: a row per seed."""
+
+    queries: tuple[str, ...]
+    values_SQ: Doubles
+
+    @cached_property
+    def means_Q(self) -> Doubles:
+        """Mean over seeds of every query, the same to the last bit in any order of the seeds."""
+        return np.array([math.fsum(values_S) / len(values_S) for values_S in self.values_SQ.T])
+
+
+def tables_of(tables: pa.Table | Sequence[pa.Table]) -> Sequence[pa.Table]:
+    """A system's tables, one per seed."""
+    return [tables] if isinstance(tables, pa.Table) else tables
+
+
+def read_sample(name: str, tables: pa.Table | Sequence[pa.Table], measure: str) -> SeedSample:
+    """The values of a system, from its table (query_id, measure, value) or one table per seed.
+
+    Raises:
+        UserError: for no table, a table without the measure, or seeds that were measured on different queries.
+    """
+    runs = [by_query(table, measure) for table in tables_of(tables)]
+    if not runs:
+        raise UserError(f"system {name!r} has no table of values")
+    for number, run in enumerate(runs[1:], start=2):
+        check_same_queries(f"{name}, seed {number}", run, f"{name}, seed 1", runs[0])
+    queries = tuple(sorted(runs[0]))
+    return SeedSample(queries, np.array([[run[query] for query in queries] for run in runs]))
+
+
+def check_same_queries(name: str, own: Collection[str], other: str, base: Collection[str]) -> None:
+    """Raises UserError if two systems or seeds were measured on different queries."""
+    mine, theirs = set(own), set(base)
+    if mine != theirs:
+        raise UserError(
+            f"{name} and {other} cannot be paired: {len(mine - theirs)} queries are only in the first, "
+            f"{len(theirs - mine)} only in the second; evaluate both on the same queries"
+        )
+
+
+def deviation(values: Doubles | Sequence[float]) -> float:
+    """Standard deviation of a sample; 0 for a single value."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class SeedSpread:
+    """How much the fine-tuning seed alone moves a measure's mean over queries.
+
+    spread: standard deviation, pooled; degrees: its degrees of freedom, 0 where nothing was repeated.
+    """
+
+    spread: float
+    degrees: int
+
+    def variances(self, *repeats: int) -> list[Variance]:
+        """What seeds add to the variance of a difference of means, given the number of seeds of either; nothing where
+        the spread is not known.
+        """
+        if not self.degrees:
+            return []
+        return [Variance(sum(self.spread**2 / count for count in repeats), self.degrees)]
+
+
+def seed_spread(groups: Sequence[Sequence[float]]) -> SeedSpread:
+    """From means of systems, one list per system with a mean per seed."""
+    repeated = [np.asarray(group, dtype=np.float64) for group in groups if len(group) > 1]
+    degrees = sum(len(group) - 1 for group in repeated)
+    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in repeated)
+    return SeedSpread(math.sqrt(squares / degrees) if degrees else 0.0, degrees)
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A system in a contrast. samples: one per collection, with the same seeds on each; is_drawn: False for one that
+    has no seed to differ by (BM25).
+    """
+
+    name: str
+    weight: float
+    samples: Sequence[SeedSample]
+    is_drawn: bool = True
+
+
+def contrast(systems: Sequence[Weighted], alpha: float = ALPHA) -> IntervalEstimate:
+    """A weighted sum of systems' means (a difference, a difference of differences, a mean of several), on the mean over
+    their collections, each weighing the same. Its variance has two parts:
+
+        queries     per collection, the variance of  sum_k w_k · (mean over seeds of system k's value of the query),
+                    over Q: systems are paired by query, as in a paired t-test. What a seed does to a query is in it
+        seeds       per system, w_k² · (variance of the seeds' means less what seeds do to single queries), over S: what
+                    training again changes on all queries. Seeds of two systems are not paired, since the same number
+                    stands for different random choices in different models
+
+    Seeds of a system that was run once are taken to differ as those of the contrast's other systems do.
+
+    Raises:
+        UserError: if systems were measured on different queries.
+    """
+    over_queries = [_over_queries(systems, number) for number in range(len(systems[0].samples))]
+    seeds = [_over_seeds(own.samples) for own in systems]
+    value = math.fsum(own.weight * found.mean for own, found in zip(systems, seeds, strict=True))
+    drawn = [found.count for own, found in zip(systems, seeds, strict=True) if own.is_drawn]
+    return replace(
+        interval(value, [*over_queries, *_seed_variances(systems, seeds)], alpha),
+        queries=sum(len(one.queries) for one in systems[0].samples),
+        seeds=min(drawn, default=1),
+        floor=not drawn or max(drawn) > 1,
+    )
+
+
+def _over_queries(systems: Sequence[Weighted], number: int) -> Variance:
+    """Of one collection's share of the mean over all."""
+    first, collections = systems[0], len(systems[0].samples)
+    for own in systems[1:]:
+        check_same_queries(own.name, own.samples[number].queries, first.name, first.samples[number].queries)
+    difference_Q = np.sum([own.weight * own.samples[number].means_Q for own in systems], axis=0)
+    found = Variance.of_mean(difference_Q)
+    return replace(found, value=found.value / collections**2)
+
+
+@dataclass(frozen=True)
+class _Seeds:
+    """A system's mean, how many seeds it has, and the variance between them: of their means over all queries there
+    could be. 0 for a single seed.
+    """
+
+    mean: float
+    count: int
+    variance: float
+
+
+def _over_seeds(samples: Sequence[SeedSample]) -> _Seeds:
+    means_S = np.mean([one.values_SQ.mean(1) for one in samples], axis=0)
+    if len(means_S) < 2:
+        return _Seeds(float(means_S.mean()), 1, 0.0)
+    single = math.fsum(_residual(one.values_SQ) for one in samples) / len(samples) ** 2
+    return _Seeds(float(means_S.mean()), len(means_S), max(0.0, float(means_S.var(ddof=1)) - single))
+
+
+def _residual(values_SQ: Doubles) -> float:
+    """What seeds do to single queries, as the variance that it gives a seed's mean."""
+    seeds, queries = values_SQ.shape
+    if queries < 2:
+        return 0.0
+    rest_SQ = values_SQ - values_SQ.mean(0) - values_SQ.mean(1, keepdims=True) + values_SQ.mean()
+    return float((rest_SQ**2).sum() / ((seeds - 1) * (queries - 1) * queries))
+
+
+def _seed_variances(systems: Sequence[Weighted], seeds: Sequence[_Seeds]) -> list[Variance]:
+    """What the seeds of each system add; those of a system that was run once by the variance of the others, pooled."""
+    freedom = sum(own.count - 1 for own in seeds)
+    if not freedom:
+        return []
+    pooled = math.fsum(own.variance * (own.count - 1) for own in seeds) / freedom
+    return [
+        Variance(own.weight**2 * found.variance / found.count, found.count - 1)
+        if found.count > 1
+        else Variance(own.weight**2 * pooled, freedom)
+        for own, found in zip(systems, seeds, strict=True)
+        if own.is_drawn
+    ]

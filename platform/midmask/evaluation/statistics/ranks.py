@@ -1,10 +1,79 @@
-"""Ranks by a mean, and which ranks the data allow: between systems that are surely better and those surely worse."""
+"""Orders of systems: groups of ties, ranks that the tests allow, ranks over several collections, the Pareto front.
+
+A tie group is a largest possible set of systems of which no two differ significantly (the compact letter display of
+statistics). Hence two systems share a letter if, and only if, they do not differ significantly; every system has a
+letter; and no group is part of another. Not being distinguishable is not transitive, so a system may be in several
+groups: "ab" stands between an "a" and a "b".
+
+Ranks over collections (`task_ranks`): the collections are the sample; a system's values are paired by collection and
+compared by Wilcoxon's signed-rank test, which asks neither for equal scales nor for a normal distribution (Demšar 2006,
+JMLR 7, section 3.1.3), corrected by Holm over all pairs. Five collections or fewer cannot tell two systems apart at
+0.05.
+"""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean
+from typing import Literal, NamedTuple
 
-from midmask.evaluation.statistics.significance import Comparison, better_than
+import numpy as np
+import pyarrow as pa
+
+from midmask.evaluation.statistics.significance import Comparison, better_than, compare
+
+Group = tuple[str, ...]
+
+
+def tie_groups(comparisons: Sequence[Comparison]) -> list[Group]:
+    """The groups, found by insert-and-absorb (Piepho 2004, without its sweeping): best systems first.
+
+    Starts with all systems in one group; each significant pair splits every group that holds both into one without the
+    first and one without the second; groups that are part of another are dropped. Members stand in the order of their
+    means (ties in the order of the comparisons), groups in the order of their members.
+
+    Raises:
+        ValueError: if the comparisons are not all pairs of their systems, each once, on one measure.
+    """
+    means: dict[str, float] = {}
+    for row in comparisons:
+        means.setdefault(row.baseline, row.baseline_mean)
+        means.setdefault(row.system, row.mean)
+    found = sorted(sorted((row.system, row.baseline)) for row in comparisons)
+    pairs = sorted(sorted(pair) for pair in combinations(means, 2))
+    if found != pairs or len({row.measure for row in comparisons}) > 1:
+        raise ValueError("tie groups need every pair of systems compared once on one measure: compare without baseline")
+    groups = [frozenset(means)] if means else []
+    for row in comparisons:
+        if row.significant:
+            groups = _split_groups(groups, row.system, row.baseline)
+    place = {name: at for at, name in enumerate(sorted(means, key=lambda name: -means[name]))}
+    ordered = sorted(sorted(place[name] for name in group) for group in groups)
+    names = list(place)
+    return [tuple(names[at] for at in group) for group in ordered]
+
+
+def _split_groups(groups: list[frozenset[str]], one: str, other: str) -> list[frozenset[str]]:
+    parted: set[frozenset[str]] = set()
+    for group in groups:
+        parted.update((group - {one}, group - {other}) if {one, other} <= group else (group,))
+    return [group for group in parted if not any(group < larger for larger in parted)]
+
+
+def letters(groups: Sequence[Group]) -> dict[str, str]:
+    """System -> the letters of its groups; "a" is the group of the best system."""
+    shown: dict[str, str] = {}
+    for number, group in enumerate(groups):
+        for name in group:
+            shown[name] = shown.get(name, "") + label(number)
+    return shown
+
+
+def label(number: int) -> str:
+    """a, b, …, z, then a1, b1, …: names that can be written side by side without a gap."""
+    letter, turn = chr(ord("a") + number % 26), number // 26
+    return f"{letter}{turn}" if turn else letter
 
 
 class RankRange(NamedTuple):
@@ -30,3 +99,46 @@ def competition_ranks(means: Mapping[str, float]) -> dict[str, int]:
     """System -> its rank by its mean, the highest first; equal means share the best rank of theirs (1, 2, 2, 4)."""
     ascending = sorted(means.values())
     return {name: 1 + len(means) - bisect_right(ascending, mean) for name, mean in means.items()}
+
+
+@dataclass(frozen=True)
+class TaskRank:
+    """mean: over the tasks. rank: by the mean; equal means share one. allowed: the ranks that the tests allow."""
+
+    mean: float
+    rank: int
+    allowed: RankRange
+
+
+def task_ranks(values: Mapping[str, Mapping[str, float]], measure: str) -> dict[str, TaskRank]:
+    """System -> its rank, the best first.
+
+    Args:
+        values: system -> task -> value of the measure; at least one system, all with the same tasks.
+
+    Raises:
+        UserError: for systems of different tasks.
+    """
+    tables = {
+        name: pa.table({"query_id": list(own), "measure": [measure] * len(own), "value": list(own.values())})
+        for name, own in values.items()
+    }
+    allowed = rank_ranges(compare(tables, measure=measure, test="wilcoxon")) if len(tables) > 1 else {}
+    means = {name: fmean(own.values()) for name, own in values.items()}
+    return {
+        name: TaskRank(means[name], rank, allowed.get(name, RankRange(1, 1)))
+        for name, rank in sorted(competition_ranks(means).items(), key=lambda one: one[1])
+    }
+
+
+def on_front(values_NK: Sequence[Sequence[float]], modes: Sequence[Literal["max", "min"]]) -> list[bool]:
+    """Of N systems with K values each, whether no other is at least as good in all and better in one. Of systems that
+    are equal in all, each is on the front if one is.
+
+    Args:
+        modes: whether more is better, for each of the K.
+    """
+    signs_K = np.array([1.0 if mode == "max" else -1.0 for mode in modes])
+    gains_NK = np.asarray(values_NK, dtype=np.float64).reshape(len(values_NK), len(signs_K)) * signs_K
+    beaten = [bool(((gains_NK >= own_K).all(axis=1) & (gains_NK > own_K).any(axis=1)).any()) for own_K in gains_NK]
+    return [not one for one in beaten]

@@ -1,42 +1,159 @@
-"""Whether systems differ on the same queries: against a baseline, or every one against every other.
+"""Whether systems differ on the same queries: paired tests, corrections for a family of them, the result in words.
 
 Values are paired by query. A system may bring several seeds: its value of a query is then the mean over them, so that
 the query stays the unit of the test. Sweeps also give how much seeds alone move a mean. Argument names (`baseline`,
-`test`, `correction`, `correction_alpha`) and their values are those of PyTerrier's `Experiment`; as there, the family
-that a correction looks at is one measure's tests.
+`test`, `correction`, `correction_alpha`) and their values are those of PyTerrier's `Experiment`, which are those of
+statsmodels' `multipletests`; as there, the family that a correction looks at is one measure's tests.
 
 The SIGIR'23 benchmark of middle training compares all systems by paired t-test with Bonferroni at 0.05:
 `compare(tables, measure="RR@10", correction="bonferroni")`.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from scipy import stats
 
+from midmask.core.arrays import Doubles
+from midmask.core.randomness import numpy_stream
 from midmask.errors import UserError, unknown
 from midmask.evaluation.measures import of_queries
-from midmask.evaluation.statistics.intervals import ALPHA, Variance, standard_error
-from midmask.evaluation.statistics.p_values import (
-    Correction,
-    Test,
-    check_correction,
-    correct,
-    paired_p,
-    strictest_level,
-)
-from midmask.evaluation.statistics.seeds import (
+from midmask.evaluation.statistics.intervals import (
+    ALPHA,
     SeedSample,
     SeedSpread,
+    Variance,
     check_same_queries,
     deviation,
     read_sample,
+    standard_error,
     tables_of,
 )
+
+Test = Literal["t", "wilcoxon", "permutation"]
+Correction = Literal["bonferroni", "holm", "holm-sidak", "hs", "fdr_bh"]
+
+RESAMPLES = 9_999
+"""Sign patterns drawn where there are too many to enumerate; the smallest p is then 1e-4."""
+
+
+def _t(difference: Doubles, seed: int) -> float:
+    return standard_error([Variance.of_mean(difference)]).p(float(difference.mean()))
+
+
+def _wilcoxon(difference: Doubles, seed: int) -> float:
+    return float(stats.wilcoxon(difference).pvalue)
+
+
+def _permutation(difference: Doubles, seed: int) -> float:
+    # The sign of 0 is nothing to permute: without the zeros, half of them with RR@10, the distribution is the same.
+    difference = difference[difference != 0]
+    if len(difference) < 2:  # scipy asks for two values; of one, either sign is as far from 0
+        return 1.0
+    found = stats.permutation_test(
+        (difference,),
+        lambda values, axis: np.mean(values, axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=RESAMPLES,
+        batch=max(1, (1 << 22) // len(difference)),
+        rng=numpy_stream(seed),
+    )
+    return float(found.pvalue)
+
+
+TESTS: Mapping[Test, Callable[[Doubles, int], float]] = {"t": _t, "wilcoxon": _wilcoxon, "permutation": _permutation}
+
+
+def paired_p(difference: Doubles, test: Test, *, seed: int = 0) -> float:
+    """Two-sided p of "the paired differences are centred on 0".
+
+    t: paired t-test. wilcoxon: signed-rank test, zeros left out. permutation: sign-flip test of the mean, exact for few
+    queries, else from `RESAMPLES` patterns drawn with the seed. Differences that are all zero, or a single query, give
+    1.
+
+    Raises:
+        UserError: for an unknown test.
+    """
+    if test not in TESTS:
+        raise unknown("test", test, TESTS)
+    if len(difference) < 2 or not difference.any():
+        return 1.0
+    return TESTS[test](difference, seed)
+
+
+def _bonferroni(p_values: Doubles) -> Doubles:
+    return np.minimum(1.0, len(p_values) * p_values)
+
+
+def _step_down(p_values: Doubles, adjusted: Callable[[Doubles, Doubles], Doubles]) -> Doubles:
+    """Each p adjusted for the tests not yet rejected when its turn comes, smallest first, and never below those
+    before."""
+    order = np.argsort(p_values, kind="stable")
+    remaining = np.arange(len(p_values), 0, -1, dtype=np.float64)
+    corrected = np.empty_like(p_values)
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(adjusted(p_values[order], remaining)))
+    return corrected
+
+
+def _holm(p_values: Doubles) -> Doubles:
+    return _step_down(p_values, lambda p, remaining: p * remaining)
+
+
+def _holm_sidak(p_values: Doubles) -> Doubles:
+    # 1 - (1 - p)^m, without losing a small p to rounding.
+    with np.errstate(divide="ignore"):
+        return _step_down(p_values, lambda p, remaining: -np.expm1(remaining * np.log1p(-p)))
+
+
+def _benjamini_hochberg(p_values: Doubles) -> Doubles:
+    return np.asarray(stats.false_discovery_control(p_values, method="bh"), dtype=np.float64)
+
+
+CORRECTIONS: Mapping[Correction, Callable[[Doubles], Doubles]] = {
+    "bonferroni": _bonferroni,
+    "holm": _holm,
+    "holm-sidak": _holm_sidak,
+    "hs": _holm_sidak,
+    "fdr_bh": _benjamini_hochberg,
+}
+
+
+def correct(p_values: Sequence[float], correction: Correction | None) -> list[float]:
+    """Corrected p values of a family of tests, to be compared with the same alpha as that of one test.
+
+    bonferroni: times the number of tests. holm (1979): times the number not yet rejected. holm-sidak (or hs): likewise,
+    exact for independent tests. fdr_bh (Benjamini and Hochberg 1995): bounds the expected share of false discoveries
+    instead of the probability of any. None: as they are.
+
+    Raises:
+        UserError: for an unknown correction.
+    """
+    check_correction(correction)
+    if correction is None or not p_values:
+        return list(p_values)
+    return [float(p) for p in CORRECTIONS[correction](np.asarray(p_values, dtype=np.float64))]
+
+
+def check_correction(correction: Correction | None) -> None:
+    if correction is not None and correction not in CORRECTIONS:
+        known: Iterable[str] = [*CORRECTIONS, "none"]
+        raise unknown("correction", correction, known)
+
+
+def strictest_level(alpha: float, tests: int, correction: Correction | None) -> float:
+    """The level that the smallest p of a family of so many tests must fall below: alpha / tests, or Šidák's."""
+    if correction is None or tests < 2:
+        return alpha
+    if correction in ("holm-sidak", "hs"):
+        return -math.expm1(math.log1p(-alpha) / tests)
+    return alpha / tests
+
 
 PerQuery = Mapping[str, pa.Table | Sequence[pa.Table]]
 """System -> its table (query_id, measure, value), or one table per seed."""
@@ -179,3 +296,38 @@ def _difference(
         "effect": mean / spread if spread else 0.0,
         "detectable": error.detectable(level),
     }
+
+
+def sentence(row: Comparison, place: str, tests: int = 1) -> str:
+    """What a test says of a system and the first: which is better and by how much, or what could have been found.
+
+    Args:
+        tests: how many its p is corrected for.
+    """
+    both = f"{row.system} and {row.baseline}"
+    if row.difference == 0 and row.detectable == 0:
+        return f"{both} have the same {row.measure} on each of the {row.queries:,} queries of {place}: {row.mean:.4f}."
+    if not row.significant:
+        power = f" A true difference of {row.detectable:.4f} would be found with a probability of 0.8."
+        return (
+            f"{both} are not distinguishable on {place}: {row.measure} {row.mean:.4f} and "
+            f"{row.baseline_mean:.4f}, a difference of {row.difference:+.4f} ({_tested(row, 1, tests)})."
+            f"{power if math.isfinite(row.detectable) else ''}"
+        )
+    sign = 1 if row.difference > 0 else -1
+    better, worse = [(row.system, row.mean), (row.baseline, row.baseline_mean)][::sign]
+    return (
+        f"{better[0]} is better than {worse[0]} on {place}: {row.measure} {better[1]:.4f} against {worse[1]:.4f}, a "
+        f"difference of {abs(row.difference):.4f} ({_tested(row, sign, tests)})."
+    )
+
+
+def _tested(row: Comparison, sign: int, tests: int) -> str:
+    low, high = sorted((sign * row.low, sign * row.high))
+    corrected = " after Holm's correction" if tests > 1 else ""
+    return f"95% interval {low:+.4f} to {high:+.4f}, {p_text(row, 'p = ', 'p ')}{corrected}, {row.queries:,} queries"
+
+
+def p_text(row: Comparison, equal: str = "", below: str = "") -> str:
+    """The corrected p; `equal` and `below` go before a value and before "< 0.0001"."""
+    return f"{below}< 0.0001" if row.p_corrected < 1e-4 else f"{equal}{row.p_corrected:.2g}"

@@ -21,11 +21,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from midmask import distributed as world
-from midmask.batch import Part
+from midmask.core.batch import Part
 from midmask.encoders.representation import scores
-from midmask.objectives.finetuning.ranking import RankedRows, Ranking, RankingConfig
-from midmask.objectives.finetuning.regularisers import PARTS
+from midmask.objectives import distributed as world
+from midmask.objectives.finetuning.ranking import PARTS, RankedRows, Ranking, RankingConfig
 from midmask.objectives.in_batch import cross_entropy_part
 
 

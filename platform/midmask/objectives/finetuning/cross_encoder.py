@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from midmask.batch import Batch, Loss, Part
+from midmask.core.batch import Batch, Loss, Part
 from midmask.encoders.cross_encoder import CrossEncoder, Pairs
 from midmask.objectives.objective import Objective, ObjectiveConfig
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,10 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from midmask.batch import Part
+from midmask.core.batch import Part
 from midmask.encoders.representation import group_scores
 from midmask.objectives.finetuning.contrastive import contrastive_part
-from midmask.objectives.finetuning.ranking import RankedRows, Ranking, RankingConfig
-from midmask.objectives.finetuning.regularisers import PARTS
+from midmask.objectives.finetuning.ranking import PARTS, RankedRows, Ranking, RankingConfig
 
 
 class Distillation(Ranking):

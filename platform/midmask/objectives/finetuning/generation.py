@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from midmask.batch import Batch, Loss, Part, TokenRows
+from midmask.core.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.seq2seq import Seq2Seq
 from midmask.objectives.objective import Objective, ObjectiveConfig
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 IGNORED = -100
 

@@ -23,12 +23,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from midmask.batch import Batch, Loss, Part
+from midmask.core.batch import Batch, Loss, Part
 from midmask.encoders.backbone import Backbone
 from midmask.objectives.objective import Objective
-from midmask.objectives.pretraining.bag_of_words import Bag, bag_cross_entropy, bag_of_words, vocabulary_logits
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.vocabulary import Vocabulary
+from midmask.objectives.pretraining.vocabulary_weights import Bag, bag_cross_entropy, bag_of_words, vocabulary_logits
+from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

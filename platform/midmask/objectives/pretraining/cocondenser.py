@@ -20,16 +20,16 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from midmask import distributed as world
-from midmask.batch import Batch, Part
+from midmask.core.batch import Batch, Part
 from midmask.encoders.backbone import Backbone
+from midmask.masking.randomness import rekey
+from midmask.objectives import distributed as world
 from midmask.objectives.in_batch import agreement, in_batch_part
 from midmask.objectives.objective import CoupledObjective, Reads, Represented
 from midmask.objectives.pretraining.condenser import Head, HeadConfig
 from midmask.objectives.pretraining.encoder_mask import MaskedRows
 from midmask.objectives.pretraining.vector_decoding import end_to_end
-from midmask.randomness.masks import rekey
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 class CoCondenser(CoupledObjective):

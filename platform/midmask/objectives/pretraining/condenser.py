@@ -20,13 +20,14 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from midmask.batch import Batch, Loss, Part, TokenRows
-from midmask.decoders import Decoder
-from midmask.encoders.backbone import Backbone, BackboneShape
+from midmask.core.batch import Batch, Loss, Part, TokenRows
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.families import BackboneShape
 from midmask.errors import UserError
+from midmask.objectives.decoders import Decoder
 from midmask.objectives.objective import Objective, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 class HeadConfig(MaskedConfig):

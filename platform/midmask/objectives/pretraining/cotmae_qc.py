@@ -19,9 +19,9 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 
-from midmask.batch import Batch
-from midmask.decoders import CausalDecoder, DecoderPositions
+from midmask.core.batch import Batch
 from midmask.encoders.backbone import Backbone
+from midmask.objectives.decoders import CausalDecoder, DecoderPositions
 from midmask.objectives.objective import Reads
 from midmask.objectives.pretraining.encoder_mask import mask_for_encoder
 from midmask.objectives.pretraining.vector_decoding import (
@@ -30,7 +30,7 @@ from midmask.objectives.pretraining.vector_decoding import (
     VectorDecoding,
     next_tokens,
 )
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 class QueryAsContext(VectorDecoding):

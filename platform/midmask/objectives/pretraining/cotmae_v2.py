@@ -23,20 +23,20 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from midmask.batch import Batch, Loss, Part
-from midmask.decoders import CausalDecoder, Decoder, DecoderPositions
+from midmask.core.batch import Batch, Loss, Part
 from midmask.encoders.backbone import Backbone
+from midmask.objectives.decoders import CausalDecoder, Decoder, DecoderPositions
 from midmask.objectives.objective import Objective, Reads, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.objectives.pretraining.sparse_view import (
+from midmask.objectives.pretraining.vector_decoding import decoder_part, end_to_end, mask_for_context, next_tokens
+from midmask.objectives.pretraining.vocabulary_weights import (
     Projection,
     SparsePooling,
     pooled_positions,
     project,
     sparse_weights,
 )
-from midmask.objectives.pretraining.vector_decoding import decoder_part, end_to_end, mask_for_context, next_tokens
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

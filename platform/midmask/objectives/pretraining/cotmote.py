@@ -28,21 +28,22 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from midmask.batch import Batch, Loss, Part, TokenRows
-from midmask.decoders import CausalDecoder, DecoderPositions
-from midmask.encoders.backbone import Backbone, Side
+from midmask.core.batch import Batch, Loss, Part, TokenRows
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.representation import Side
+from midmask.objectives.decoders import CausalDecoder, DecoderPositions
 from midmask.objectives.objective import Objective, Reads, use_of_vector
-from midmask.objectives.pretraining.bag_of_words import winning_vocabulary
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.objectives.pretraining.sparse_view import (
+from midmask.objectives.pretraining.vector_decoding import DecodedConfig, decoder_part, next_tokens
+from midmask.objectives.pretraining.vocabulary_weights import (
     Projection,
     SparsePooling,
     pooled_positions,
     project,
     sparse_weights,
+    winning_vocabulary,
 )
-from midmask.objectives.pretraining.vector_decoding import DecodedConfig, decoder_part, next_tokens
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 OTHER: dict[Side, Side] = {"passage": "query", "query": "passage"}
 

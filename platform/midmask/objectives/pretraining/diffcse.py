@@ -28,10 +28,12 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from midmask import distributed as world
-from midmask.batch import Batch, Part, TokenRows
-from midmask.decoders import attention_half, feed_forward_half
-from midmask.encoders.backbone import Backbone, BackboneShape
+from midmask.core.batch import Batch, Part, TokenRows
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.families import BackboneShape
+from midmask.masking.randomness import rekey
+from midmask.objectives import distributed as world
+from midmask.objectives.decoders import attention_half, feed_forward_half
 from midmask.objectives.in_batch import in_batch_part, uniformity
 from midmask.objectives.objective import (
     CoupledObjective,
@@ -50,8 +52,7 @@ from midmask.objectives.pretraining.generator import (
 )
 from midmask.objectives.pretraining.simcse import two_passes
 from midmask.objectives.pretraining.vector_decoding import end_to_end
-from midmask.randomness.masks import rekey
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

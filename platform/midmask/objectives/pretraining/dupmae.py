@@ -25,21 +25,22 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from midmask.batch import Batch, Loss, Part
-from midmask.decoders import DecoderPositions
-from midmask.encoders.backbone import Backbone, BackboneShape
-from midmask.heads import linear_column_max
+from midmask.core.batch import Batch, Loss, Part
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.families import BackboneShape
+from midmask.encoders.heads import linear_column_max
+from midmask.objectives.decoders import DecoderPositions
 from midmask.objectives.objective import Objective, use_of_vector
-from midmask.objectives.pretraining.bag_of_words import (
+from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
+from midmask.objectives.pretraining.retromae import DecodingConfig, RetroMAEDecoder
+from midmask.objectives.pretraining.vocabulary_weights import (
     Bag,
     TargetWeights,
     bag_cross_entropy,
     bag_of_words,
     winning_vocabulary,
 )
-from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.objectives.pretraining.retromae import DecodingConfig, RetroMAEDecoder
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 IDLE = {
     "cls": ("bow_weight", "bow_head", "bow_targets", "pool_masked", "pool_sep"),

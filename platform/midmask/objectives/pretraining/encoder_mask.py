@@ -7,14 +7,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from midmask.batch import Part, TokenRows
+from midmask.core.batch import Part, TokenRows
 from midmask.encoders.backbone import Backbone
-from midmask.heads import linear_cross_entropy
+from midmask.encoders.heads import linear_cross_entropy
 from midmask.masking import corrupt, select_highest, select_tokens, select_words
-from midmask.masking.selection import Unknown
+from midmask.masking.corruption import Unknown
+from midmask.masking.randomness import Purpose
 from midmask.objectives.objective import ObjectiveConfig, Reads, flat_targets
-from midmask.randomness.masks import Purpose
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 EncoderMask = Literal["word", "token", "exact", "weighted"]
 """How tokens are chosen that an encoder must predict."""

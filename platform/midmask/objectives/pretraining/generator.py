@@ -14,13 +14,15 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from midmask.batch import Part, TokenRows
-from midmask.encoders.backbone import SIZES, Backbone, BackboneConfig, BackboneShape, build_backbone, shape_of
+from midmask.core.batch import Part, TokenRows
+from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, shape_of
+from midmask.encoders.families import BackboneShape
+from midmask.encoders.reading import SIZES
 from midmask.errors import UserError
+from midmask.masking.randomness import Purpose, uniform
 from midmask.objectives.objective import ObjectiveConfig, flat_targets
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, masked_lm_part
-from midmask.randomness.masks import Purpose, uniform
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 GUESSES_AT_ONCE = {"cpu": 2**22, "cuda": 2**27}
 """Logits of the generator that are held at a time."""

@@ -22,15 +22,15 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from midmask import distributed as world
-from midmask.batch import Batch, Part, TokenRows
+from midmask.core.batch import Batch, Part, TokenRows
 from midmask.encoders.backbone import Backbone
-from midmask.encoders.pooling import sentence_vectors
+from midmask.encoders.representation import sentence_vectors
 from midmask.masking import only, word_runs
+from midmask.masking.randomness import Purpose, rekey, uniform
+from midmask.objectives import distributed as world
 from midmask.objectives.in_batch import agreement, in_batch_part
 from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Represented
-from midmask.randomness.masks import Purpose, rekey, uniform
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

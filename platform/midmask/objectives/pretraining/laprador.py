@@ -27,15 +27,16 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from midmask import distributed as world
-from midmask.batch import Batch, Part, TokenRows
-from midmask.encoders.backbone import Backbone, BackboneShape, Side
-from midmask.encoders.pooling import sentence_vectors
+from midmask.core.batch import Batch, Part, TokenRows
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.families import BackboneShape
+from midmask.encoders.representation import Side, sentence_vectors
+from midmask.objectives import distributed as world
 from midmask.objectives.in_batch import agreement, cross_entropy_part, in_batch_part
 from midmask.objectives.objective import CoupledObjective, Represented, require_dropout
 from midmask.objectives.pretraining.ict import ClozeConfig, PieceRows
 from midmask.objectives.pretraining.simcse import two_passes
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,13 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from midmask.batch import Batch, Loss, Part
-from midmask.decoders import Decoder, DecoderPositions, decoder_input
+from midmask.core.batch import Batch, Loss, Part
 from midmask.encoders.backbone import Backbone
-from midmask.heads import linear_column_max, linear_cross_entropy
+from midmask.encoders.heads import linear_column_max, linear_cross_entropy
 from midmask.masking import corrupt, select_tokens
+from midmask.masking.randomness import Purpose, rekey
+from midmask.objectives.decoders import Decoder, DecoderPositions, decoder_input
 from midmask.objectives.objective import Objective, flat_targets, use_of_vector
-from midmask.objectives.pretraining.bag_of_words import winning_vocabulary
 from midmask.objectives.pretraining.encoder_mask import (
     EncoderMask,
     MaskedConfig,
@@ -40,8 +40,8 @@ from midmask.objectives.pretraining.encoder_mask import (
     mask_for_encoder,
     masked_lm_part,
 )
-from midmask.randomness.masks import Purpose, rekey
-from midmask.vocabulary import Vocabulary
+from midmask.objectives.pretraining.vocabulary_weights import winning_vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 SATURATED_FLOOR = 1e-4
 """Added to the sum that "saturated" divides by."""

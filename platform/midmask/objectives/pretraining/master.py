@@ -27,15 +27,15 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from midmask.batch import Batch, Loss, Part, TokenRows
-from midmask.decoders import Decoder, DecoderPositions
+from midmask.core.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.masking import corrupt, find_words, only, select_highest, select_words
+from midmask.masking.randomness import Purpose, rekey
+from midmask.objectives.decoders import Decoder, DecoderPositions
 from midmask.objectives.objective import Objective, Reads, flat_targets, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
 from midmask.objectives.pretraining.vector_decoding import DecodedConfig, decoder_part, mask_for_context
-from midmask.randomness.masks import Purpose, rekey
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 BEHIND = {"keyword": "whole", "query": "whole", "second": "first", "dual": "dual"}
 """Decoder -> the pass of the encoder whose vector it reads."""

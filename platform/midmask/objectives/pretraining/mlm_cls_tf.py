@@ -21,10 +21,9 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from midmask.batch import Batch, Loss, Part
+from midmask.core.batch import Batch, Loss, Part
 from midmask.encoders.backbone import Backbone
 from midmask.objectives.objective import Objective
-from midmask.objectives.pretraining.bag_of_words import Bag, bag_of_words, vocabulary_logits
 from midmask.objectives.pretraining.encoder_mask import (
     EncoderMask,
     MaskedConfig,
@@ -32,7 +31,8 @@ from midmask.objectives.pretraining.encoder_mask import (
     mask_for_encoder,
     masked_lm_part,
 )
-from midmask.vocabulary import Vocabulary
+from midmask.objectives.pretraining.vocabulary_weights import Bag, bag_of_words, vocabulary_logits
+from midmask.text.vocabulary import Vocabulary
 
 SHORTEST = 1e-12
 """Lower bound of |y| in the cosine."""

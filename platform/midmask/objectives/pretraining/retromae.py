@@ -22,15 +22,16 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from midmask.batch import Batch, Loss, Part, TokenRows
-from midmask.decoders import DecoderLayer, DecoderPositions, decoder_input
-from midmask.encoders.backbone import Backbone, BackboneShape
+from midmask.core.batch import Batch, Loss, Part, TokenRows
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.families import BackboneShape
 from midmask.errors import UserError
 from midmask.masking import select_words, visibility
+from midmask.masking.randomness import Purpose
+from midmask.objectives.decoders import DecoderLayer, DecoderPositions, decoder_input
 from midmask.objectives.objective import Objective, flat_targets, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.randomness.masks import Purpose
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from midmask.batch import Batch, Loss
+from midmask.core.batch import Batch, Loss
 from midmask.encoders.backbone import Backbone
 from midmask.masking import find_words
 from midmask.objectives.objective import Objective
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 
-from midmask.batch import Batch
-from midmask.decoders import CausalDecoder, DecoderPositions
+from midmask.core.batch import Batch
 from midmask.encoders.backbone import Backbone
+from midmask.objectives.decoders import CausalDecoder, DecoderPositions
 from midmask.objectives.pretraining.encoder_mask import EncoderMask, mask_for_encoder
 from midmask.objectives.pretraining.vector_decoding import (
     BothSides,
@@ -27,7 +27,7 @@ from midmask.objectives.pretraining.vector_decoding import (
     VectorDecoding,
     next_tokens,
 )
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 class SEED(VectorDecoding):

@@ -19,10 +19,11 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from midmask import distributed as world
-from midmask.batch import Batch, Part, TokenRows
-from midmask.encoders.backbone import Backbone, BackboneShape, Side
-from midmask.encoders.pooling import sentence_vectors
+from midmask.core.batch import Batch, Part, TokenRows
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.families import BackboneShape
+from midmask.encoders.representation import Side, sentence_vectors
+from midmask.objectives import distributed as world
 from midmask.objectives.in_batch import in_batch_part, uniformity
 from midmask.objectives.objective import CoupledObjective, Reads, Represented, require_dropout
 from midmask.objectives.pretraining.encoder_mask import (
@@ -32,7 +33,7 @@ from midmask.objectives.pretraining.encoder_mask import (
     mask_for_encoder,
     masked_lm_part,
 )
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

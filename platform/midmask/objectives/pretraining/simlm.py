@@ -23,11 +23,13 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from midmask.batch import Batch, Loss, Part, TokenRows
-from midmask.decoders import Decoder, DecoderPositions
-from midmask.encoders.backbone import Backbone, BackboneShape
+from midmask.core.batch import Batch, Loss, Part, TokenRows
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.families import BackboneShape
 from midmask.errors import UserError
 from midmask.masking import find_words, keep_pairs, select_words
+from midmask.masking.randomness import Purpose, rekey
+from midmask.objectives.decoders import Decoder, DecoderPositions
 from midmask.objectives.objective import Objective, flat_targets, require_plain_layers
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder
 from midmask.objectives.pretraining.generator import (
@@ -44,8 +46,7 @@ from midmask.objectives.pretraining.vector_decoding import (
     loss_of_both,
     vector_health,
 )
-from midmask.randomness.masks import Purpose, rekey
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

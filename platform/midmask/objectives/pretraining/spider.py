@@ -30,16 +30,16 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from midmask import distributed as world
-from midmask.batch import Batch, Part, TokenRows
+from midmask.core.batch import Batch, Part, TokenRows
 from midmask.encoders.backbone import Backbone
-from midmask.encoders.pooling import sentence_vectors
+from midmask.encoders.representation import sentence_vectors
 from midmask.masking import only
-from midmask.masking.phrases import LEAST_WORDS, MOST_WORDS, recurring
+from midmask.masking.randomness import Purpose, uniform
+from midmask.masking.words import LEAST_WORDS, MOST_WORDS, recurring
+from midmask.objectives import distributed as world
 from midmask.objectives.in_batch import agreement
 from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Reads, Represented
-from midmask.randomness.masks import Purpose, uniform
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 NO_TARGET = -100
 """What cross-entropy leaves out."""

@@ -20,16 +20,17 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from midmask.batch import Batch, Loss, Part, TokenRows
-from midmask.decoders import attention_half, feed_forward_half
-from midmask.encoders.backbone import Backbone, BackboneShape
-from midmask.encoders.pooling import sentence_vectors
+from midmask.core.batch import Batch, Loss, Part, TokenRows
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.families import BackboneShape
+from midmask.encoders.representation import sentence_vectors
 from midmask.masking import find_words, only
+from midmask.masking.randomness import Purpose, uniform
+from midmask.objectives.decoders import attention_half, feed_forward_half
 from midmask.objectives.objective import Objective, ObjectiveConfig, require_plain_layers, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, masked_lm_part
 from midmask.objectives.pretraining.vector_decoding import next_tokens
-from midmask.randomness.masks import Purpose, uniform
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

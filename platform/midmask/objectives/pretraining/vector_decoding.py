@@ -15,14 +15,14 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from midmask.batch import Loss, Part, TokenRows
-from midmask.decoders import CausalDecoder, Decoder, DecoderPositions, decoder_input
+from midmask.core.batch import Loss, Part, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.masking import corrupt, select_words
+from midmask.masking.randomness import Purpose, rekey
+from midmask.objectives.decoders import CausalDecoder, Decoder, DecoderPositions, decoder_input
 from midmask.objectives.objective import Objective, flat_targets, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, masked_lm_part
-from midmask.randomness.masks import Purpose, rekey
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 Decode = Callable[[Tensor, MaskedRows], Part]
 """The loss of a decoder, given the sentence vectors, [B, K, D], and what it reads behind them."""

@@ -23,14 +23,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from midmask import distributed as world
-from midmask.batch import Batch, Part, TokenRows
+from midmask.core.batch import Batch, Part, TokenRows
 from midmask.encoders.backbone import Backbone
-from midmask.encoders.pooling import sentence_vectors
+from midmask.encoders.representation import sentence_vectors
+from midmask.masking.randomness import fingerprints
+from midmask.objectives import distributed as world
 from midmask.objectives.in_batch import agreement, cross_entropy_part
 from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Reads, Represented
-from midmask.randomness.masks import fingerprints
-from midmask.vocabulary import Vocabulary
+from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

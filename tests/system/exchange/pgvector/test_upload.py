@@ -6,13 +6,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from midmask.artifact import Artifact, Place
 from midmask.errors import UserError
-from midmask.exchange.pgvector.server import connected
-from midmask.exchange.pgvector.table import VectorTable, column_types
-from midmask.exchange.pgvector.upload import Upload, is_same, upload
+from midmask.exchange.pgvector import Upload, VectorTable, column_types, connected, is_same, upload
 from midmask.retrieve.searcher import Searcher
 from midmask.retrieve.views import Views, read_views
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
 from tests.support.postgres import PASSWORD, postgres
 from tests.support.retrieve.collection import REPRESENTATIONS, encoded, write_bi_encoder
 

@@ -1,1 +1,0 @@
-"""The pages, one file each: `show(context)` draws it. They only read."""

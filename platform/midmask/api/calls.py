@@ -1,0 +1,169 @@
+"""What all calls of the Python API share: names and settings that they take, where they compute, what they print."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from midmask.app.job import mistake_in, resolve_storage
+from midmask.core.config import flatten, override
+from midmask.core.progress import StepProgress, clock
+from midmask.core.redaction import has_credentials, redacted
+from midmask.corpora import CorpusConfig
+from midmask.errors import UserError, unknown
+from midmask.experiment.changes import for_each_stage, refuse_idle
+from midmask.experiment.graph import Step
+from midmask.experiment.kinds import LOCAL
+from midmask.experiment.run import Maker, Runner, Silent
+from midmask.experiment.schema import Recipe
+from midmask.recipes import RECIPES
+from midmask.recipes.build import at_scale
+from midmask.recipes.protocols import PROTOCOLS
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+
+
+def list_recipes() -> list[str]:
+    """Names of the recipes: each is a middle training (or none) with a fine-tuning."""
+    return list(RECIPES)
+
+
+def list_protocols() -> list[str]:
+    """Names of the fine-tuning protocols, each of which can be put on any recipe."""
+    return list(PROTOCOLS)
+
+
+def settings(recipe: str, *, protocol: str | None = None) -> dict[str, Any]:
+    """Every field of a recipe, as dotted path -> value: what `train(…, settings={path: value})` can change.
+
+    Raises:
+        UserError: for an unknown recipe or protocol.
+    """
+    return flatten(recipe_named(recipe, protocol))
+
+
+def recipe_named(name: str, protocol: str | None) -> Recipe:
+    """The recipe, with another protocol's fine-tuning if one is named.
+
+    Raises:
+        UserError: for an unknown name, with the nearest one.
+    """
+    recipe = RECIPES[name]()
+    return recipe if protocol is None else at_scale(recipe, protocol, "demo")
+
+
+def as_changes(settings: Mapping[str, object] | None) -> dict[str, object]:
+    """Settings as given to a function of this API, with paths as texts."""
+    return {path: str(value) if isinstance(value, Path) else value for path, value in (settings or {}).items()}
+
+
+def read_as(corpus: CorpusConfig, changes: Mapping[str, object]) -> CorpusConfig:
+    """The collection with those of the changes that are of `corpus`.
+
+    Raises:
+        UserError: for an unknown field, with the nearest one, or an impossible value.
+    """
+    reading = {path: value for path, value in changes.items() if path.partition(".")[0] == "corpus"}
+    return override(override(RECIPES["none"](), {"corpus": corpus.model_dump()}), reading).corpus
+
+
+def check_reach(changes: Mapping[str, object], reached: Sequence[str], of: str) -> None:
+    """
+    Args:
+        reached: fields and sections that can be set. of: what they are set of, for the message.
+
+    Raises:
+        UserError: for a path of a recipe that changes nothing there, or that no recipe has, with the nearest one.
+    """
+    check_paths(RECIPES["none"](), changes)
+    for path in changes:
+        if not any(f"{path}.".startswith(f"{section}.") for section in reached):
+            raise UserError(
+                f"{path}: it changes nothing about {of}, only {', '.join(reached)} do; give it to the training (in "
+                "Python: midmask.train), or leave it out"
+            )
+
+
+def check_paths(recipe: Recipe, changes: Mapping[str, object]) -> None:
+    """
+    Raises:
+        UserError: for a path that is no field of the recipe, with the nearest one.
+    """
+    refuse_idle(recipe, changes)
+    known = flatten(recipe)
+    for path in for_each_stage(recipe, changes):
+        if path not in known and not any(name.startswith(f"{path}.") for name in known):
+            raise unknown("setting", path, known, hint=f"midmask.settings({recipe.name!r}) lists them all.")
+
+
+STORE = "midmask-store"
+"""The store of a call without `storage` where MIDMASK_STORAGE is not set: a folder of the working directory."""
+
+
+def open_store(storage: str | Path | None) -> Place:
+    """The store: as given, else MIDMASK_STORAGE, else `STORE`.
+
+    Raises:
+        UserError: for a URI that contains credentials.
+    """
+    given = str(storage) if storage is not None else os.environ.get("MIDMASK_STORAGE") or STORE
+    if has_credentials(given):
+        raise UserError(
+            f"storage = {redacted(given)!r} contains credentials, which records would show; set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY (or what your store reads) instead"
+        )
+    return Place(resolve_storage(given, Path.cwd()))
+
+
+def runner_in(storage: Place, *, ray: bool, progress: bool) -> Runner:
+    """Runs steps in this process, or on the Ray cluster that RAY_ADDRESS names (else a local Ray)."""
+    makers: Mapping[str, Maker] = LOCAL
+    if ray:
+        from midmask.backend.cluster import connect, whole
+        from midmask.backend.executor import cluster_makers
+
+        connect()
+        makers = cluster_makers(whole(None).workers)
+    return Runner(storage, makers, ProgressLines() if progress else Silent())
+
+
+def compute(runner: Runner, step: Step) -> Artifact:
+    """The step's artifact. A mistake that was raised on another node is raised here as its one line."""
+    try:
+        return runner.run(step)
+    except Exception as error:
+        mistake = mistake_in(error)
+        if mistake is None or isinstance(error, UserError):
+            raise
+        raise UserError(mistake) from None
+
+
+class ProgressLines(Silent):
+    """Prints to standard error what is computed: a line when a step begins and ends, and now and then in between."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, StepProgress] = {}
+        self._began: dict[str, float] = {}
+
+    def begin(self, step: Step) -> None:
+        self._lines[step.fingerprint] = StepProgress(step.name, show_line)
+        self._began[step.fingerprint] = time.monotonic()
+        show_line(f"{step.name} …")
+
+    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
+        self._lines[step.fingerprint].update(at, step.optimiser_steps, values.get("train/loss"))
+
+    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
+        if not cached:
+            show_line(f"{step.name}: done in {clock(time.monotonic() - self._began[step.fingerprint])}")
+
+
+def show_line(line: str) -> None:
+    """Prints a line of progress to standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def keep_quiet(line: str) -> None:
+    """Takes a line of progress and prints nothing."""

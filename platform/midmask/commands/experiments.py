@@ -1,0 +1,217 @@
+"""Commands that train or search many times and hold the results against each other: sweeps, benchmarks, choices."""
+
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
+
+from midmask.app.flags import add_sweep_flags, add_zero_shot_flag
+from midmask.app.job import Options, project
+from midmask.commands import program
+from midmask.errors import UserError
+
+SWEEP_HELP = """Runs the sweep of a search space: `--space search_spaces/mask_ratio.yaml`, or a file of your own."""
+
+
+def _sweep_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--space", type=Path, required=True, metavar="FILE", help="YAML file of the search space")
+    add_sweep_flags(parser)
+
+
+@program(SWEEP_HELP, _sweep_flags)
+def sweep(options: Options, flags: Namespace) -> None:
+    from midmask.sweep.job import sweep
+
+    sweep(options, flags, flags.space)
+
+
+SWEEP_INDEX_HELP = """\
+Compares indexes of one encoding, of dense vectors or of words: what they find, how fast, in how many bytes.
+
+The collection is encoded once, by the encoder that the recipe's last stage gives or by the model of --model. Every
+index is built, searched for a split's queries, and held against the exact search; then all are timed in one process.
+"""
+
+
+def _sweep_index_flags(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--model", metavar="NAME", help="model to search with: a folder, or minilm; default: the last stage"
+    )
+    parser.add_argument("--split", help="split whose queries are searched; default: dev, or test where there is no dev")
+    parser.add_argument(
+        "--indexes", type=Path, metavar="FILE", help="YAML list of indexes; default: search_spaces/indexes/default.yaml"
+    )
+
+
+@program(SWEEP_INDEX_HELP, _sweep_index_flags)
+def sweep_index(options: Options, flags: Namespace) -> None:
+    from midmask.app.driver import choose_split, ending, model_product, recipe_for, recipe_for_folder, run_steps
+    from midmask.experiment.evaluations import refuse_missing_splits
+    from midmask.experiment.plan import plan
+    from midmask.store.place import Place
+    from midmask.sweep.index_sweep import load_index_space, plan_index_sweep
+
+    space = load_index_space(flags.indexes or project() / "search_spaces" / "indexes" / "default.yaml")
+    recipe, model = recipe_for_folder(recipe_for(options, default="retromae"), flags.model, options)
+    recipe, split = choose_split(recipe, flags.split, options, trains=model is None)
+    planned = plan(recipe)
+    sweep = plan_index_sweep(space, recipe, planned, split, model)
+    if options.dry_run:
+        run_steps(options, recipe, sweep.targets)
+        return
+    refuse_missing_splits(sweep.targets.values())
+    from midmask.sweep.run import run_index_sweep  # here, so that a dry run waits for neither Ray nor MLflow
+
+    table = run_index_sweep(options, recipe, sweep)
+    sentence = f"{len(sweep.recipes)} indexes of one encoding were searched for {recipe.corpus.short_name} {split}."
+    searched = (model or planned.stages[-1]).place(Place(options.storage)) / "model"
+    print(ending(options, sentence, [table], model_product(searched)))
+
+
+BENCHMARK_MIDDLE_TRAINING_HELP = """\
+Compares middle trainings under the same conditions: systems × collections × representations × settings × seeds.
+
+A preset says what is compared: `demo`, or the tables of a paper. With several --corpus, all systems are fine-tuned and
+evaluated on each of them, and share the middle trainings that read --pretrain-on. Interrupted, it goes on when
+submitted again.
+"""  # noqa: RUF001
+
+
+def _benchmark_middle_training_flags(parser: ArgumentParser) -> None:
+    parser.set_defaults(several_corpora=True)
+    parser.add_argument("--preset", default="demo", metavar="NAME", help="demo (default), collections, or a paper's")
+    parser.add_argument(
+        "--systems",
+        metavar="NAMES",
+        help="recipes, divided by commas, or all; also released:RECIPE=FOLDER, a published model folder that is a "
+        "paper's system and stands in its tables; default: the preset's",
+    )
+    parser.add_argument("--seeds", metavar="NUMBERS", help="fine-tuning seeds, divided by commas")
+    parser.add_argument("--representations", metavar="NAMES", help="dense, splade, lexical, hybrid, divided by commas")
+    parser.add_argument("--settings", metavar="NAMES", help="fine-tunings of the preset, by name; default: all")
+    parser.add_argument("--collections", metavar="NAMES", help="of the preset, for middle training; default: all")
+    parser.add_argument(
+        "--out", metavar="FOLDER", help="folder of the report; default: benchmarks/PRESET in the project"
+    )
+    parser.add_argument(
+        "--records",
+        metavar="FOLDER",
+        help="writes a small file for each measured cell; cells whose file is there are not measured again, so a "
+        "benchmark can go on where its store is not",
+    )
+    add_zero_shot_flag(parser)
+
+
+@program(BENCHMARK_MIDDLE_TRAINING_HELP, _benchmark_middle_training_flags)
+def benchmark_middle_training(options: Options, flags: Namespace) -> None:
+    """Lays out what the flags ask for, runs what is missing, prints the report.
+
+    Raises:
+        UserError: for a benchmark that cannot be laid out, or cells that could not be measured.
+    """
+    from midmask.app.driver import ending, model_product, tell_cost
+    from midmask.benchmark.job import Job, best_of, describe, preset_with_flags, report_folder, with_records
+    from midmask.benchmark.layout import group_by_reason, lay_out
+    from midmask.experiment.evaluations import refuse_missing_splits
+    from midmask.store.place import Place
+
+    wanted = preset_with_flags(options, flags)
+    records = Place.named(flags.records) if flags.records else None
+    layout = with_records(lay_out(wanted), records)
+    for line in group_by_reason(layout.left_out):
+        print(f"left out {line.removeprefix('- ')}")
+    job = Job(layout, options, report_folder(options, flags, wanted), records)
+    refuse_missing_splits(job.left())
+    if options.dry_run:
+        print(describe(job))
+        tell_cost(job.left(), options, side_by_side=True)
+        return
+    from midmask.benchmark.run import run_benchmark  # here, so that a dry run waits for neither Ray nor MLflow
+    from midmask_papers.report import report_of
+
+    text, failed = run_benchmark(job, report_of)
+    sentence, model = best_of(layout, job.storage)
+    products = [] if model is None else [model_product(model)]
+    print(ending(options, sentence, [text], *products, further={"report": str(job.out)}))
+    if failed:
+        reasons = "; ".join(f"{cell}: {reason}" for cell, reason in list(failed.items())[:3])
+        raise UserError(f"{len(failed)} of {len(layout.cells)} cells were not measured ({reasons}); the log says more")
+
+
+CHOOSE_MIDDLE_TRAINING_HELP = """\
+From documents without labelled queries to a verdict and a model: which middle training, and what it gains.
+
+Makes queries from the documents, trains the candidates in rounds within a budget, and says which one to take, how sure
+that is and what it costs. Interrupted, it goes on when submitted again, with what is left of the budget.
+"""
+
+
+def _choose_middle_training_flags(parser: ArgumentParser) -> None:
+    parser.set_defaults(sections=("queries.",))
+    parser.add_argument(
+        "--budget", default="30m", metavar="TIME", help="by the clock: 30m (default), 8h, 1h30m; or 4gpuh of all GPUs"
+    )
+    parser.add_argument(
+        "--query-sources",
+        type=_weights,
+        metavar="LIST",
+        help="where queries come from, with weights: titles=1,sentences=1,keyphrases=1 (default), spans, "
+        "model:FOLDER, http:URL",
+    )
+    parser.add_argument(
+        "--judged-by",
+        metavar="SOURCES",
+        help="sources whose queries judge while the others train, divided by commas; default: titles where passages "
+        "have their own, else sentences; all: each source does both",
+    )
+    parser.add_argument("--queries", metavar="FILE", help="real queries without judgements, one a line, mixed in")
+    parser.add_argument("--max-queries", type=int, metavar="N", help="made queries that are kept; default: 3000")
+    parser.add_argument(
+        "--teacher", metavar="FOLDER", help="a cross-encoder: the best system also learns its margins (GPL)"
+    )
+    parser.add_argument("--systems", metavar="NAMES", help="recipes, divided by commas; default: seven of them")
+    parser.add_argument("--representations", metavar="NAMES", help="of dense, splade, hybrid; default: all")
+    parser.add_argument(
+        "--out", metavar="FOLDER", help="folder of the verdict; default: verdicts/CORPUS in the project"
+    )
+    parser.add_argument(
+        "--reveal", action="store_true", help="then look at the corpus's own judgements: how right was the verdict?"
+    )
+
+
+def _weights(text: str) -> dict[str, float]:
+    """source -> weight, of SOURCE=WEIGHT or SOURCE, divided by commas."""
+    found = {}
+    for part in filter(None, text.split(",")):
+        source, _, weight = part.rpartition("=") if "=" in part else (part, "", "1")
+        try:
+            found[source.strip()] = float(weight)
+        except ValueError:
+            raise ArgumentTypeError(f"{part!r} is not of the form SOURCE=WEIGHT") from None
+    if not found:
+        raise ArgumentTypeError("it is empty; write such as titles=1,sentences=1")
+    return found
+
+
+@program(CHOOSE_MIDDLE_TRAINING_HELP, _choose_middle_training_flags)
+def choose_middle_training(options: Options, flags: Namespace) -> None:
+    from midmask.choice.job import choose_job
+
+    choose_job(options, flags)
+
+
+CALIBRATE_HELP = """\
+Collects what `midmask choose --reveal` recorded on collections with judgements, and shows how well it predicts each.
+
+Writes calibration.jsonl and levels.jsonl to the folder of --out; those that verdicts use ship with the package.
+"""
+
+
+def _calibrate_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="of verdicts, each with revealed.json")
+    parser.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="where the two files are written")
+
+
+@program(CALIBRATE_HELP, _calibrate_flags)
+def calibrate(flags: Namespace) -> None:
+    from midmask.choice.reveal import calibrate
+
+    print(calibrate(flags.folders, flags.out))

@@ -1,0 +1,72 @@
+"""Commands that open pages over the tracked runs, on loopback: `leaderboard` and `ui`."""
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import NoReturn
+
+from midmask.app.flags import add_tracking_flag
+from midmask.app.job import INSIDE, home
+from midmask.commands import program
+from midmask.errors import UserError
+from midmask.pages import serving_command
+from midmask.tracking import resolve_tracking_uri
+from midmask.tracking.names import is_database
+
+LEADERBOARD_HELP = """Opens the leaderboard over the tracked runs, on loopback."""
+
+
+def _leaderboard_flags(parser: ArgumentParser) -> None:
+    add_tracking_flag(parser)
+    parser.add_argument("--port", type=int, default=8501, help="default: 8501")
+
+
+@program(LEADERBOARD_HELP, _leaderboard_flags)
+def leaderboard(flags: Namespace) -> None:
+    """Replaces this process by Streamlit's server."""
+    os.environ["MLFLOW_TRACKING_URI"] = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
+    os.execv(sys.executable, serving_command(flags.port))
+
+
+LOOPBACK = "127.0.0.1"
+MLFLOW_PORT, DASHBOARD_PORT = 5000, 8501
+
+
+UI_HELP = """\
+Opens MLflow's own pages over the tracked runs, on loopback; with --verdict, the dashboard with its page Search."""
+
+
+def _ui_flags(parser: ArgumentParser) -> None:
+    add_tracking_flag(parser)
+    parser.add_argument(
+        "--verdict", metavar="FOLDER", help="search with the systems of a verdict, and judge what they find"
+    )
+    parser.add_argument("--port", type=int, help=f"default: {MLFLOW_PORT}, of the dashboard {DASHBOARD_PORT}")
+
+
+@program(UI_HELP, _ui_flags)
+def ui(flags: Namespace) -> None:
+    """Replaces this process by MLflow's server, or by Streamlit's.
+
+    Raises:
+        UserError: if the store is a server itself; with --verdict, if there is no verdict.
+    """
+    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
+    if flags.verdict is not None:
+        _open_dashboard(flags, uri)
+    if not is_database(uri):
+        raise UserError(f"{uri} is a server with pages of its own: open it in a browser")
+    os.environ["MLFLOW_BACKEND_STORE_URI"] = uri  # not as a flag, which others could read in `ps`
+    address = ["--host", LOOPBACK, "--port", str(flags.port or MLFLOW_PORT)]
+    os.execv(sys.executable, [sys.executable, "-m", "mlflow", "ui", *address])
+
+
+def _open_dashboard(flags: Namespace, uri: str) -> NoReturn:
+    verdict = Path(flags.verdict).expanduser().absolute()
+    if not (verdict / "verdict.json").is_file():
+        raise UserError(f"--verdict {verdict}: there is no verdict.json; name the folder that `midmask choose` wrote")
+    port = flags.port or DASHBOARD_PORT
+    os.environ["MLFLOW_TRACKING_URI"] = uri  # as above
+    print(f"http://{LOOPBACK}:{port}/search", flush=True)
+    os.execv(sys.executable, serving_command(port, "--verdict", str(verdict)))

@@ -1,0 +1,458 @@
+"""Commands that make the steps of one recipe, from `prepare` to `evaluate`, or measure run files of other tools."""
+
+import shlex
+from argparse import ArgumentParser, Namespace
+from dataclasses import replace
+from pathlib import Path
+
+from midmask.app.flags import add_zero_shot_flag, same_store
+from midmask.app.job import Options, resolve_corpus, resolve_storage
+from midmask.commands import program
+from midmask.errors import UserError
+
+RUN_RECIPE_HELP = """\
+Runs a whole recipe: corpus, tokens, middle training, fine-tuning stages, evaluation on dev and test, beside BM25."""
+
+
+def _run_recipe_flags(parser: ArgumentParser) -> None:
+    add_zero_shot_flag(parser)
+
+
+@program(RUN_RECIPE_HELP, _run_recipe_flags)
+def run_recipe(options: Options, flags: Namespace) -> None:
+    from midmask.app.driver import ending, model_product, recipe_for, run_steps
+    from midmask.experiment.evaluations import zero_shot
+    from midmask.experiment.plan import plan
+
+    recipe = recipe_for(options, default="retromae")
+    planned = plan(recipe)
+    here = {}
+    for split in ("dev", "test"):
+        config = recipe.evaluation.model_copy(update={"split": split})
+        here[f"{recipe.name}, {split}"] = planned.evaluation(config)
+        here[f"bm25, {split}"] = planned.bm25_evaluation(config)
+    names = [resolve_corpus(name, options.home) for name in flags.zero_shot]
+    there = zero_shot(planned, recipe.evaluation, names)
+    done = run_steps(options, recipe, {**here, **there})
+    if done:
+        from midmask.experiment.report import evaluation_sentence, evaluations_table, zero_shot_table
+        from midmask.store.place import Place
+
+        corpus = recipe.corpus.short_name
+        own, bm25 = done[f"{recipe.name}, test"], done["bm25, test"]
+        sentence = evaluation_sentence(corpus, recipe.name, own, bm25, trained=True)
+        tables = [evaluations_table(corpus, {name: done[name] for name in here})]
+        tables += [zero_shot_table(names, {name: done[name] for name in there})] if there else []
+        model = planned.stages[-1].place(Place(options.storage)) / "model"
+        print(ending(options, sentence, tables, model_product(model)))
+
+
+PREPARE_CORPUS_HELP = """\
+Reads a collection, checks and counts every row, and prints its statistics; on demand, also what some objectives read
+besides passages: spans of documents, and pseudo-queries.
+
+Bad rows are counted by kind and written to quarantine.jsonl beside the prepared corpus; nothing is lost in silence.
+How spans and queries are made is set by the fields spans.* and pseudo_queries.* (`--dry-run` lists them), such as
+--set spans.span_length=64 or spans.source=file:PATH; a pre-training with the same fields finds them made.
+"""
+
+
+def _prepare_corpus_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--spans", action="store_true", help="also cut documents into spans (CoT-MAE, coCondenser)")
+    parser.add_argument(
+        "--pseudo-queries",
+        nargs="?",
+        const="",
+        metavar="SOURCE",
+        help="also make queries for passages (CoT-MAE-qc, CoT-MoTE), from: sentences, titles, neighbours, train, "
+        "file:PATH or model:FOLDER (a Hugging Face model that writes queries); default: the recipe's "
+        "pseudo_queries.source",
+    )
+    parser.add_argument("--export", metavar="FOLDER", help="write a BEIR folder; with --spans, also spans.jsonl.gz")
+
+
+@program(PREPARE_CORPUS_HELP, _prepare_corpus_flags)
+def prepare_corpus(options: Options, flags: Namespace) -> None:
+    from midmask.app.driver import Product, ending, recipe_for, run_steps
+    from midmask.corpora import statistics_table
+    from midmask.experiment.plan import export, plan
+    from midmask.queries.preview import preview
+    from midmask.store.place import Place
+
+    if flags.pseudo_queries:
+        options = replace(options, changes={**options.changes, "pseudo_queries.source": flags.pseudo_queries})
+    recipe = recipe_for(options, default="none")
+    steps = plan(recipe)
+    wanted = {"spans": flags.spans, "pseudo_queries": flags.pseudo_queries is not None}
+    derived = [name for name in wanted if wanted[name]]
+    targets = {"corpus": steps.corpus, **{name: getattr(steps, name) for name in derived}}
+    targets |= {"tokens": steps.pretraining_tokens} if derived else {}
+    done = run_steps(options, recipe, targets)
+    if done:
+        corpus = done["corpus"]
+        if flags.export:
+            export(steps, Place(options.storage), Place(resolve_storage(flags.export, options.home)), derived)
+        facts = corpus.result
+        loading = [
+            "import pyarrow.parquet",
+            f"passages = pyarrow.parquet.read_table('{corpus.place}/docs')",
+            f"queries = pyarrow.parquet.read_table('{corpus.place}/queries.parquet')",
+        ]
+        sentence = f"{recipe.corpus.short_name} has {facts['passages']:,} passages and {facts['queries']:,} queries."
+        tables = [statistics_table((corpus.place / "statistics.json").read_json())]
+        tables += [f"{name}: {done[name].place}\n{preview(name, done[name], done['tokens'].place)}" for name in derived]
+        print(ending(options, sentence, tables, Product("corpus", str(corpus.place), loading)))
+
+
+PRETRAIN_HELP = """Middle training: trains an encoder on the passages of a corpus with one of the objectives.
+
+The result is a Hugging Face folder that transformers.AutoModel loads, and beside it the heads that fine-tuning throws
+away.
+"""
+
+
+@program(PRETRAIN_HELP)
+def pretrain(options: Options, flags: Namespace) -> None:
+    from midmask.app.driver import ending, model_product, recipe_for, run_steps
+    from midmask.evaluation.rendering import markdown
+    from midmask.experiment.plan import plan
+
+    recipe = recipe_for(options, default="retromae")
+    steps = plan(recipe)
+    done = run_steps(options, recipe, {"encoder": steps.pretrained or steps.initial})
+    if not done:
+        return
+    encoder, tables = done["encoder"], []
+    if steps.pretrained is None:
+        sentence = f"Recipe {recipe.name} has no middle training; this is the encoder that its fine-tuning starts from."
+    else:
+        found = encoder.result
+        sentence = f"{recipe.name} has loss {found['loss']:.4f} after {found['steps']:,} steps of middle training."
+        losses = {"loss": encoder.result["loss"], **encoder.result["parts"]}
+        rows = [(name, f"{value:.4f}") for name, value in losses.items()]
+        rows += [(name, f"{encoder.result[name]:,.0f}") for name in ("steps", "tokens", "seconds")]
+        tables = [markdown(["pre-training", recipe.name], rows)]
+    print(ending(options, sentence, tables, model_product(encoder.place / "model")))
+
+
+FINETUNE_HELP = """Fine-tunes a bi-encoder on the train queries of a corpus, in the stages of a recipe or of --protocol.
+
+The recipe's middle training comes first, unless it is done already; `--recipe none --set backbone.name=FOLDER`
+fine-tunes any model folder. The result is a folder that sentence-transformers loads.
+"""
+
+
+def _finetune_flags(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--register",
+        nargs="?",
+        const="candidate",
+        metavar="ALIAS",
+        help="put the last stage's model into MLflow's registry under this alias; default: candidate",
+    )
+
+
+@program(FINETUNE_HELP, _finetune_flags)
+def finetune(options: Options, flags: Namespace) -> None:
+    from midmask.app.driver import ending, model_product, recipe_for, run_steps
+    from midmask.evaluation.rendering import markdown
+    from midmask.experiment.plan import plan
+
+    recipe = recipe_for(options, default="retromae")
+    steps = {f"stage {number}": step for number, step in enumerate(plan(recipe).stages, start=1)}
+    done = run_steps(options, recipe, steps)
+    if done:
+        rows = [
+            (name, f"{stage.result['loss']:.4f}", str(stage.result["steps"]), f"{stage.result['seconds']:.0f}")
+            for name, stage in done.items()
+        ]
+        table = markdown(["fine-tuning", "loss", "steps", "seconds"], rows)
+        name, last = list(done.items())[-1]
+        sentence = f"{recipe.name} has loss {last.result['loss']:.4f} after {name} of its fine-tuning."
+        further = {}
+        if flags.register:
+            from midmask.app.run import register  # here, so that a dry run waits for neither Ray nor MLflow
+
+            uri = register(options, recipe, steps[name], last, flags.register)
+            further["registered"] = f"{uri}@{flags.register}"
+        print(ending(options, sentence, [table], model_product(last.place / "model"), further=further))
+
+
+MINE_NEGATIVES_HELP = """\
+Mines hard negatives: ranks a corpus for the train queries with a pool of faiss actors, and draws from it.
+
+Searches with the encoder that the recipe's first stage gives, or with the model folder of --model. Writes the negatives
+as Parquet and in the msmarco-hard-negatives layout (jsonl). Vectors and ranked list are kept, so that mining again with
+other ranks, numbers or seeds takes seconds.
+"""
+
+
+def _mine_negatives_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="FOLDER", help="model folder; default: the recipe's first stage")
+
+
+@program(MINE_NEGATIVES_HELP, _mine_negatives_flags)
+def mine_negatives(options: Options, flags: Namespace) -> None:
+    from midmask.app.driver import Product, ending, recipe_for, recipe_for_folder, run_steps
+    from midmask.evaluation.rendering import markdown
+    from midmask.experiment.plan import plan
+
+    recipe, model = recipe_for_folder(recipe_for(options, default="retromae_ance"), flags.model, options)
+    steps = plan(recipe)
+    mined = steps.mining(recipe.stages[-1].mine, model=model or steps.stages[0])
+    done = run_steps(options, recipe, {"negatives": mined})
+    if done:
+        result = done["negatives"].result
+        rows = [(name, str(value)) for name, value in result.items()]
+        file = f"{done['negatives'].place}/negatives.jsonl.gz"
+        loading = [
+            "import gzip, json",
+            f"file = gzip.open({file!r}, 'rt')",
+            "negatives = [json.loads(line) for line in file]",
+        ]
+        sentence = f"{result['negatives']:,} negatives were mined for {result['queries']:,} train queries."
+        print(ending(options, sentence, [markdown(["mining", "value"], rows)], Product("negatives", file, loading)))
+
+
+TRAIN_TEACHER_HELP = """Trains the teacher of a recipe's fine-tuning stage, and scores the stage's candidates with it.
+
+A teacher is a cross-encoder; `--set stages.2.teacher.folder=FOLDER` takes a Hugging Face sequence-classification folder
+instead. What it learns from (negatives, and the stages that mine them) comes first, unless it is done already.
+"""
+
+
+def _train_teacher_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--stage", type=int, metavar="N", help="stage, from 0; default: the last with a teacher")
+
+
+@program(TRAIN_TEACHER_HELP, _train_teacher_flags)
+def train_teacher(options: Options, flags: Namespace) -> None:
+    from midmask.app.driver import ending, model_product, recipe_for, run_steps
+    from midmask.evaluation.rendering import markdown
+    from midmask.experiment.plan import plan
+
+    recipe = recipe_for(options, default="dupmae")
+    taught = {number: step for number, step in enumerate(plan(recipe).stages) if "scores" in step.inputs}
+    number = max(taught, default=None) if flags.stage is None else flags.stage
+    if number not in taught:
+        known = ", ".join(map(str, taught)) or "none; choose a protocol that distils, such as --protocol dupmae"
+        raise UserError(f"--stage {number}: the recipe {recipe.name} has no teacher there. With one: {known}.")
+    scores = taught[number].inputs["scores"]
+    done = run_steps(options, recipe, {"teacher": scores.inputs["teacher"], "scores": scores})
+    if done:
+        rows = [(step, name, str(value)) for step, artifact in done.items() for name, value in artifact.result.items()]
+        sentence = f"The teacher of stage {number} of {recipe.name} has scored the stage's candidates."
+        teacher = model_product(done["teacher"].place / "model", "teacher")
+        further = {"scores": f"{done['scores'].place}/scores.parquet"}
+        print(ending(options, sentence, [markdown(["step", "result", "value"], rows)], teacher, further=further))
+
+
+# The sources of queries show a writer the title and the text; the recipes' own tokens are those of a demo.
+TOKENS = {
+    "tokens.titles": "true",
+    "tokens.vocabulary_size": "8192",
+    "tokens.max_length": "128",
+    "tokens.query_length": "32",
+}
+"""Field -> its value, unless another is given."""
+
+USUAL = {
+    "steps": "2000",
+    "batch_size": "32",
+    "learning_rate": "1e-3",
+}
+"""Field of stages.0.train -> its value, unless another is given."""
+
+
+TRAIN_GENERATOR_HELP = """\
+Trains a model that writes queries for passages, on the train queries of a labelled collection.
+
+Its folder is a source of queries: `model:FOLDER`, for `pseudo_queries.source` and wherever queries are made. It is an
+encoder-decoder that starts from the recipe's backbone. A pre-trained encoder (--set backbone.name=minilm
+--set tokens.tokenizer=minilm) stays as it is, and the decoder learns to read it. Length, batch and optimiser are the
+fields stages.0.train.*, for which there are the flags below.
+"""
+
+
+def _train_generator_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--steps", type=int, metavar="N", help=f"optimiser steps; default: {USUAL['steps']}")
+    parser.add_argument("--batch-size", type=int, metavar="N", help=f"queries a step; default: {USUAL['batch_size']}")
+    parser.add_argument("--learning-rate", type=float, metavar="X", help=f"default: {USUAL['learning_rate']}")
+    parser.add_argument("--out", metavar="FOLDER", help="also copy the model's folder there")
+
+
+@program(TRAIN_GENERATOR_HELP, _train_generator_flags)
+def train_generator(options: Options, flags: Namespace) -> None:
+    from midmask.app.driver import ending, model_product, recipe_for, run_steps
+    from midmask.evaluation.rendering import markdown
+    from midmask.experiment.graph import Step
+    from midmask.experiment.plan import plan
+    from midmask.objectives.finetuning.generation import QueryGeneration
+    from midmask.queries.query_model import GeneratorConfig
+    from midmask.store.place import Place
+
+    out = Place(resolve_storage(flags.out, options.home)) if flags.out else None
+    if out is not None and out.names():
+        raise UserError(f"--out {out}: there are files in it; name an empty or a new folder")
+    typed = {name: str(value) for name in USUAL if (value := getattr(flags, name)) is not None}
+    train = {f"stages.0.train.{name}": value for name, value in {**USUAL, **typed}.items()}
+    recipe = recipe_for(replace(options, changes={**TOKENS, **train, **options.changes}), default="none")
+    steps, tokens = plan(recipe), recipe.tokens
+    if tokens.title_join != "space":
+        raise UserError(
+            f"tokens.title_join = {tokens.title_join}: a generator reads 'title text' as one text; leave it at space"
+        )
+    config = GeneratorConfig(
+        backbone=recipe.backbone,
+        loss=QueryGeneration.Config(frozen_encoder=recipe.backbone.is_pretrained),
+        train=recipe.stages[0].train.model_copy(update={"precision": steps.precision}),
+        query_length=tokens.query_length,
+        passage_length=tokens.max_length,
+    )
+    inputs = {"corpus": steps.corpus, "tokens": steps.tokens}
+    generator = Step("generator", config, inputs, content=steps.initial.content, path="stages.0.train")
+    done = run_steps(options, recipe, {"generator": generator})
+    if done:
+        model = done["generator"].place / "model"
+        if out is not None:
+            out.upload(model.local())
+        rows = [(name, str(value)) for name, value in done["generator"].result.items()]
+        sentence = f"The generator of queries was trained for {done['generator'].result['steps']:,} steps."
+        further = {"as a source of queries": f"model:{out or model}"}
+        table = markdown(["generator", "value"], rows)
+        print(ending(options, sentence, [table], model_product(out or model), further=further))
+
+
+EVALUATE_RETRIEVER_HELP = """\
+Evaluates a retriever: searches the whole corpus for a split's queries and prints the measures, beside BM25's.
+
+Evaluates the encoder that the recipe's last stage gives, or the model folder of --model; with --model bm25, BM25 alone.
+"""
+
+
+def _evaluate_retriever_flags(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--model", metavar="NAME", help="model to evaluate: a folder, minilm, or bm25; default: the last stage"
+    )
+    parser.add_argument("--split", help="split whose queries are searched; default: dev, or test where there is no dev")
+    add_zero_shot_flag(parser)
+
+
+@program(EVALUATE_RETRIEVER_HELP, _evaluate_retriever_flags)
+def evaluate_retriever(options: Options, flags: Namespace) -> None:
+    from midmask.app.driver import choose_split, ending, model_product, recipe_for, recipe_for_folder, run_steps
+    from midmask.benchmark.design import BM25
+    from midmask.experiment.evaluations import zero_shot
+    from midmask.experiment.plan import plan
+
+    encodes = flags.model != BM25
+    if flags.zero_shot and not encodes:
+        raise UserError(
+            f"--zero-shot: it evaluates an encoder; for BM25 give each collection as --corpus, or not {BM25}"
+        )
+    folder = flags.model if encodes else None
+    recipe, model = recipe_for_folder(recipe_for(options, default="retromae"), folder, options)
+    recipe, split = choose_split(recipe, flags.split, options, trains=flags.model is None)
+    config = recipe.evaluation.model_copy(update={"split": split})
+    planned, label = plan(recipe), config.name_of(flags.model or recipe.name) if encodes else BM25
+    here = {label: planned.evaluation(config, model=model)} if encodes else {}
+    here[BM25] = planned.bm25_evaluation(config)
+    names = [resolve_corpus(name, options.home) for name in flags.zero_shot]
+    there = zero_shot(planned, config, names, model=model)
+    done = run_steps(options, recipe, {**here, **there})
+    if done:
+        from midmask.experiment.report import (
+            evaluation_sentence,
+            evaluations_table,
+            measured_sentence,
+            zero_shot_table,
+        )
+        from midmask.store.place import Place
+
+        corpus, products = recipe.corpus.short_name, []
+        sentence = measured_sentence(f"{corpus} {split}", BM25, done[BM25])
+        if encodes:
+            sentence = evaluation_sentence(corpus, label, done[label], done[BM25], trained=model is None)
+            searched = (model or planned.stages[-1]).place(Place(options.storage)) / "model"
+            products = [model_product(searched)]
+        tables = [evaluations_table(f"{corpus} {split}", {name: done[name] for name in here})]
+        tables += [zero_shot_table(names, {name: done[name] for name in there})] if there else []
+        further = {"ranked list": f"{done[label].place}/runs"}
+        print(ending(options, sentence, tables, *products, further=further))
+
+
+EVALUATE_RUN_HELP = """Measures ranked lists of any tool, from TREC run files, and puts them onto the leaderboard.
+
+Each FILE (plain or gzip'd, lines `query Q0 document rank score tag`) is a system of its own, measured as it is by
+trec_eval's definitions. Documents of equal score rank as in every other evaluation, unless --ties says otherwise.
+"""
+
+
+def _evaluate_run_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE", help="TREC run file, plain or gzip'd")
+    parser.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        dest="names",
+        metavar="NAME",
+        help="of a file's system, once for each FILE; default: the tag in the file, or the file's name",
+    )
+    parser.add_argument("--split", help="split whose queries are measured; default: dev, or test where there is no dev")
+    parser.add_argument(
+        "--ties",
+        choices=("midmask", "trec_eval"),
+        default="midmask",
+        help="order of documents of equal score: by id ascending, as for all systems (midmask, the default), or by id "
+        "descending (trec_eval)",
+    )
+    parser.add_argument(
+        "--leave-out-copies",
+        action="store_true",
+        help="remove passages that are the query itself (corpus.self_matches), as searches here do; default: the lists "
+        "are measured as they are",
+    )
+
+
+@program(EVALUATE_RUN_HELP, _evaluate_run_flags)
+def evaluate_run(options: Options, flags: Namespace) -> None:
+    from midmask.app.driver import choose_split, ending, recipe_for, run_steps
+    from midmask.core.config import override
+    from midmask.experiment.evaluations import collection_step, run_file_evaluation, run_names
+
+    _refuse_other_fields(options)
+    files = [Path(file).expanduser().absolute() for file in flags.files]
+    names = run_names(files, flags.names)
+    recipe, split = choose_split(recipe_for(options, default="none"), flags.split, options, trains=False)
+    recipe = override(recipe, {"evaluation.split": split})
+    corpus = collection_step(recipe.corpus)
+    evaluations = {
+        name: run_file_evaluation(file, corpus, recipe.evaluation, flags.ties, leave_out_copies=flags.leave_out_copies)
+        for name, file in zip(names, files, strict=True)
+    }
+    if options.dry_run:
+        run_steps(options, recipe, evaluations)
+        return
+    from midmask.app.run import track_run_files  # here, so that a dry run waits for neither Ray nor MLflow
+    from midmask.experiment.report import evaluations_table, run_files_sentence
+
+    done = track_run_files(options, recipe, evaluations)
+    place = f"{recipe.corpus.short_name} {split}"
+    further = (
+        {"test the differences": f"midmask compare {shlex.join(done)} {same_store(flags)}".strip()}
+        if len(done) > 1
+        else None
+    )
+    print(ending(options, run_files_sentence(place, done), [evaluations_table(place, done)], further=further))
+
+
+def _refuse_other_fields(options: Options) -> None:
+    """Raises UserError for a field that changes nothing about a run file."""
+    from midmask.experiment.evaluations import EVALUATION_FIELDS
+
+    known = [f"evaluation.{name}" for name in EVALUATION_FIELDS if name != "split"]
+    for path in options.changes:
+        if path not in known and not path.startswith("corpus."):
+            raise UserError(
+                f"--set {path}: it changes nothing about a run file; only {', '.join(known)} and corpus.* do"
+            )

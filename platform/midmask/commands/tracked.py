@@ -1,0 +1,148 @@
+"""Commands that read or write evaluated systems of the tracking store: compare, import-mteb, export-mteb."""
+
+import shlex
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from midmask.app.flags import add_tracking_flag, same_store
+from midmask.app.job import INSIDE, home
+from midmask.commands import program
+from midmask.errors import UserError
+from midmask.exchange.mteb_files import LANGUAGE
+
+COMPARE_HELP = """\
+Compares systems that were evaluated, on the same queries: which is better, by how much, and whether that is chance.
+
+RUN is a system's name as the leaderboard has it, or parts of it that no other has (`bm25`); the id of a run, or its
+beginning; a model folder that was evaluated, or minilm; or a TREC run file that `midmask evaluate-run` has measured.
+The first RUN is what the others are held against.
+"""
+
+
+def _compare_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="two or more systems")
+    parser.add_argument("--on", metavar="CORPUS/SPLIT", help="whose queries, as squad/test; default: what all have")
+    parser.add_argument(
+        "--measure",
+        action="append",
+        default=[],
+        dest="measures",
+        metavar="NAME",
+        help="such as nDCG@10; may be given again, the first decides; default: all that the systems share",
+    )
+    parser.add_argument(
+        "--queries", type=int, default=5, metavar="N", help="largest gains and losses that are listed; default: 5"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="print Markdown")
+    form.add_argument("--csv", action="store_true", help="print the tables alone, as CSV with numbers in full")
+    add_tracking_flag(parser)
+
+
+@program(COMPARE_HELP, _compare_flags)
+def compare(flags: Namespace) -> None:
+    """Reads the tracked runs as the leaderboard's pages do, and prints the comparison.
+
+    Raises:
+        UserError: as `select_systems` and `compare_systems`, or if the store does not answer.
+    """
+    if len(flags.runs) < 2:
+        raise UserError(f"compare {flags.runs[0]}: give two systems or more, as midmask compare {flags.runs[0]} bm25")
+    if flags.queries < 0:
+        raise UserError(f"--queries {flags.queries}: give a number of queries, or 0 for none")
+    from midmask.leaderboard.comparison import as_csv, as_markdown, as_text, compare_systems
+    from midmask.leaderboard.rows import PerQueryFiles, place_names
+    from midmask.leaderboard.selection import select_systems
+    from midmask.leaderboard.store_view import cache_folder, look_once
+    from midmask.tracking import resolve_tracking_uri
+
+    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
+    view = look_once(uri)
+    place, systems = select_systems(flags.runs, view, flags.on, store=same_store(flags))
+    found = compare_systems(
+        {label: system.rows[place] for label, system in systems.items()},
+        place_names([row.place for row in view.rows])[place],
+        PerQueryFiles(uri, cache_folder() / "artifacts"),
+        view.runs,
+        measures=flags.measures,
+        queries=flags.queries,
+    )
+    print((as_csv if flags.csv else as_markdown if flags.markdown else as_text)(found))
+
+
+IMPORT_MTEB_HELP = """\
+Puts results of MTEB onto the leaderboard, a row for each model, and ranks the models over the tasks they share.
+
+PLACE is a result file, or a folder with such files at any depth, as mteb's own cache: results/MODEL/REVISION/TASK.json.
+Tasks of another kind than retrieval are counted and left out. What was imported before is not imported again.
+"""
+
+
+def _import_mteb_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("places", nargs="+", metavar="PLACE", help="result file or folder")
+    add_tracking_flag(parser)
+
+
+@program(IMPORT_MTEB_HELP, _import_mteb_flags)
+def import_mteb(flags: Namespace) -> None:
+    """
+    Raises:
+        UserError: for a place that is not there, a damaged file, or one of another layout; nothing is imported then.
+    """
+    from midmask.app.mteb import import_results, import_sentence, rank_models, rank_table
+    from midmask.core.redaction import redacted
+    from midmask.tracking import resolve_tracking_uri
+
+    here = home(Path.cwd() / INSIDE)
+    uri = resolve_tracking_uri(flags.tracking_uri, here)
+    found = import_results([Path(place) for place in flags.places], uri, here)
+    print(import_sentence(found))
+    print(
+        f"\n{rank_table(rank_models(found.models))}\n\nmidmask leaderboard --tracking-uri {shlex.quote(redacted(uri))}"
+    )
+
+
+EXPORT_MTEB_HELP = """Writes evaluated systems as MTEB's result files: FOLDER/MODEL/REVISION/TASK.json.
+
+SYSTEM is what `midmask compare` takes: a name on the leaderboard or parts of it, a run, a model folder, a run file.
+Beside MTEB's scores each file has the system's rank among those that are exported, and the ranks that the tests allow.
+"""
+
+
+def _export_mteb_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("systems", nargs="+", metavar="SYSTEM", help="one or more")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the files are written")
+    parser.add_argument("--on", metavar="CORPUS/SPLIT", help="whose queries, as squad/test; default: what all have")
+    parser.add_argument("--task", metavar="NAME", help="what MTEB calls the collection; default: its name here")
+    parser.add_argument("--language", default=LANGUAGE, metavar="CODE", help=f"of the collection; default: {LANGUAGE}")
+    add_tracking_flag(parser)
+
+
+@program(EXPORT_MTEB_HELP, _export_mteb_flags)
+def export_mteb(flags: Namespace) -> None:
+    """
+    Raises:
+        UserError: as `select_systems` and `write_results`, for a run without values per query, or if the store does not
+            answer.
+    """
+    from midmask.core.config import fingerprint
+    from midmask.evaluation.mteb_results import MtebTask, SystemSample, write_results
+    from midmask.leaderboard.comparison import values_of
+    from midmask.leaderboard.rows import PerQueryFiles
+    from midmask.leaderboard.selection import select_systems
+    from midmask.leaderboard.store_view import cache_folder, look_once
+    from midmask.tracking import resolve_tracking_uri
+
+    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
+    place, systems = select_systems(flags.systems, look_once(uri), flags.on, store=same_store(flags))
+    per_query = PerQueryFiles(uri, cache_folder() / "artifacts")
+    measured = {
+        label: SystemSample(
+            [values_of(row, per_query) for row in system.rows[place]],
+            fingerprint([row.fingerprint for row in system.rows[place]]),
+        )
+        for label, system in systems.items()
+    }
+    task = MtebTask(flags.task or place.corpus, place.split, place.collection, flags.language)
+    for label, file in write_results(measured, task, Path(flags.out).expanduser()).items():
+        print(f"{label}: {file}")

@@ -1,0 +1,137 @@
+"""This process: the cores and memory it may use, what identifies it to others, its command, switches and timers."""
+
+import json
+import os
+import shlex
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from midmask.core.redaction import redacted
+
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+
+
+def usable_cores() -> int:
+    """CPU cores that this process may use; `taskset`, Slurm and containers give it fewer than the machine has."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS has no such thing
+        cores = os.cpu_count() or 1
+    quotas = [text.split() for text in _group_limits("cpu.max")]
+    first_version = [CONTROL_GROUPS / "cpu" / f"cpu.cfs_{name}_us" for name in ("quota", "period")]
+    if all(file.exists() for file in first_version):
+        quotas.append([file.read_text().strip() for file in first_version])
+    limits = (int(quota) // int(period) for quota, period in quotas if quota not in ("max", "-1"))
+    return max(1, min([cores, *limits]))
+
+
+def usable_memory() -> int:
+    """Bytes of memory that this process may use: the machine's, or its container's limit."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine, *(int(text) for text in _group_limits("memory.max") if text != "max")])
+
+
+def _group_limits(name: str) -> Iterator[str]:
+    """The file `name` of this process's control group (version 2) and of each that this one is in."""
+    try:
+        groups = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for own in (Path(line.removeprefix("0::")) for line in groups if line.startswith("0::")):
+        for group in (own, *own.parents):
+            file = CONTROL_GROUPS / group.relative_to("/") / name
+            if file.exists():
+                yield file.read_text().strip()
+
+
+def machine() -> str:
+    """This machine since its last start, and the namespace (a container) that its process ids are of; empty where the
+    system does not state them.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def start_of(pid: int) -> str:
+    """When a process started, in the kernel's ticks; empty if there is no such process, or only its exit code is left.
+
+    Without /proc it is "0" for every living process.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] in "ZX" else fields[19]
+    except OSError:
+        if Path("/proc/self/stat").exists():
+            return ""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return ""
+    except PermissionError:
+        pass
+    return "0"
+
+
+RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Set by Ray in the drivers that `ray job submit` starts."""
+
+HEAD = "MIDMASK_HEAD_COMMAND"
+"""Set by `python -m midmask.backend.head`: what to type before a command that needs its cluster, which ends with it."""
+
+
+def same_command() -> str:
+    """What was typed to start this process; for a submitted job, with `ray job submit`."""
+    typed = redacted(shlex.join(sys.orig_argv))
+    if RAY_JOB not in os.environ:
+        return typed
+    uploads = json.loads(os.environ[RAY_JOB]).get("runtime_env", {}).get("working_dir")
+    head = f"{os.environ[HEAD]} " if HEAD in os.environ else ""
+    return f"{head}ray job submit {'--working-dir . ' if uploads else ''}-- {typed}"
+
+
+NO_VERIFY = "MIDMASK_NO_VERIFY"
+ALLOW_DOWNLOAD = "MIDMASK_ALLOW_DOWNLOAD"
+
+VERBOSE = "MIDMASK_VERBOSE"
+
+TRUST = {"no_verify": NO_VERIFY, "allow_download": ALLOW_DOWNLOAD}
+"""Name of the flag -> variable, of switches that worker processes have too. Both give up some safety."""
+
+SWITCHES = {**TRUST, "verbose": VERBOSE}
+"""Name of the flag -> variable."""
+
+ON = ("1", "true", "yes", "on")
+
+
+def is_on(variable: str) -> bool:
+    """Whether a switch is on. Any value that is not in `ON` leaves it off."""
+    return os.environ.get(variable, "").strip().lower() in ON
+
+
+@contextmanager
+def ticking(do: Callable[[], None], every: float, name: str, patience: float | None = None) -> Iterator[None]:
+    """Calls `do` while the block runs, each time so many seconds after the last call has ended.
+
+    Args:
+        every: seconds. name: of the thread. patience: seconds that the end of the block waits for a call that is not
+            over; none: until it is.
+    """
+    ended = threading.Event()
+
+    def tick() -> None:
+        while not ended.wait(every):
+            do()
+
+    thread = threading.Thread(target=tick, name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(patience)

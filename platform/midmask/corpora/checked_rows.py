@@ -1,0 +1,369 @@
+"""Rows of a collection's files: kept with each id once, quarantined with a reason, or left out by a rule.
+
+Judgements are kept for known queries only.
+"""
+
+import json
+import logging
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from midmask.core.randomness import hash64
+from midmask.corpora.chunks import BLOCKS, END, NO_GRADE, NOT_UTF8, SPACED_ID, Piece
+from midmask.corpora.config import CorpusConfig
+from midmask.corpora.corpus import CorpusPieces
+from midmask.corpora.documents.blocks import TOLERATED
+from midmask.corpora.ids import IdTable
+from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
+from midmask.corpora.writer import QRELS
+from midmask.errors import UserError, how_to_set
+
+log = logging.getLogger(__name__)
+
+QUOTED, REASONS = 5, 1_000
+"""Rows of a kind that the log quotes, and reasons that are counted each."""
+HOPELESS = 10_000
+"""Reading stops at once when so many rows are bad and they outnumber the good ones: this is a file of another format.
+"""
+
+
+@dataclass
+class _Alike:
+    """Rows of one file with the same fault: the first, quoted, the reason, and their number."""
+
+    quote: str
+    reason: str
+    count: int = 1
+
+    def __str__(self) -> str:
+        rows = f"{self.count:,} rows" if self.count > 1 else ""
+        about = "; ".join(filter(None, (self.reason, rows)))
+        return f"{self.quote} ({about})" if about else self.quote
+
+
+class Quarantine:
+    """Counts the rows of one corpus and writes the bad ones to quarantine.jsonl, one object a line: kind, file, line,
+    text, and a reason where the kind does not say it all.
+    """
+
+    def __init__(self, quarantine: BinaryIO, threshold: float, source: str) -> None:
+        self._quarantine, self._threshold, self._source = quarantine, threshold, source
+        self.kept: Counter[str] = Counter()
+        self.bad: dict[str, Counter[str]] = {"docs": Counter(), "queries": Counter(), "qrels": Counter()}
+        self.left_out: dict[str, Counter[str]] = {"docs": Counter(), "queries": Counter(), "qrels": Counter()}
+        self.notes: dict[str, Counter[str]] = {}
+        self._alike: dict[str, dict[tuple[str, str, str], _Alike]] = {"docs": {}, "queries": {}, "qrels": {}}
+
+    def reject(self, rows: str, kind: str, file: str, line: int, text: str, reason: str = "") -> None:
+        """Quarantines one row; the first few of each kind of rows are quoted in the log."""
+        self.bad[rows][kind] += 1
+        entry = {"kind": kind, "file": file, "line": line, "text": text, **({"reason": reason} if reason else {})}
+        self._quarantine.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+        quote = f"{file}:{line} {kind}: {text[:80]!r}"
+        if self.bad[rows].total() <= QUOTED:
+            log.warning("bad row of the %s: %s%s", rows, quote, f" ({reason})" if reason else "")
+        alike, key = self._alike[rows], (kind, file, reason)
+        if key in alike:
+            alike[key].count += 1
+        elif len(alike) < REASONS:
+            alike[key] = _Alike(quote, reason)
+        if self.bad[rows].total() >= HOPELESS and self.bad[rows].total() > self.kept[rows]:
+            self.check(rows)
+
+    def add_notes(self, notes: dict[str, dict[str, int]]) -> None:
+        """Adds a piece's counts that are none of rows, such as its files: group -> name -> number."""
+        for group, counts in notes.items():
+            self.notes.setdefault(group, Counter()).update(counts)
+
+    def check(self, rows: str) -> None:
+        """Call at the end of each kind of rows. Whole files that cannot be read are no bad rows.
+
+        Raises:
+            UserError: if the share of bad rows is above the threshold.
+        """
+        bad = sum(number for kind, number in self.bad[rows].items() if kind not in TOLERATED)
+        read = bad + self.kept[rows] + self.left_out[rows].total()
+        if bad > self._threshold * read:
+            raise UserError(
+                f"{self._source}: {bad:,} of {read:,} rows of the {rows} are bad ({bad / read:.2%}, "
+                f"corpus.bad_rows_threshold = {self._threshold:g}): {self.kinds(rows)}; first: "
+                f"{'; '.join(self.examples(rows))}. {self._remedy(rows)}"
+            )
+
+    def kinds(self, rows: str) -> str:
+        """The kinds of faults with the number of rows of each, the most frequent first; "" without bad rows."""
+        return ", ".join(f"{number:,} {kind}" for kind, number in self.bad[rows].most_common())
+
+    def examples(self, rows: str) -> list[str]:
+        """The first bad rows of up to three files, kinds and reasons, quoted."""
+        return list(map(str, list(self._alike[rows].values())[:3]))
+
+    def _remedy(self, rows: str) -> str:
+        advice = f"Mend the files, or go on without these rows: {how_to_set({'corpus.bad_rows_threshold': 'SHARE'})}"
+        if self.bad[rows][SPACED_ID]:
+            return f"TREC run files cannot express white space in an id; replace it in all files. {advice}"
+        if self.bad[rows][NO_GRADE]:
+            return f"Grades are whole numbers, relevant from 1 on; map them, such as {self._map_grades()}. {advice}"
+        if self.bad[rows][NOT_UTF8]:
+            file = shlex.quote(next(file for kind, file, _ in self._alike[rows] if kind == NOT_UTF8))
+            return f"If {file} is in Latin-1: iconv -f LATIN1 -t UTF-8 {file} > NEW. {advice}"
+        return advice
+
+    def _map_grades(self) -> str:
+        file = next(file for kind, file, _ in self._alike["qrels"] if kind == NO_GRADE)
+        if file.endswith((".arrow", ")")):  # a table, or records of ir_datasets
+            return "0.5 and more to 1"
+        read, name = ("gzip -dc ", file.removesuffix(".gz")) if file.endswith(".gz") else ("cat ", file)
+        program = "'$NF + 0 == $NF {$NF = ($NF >= 0.5)} 1'"
+        return (
+            f"0.5 and more to 1, in the last column: {read}{shlex.quote(file)} | awk -v OFS='\\t' {program} > "
+            f"{shlex.quote(f'{name}.new')}"
+        )
+
+    def result(self) -> dict[str, Any]:
+        """rows_read = rows_kept + sum of rows_quarantined (by fault) + sum of rows_left_out (by rule)."""
+        quarantined = sum(self.bad.values(), Counter())
+        left_out = sum(self.left_out.values(), Counter())
+        kept = self.kept.total()
+        return {
+            "rows_read": kept + quarantined.total() + left_out.total(),
+            "rows_kept": kept,
+            "rows_quarantined": dict(sorted(quarantined.items())),
+            "rows_left_out": dict(sorted(left_out.items())),
+            "rows_by_kind": {
+                rows: {
+                    "kept": self.kept[rows],
+                    "quarantined": dict(sorted(bad.items())),
+                    "left_out": self.left_out[rows].total(),
+                }
+                for rows, bad in self.bad.items()
+            },
+        }
+
+    def line(self) -> str:
+        """The sum, for the log."""
+        bad = sum(self.bad.values(), Counter())
+        kinds = f" ({', '.join(f'{number:,} {kind}' for kind, number in sorted(bad.items()))})" if bad else ""
+        left_out = sum(self.left_out.values(), Counter())
+        rest = "".join(f" + {number:,} left out by {rule}" for rule, number in sorted(left_out.items()))
+        total = self.kept.total() + bad.total() + left_out.total()
+        kept = f"{self.kept.total():,} kept"
+        return f"{self._source}: {total:,} rows read = {kept} + {bad.total():,} quarantined{kinds}{rest}"
+
+
+def separate_rejected(
+    tables: Iterator[pa.Table], pieces: Sequence[Piece], rows: str, rejected: Quarantine
+) -> Iterator[pa.Table]:
+    """Yields the good rows of blocks, which come in source order; `line` then counts from the file's start, and rows
+    that mark blocks are removed.
+    """
+    offsets = np.zeros(len(pieces) + 1, np.int64)
+    for table in tables:
+        piece = table.column("piece").to_numpy()
+        line = table.column("line").to_numpy()
+        fault = table.column("fault")
+        for index in np.flatnonzero(fault.is_valid().to_numpy()).tolist():
+            number = int(piece[index])
+            here = pieces[number]
+            if (kind := fault[index].as_py()) != END:
+                text = table.column("raw")[index].as_py()
+                file = table.column("file")[index].as_py() if "file" in table.column_names else here.file
+                reason = table.column("reason")[index].as_py() or ""
+                rejected.reject(rows, kind, file, int(line[index] + offsets[number]), text, reason)
+            elif (notes := table.column("raw")[index].as_py()) is not None:
+                rejected.add_notes(json.loads(notes))
+            elif number + 1 < len(pieces) and pieces[number + 1].file == here.file:
+                offsets[number + 1] = offsets[number] + line[index]
+        table = table.set_column(table.schema.get_field_index("line"), "line", pa.array(line + offsets[piece]))
+        good = table.filter(pc.is_null(fault))
+        if len(good):
+            yield good
+
+
+def reject_rows(
+    table: pa.Table, bad: np.ndarray, kind: str, pieces: Sequence[Piece], rows: str, rejected: Quarantine
+) -> pa.Table:
+    """Quarantines the rows where `bad` is True, quoted by their own columns; gives the others."""
+    for index in np.flatnonzero(bad).tolist():
+        row = table.slice(index, 1).to_pylist()[0]
+        values = [str(row[name])[:200] for name in ("query_id", "doc_id", "grade", "text") if row.get(name) is not None]
+        rejected.reject(rows, kind, row.get("file") or pieces[row["piece"]].file, row["line"], "\t".join(values))
+    return table.filter(pa.array(~bad)) if bad.any() else table
+
+
+QUERIES = pa.schema([field for field in BLOCKS["queries"] if field.name not in ("fault", "raw", "reason")])
+
+UNKNOWN_ID = "unknown id"
+"""The fault of a judgement whose query has no text in the collection."""
+
+Stream = Callable[[Sequence[Piece]], Iterator[pa.Table]]
+"""Reads pieces into blocks, in order: in this process, or by the workers of a cluster."""
+
+
+@dataclass
+class Collection:
+    """One reading of a corpus's files. `passages()` first, to its end; then `read_judged()`.
+
+    Passages stream through; their ids (about 25 bytes each), the queries and the judgements are held as Arrow columns.
+    """
+
+    corpus: CorpusPieces
+    config: CorpusConfig
+    stream: Stream
+    rejected: Quarantine
+
+    def __post_init__(self) -> None:
+        self._ids = IdTable()
+        self._salt = f"sample {self.config.split_seed}"
+        self._highest: np.uint64 | None = None
+
+    def passages(self) -> Iterator[pa.Table]:
+        """Blocks of passages to keep, in source order."""
+        if self.config.max_passages is not None:
+            self._highest = self._sample_bound(self.config.max_passages)
+        for table in separate_rejected(self.stream(self.corpus.docs), self.corpus.docs, "docs", self.rejected):
+            new = self._ids.add(table.column("doc_id").to_pylist())
+            table = reject_rows(table, ~new, "duplicate id", self.corpus.docs, "docs", self.rejected)
+            kept = self._leave_out(table, self._mark_sampled(table.column("doc_id")), "docs")
+            self.rejected.kept["docs"] += len(kept)
+            yield kept
+        self.rejected.check("docs")
+
+    def _sample_bound(self, wanted: int) -> np.uint64 | None:
+        """The highest hash among the `wanted` lowest ones of all passages; reads the passages once for it."""
+        hashes = [np.zeros(0, np.uint64)]
+        for table in self.stream(self.corpus.docs):
+            hashes.append(hash64(table.column("doc_id").drop_null().to_pylist(), self._salt))
+        unique = np.unique(np.concatenate(hashes))
+        return None if len(unique) <= wanted else unique[wanted - 1]
+
+    def _mark_sampled(self, doc_ids: pa.ChunkedArray) -> np.ndarray:
+        if self._highest is None:
+            return np.ones(len(doc_ids), bool)
+        return hash64(doc_ids.to_pylist(), self._salt) <= self._highest
+
+    def _leave_out(self, table: pa.Table, kept: np.ndarray, rows: str, rule: str = "max_passages") -> pa.Table:
+        if kept.all():
+            return table
+        self.rejected.left_out[rows][rule] += int((~kept).sum())
+        return table.filter(pa.array(kept))
+
+    def read_judged(self) -> tuple[pa.Table, pa.Table, Rule]:
+        """Queries (with words, question, answers and the split of their file), judgements (split, query_id, doc_id,
+        grade), and the rule of splitting.
+        """
+        known = IdTable()
+        queries = self._queries(known)
+        qrels, rule = self._judgements(known)
+        if self._highest is not None and len(qrels):
+            surviving = self._mark_sampled(qrels.column("doc_id"))
+            relevant = qrels.filter(pc.and_(pa.array(surviving), pc.greater_equal(qrels.column("grade"), 1)))
+            answered = pc.unique(relevant.column("query_id"))
+            of_answered = pc.is_in(qrels.column("query_id"), value_set=answered).to_numpy()
+            qrels = self._leave_out(qrels, surviving & of_answered, "qrels")
+            wanted = pc.or_(
+                pc.is_in(queries.column("query_id"), value_set=answered), queries.column("answers").is_valid()
+            )
+            queries = self._leave_out(queries, wanted.to_numpy(), "queries")
+        self.rejected.kept.update(queries=len(queries), qrels=len(qrels))
+        for rows in ("queries", "qrels"):
+            self.rejected.check(rows)
+        return queries, pa.concat_tables([qrels, *self._unions(qrels)]), rule
+
+    def _unions(self, qrels: pa.Table) -> Iterator[pa.Table]:
+        """The judgements of the splits that are made up of slices, each pair once: its row in the first slice."""
+        for split, slices in self.corpus.unions.items():
+            for index, own in enumerate(slices):
+                rows = qrels.filter(pc.equal(qrels.column("split"), own))
+                earlier = qrels.filter(pc.is_in(qrels.column("split"), value_set=pa.array(slices[:index], pa.string())))
+                new = ~pc.is_in(_pairs(rows), value_set=_pairs(earlier)).to_numpy()
+                yield rows.filter(pa.array(new)).set_column(0, "split", pa.repeat(split, int(new.sum())))
+
+    def _queries(self, known: IdTable) -> pa.Table:
+        """Queries, each id once. MS MARCO's files overlap (dev.small is part of dev): a query that another file has
+        with the same text is left out by that rule; any other second row of an id is a bad row.
+        """
+        pieces = self.corpus.queries
+        first, again = [QUERIES.empty_table()], [QUERIES.empty_table()]
+        for table in separate_rejected(self.stream(pieces), pieces, "queries", self.rejected):
+            new = known.add(table.column("query_id").to_pylist())
+            table = table.select(QUERIES.names)
+            first.append(table.filter(pa.array(new)))
+            again.append(table.filter(pa.array(~new)))
+        queries, repeated = pa.concat_tables(first), pa.concat_tables(again)
+        if len(repeated):
+            earlier = queries.take(pa.array(known.rows(repeated.column("query_id").to_pylist())))
+            same = pc.equal(earlier.column("text"), repeated.column("text")).to_numpy()
+            copies = same & (_files(earlier, pieces) != _files(repeated, pieces))
+            repeated = self._leave_out(repeated, ~copies, "queries", "the same query in two files")
+            reject_rows(repeated, np.ones(len(repeated), bool), "duplicate id", pieces, "queries", self.rejected)
+        splits = [piece.split for piece in pieces]
+        of_file = pa.array([splits[number] for number in queries.column("piece").to_pylist()], pa.string())
+        return queries.select(["query_id", "text", "words", "question", "answers"]).append_column("split", of_file)
+
+    def _judgements(self, known: IdTable) -> tuple[pa.Table, Rule]:
+        """Judgements whose query was read, each pair once in its split. A judged passage may be missing: it belongs to
+        the ideal ranking of its query all the same.
+        """
+        pieces = self.corpus.qrels
+        tables = []
+        for table in separate_rejected(self.stream(pieces), pieces, "qrels", self.rejected):
+            unknown = known.rows(table.column("query_id").to_pylist()) < 0
+            tables.append(reject_rows(table, unknown, UNKNOWN_ID, pieces, "qrels", self.rejected))
+        if not tables:
+            return QRELS.empty_table(), Rule("")
+        table = pa.concat_tables(tables)
+        self._refuse_foreign(table)
+        own = [pieces[number].split for number in table.column("piece").to_pylist()]
+        splits, rule = own, Rule(OFFICIAL)
+        if self.config.splits == "complete" and not self.corpus.unions:
+            names = {piece.split for piece in (*pieces, *self.corpus.queries) if piece.split}
+            splits, rule = assign_splits(own, table.column("query_id").to_pylist(), names, self.config.split_seed)
+        table = table.append_column("split", pa.array(splits, pa.string()))
+        table = reject_rows(table, _mark_repeated(table), "duplicate judgement", pieces, "qrels", self.rejected)
+        return table.select(["split", "query_id", "doc_id", "grade"]), rule
+
+    def missing_passages(self, qrels: pa.Table) -> pa.Array:
+        """Ids of judged passages that the collection lacks, each once."""
+        names = pc.unique(qrels.column("doc_id"))
+        return names.filter(pa.array(self._ids.rows(names.to_pylist()) < 0))
+
+    def _refuse_foreign(self, qrels: pa.Table) -> None:
+        """
+        Raises:
+            UserError: for judgements none of whose passages was read, which belong to another collection.
+        """
+        missing = self.missing_passages(qrels)
+        if len(missing) and len(missing) == pc.count_distinct(qrels.column("doc_id")).as_py():
+            raise UserError(
+                f"{self.config.name}: none of the {len(missing):,} judged passages is in the collection: judgements "
+                f"name {missing[0].as_py()!r}, the collection has {self._ids[0]!r}; put the judgements of this "
+                "collection beside it"
+            )
+
+
+def _files(table: pa.Table, pieces: Sequence[Piece]) -> np.ndarray:
+    """The name of the file that each row stands in."""
+    names = np.array([piece.file for piece in pieces], dtype=object)
+    return np.asarray(names[table.column("piece").to_numpy()])
+
+
+def _pairs(qrels: pa.Table) -> pa.ChunkedArray:
+    """Query and passage as one text; ids hold no white space."""
+    return pc.binary_join_element_wise(qrels.column("query_id"), qrels.column("doc_id"), "\t")
+
+
+def _mark_repeated(table: pa.Table) -> np.ndarray:
+    """True where the same split, query and passage stand in an earlier row."""
+    columns = [table.column(name).combine_chunks() for name in ("split", "query_id", "doc_id")]
+    keys = np.stack([column.dictionary_encode().indices.to_numpy() for column in columns], axis=1)
+    repeated = np.ones(len(keys), bool)
+    repeated[np.unique(keys, axis=0, return_index=True)[1]] = False
+    return repeated

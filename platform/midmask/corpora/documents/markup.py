@@ -1,0 +1,253 @@
+"""Markdown (.md) and reStructuredText (.rst): headings and paragraphs as a reader sees them, without the markup.
+
+Markdown is parsed by markdown-it: headings, paragraphs, items of lists, rows of tables and code, with a link's words in
+place of the link, without HTML tags. A title in front matter (`title: …` between lines of `---`) is the document's; the
+rest of it is left out. The file is parsed in parts of some 256 KB, cut at blank lines outside code, so that memory does
+not grow with it.
+
+reStructuredText is read by a small recogniser of lines, not a parser: a line of text with a line of one punctuation
+character below it, at least as long, is a heading; its level is that of the first heading with the same character (and
+overline). Lines of directives, their options, comments, targets and roles' names are left out; what they contain stays.
+"""
+
+import html
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from midmask.corpora.documents.blocks import (
+    LINE,
+    PARAGRAPH,
+    BadRow,
+    DocumentFile,
+    ParsedDocument,
+    TextBlock,
+    heading,
+    paragraph,
+    read_lines,
+    text_blocks,
+)
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+
+PART = 256 << 10
+LARGEST_PART = 4 * PART
+"""Characters of a part; one without a blank line ends at any line."""
+
+NESTING = 20
+"""Depth from which markdown-it drops what is nested; such a part is read as plain text."""
+
+FRONT_LINES = 200
+
+_FENCE = re.compile(r" {0,3}(```+|~~~+)")
+_MARKDOWN_INLINE = (
+    (re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s+\"[^\"()]*\")?\)"), r"\1"),  # [words](address "title"), images
+    (re.compile(r"!?\[([^\[\]]*)\]\[[^\[\]]*\]"), r"\1"),  # [words][name]
+    (re.compile(r"<((?:https?|mailto):[^<>\s]*)>"), r"\1"),
+    (re.compile(r"</?[A-Za-z][^<>]*>|<!--[^<>]*-->"), ""),
+    (re.compile(r"(?<![\w\\])[*_]{1,3}(?=\S)|(?<=[^\s\\])[*_]{1,3}(?!\w)|\*\*"), ""),
+    (re.compile(r"\\([!-/:-@\[-`{-~])"), r"\1"),
+)
+_BACKTICKS = re.compile(r"(`+)")
+_DEFINITION = re.compile(r" {0,3}\[[^\[\]]+\]:\s*\S+.*")
+
+
+def read_markdown(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
+    """One document."""
+    encoding, lines = read_lines(source)
+    title, rest = take_front_matter(lines)
+    yield ParsedDocument(title, markdown_blocks(rest), encoding)
+
+
+def take_front_matter(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
+    """(title, the other lines); lines that begin like front matter but do not end so stay."""
+    first = next(lines, "")
+    if first.rstrip() != "---":
+        return "", chain([first], lines)
+    head, title = [first], ""
+    for line in lines:
+        head.append(line)
+        if line.rstrip() in ("---", "..."):
+            return title, lines
+        if not title and line.startswith("title:"):
+            title = line.removeprefix("title:").strip().strip("\"'").strip()
+        if len(head) > FRONT_LINES:
+            break
+    return "", chain(head, lines)
+
+
+def markdown_blocks(lines: Iterable[str]) -> Iterator[TextBlock]:
+    """The blocks of Markdown, from lines with their line ends."""
+    for part in _parts(lines):
+        yield from _parse_part(part)
+
+
+def _parts(lines: Iterable[str]) -> Iterator[str]:
+    waiting: list[str] = []
+    size, fence = 0, ""
+    for line in lines:
+        waiting.append(line)
+        size += len(line)
+        if match := _FENCE.match(line):
+            if not fence:
+                fence = match[1]
+            elif match[1].startswith(fence):
+                fence = ""
+        if (size >= PART and not fence and not line.strip()) or size >= LARGEST_PART:
+            yield "".join(waiting)
+            waiting, size, fence = [], 0, ""
+    yield "".join(waiting)
+
+
+def _parse_part(text: str) -> Iterator[TextBlock]:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark").enable("table").disable(["reference"])
+    parser.core.ruler.disable(["inline", "text_join"])
+    tokens = parser.parse(text)
+    if any(token.level >= NESTING - 1 for token in tokens):
+        yield from text_blocks(text.splitlines(keepends=True))
+        return
+    level, before = 0, PARAGRAPH
+    cells: list[str] | None = None
+    for token in tokens:
+        if token.level == 0 and token.nesting >= 0:
+            level, before = 0, PARAGRAPH
+        if token.type == "heading_open" and token.level == 0:
+            level = int(token.tag[1])
+        elif token.type == "tr_open":
+            cells = []
+        elif token.type == "inline" and cells is not None:
+            cells.append(plain_inline(token.content))
+        elif token.type == "inline" and level:
+            if title := plain_inline(token.content).strip():
+                yield heading(title, level)
+        elif found := _text_of(token, cells):
+            yield from paragraph(found, before)
+            cells, before = None, LINE
+
+
+def _text_of(token: "Token", cells: list[str] | None) -> str:
+    """The paragraph that ends with a token; "" if none does."""
+    if token.type == "tr_close":
+        return " | ".join(cells or []).strip()
+    if token.type in ("inline", "html_block"):
+        return plain_inline(token.content).strip()
+    return token.content.strip("\n") if token.type in ("fence", "code_block") else ""
+
+
+def plain_inline(text: str) -> str:
+    """The words of a paragraph, without marks; lines that define links are left out, code spans stay as they are."""
+    text = "\n".join(line for line in text.split("\n") if not _DEFINITION.fullmatch(line))
+    return "".join(part if is_code else _without_marks(part) for part, is_code in _code_spans(text))
+
+
+def _without_marks(text: str) -> str:
+    for pattern, replacement in _MARKDOWN_INLINE:
+        text = pattern.sub(replacement, text)
+    return html.unescape(text)
+
+
+def _code_spans(text: str) -> Iterator[tuple[str, bool]]:
+    """(part, whether it is code) in order: code stands between two equally long runs of backticks."""
+    parts = _BACKTICKS.split(text)
+    places: dict[str, list[int]] = {}
+    for place in range(len(parts) - 2, 0, -2):
+        places.setdefault(parts[place], []).append(place)
+    yield parts[0], False
+    place = 1
+    while place < len(parts):
+        ends = places[parts[place]]
+        while ends and ends[-1] <= place:
+            ends.pop()
+        if ends:
+            yield "".join(parts[place + 1 : ends[-1]]), True
+            place = ends[-1]
+        yield parts[place + 1], False
+        place += 2
+
+
+_RULE = re.compile(r"([!-/:-@\[-`{-~])\1+\s*")
+_MARKUP = re.compile(r"\s*\.\.(?:\s|$).*", re.DOTALL)
+_KEPT = re.compile(r"\s*\.\. (?:rubric|topic|admonition)::\s+(.+)", re.DOTALL)
+_OPTION = re.compile(r"\s+:[\w-]+:(?:\s.*)?", re.DOTALL)
+_RST_INLINE = (
+    (re.compile(r"(?::[\w:+.-]{1,40}:)?`([^`<>]*?)\s?<[^`<>]*>`_{0,2}"), r"\1"),  # :ref:`words <target>`, links
+    (re.compile(r"(?::[\w:+.-]{1,40}:)?`{1,2}([^`]+)`{1,2}_{0,2}"), r"\1"),
+    (re.compile(r"(?<![\w*\\])\*{1,2}(?=\S)|(?<=[^\s*\\])\*{1,2}(?![\w*])"), ""),
+)
+
+
+def read_rst(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
+    """One document."""
+    encoding, lines = read_lines(source)
+    yield ParsedDocument("", rst_blocks(lines), encoding)
+
+
+def rst_blocks(lines: Iterable[str]) -> Iterator[TextBlock]:
+    """The blocks of reStructuredText, from lines with their line ends."""
+    levels: list[tuple[str, bool]] = []
+    waiting: list[str] = []
+    for group in _groups(lines):
+        if len(group) == 1:
+            waiting.append(group[0])
+            if not group[0].strip():
+                yield from _paragraphs(waiting)
+                waiting = []
+            continue
+        yield from _paragraphs(waiting)
+        waiting = []
+        style = (group[-1][0], len(group) == 3)
+        if style not in levels:
+            levels.append(style)
+        yield heading(_plain(group[-2]), levels.index(style) + 1)
+    yield from _paragraphs(waiting)
+
+
+def _groups(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Each heading with its overline, if it has one, and its underline; each other line alone."""
+    held: list[str] = []
+    for line in lines:
+        held.append(line)
+        if len(held) >= 2 and _is_heading(held[-2], line):
+            over = len(held) == 3 and _is_rule(held[0])
+            for other in held[: -3 if over else -2]:
+                yield [other]
+            yield held[-3 if over else -2 :]
+            held = []
+        elif len(held) == 3:
+            yield [held.pop(0)]
+    for line in held:
+        yield [line]
+
+
+def _is_rule(line: str) -> bool:
+    return _RULE.fullmatch(line) is not None
+
+
+def _is_heading(text: str, under: str) -> bool:
+    title = text.strip()
+    return bool(title) and _is_rule(under) and len(under.rstrip()) >= len(title) and not _is_rule(text)
+
+
+def _paragraphs(lines: list[str]) -> Iterator[TextBlock]:
+    """The paragraphs of the lines between two blank lines or headings."""
+    kept: list[str] = []
+    in_markup = False
+    for line in lines:
+        if match := _KEPT.fullmatch(line):
+            kept.append(match[1])
+        elif _MARKUP.fullmatch(line):
+            in_markup = True
+        elif not (in_markup and _OPTION.fullmatch(line)) and not _is_rule(line):
+            kept.append(line)
+    yield from text_blocks(_plain(line) for line in kept)
+
+
+def _plain(text: str) -> str:
+    for pattern, replacement in _RST_INLINE:
+        text = pattern.sub(replacement, text)
+    return text.replace("::\n", ":\n")

@@ -1,0 +1,257 @@
+"""How texts are read and their vectors compared: title, prompts, lengths; as sentence-transformers' folders state it.
+
+Each setting beside a folder's modules means what it means to version 6 of sentence-transformers, or is refused by name.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from midmask.core.config import Config, added
+from midmask.errors import UserError, how_to_set
+from midmask.store.pretrained import transformer_folder
+from midmask.text.vocabulary import TitleJoin, load_tokenizer
+
+
+class TextForm(Config):
+    """The form of a model's texts (prompts, titles, case), as far as its folder states it."""
+
+    titles: bool | None = Field(None, description="whether 'title text' is a passage; none: not known")
+    title_join: TitleJoin = added("space", "how title and text are joined: space, separator or pair")
+    query_prompt: str = Field("", description="words before each query")
+    passage_prompt: str = Field("", description="words before each passage and its title")
+    pools_prompt: bool = Field(True, description="whether a prompt's tokens take part in the pooling")
+
+    @classmethod
+    def of(cls, tokens: Mapping[str, Any]) -> "TextForm":
+        """The form of the rows of a tokens artifact, from the config in its record; what that does not name has its
+        default.
+        """
+        return cls(**{name: tokens[name] for name in cls.model_fields if name in tokens})
+
+
+log = logging.getLogger(__name__)
+
+MODEL_CONFIG = "config_sentence_transformers.json"
+
+QUERY_PROMPT, PASSAGE_PROMPT = "query", "document"
+"""Names of the prompts of `encode_query` and `encode_document`. Version 6 adds both, as empty prompts, to the
+prompts of every folder, so that neither method ever comes to `passage`, `corpus` or the default prompt.
+"""
+
+PADDED_POSITIONS = ("camembert", "mpnet", "roberta", "xlm-roberta")
+"""Families whose first token takes the position behind the padding's."""
+
+TRANSFORMER_SETTINGS = tuple(
+    f"sentence_{family}_config.json"
+    for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""Names of the file with the settings of a Transformer; of several, the first one is read."""
+
+HARMLESS = {"attn_implementation", "device_map", "dtype", "torch_dtype", "trust_remote_code"}
+"""Arguments of transformers that change no vector, but for rounding, and need not be followed."""
+
+TOKEN_STATES = "token_embeddings"
+"""The key of the vectors of all tokens, which modules read and give."""
+
+NO_LIMIT = 10**6
+"""Tokenizers that know no limit say some number beyond all texts, such as 10^30."""
+
+
+def refuse_other_transformer(folder: Path, *, task: str, output: str) -> None:
+    """Raises UserError for settings of the module Transformer that midmask does not follow.
+
+    Args:
+        task: transformer_task of such a folder. output: name of the model's output that it reads.
+    """
+    path, settings = transformer_settings(folder)
+    asked = [
+        f"{name} = {settings[name]!r}"
+        for name, usual in (("transformer_task", task), ("module_output_name", TOKEN_STATES))
+        if settings.get(name) not in (None, usual)
+    ]
+    modalities = settings.get("modality_config") or {"text": {}}
+    outputs = {"method": "forward", "method_output_name": output}
+    if list(modalities) != ["text"] or not dict(modalities["text"]).items() <= outputs.items():
+        asked.append(f"modality_config = {modalities!r}")
+    for name in ("model", "tokenizer", "processor", "config"):
+        for values in (settings.get(f"{name}_args"), settings.get(f"{name}_kwargs")):
+            asked += [f"{name}_args.{key} = {value!r}" for key, value in (values or {}).items() if key not in HARMLESS]
+    processing = settings.get("processing_kwargs") or {}
+    asked += [f"processing_kwargs.{key}" for key in ("common", "text") if processing.get(key)]
+    if asked:
+        raise UserError(f"{path}: {', '.join(asked)}; midmask does not follow this.")
+    transformer = transformer_folder(folder)
+    tokenizer, family = _read_if_there(transformer / "tokenizer_config.json"), _config(folder).get("model_type")
+    if tokenizer.get("padding_side") == "left" and family not in (*PADDED_POSITIONS, "modernbert"):
+        raise UserError(
+            f"{transformer / 'tokenizer_config.json'}: padding_side = 'left' gives a token another position with every "
+            "batch, so that vectors depend on the texts beside them. Set padding_side = 'right'."
+        )
+
+
+def read_lengths(folder: Path) -> tuple[int | None, int | None]:
+    """Tokens of the longest query and of the longest passage that a folder's model reads; None if no file has it.
+
+    Raises:
+        UserError: as `longest_text`.
+    """
+    longest, settings, positions = longest_text(folder), transformer_settings(folder)[1], _positions(folder)
+    query, passage = (
+        min((int(length) for length in (settings.get(name) or longest, positions) if length), default=None)
+        for name in ("query_length", "document_length")
+    )
+    return query, passage
+
+
+def longest_text(folder: Path) -> int | None:
+    """Tokens of the longest text that a folder's model reads: from its sentence-transformers settings, else from its
+    tokenizer, and at most its number of positions; None if no file has it.
+
+    Raises:
+        UserError: for settings that treat letter case otherwise than the tokenizer.
+    """
+    path, settings = transformer_settings(folder)
+    if settings.get("do_lower_case"):
+        normaliser = load_tokenizer(folder).backend_tokenizer.normalizer
+        if normaliser is None or normaliser.normalize_str("A") != "a":
+            raise UserError(
+                f"{path}: do_lower_case = true, but the tokenizer beside it keeps case. Lower the texts first."
+            )
+    # Since version 5.4 the length is the tokenizer's.
+    tokenizer = _read_if_there(transformer_folder(folder) / "tokenizer_config.json")
+    length, positions = settings.get("max_seq_length") or tokenizer.get("model_max_length"), _positions(folder)
+    limits = [int(length) if length and length < NO_LIMIT else None, positions]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def transformer_settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:
+    """The file with the settings of the module Transformer, and these; no file: none, and no settings."""
+    places = (transformer_folder(folder) / name for name in TRANSFORMER_SETTINGS)
+    path = next((place for place in places if place.is_file()), None)
+    return path, {} if path is None else read_json(path, dict)
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """The Hugging Face config of a folder's transformer; empty if there is none."""
+    return _read_if_there(transformer_folder(folder) / "config.json")
+
+
+def hidden_size(folder: Path) -> int | None:
+    """Columns of the hidden states; None if config.json does not say it under a usual name."""
+    config = _config(folder)
+    return next((config[name] for name in ("hidden_size", "dim", "d_model") if isinstance(config.get(name), int)), None)
+
+
+def _positions(folder: Path) -> int | None:
+    """Tokens for which the model has positions; None without a table of them."""
+    config = _config(folder)
+    count = config.get("max_position_embeddings")
+    if not isinstance(count, int) or count < 1:
+        return None
+    taken = config.get("pad_token_id", 1) + 1 if config.get("model_type") in PADDED_POSITIONS else 0
+    return count - int(taken)
+
+
+def read_prompts(folder: Path) -> TextForm:
+    """The prompts of queries and passages; empty ones where the folder has none of these names.
+
+    Raises:
+        UserError: for a default prompt that is not among the prompts, which sentence-transformers refuses too.
+    """
+    settings = read_model_config(folder)
+    prompts: Mapping[str, Any] = settings.get("prompts") or {}
+    default = str(settings.get("default_prompt_name") or "")
+    if default and default not in {QUERY_PROMPT, PASSAGE_PROMPT, *prompts}:
+        raise UserError(
+            f"{folder / MODEL_CONFIG}: default_prompt_name = {default!r} is none of its prompts: {', '.join(prompts)}"
+        )
+    return TextForm(
+        query_prompt=str(prompts.get(QUERY_PROMPT) or ""), passage_prompt=str(prompts.get(PASSAGE_PROMPT) or "")
+    )
+
+
+def reading_notes(folder: Path) -> dict[str, str]:
+    """What a folder's settings do not state or state in vain, each with how it is read: field of a recipe -> a line."""
+    notes, positions = {}, _positions(folder)
+    path, settings = transformer_settings(folder)
+    if positions and (settings.get("max_seq_length") or 0) > positions:
+        notes["tokens.max_length"] = (
+            f"{path}: max_seq_length = {settings['max_seq_length']:,}, but config.json has positions for {positions:,} "
+            f"tokens; texts are cut at {positions:,}"
+        )
+    config = read_model_config(folder)
+    prompts, default = config.get("prompts") or {}, config.get("default_prompt_name")
+    sides = {"query": (QUERY_PROMPT, (default,)), "passage": (PASSAGE_PROMPT, ("passage", "corpus", default))}
+    for side, (name, others) in sides.items():
+        unread = next((other for other in others if prompts.get(other)), None)
+        if unread is not None and prompts.get(name) is None:
+            field = f"tokens.{side}_prompt"
+            notes[field] = (
+                f"{folder}: its prompt {unread!r} is not put before {side} texts, since encode_{name} of "
+                f"sentence-transformers 6 reads the prompt {name!r}, which this folder lacks. To use it: "
+                f"{how_to_set({field: prompts[unread]})}"
+            )
+    return notes
+
+
+def kept_dimensions(folder: Path, width: int | None, *, cut_behind_norm: bool) -> int | None:
+    """How many leading dimensions of its vectors a folder keeps (`truncate_dim`); None if it keeps all.
+
+    Args:
+        width: of the vectors; None if not known. cut_behind_norm: whether they have length 1 before they are cut.
+
+    Raises:
+        UserError: if vectors are cut, lose their length 1 by that, and are compared by the dot product.
+    """
+    kept = read_model_config(folder).get("truncate_dim")
+    if kept is None or (width is not None and kept >= width):
+        return None
+    if width is None:
+        raise UserError(f"{folder / MODEL_CONFIG}: truncate_dim = {kept}, but config.json names no hidden_size")
+    if cut_behind_norm and read_model_config(folder).get("similarity_fn_name") == "dot":
+        raise UserError(
+            f"{folder / MODEL_CONFIG}: truncate_dim = {kept} behind a Normalize, with similarity_fn_name = 'dot'; "
+            "midmask gives vectors length 1 after they are cut. Set similarity_fn_name = 'cosine'."
+        )
+    return int(kept)
+
+
+def is_scored_by_cosine(folder: Path, *, stated: bool) -> bool:
+    """Whether vectors are compared by the cosine: if the folder says so, or nothing, as in sentence-transformers.
+
+    Args:
+        stated: whether its modules give vectors length 1 anyway.
+    """
+    similarity = read_model_config(folder).get("similarity_fn_name")
+    if similarity not in (None, "dot", "cosine"):
+        raise UserError(
+            f"{folder / MODEL_CONFIG}: similarity_fn_name = {similarity!r}; midmask scores by dot or cosine."
+        )
+    if similarity is None and not stated:
+        log.info(
+            "%s states no similarity: its vectors are compared by the cosine, as sentence-transformers does", folder
+        )
+    return similarity != "dot"
+
+
+def read_model_config(folder: Path) -> dict[str, Any]:
+    return _read_if_there(folder / MODEL_CONFIG)
+
+
+def _read_if_there(path: Path) -> dict[str, Any]:
+    return read_json(path, dict) if path.is_file() else {}
+
+
+def read_json(path: Path, wanted: type) -> Any:
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: cannot be read ({str(error).splitlines()[0]}); save the model again") from None
+    if not isinstance(content, wanted):
+        raise UserError(f"{path}: a {type(content).__name__} instead of a {wanted.__name__}; save the model again")
+    return content

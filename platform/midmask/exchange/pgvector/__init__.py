@@ -1,1 +1,0 @@
-"""A collection's vectors in a PostgreSQL server with the extension pgvector: `midmask upload` and `Run.upload`."""

@@ -1,0 +1,175 @@
+"""Evaluations besides a recipe's own: zero-shot on other collections, and of ranked lists that another tool wrote.
+
+Zero-shot collections are evaluated one by one or as a named group of BEIR's sets. They are read in their official
+splits, by the tokenizer of the training, and never trained on. Ranked lists from elsewhere: read_run ─► evaluate, on a
+collection as it is read for every other evaluation. Queries that a plan needs and its collections do not have are
+refused before anything is computed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from midmask.corpora import CorpusConfig, corpus_identity, judged_splits
+from midmask.errors import UserError, unknown
+from midmask.evaluation.groups import GROUPS, folders, group_average, group_corpora
+from midmask.evaluation.retriever import EvaluateConfig
+from midmask.experiment.graph import Step
+from midmask.experiment.plan import Plan
+from midmask.experiment.searching import evaluation_step
+from midmask.retrieve.ranked import TAG, TieRule, first_tag
+from midmask.retrieve.run_file import RunFileConfig, run_digest
+from midmask.store.place import Place
+
+
+def usual_split(there: Sequence[str]) -> str:
+    """The split that is evaluated where none is named: dev, else test, else the first; dev if there is none at all."""
+    return next((name for name in ("dev", "test", *there) if name in there), "dev")
+
+
+def refuse_missing_splits(targets: Iterable[Step]) -> None:
+    """
+    Raises:
+        UserError: if a step of the plan evaluates, mines or trains with queries of a split that its collection lacks,
+            naming the collection and the splits that it has.
+    """
+    known: dict[str, list[str]] = {}
+    seen: set[str] = set()
+    for target in targets:
+        for step in target.upstream():
+            corpus = step.inputs.get("corpus")
+            own_queries = "asked" not in step.inputs
+            if step.fingerprint in seen or corpus is None or not isinstance(corpus.config, CorpusConfig):
+                continue
+            seen.add(step.fingerprint)
+            for split in _splits_of(step) if own_queries else ():
+                if corpus.fingerprint not in known:
+                    known[corpus.fingerprint] = judged_splits(corpus.config)
+                _check_splits(corpus.config, split, known[corpus.fingerprint], step.name)
+
+
+def _splits_of(step: Step) -> Iterator[str]:
+    if step.kind.reads_train:
+        yield "train"
+        return
+    one, several = getattr(step.config, "split", None), getattr(step.config, "splits", ())
+    yield from ([one] if one is not None else several)
+
+
+def _check_splits(corpus: CorpusConfig, split: str, known: list[str], step: str) -> None:
+    if not known:
+        raise UserError(
+            f"corpus {corpus.name}: it has texts alone, without queries and judgements, and the step {step} needs "
+            f"queries of the split {split}. Use a corpus that has them, and this one for the middle "
+            "training alone (field pretrain_on, flag --pretrain-on)"
+        )
+    if split not in known:
+        raise unknown(f"split of {corpus.name}", split, known, hint=f"The step {step} needs its queries.")
+
+
+SPLIT = "test"
+
+
+def zero_shot_collections(names: Sequence[str]) -> dict[str, CorpusConfig]:
+    """Label -> collection, for each of `FORMAT:PLACE` and the sets of each `GROUP:PLACE`.
+
+    Raises:
+        UserError: for an unknown format, sets that are not there, or two collections of one label.
+    """
+    found: dict[str, CorpusConfig] = {}
+    for name in names:
+        corpus = CorpusConfig(name=name, splits="official") if _group(name) is None else None
+        own = {corpus.short_name: corpus} if corpus else group_corpora(*name.split(":", 1))
+        for label in own.keys() & found.keys():
+            raise UserError(f"--zero-shot {name}: {label!r} is named already ({found[label].name}); name each set once")
+        found |= own
+    return found
+
+
+def _group(name: str) -> str | None:
+    kind = name.partition(":")[0]
+    return kind if kind in set(GROUPS) else None
+
+
+def zero_shot(
+    steps: Plan, config: EvaluateConfig, names: Sequence[str], *, model: Step | None = None
+) -> dict[str, Step]:
+    """Label -> the evaluation of a retriever (the last stage's, unless another is given) on that collection."""
+    wanted = config.model_copy(update={"split": SPLIT})
+    return {
+        label: steps.evaluation(wanted, model=model, on=steps.elsewhere(corpus))
+        for label, corpus in zero_shot_collections(names).items()
+    }
+
+
+def with_averages(names: Sequence[str], measured: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Label -> measure -> value, with a line for every group: the average that papers print, of the measures that all
+    its sets have.
+    """
+    rows = {label: dict(values) for label, values in measured.items()}
+    for name in names:
+        if (group := _group(name)) is not None:
+            own = {label: measured[label] for label in folders(group)}
+            shared = [measure for measure in next(iter(own.values())) if all(measure in row for row in own.values())]
+            rows[f"{group}, average"] = {
+                measure: group_average(group, {label: values[measure] for label, values in own.items()})
+                for measure in shared
+            }
+    return rows
+
+
+EVALUATION_FIELDS = ("split", "depth", "measures", "max_queries")
+"""Fields of `EvaluateConfig` that change the evaluation of a run file; all others are of the search."""
+
+
+def collection_step(corpus: CorpusConfig) -> Step:
+    """The collection, as the step that every plan on it has.
+
+    Raises:
+        UserError: if the collection is not there.
+    """
+    return Step("prepare", corpus, content=corpus_identity(corpus))
+
+
+def run_file_evaluation(
+    file: Path, corpus: Step, wanted: EvaluateConfig, ties: TieRule, *, leave_out_copies: bool = False
+) -> Step:
+    """The evaluation of a run file; the same for a file of equal lines elsewhere.
+
+    Args:
+        corpus: as `collection_step`. wanted: only `FIELDS` of it count. leave_out_copies: as of `RunFileConfig`.
+
+    Raises:
+        UserError: if there is no such file.
+    """
+    config = EvaluateConfig(**{name: getattr(wanted, name) for name in EVALUATION_FIELDS})
+    reading = RunFileConfig(split=config.split, ties=ties, leave_out_copies=leave_out_copies, file=str(file))
+    ranked = Step("read_run", reading, {"corpus": corpus}, content={"run": run_digest(file)})
+    return evaluation_step(ranked, corpus, config)
+
+
+def run_names(files: Sequence[Path], given: Sequence[str] = ()) -> list[str]:
+    """What the systems of these files are called: as given, else the tag in the file, unless midmask wrote it, else the
+    file's name.
+
+    Raises:
+        UserError: for another number of names than of files, an empty name, two files of one name, or a file whose
+            first line is no line of a run.
+    """
+    if given and len(given) != len(files):
+        raise UserError(f"--name is given {len(given)} times for {len(files)} files; give one for each, in their order")
+    if not all(name.strip() for name in given):
+        raise UserError("--name: an empty name; give one that tables can show, or leave the flag out")
+    names = list(given) or [_own_name(file) for file in files]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            first = files[names.index(name)]
+            raise UserError(
+                f"{first} and {files[at]} would both be called {name!r}; name them: --name ONE --name OTHER, one for "
+                "each file"
+            )
+    return names
+
+
+def _own_name(file: Path) -> str:
+    tag = first_tag(Place(str(file)))
+    return file.name.removesuffix(".gz").removesuffix(".trec") if tag == TAG else tag

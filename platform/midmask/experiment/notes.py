@@ -1,0 +1,176 @@
+"""The notes below every table of evaluations: where its queries come from, how much of each text was read.
+
+Also what was found in the run files that ranked lists were read from. Apart from `report`, since that needs scipy.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from midmask.corpora.statistics import describe_missing
+from midmask.errors import how_to_set
+from midmask.store.artifact import Artifact
+
+TIES = {"midmask": "by document id, as for every other system", "trec_eval": "by document id descending, as trec_eval"}
+
+
+def run_note(label: str, done: Artifact) -> str:
+    """What was read, and how ties were broken; `label`: the system's name."""
+    run = done.result["read"]["run"]
+    tied = f"; {run['tied']:,} rows share their score with another, ties {TIES[run['ties']]}" if run["tied"] else ""
+    return f"{label}: a run file of {run['queries']:,} queries and {run['rows']:,} rows{tied}."
+
+
+def run_warnings(label: str, done: Artifact) -> Iterator[str]:
+    """A line for each kind of query, document or row that was not there, or does not count."""
+    run, result, depth = done.result["read"]["run"], done.result, done.record["config"]["depth"]
+    place = f"{label}, {result['corpus']} {result['split']}"
+    if lacking := result["without_results"]:
+        yield f"Warning: {place}: the run lacks {lacking:,} of the {result['queries']:,} queries; they score 0."
+    if more := run["left_out_queries"]:
+        yield f"{place}: {more:,} queries of the run are not judged there and are left out."
+    if unread := run.get("unread_queries"):
+        yield (
+            f"Warning: {place}: {unread:,} queries of the run are judged, but the collection has no text of them; they "
+            "are left out. To count them, add them to its queries."
+        )
+    if run["unknown_documents"]:
+        yield (
+            f"Warning: {place}: unjudged documents of the run that the collection lacks: {run['unknown_documents']:,}, "
+            f"in {run['unknown_rows']:,} rows; they keep their ranks and count as not relevant."
+        )
+    copies, left_out = run.get("copies", 0), run.get("copies_left_out", False)
+    if copies and not left_out:
+        yield (
+            f"{place}: {copies:,} rows of the run are the query itself and keep their ranks. To leave them out, as "
+            "searches here do: --leave-out-copies (in Python: leave_out_copies=True)."
+        )
+    if left_out and not copies:
+        yield f"{place}: no row of the run is the query itself by corpus.self_matches, so none is left out."
+    if run["longest"] > depth:
+        yield (
+            f"{place}: lists of the run reach rank {run['longest']:,}, and are measured to {depth:,}. To measure more: "
+            f"--set evaluation.depth={run['longest']} (in Python: depth={run['longest']})."
+        )
+
+
+MUCH = 0.2
+"""Share of cut passages above which a warning is printed."""
+
+NAMED = 8
+"""Evaluations that a line names; of more, it has their number."""
+
+
+def notes(evaluations: Mapping[str, Artifact]) -> str:
+    """A line per collection and split with its queries, a line per way of reading texts with the systems that read so,
+    a line per run file and one per approximate search with its recall, a line for each rule that left something out of
+    what was measured, with its count, and lines of warning for many cut passages, for results that an index did not
+    find, and for what a run file lacks or has too much.
+    """
+    splits = dict.fromkeys(_split_note(done) for done in evaluations.values())
+    ways: dict[str, list[str]] = {}
+    runs = {label: done for label, done in evaluations.items() if "run" in done.result["read"]}
+    for label, done in evaluations.items():
+        if label not in runs:
+            ways.setdefault(_reading(done.result["read"]), []).append(label)
+    recalls = [line for label, done in evaluations.items() if (line := _recall_note(label, done)) is not None]
+    warnings = dict.fromkeys(filter(None, (_warning(done) for done in evaluations.values())))
+    warnings |= dict.fromkeys(_empty(label, done.result) for label, done in evaluations.items() if _slots(done.result))
+    warnings |= dict.fromkeys(line for label, done in runs.items() for line in run_warnings(label, done))
+    read = [f"{'; '.join(labels)}: {way}." for way, labels in ways.items()]
+    given = [run_note(label, done) for label, done in runs.items()]
+    return "\n".join([*splits, *read, *given, *recalls, *left_out_notes(evaluations), *warnings])
+
+
+def left_out_notes(evaluations: Mapping[str, Artifact]) -> list[str]:
+    """A line for each rule by which judgements, queries or results are not measured as the files have them, with its
+    count; of results, with the labels of the evaluations.
+    """
+    lines: dict[str, list[str]] = {}
+    for label, done in evaluations.items():
+        for said in _judgement_notes(done.result):
+            lines[said] = []
+        if count := done.result.get("self_matches"):
+            place = _place(done.result)
+            said = f"{place}: {count:,} results that are the query itself are left out (corpus.self_matches)."
+            lines.setdefault(said, []).append(label)
+    return [f"{_join_labels(labels)}, {said}" if labels else said for said, labels in lines.items()]
+
+
+def _join_labels(labels: Sequence[str]) -> str:
+    return "; ".join(labels) if len(labels) <= NAMED else f"{len(labels)} evaluations"
+
+
+def _place(result: Mapping[str, Any]) -> str:
+    return f"{result['corpus']} {result['split']}"
+
+
+def _split_note(done: Artifact) -> str:
+    result, limit = done.result, done.record["config"].get("max_queries")
+    rule = f"split made here, {result['split_rule']}" if result["split_made_here"] else result["split_rule"]
+    sampled = ", a fixed sample" if limit is not None and result["queries"] == limit else ""
+    return f"{_place(result)}: {result['queries']:,} queries{sampled} ({rule})."
+
+
+def _judgement_notes(result: Mapping[str, Any]) -> Iterator[str]:
+    if missing := result.get("missing_passages"):
+        yield f"{_place(result)}: {describe_missing(missing)}."
+    if unread := result.get("unread_judgements"):
+        kinds = ", ".join(f"{number:,} {why}" for why, number in unread.items())
+        yield f"{result['corpus']}: judgements in its files that are not used: {kinds}."
+    for name, queries in result.get("not_searched", {}).items():
+        yield f"{_place(result)}: {queries:,} queries of the slice {name} are not evaluated and do not count."
+
+
+def _reading(read: Mapping[str, Any]) -> str:
+    """Lengths, cut shares and titles in words."""
+    passages, queries = read.get("passages", {}), read.get("queries", {})
+    titles = {True: "with titles", False: "without titles"}.get(passages.get("titles"))
+    return "; ".join(_drop_empty([_side("passages", passages, titles), _side("queries", queries, None)]))
+
+
+def _side(name: str, read: Mapping[str, Any], more: str | None) -> str | None:
+    if not read:
+        return None
+    length, cut = read.get("length"), read.get("cut_share")
+    whole = f"{name} read up to {length} tokens" if length else f"whole {name}"
+    return ", ".join(_drop_empty([whole, more, None if cut is None else f"{cut:.1%} cut"]))
+
+
+def _drop_empty(parts: Iterable[str | None]) -> list[str]:
+    return [part for part in parts if part is not None]
+
+
+def _recall_note(label: str, done: Artifact) -> str | None:
+    """What an approximate search finds of the exact one's best passages; None of an exact search."""
+    recall = dict(done.result.get("index_recall", {}))
+    if not recall:
+        return None
+    queries, at_depth = int(recall.pop("queries")), recall.pop("at_depth")
+    shares = [f"{share:.1%} of its best {name.removeprefix('at_')}" for name, share in recall.items()]
+    found = ", ".join(shares or [f"{at_depth:.1%} of its results"])
+    index, split = done.record["config"]["index"], f"{done.result['corpus']} {done.result['split']}"
+    return f"{label}, {split}: against an exact search, {index} finds {found} (sample of {queries:,} queries)."
+
+
+def _slots(result: Mapping[str, Any]) -> int:
+    return int(result.get("empty_slots", 0))
+
+
+def _empty(label: str, result: Mapping[str, Any]) -> str:
+    """A search with an index that found fewer passages than were asked for."""
+    return (
+        f"Warning: {label}, {result['corpus']} {result['split']}: the index left {_slots(result):,} result slots "
+        "empty. To search more of it, raise evaluation.nprobe (IVF) or evaluation.ef_search (HNSW)."
+    )
+
+
+def _warning(done: Artifact) -> str | None:
+    """What to do about an evaluation in which more than `MUCH` of the passages are cut."""
+    read = done.result["read"].get("passages", {})
+    if (read.get("cut_share") or 0) <= MUCH:
+        return None
+    field = "evaluation.passage_length" if done.record["config"].get("passage_length") else "tokens.max_length"
+    return (
+        f"Warning: {read['cut_share']:.0%} of the passages of {done.result['corpus']} are cut at {read['length']} "
+        f"tokens, so their ends are not searched. To read more of them: {how_to_set({field: 2 * read['length']})}."
+    )

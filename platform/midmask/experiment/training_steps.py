@@ -1,0 +1,305 @@
+"""The steps behind a recipe's trainings: its collections, its filter of pseudo-queries, its stages of fine-tuning.
+
+The collections of the middle training, where they are not the corpus of fine-tuning and evaluation. All with the
+corpus's tokenizer, so that systems that are compared have one vocabulary:
+
+    several collections    prepare, prepare, … ─► join ─► tokenise
+    one collection         prepare ─► tokenise
+    tokens:FOLDER          read_tokens
+
+The consistency filter of pseudo-queries, which judge ranks and which pairs it leaves (E5, Wang et al. 2022):
+
+    pseudo_queries ─► list_pairs ─► encode, search (or bm25) ─► keep_pairs ─► middle training
+                   ─► middle training on all pairs ─► untuned ──┘    with judged_by = middle_training
+
+The stages. A teacher that is trained here depends on the corpus alone, so that all systems that are compared have the
+same one. With a teacher margin, the teacher looks at all candidates before any is chosen: rankings ─► score ─► mine.
+
+    rankings ─► mine ──► score ─┐
+                 └──────────────┴─► finetune ─► the rankings of the next stage
+    BM25's ranking ─► mine ─► teach ─► score
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from midmask.corpora import CorpusConfig, JoinConfig, corpus_identity
+from midmask.encoders.backbone import BackboneConfig
+from midmask.encoders.representation import Representation
+from midmask.errors import UserError
+from midmask.experiment.changes import as_folder_reads
+from midmask.experiment.graph import Step
+from midmask.experiment.schema import Recipe
+from midmask.experiment.searching import adopted, bm25_ranking, folder_content, mining_step, ranking, tokens_like
+from midmask.experiment.stage import NegativeSource, StageConfig
+from midmask.experiment.steps import FinetuneConfig, untuned_config
+from midmask.mining.listed import ReadNegativesConfig, negatives_content
+from midmask.mining.mine import DrawQueriesConfig, MineConfig
+from midmask.queries.given import ReadTokensConfig, tokens_content
+from midmask.queries.pseudo_queries import (
+    BM25,
+    MIDDLE_TRAINING,
+    PAIRS,
+    KeepPairsConfig,
+    ListPairsConfig,
+    PseudoQueriesConfig,
+)
+from midmask.store.pretrained import model_folder
+from midmask.teacher.score import ReadScoresConfig, scores_content
+from midmask.teacher.teach import TeacherConfig
+
+T = TypeVar("T")
+
+
+class Survey:
+    """Remembers what collections, folders and files hold, by fingerprint. Plain data, so it travels to any node."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Mapping[str, Any]] = {}
+
+    def find(self, read: Callable[[T], Mapping[str, Any]], of: T) -> Mapping[str, Any]:
+        """What `read` finds of a config or a name; it is called once for each.
+
+        Raises:
+            UserError: as `read` does, each time.
+        """
+        key = f"{read.__module__}.{read.__qualname__} {of!r}"
+        if key not in self._found:
+            self._found[key] = read(of)
+        return self._found[key]
+
+
+def collections_content(recipe: Recipe, survey: Survey) -> dict[str, Any]:
+    """Fingerprints of the collections of `pretrain_on`, by their names as given; empty without a middle training.
+
+    Raises:
+        UserError: for a collection or folder that is not there.
+    """
+    if recipe.objective is None:
+        return {}
+    if recipe.given_tokens:
+        return {recipe.pretrain_on[0]: survey.find(tokens_content, recipe.given_tokens)}
+    return {name: survey.find(corpus_identity, _collection(recipe, name)) for name in recipe.pretrain_on}
+
+
+def pretraining_tokens(recipe: Recipe, tokens: Step, held: Mapping[str, Any]) -> Step:
+    """The tokens that the middle training reads, with the vocabulary of the corpus's `tokens`: these, unless
+    collections of its own are named.
+
+    Args:
+        held: what `collections_content` found.
+    """
+    if not held:
+        return tokens
+    if recipe.given_tokens:
+        (content,) = held.values()
+        asked = ReadTokensConfig(folder=recipe.given_tokens, max_length=recipe.tokens.max_length)
+        return Step("read_tokens", asked, {"like": tokens}, content=content)
+    prepared = [Step("prepare", _collection(recipe, name), content=held[name]) for name in recipe.pretrain_on]
+    collection = prepared[0] if len(prepared) == 1 else _join_corpora(prepared)
+    is_corpus = collection.fingerprint == tokens.inputs["corpus"].fingerprint
+    return tokens if is_corpus else tokens_like(tokens, recipe.tokens, collection)
+
+
+def _join_corpora(prepared: list[Step]) -> Step:
+    names = tuple(step.config.short_name for step in prepared)  # type: ignore[attr-defined]
+    return Step("join", JoinConfig(names=names), {f"corpus{number}": step for number, step in enumerate(prepared)})
+
+
+def _collection(recipe: Recipe, name: str) -> CorpusConfig:
+    """A collection by name; it is read as the corpus is (`max_passages`, `max_characters`, …)."""
+    return recipe.corpus.model_copy(update={"name": name})
+
+
+def judge_content(config: PseudoQueriesConfig) -> Mapping[str, Any]:
+    """Fingerprints of the files of the model that judges pairs; empty if none does.
+
+    Raises:
+        UserError: if the model is not there.
+    """
+    return {} if _names_no_model(config) else folder_content(str(_judge_folder(config)))
+
+
+def kept_pairs(recipe: Recipe, pairs: Step, rank: int, trained: Step | None, content: Mapping[str, Any]) -> Step:
+    """The step whose pseudo-queries the middle training reads: those of `pairs` that the filter keeps.
+
+    Args:
+        pairs: the step `pseudo_queries`. rank: the recipe's `keep_rank`. trained: the middle training on all pairs,
+            which is part of the plan only if it judges. content: what `judge_content` found.
+
+    Raises:
+        UserError: if the judge is no model folder, or one that midmask cannot read.
+    """
+    config, evaluation = recipe.pseudo_queries, recipe.evaluation
+    tokens = _judges_tokens(recipe, pairs, content)
+    asked = Step("list_pairs", ListPairsConfig(max_length=config.max_length), {"pairs": pairs, "tokens": tokens})
+    search = MineConfig(split=PAIRS, depth=rank, precision=evaluation.precision, threads=evaluation.threads)
+    if config.judged_by == BM25:
+        corpus, titles = pairs.inputs["corpus"], recipe.tokens.titles
+        lists = bm25_ranking(corpus, search, titles=titles, judged="any", asked=asked)
+    else:
+        lists = ranking(tokens, _judge(recipe, tokens, trained, content), search, judged="any", asked=asked)
+    return Step("keep_pairs", KeepPairsConfig(rank=rank), {"pairs": pairs, "ranked": lists})
+
+
+def _judges_tokens(recipe: Recipe, pairs: Step, content: Mapping[str, Any]) -> Step:
+    """The collection as the judge reads it: a model with its own tokenizer, lengths and prompts."""
+    if _names_no_model(recipe.pseudo_queries):
+        return pairs.inputs["tokens"]
+    config = as_folder_reads(recipe, _judge_folder(recipe.pseudo_queries), ()).tokens
+    return Step("tokenise", config, {"corpus": pairs.inputs["corpus"]}, content=content)
+
+
+def _judge(recipe: Recipe, tokens: Step, trained: Step | None, content: Mapping[str, Any]) -> Step:
+    """The encoder that judges. That of a middle training is scored by the cosine of its sentence vectors."""
+    if recipe.pseudo_queries.judged_by != MIDDLE_TRAINING:
+        return adopted(str(_judge_folder(recipe.pseudo_queries)), content)
+    assert trained is not None, "Recipe refuses this judge without a middle training"
+    cosine = Representation(dense=recipe.backbone.sentence_vector, normalise=True)
+    config = untuned_config(recipe).model_copy(update={"representation": cosine})
+    return Step("untuned", config, {"start": trained, "tokens": tokens})
+
+
+def _names_no_model(config: PseudoQueriesConfig) -> bool:
+    return config.judged_by in (None, BM25, MIDDLE_TRAINING)
+
+
+def _judge_folder(config: PseudoQueriesConfig) -> Path:
+    """Raises UserError if the judge is a model that is not there."""
+    choices = (BM25, MIDDLE_TRAINING)
+    return model_folder(str(config.judged_by), field="pseudo_queries.judged_by", choices=choices).absolute()
+
+
+def stages_content(recipe: Recipe, survey: Survey) -> dict[str, Any]:
+    """Fingerprints of the files and folders that stages name, by their names as given.
+
+    Raises:
+        UserError: for a file of negatives or a teacher that is not there.
+    """
+    held: dict[str, Any] = {}
+    for stage in recipe.stages:
+        for source in (*stage.sources, *stage.teacher_sources):
+            if source.kind == "file":
+                held[source.file] = survey.find(negatives_content, ReadNegativesConfig(file=source.file))
+        if stage.teacher is not None and stage.teacher.folder is not None:
+            held[stage.teacher.folder] = survey.find(folder_content, stage.teacher.folder)
+            if not held[stage.teacher.folder]:
+                raise UserError(f"teacher.folder = {stage.teacher.folder}: there is no model folder of that name")
+        if stage.teacher is not None and stage.teacher.scores is not None:
+            held[stage.teacher.scores] = survey.find(scores_content, stage.teacher.scores)
+        if stage.teacher is not None and stage.teacher.backbone is not None:
+            held[stage.teacher.backbone.name] = survey.find(folder_content, stage.teacher.backbone.name)
+    return held
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The stages of a recipe, laid out one after the other.
+
+    pretrained: the encoder of the middle training; none: the recipe's backbone as it is, whose files are `backbone`.
+    tokenizer: fingerprints of its folder, empty for a vocabulary of its own. held: what `stages_content` found.
+    """
+
+    recipe: Recipe
+    tokens: Step
+    pretrained: Step | None
+    backbone: Mapping[str, Any]
+    tokenizer: Mapping[str, Any]
+    held: Mapping[str, Any]
+
+    @property
+    def corpus(self) -> Step:
+        return self.tokens.inputs["corpus"]
+
+    def steps(self) -> tuple[Step, ...]:
+        """The fine-tuning steps, in order."""
+        done: list[Step] = []
+        for stage in self.recipe.stages:
+            done.append(self._finetune(stage, done))
+        return tuple(done)
+
+    def _finetune(self, stage: StageConfig, before: list[Step]) -> Step:
+        start = before[-1] if stage.starts_from == "previous" else self.pretrained
+        inputs = {"tokens": self.tokens, "corpus": self.corpus, **self._training_inputs(stage, before)}
+        if start is not None:
+            inputs["start"] = start
+        backbone, tokens = self.recipe.backbone, self.recipe.tokens
+        config = FinetuneConfig(
+            backbone=backbone if start is None else backbone.model_copy(update={"name": "start"}),
+            representation=self.recipe.representation,
+            loss=stage.loss,
+            train=stage.train,
+            per_query=stage.per_query,
+            missing_positive_score=stage.missing_positive_score,
+            query_length=stage.query_length or tokens.query_length,
+            passage_length=stage.passage_length or tokens.max_length,
+        )
+        return Step(
+            "finetune",
+            config,
+            inputs,
+            content=self.backbone if start is None else {},
+            path=f"stages.{len(before)}.train",
+        )
+
+    def _training_inputs(self, stage: StageConfig, before: list[Step]) -> dict[str, Step]:
+        """Negatives, scores and the subset of queries, as far as the stage has them. Where negatives are mined for some
+        queries alone, the others are not trained on: random passages would stand in for their negatives.
+        """
+        found: dict[str, Step] = {}
+        if stage.sources:
+            lists = self._lists(stage.sources, stage.mine, before)
+            if stage.teacher is not None and stage.mine.filters.teacher_margin is not None:
+                found["scores"] = self._score(stage, lists, before)
+                found["negatives"] = mining_step({**lists, "scores": found["scores"]}, self.corpus, stage.mine)
+            else:
+                found["negatives"] = mining_step(lists, self.corpus, stage.mine)
+                if stage.teacher is not None:
+                    found["scores"] = self._score(stage, {"negatives": found["negatives"]}, before)
+            if stage.mine.max_queries is not None:
+                found["queries"] = found["negatives"]
+        if stage.queries is not None:
+            drawn = DrawQueriesConfig(split=stage.mine.split, count=stage.queries, seed=stage.mine.seed)
+            found["queries"] = Step("draw_queries", drawn, {"corpus": self.corpus})
+        return found
+
+    def _lists(self, sources: tuple[NegativeSource, ...], wanted: MineConfig, before: list[Step]) -> dict[str, Step]:
+        """The candidates of each source, named `ranked0`, `ranked1`, … in the order of the sources."""
+        return {f"ranked{number}": self._plan_source(source, wanted, before) for number, source in enumerate(sources)}
+
+    def _plan_source(self, source: NegativeSource, wanted: MineConfig, before: list[Step]) -> Step:
+        if source.kind == "file":
+            asked = ReadNegativesConfig(file=source.file)
+            return Step("read_negatives", asked, {"corpus": self.corpus}, content=self.held[source.file])
+        if source.kind == "bm25":
+            return bm25_ranking(self.corpus, wanted, titles=self.recipe.tokens.titles, judged="relevant")
+        ranker = before[-1 if source.stage is None else source.stage]
+        return ranking(self.tokens, ranker, wanted, judged="relevant")
+
+    def _score(self, stage: StageConfig, lists: Mapping[str, Step], before: list[Step]) -> Step:
+        """The scores of listed passages and of the positives by the stage's teacher, or those of a file."""
+        if stage.teacher is None:
+            raise ValueError("a stage without a teacher has no scores")
+        if stage.teacher.scores is not None:
+            asked = ReadScoresConfig(file=stage.teacher.scores)
+            return Step("read_scores", asked, {"corpus": self.corpus}, content=self.held[stage.teacher.scores])
+        scoring = stage.teacher.scoring(stage.mine.split, self.recipe.tokens)
+        teacher = self._teacher(stage.teacher, stage.teacher_sources, before)
+        return Step("score", scoring, {"teacher": teacher, "corpus": self.corpus, **lists})
+
+    def _teacher(self, config: TeacherConfig, sources: tuple[NegativeSource, ...], before: list[Step]) -> Step:
+        """A folder from elsewhere, or a cross-encoder that is trained here."""
+        if config.folder is not None:
+            return adopted(config.folder, self.held[config.folder])
+        own = self.recipe.backbone
+        backbone, content = BackboneConfig(name=own.name, dropout=own.dropout), self.backbone
+        if config.backbone is not None:
+            backbone, content = config.backbone, self.held[config.backbone.name]
+        read = config.read_from(self.recipe.tokens)
+        tokens = Step("tokenise", read, {"corpus": self.corpus}, content=self.tokenizer)
+        negatives = mining_step(self._lists(sources, config.mine, before), self.corpus, config.mine)
+        inputs = {"tokens": tokens, "corpus": self.corpus, "negatives": negatives}
+        taught = config.teaching(backbone, query_length=read.query_length)
+        return Step("teach", taught, inputs, content=content, path=f"stages.{len(before)}.teacher.train")

@@ -1,0 +1,285 @@
+"""The tracked runs of a store as a snapshot: asked only for what changed, kept in a file, refreshed in a thread.
+
+MLflow keeps no time of a run's last change, so what may have changed is asked for in four ways: runs that have not
+ended; runs that began or ended since shortly before the last look (the clocks of a cluster differ); runs that had not
+ended at the last look, by their ids (their end may be told late, with the time at which it was); and the deleted ones.
+Two things escape this, a tag that is edited by hand after the end, and a run that is deleted and purged between two
+looks; so everything is read again when a day has passed, or when asked to.
+
+The Parquet file has one row a run, its tags, params and metrics as maps; the times are in its metadata. It is a cache
+and nothing more. One of another format, a torn one, or one that cannot be written is as none: then everything is read
+again. It appears whole, by renaming, so that pages of several servers may share it; whoever comes last wins, and any of
+them is true.
+
+A look runs in a thread of its own, so pages show what is known and never wait for long. What it finds replaces what was
+known at once, so that a page that is being drawn keeps what it began with. If the store goes away, what was known
+stays, with the error beside it.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from midmask.core.config import fingerprint
+from midmask.leaderboard.entries import Entry, entries
+from midmask.leaderboard.rows import LeaderboardRow, rows
+from midmask.tracking import StoreReader, TrackedRow, sqlite_file
+
+OVERLAP = timedelta(minutes=15)
+"""How far the clocks of machines that write to one store may differ."""
+
+WHOLE_AGAIN = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What was known of a store at a time.
+
+    store: as `StoreReader.identity`. looked: when changes were last asked for, whole: when everything was last read.
+    runs: id -> run. deleted: ids of runs in MLflow's bin, since one that leaves it may have been restored.
+    """
+
+    store: str
+    looked: datetime
+    whole: datetime
+    runs: Mapping[str, TrackedRow]
+    deleted: frozenset[str]
+
+    def newest_first(self) -> list[TrackedRow]:
+        return sorted(self.runs.values(), key=lambda run: run.started, reverse=True)
+
+
+def refresh(
+    known: Snapshot | None, reader: StoreReader, progress: Callable[[int], None] = lambda count: None
+) -> Snapshot:
+    """What the store holds now; `known` itself, but for the time, if nothing changed.
+
+    Args:
+        known: an earlier look; None: read everything.
+        progress: told how many runs have been read when everything is read.
+
+    Raises:
+        UserError: if the store does not answer.
+    """
+    now = datetime.now(UTC)
+    if known is None or known.store != reader.identity or now - known.whole > WHOLE_AGAIN or now < known.looked:
+        deleted = reader.deleted()
+        return Snapshot(reader.identity, now, now, _by_id(reader.all(progress)), deleted)
+    unsettled = {run.run_id for run in known.runs.values() if run.ended is None}
+    deleted = reader.deleted()
+    found = _by_id(reader.running_or_since(known.looked - OVERLAP))
+    asked = (unsettled | known.deleted) - found.keys() - deleted
+    found |= _by_id(reader.named(asked))
+    gone = (deleted | asked) - found.keys()
+    changed = {run_id: run for run_id, run in found.items() if known.runs.get(run_id) != run}
+    if not changed and deleted == known.deleted and not gone & known.runs.keys():
+        return replace(known, looked=now)
+    runs = {run_id: run for run_id, run in {**known.runs, **changed}.items() if run_id not in gone}
+    return Snapshot(known.store, now, known.whole, runs, deleted)
+
+
+def _by_id(runs: Sequence[TrackedRow]) -> dict[str, TrackedRow]:
+    return {run.run_id: run for run in runs}
+
+
+log = logging.getLogger(__name__)
+
+FORMAT = 2
+"""Of the file; one of another number is read as none."""
+
+_TIME = pa.timestamp("us", tz="UTC")
+_TEXTS = pa.map_(pa.string(), pa.string())
+SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("run_id", "experiment_id", "name", "parent_id", "status")),
+        *((name, _TIME) for name in ("started", "ended")),
+        *((name, _TEXTS) for name in ("tags", "params")),
+        ("metrics", pa.map_(pa.string(), pa.float64())),
+    ]
+)
+MAPS = ("tags", "params", "metrics")
+
+
+def snapshot_place(uri: str) -> Path:
+    """Beside a SQLite file that lies in a folder which may be written; else in the user's cache folder."""
+    path = sqlite_file(uri)
+    if path is not None and os.access(path.parent, os.W_OK):
+        return Path(f"{path}.runs.parquet")
+    return cache_folder() / f"{fingerprint({'store': uri})}.runs.parquet"
+
+
+def cache_folder() -> Path:
+    """`midmask` below XDG_CACHE_HOME, else below ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "midmask"
+
+
+def save(snapshot: Snapshot, path: Path) -> None:
+    """Writes the file, or says in the log why it cannot be written."""
+    about = {
+        "format": FORMAT,
+        "store": snapshot.store,
+        "looked": snapshot.looked.isoformat(),
+        "whole": snapshot.whole.isoformat(),
+        "deleted": sorted(snapshot.deleted),
+    }
+    columns = {name: [getattr(run, name) for run in snapshot.runs.values()] for name in SCHEMA.names}
+    columns |= {name: [list(own.items()) for own in columns[name]] for name in MAPS}
+    table = pa.table(columns, schema=SCHEMA.with_metadata({"midmask": json.dumps(about)}))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        try:
+            pq.write_table(table, name, compression="zstd")
+            os.replace(name, path)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("the snapshot of the runs is not kept, so the next start reads them all again: %s", error)
+
+
+def load(path: Path) -> Snapshot | None:
+    """The snapshot in this file, None if there is none that this version can read."""
+    with contextlib.suppress(OSError, pa.ArrowException, ValueError, KeyError, TypeError):
+        table = pq.read_table(pa.BufferReader(path.read_bytes()))  # by its path it is opened twice, and may be replaced
+        about = json.loads((table.schema.metadata or {}).get(b"midmask", b"{}"))
+        if about.get("format") == FORMAT and table.schema.equals(SCHEMA):
+            runs = {run.run_id: run for run in _runs(table)}
+            looked, whole = (datetime.fromisoformat(about[name]) for name in ("looked", "whole"))
+            return Snapshot(about["store"], looked, whole, runs, frozenset(about["deleted"]))
+    return None
+
+
+def _runs(table: pa.Table) -> Iterator[TrackedRow]:
+    plain = {name: table[name].to_pylist() for name in SCHEMA.names if name not in MAPS}
+    maps = {name: _dicts(table[name]) for name in MAPS}
+    for at in range(len(table)):
+        yield TrackedRow(**{name: values[at] for name, values in {**plain, **maps}.items()})
+
+
+def _dicts(column: pa.ChunkedArray) -> list[Mapping[str, Any]]:
+    """A map column as dicts. Equal texts are one object: a hundred settings of thousands of runs are few texts."""
+    maps = column.combine_chunks()
+    keys, values = _shared(maps.keys), _shared(maps.items)
+    return [
+        dict(zip(keys[start:end], values[start:end], strict=True)) for start, end in pairwise(maps.offsets.to_pylist())
+    ]
+
+
+def _shared(values: pa.Array) -> list[Any]:
+    if not pa.types.is_string(values.type):
+        return list(values.to_pylist())
+    encoded = values.dictionary_encode()
+    texts = encoded.dictionary.to_pylist()
+    return [texts[at] for at in encoded.indices.to_numpy()]
+
+
+PAUSE = 10.0
+"""Seconds between two looks, at least; and at least ten times as long as the last one took."""
+
+
+@dataclass(frozen=True)
+class StoreView:
+    """Runs, newest first, and the rows and entries made of them, as of a time."""
+
+    runs: Sequence[TrackedRow]
+    rows: Sequence[LeaderboardRow]
+    entries: Sequence[Entry]
+    looked: datetime
+
+
+class StoreWatch:
+    """What is known of the store at `uri`, and the thread that looks for more.
+
+    known: None until the first look has ended. error: of the last look, None if it succeeded; a UserError if the
+    store does not answer. count: how many runs a look has read that reads everything.
+    """
+
+    def __init__(self, uri: str, place: Path) -> None:
+        self.known: StoreView | None = None
+        self.error: Exception | None = None
+        self.count = 0
+        self._uri = uri
+        self._place = place
+        self._snapshot: Snapshot | None = None
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._next = 0.0
+
+    def look(self, *, again: bool = False) -> None:
+        """Starts a look, unless one is under way or the last was a moment ago.
+
+        Args:
+            again: read everything, now.
+        """
+        with self._lock:
+            if self._thread and self._thread.is_alive():
+                return
+            if again:
+                self._snapshot = None
+            if again or time.monotonic() >= self._next:
+                self._thread = threading.Thread(target=self._look, args=(again,), daemon=True, name="midmask-watch")
+                self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether no look is under way any more, after at most that many seconds."""
+        thread = self._thread
+        if thread:
+            thread.join(seconds)
+        return thread is None or not thread.is_alive()
+
+    def _look(self, again: bool) -> None:
+        began = time.monotonic()
+        try:
+            before = self._snapshot
+            if before is None and not again and (before := load(self._place)) is not None:
+                self._tell(before)
+            after = refresh(before, StoreReader(self._uri), self._progress)
+            self._tell(after)
+            if after.store and (before is None or after.runs is not before.runs):
+                save(after, self._place)
+            self.error = None
+        except Exception as error:
+            self.error = error
+        finally:
+            self._next = time.monotonic() + max(PAUSE, 10 * (time.monotonic() - began))
+
+    def _tell(self, snapshot: Snapshot) -> None:
+        if self._snapshot is None or self.known is None or snapshot.runs is not self._snapshot.runs:
+            runs = snapshot.newest_first()
+            found = rows(runs)
+            self.known = StoreView(runs, found, entries(found), snapshot.looked)
+        else:
+            self.known = replace(self.known, looked=snapshot.looked)
+        self._snapshot = snapshot
+
+    def _progress(self, count: int) -> None:
+        self.count = count
+
+
+def look_once(uri: str) -> StoreView:
+    """What the store holds now, read as a watch reads it: from the snapshot beside the store, and what has changed.
+
+    Raises:
+        UserError: if the store does not answer.
+    """
+    watch = StoreWatch(uri, snapshot_place(uri))
+    watch.look()
+    while not watch.wait(PAUSE):
+        pass
+    if watch.error is not None or watch.known is None:
+        raise watch.error or RuntimeError("a look has ended without a result")
+    return watch.known

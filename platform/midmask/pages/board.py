@@ -1,0 +1,442 @@
+"""The leaderboard: evaluated systems × corpora × measures, with what they cost; below, what has not finished.
+
+The widgets that choose the view keep their values in the address. A system's card has what it is, its curve, its model,
+and the commands that search with it and make it again; a chart sets quality against cost.
+"""
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from html import escape
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from midmask.corpora.splits import is_slice
+from midmask.evaluation.rendering import markdown_text
+from midmask.evaluation.statistics.ranks import on_front
+from midmask.leaderboard.board import (
+    BYTES,
+    COST_HEADS,
+    HEADS,
+    HOURS,
+    NEWEST,
+    Board,
+    BoardColumn,
+    BoardLine,
+    View,
+    board_of,
+    columns_of,
+    detail,
+    key,
+    meanings,
+    newest_place,
+    number,
+    places_of,
+    rank_text,
+    shared,
+)
+from midmask.leaderboard.entries import LABELS, Entry, Marks, Shown, marks_of
+from midmask.leaderboard.export import as_csv, as_markdown, document
+from midmask.leaderboard.export import table as board_table
+from midmask.leaderboard.lineage import Link, artifact_place, lineage
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names, place_names, unfinished
+from midmask.leaderboard.training import PHASES, trainings
+from midmask.pages import lineage as lineage_page
+from midmask.pages import training
+from midmask.pages.context import PageContext, run_of
+from midmask.pages.look import ALL, NONE, PALETTE, choice, choices, draw, link, live_table, table
+from midmask.pages.training import Overlay, panel
+from midmask.tracking import TrackedRow, redacted
+from midmask.tracking.names import EXECUTOR
+
+PER_PAGE = 100
+MOST_UNFINISHED = 50
+
+
+def show(context: PageContext) -> None:
+    if context.entries:
+        systems(context)
+    else:
+        nothing(context)
+    troubles(context)
+
+
+def systems(context: PageContext) -> None:
+    view = choose(context.entries)
+    if not view.places:
+        st.info("No system was evaluated on this split of this corpus. Choose another.")
+        return
+    board = board_of(context.entries, view, lambda shown: compared(_key(shown, view), shown, view, context))
+    if not board.lines:
+        st.info("No system matches these choices. Loosen a filter, or show the trials of sweeps.")
+        return
+    start = PER_PAGE * (page_number(len(board.lines)) - 1)
+    lines = board.lines[start : start + PER_PAGE]
+    live_table(board_table(board, lines, context.link), "board", order=order_by, opened=open_card)
+    of = f"Systems {start + 1:,} to {start + len(lines):,} of {len(board.lines):,} · {key(board)}."
+    st.caption(markdown_text(" ".join([of, *shared(board)])))
+    with st.expander("How to read this table"):
+        st.markdown("\n".join(f"- {markdown_text(one)}" for one in meanings(board)))
+    exports(board, context)
+    show_costs(board)
+    show_card(board, context)
+
+
+def page_number(count: int) -> int:
+    pages = -(-count // PER_PAGE)
+    if pages == 1:
+        return 1
+    return int(st.number_input(f"Page, of {pages}", 1, pages, key="page", bind="query-params", width=140))
+
+
+@st.cache_resource(max_entries=64, show_spinner="Comparing the systems")
+def compared(key: str, _shown: Sequence[Entry], _view: View, _context: PageContext) -> Marks:
+    """Tests of all pairs, worked out once for the same runs: `key` tells them, and all else that matters."""
+    return marks_of(_shown, _view.places, _view.measures, _context.per_query, _view.marks)
+
+
+def _key(shown: Sequence[Entry], view: View) -> str:
+    """As one text: Streamlit would take long to hash thousands of ids."""
+    runs = [(entry.name, sorted(entry.runs(view.places))) for entry in shown]
+    return repr((runs, view.places, view.measures, view.marks))
+
+
+def exports(board: Board, context: PageContext) -> None:
+    """The whole of the shown view, all its pages, as files."""
+    whole = partial(document, board, source=redacted(context.uri), address=address(), when=datetime.now(UTC))
+    files = [
+        ("CSV", partial(as_csv, board), "csv"),
+        ("Markdown", partial(as_markdown, board), "md"),
+        ("HTML", whole, "html"),
+    ]
+    with st.container(horizontal=True):
+        for name, content, end in files:
+            icon = ":material/download:"
+            st.download_button(
+                name, content, f"leaderboard.{end}", f"text/{name.lower()}", on_click="ignore", icon=icon
+            )
+        with st.popover("Address", icon=":material/link:"):
+            st.code(address(), language=None, wrap_lines=True)
+
+
+def nothing(context: PageContext) -> None:
+    st.info("Nothing has been evaluated in this store yet. Run the demo, or any job that evaluates:")
+    command = f"python jobs/sweep_mask_ratio.py --tracking-uri {redacted(context.uri)}"
+    st.code(f"make demo\n{command}", language="bash", wrap_lines=True)
+
+
+def troubles(context: PageContext) -> None:
+    """What runs now, failed, or was killed: half a run ranks nowhere."""
+    left = unfinished(context.runs)
+    if not left:
+        return
+    st.subheader("Not finished")
+    lines = [
+        [
+            (escape(run.name), ""),
+            (escape(run.tags.get("midmask.step", "")), ""),
+            (f'<span class="mm-status {escape(run.status)}">{escape(run.status)}</span>', ""),
+            (f"{run.started:%Y-%m-%d %H:%M}", "quiet"),
+            (link(context.link(run), run.run_id[:8]), ""),
+        ]
+        for run in left[:MOST_UNFINISHED]
+    ]
+    heads = [(text, "") for text in ("Run", "Step", "Status", "Started (UTC)", "MLflow")]
+    st.html(table(heads, lines, "unfinished"))
+    st.caption(
+        f"{len(left)} runs, the newest {len(lines)} shown. Progress shows which of the running ones live; the same "
+        "command, run again, goes on where a job stopped."
+    )
+
+
+MARKS: Mapping[str, Shown] = {"better than": "better_than", "tie groups": "ties", "none": "none"}
+"""Name of a kind of superscripts -> its name in `evaluation.rendering`."""
+
+MOST_PLACES = 6
+"""Corpora and splits side by side; of more, those of most systems."""
+
+NARROW = 3
+"""Measures that are shown if none is chosen."""
+
+FILTERS = ("pretrain_on", "representation", "protocol", "backbone")
+
+
+def choose(found: Sequence[Entry]) -> View:
+    """Draws the choices over these entries, in the sidebar, which folds on a phone."""
+    with st.sidebar:
+        return _chosen(found)
+
+
+def _chosen(found: Sequence[Entry]) -> View:
+    every = places_of(found)
+    newest = newest_place(found)
+    corpus = choice("Corpus", "corpus", [*_first(newest.corpus, {place.corpus for place in every}), ALL])
+    inside = newest_place(found, "" if corpus == ALL else corpus)
+    split = choice("Split", "split", [*_first(inside.split, {place.split for place in every}), ALL])
+    names = place_names(every)
+    places = {place: names[place] for place in _places(every, corpus, split)}
+    known = measure_names(row for entry in found for place in places for row in entry.rows.get(place, ()))
+    find = st.text_input("Find systems", key="find", placeholder="retromae splade", bind="query-params")
+    measures = choices("Measures", "measures", known, known[:NARROW])
+    view = View(places, tuple(measures), {}, NEWEST, False, "none", "none", False, find)
+    orders = [*(column.key for column in columns_of(view)), *(HEADS[name] for name in LABELS), NEWEST]
+    order = choice("Order by", "order", orders)
+    reverse = st.toggle("Worst first", key="reverse", bind="query-params")
+    with st.expander("More choices", key="more"):
+        filters = _filters(found)
+        marks, baseline, trials = _marking(found)
+    return View(view.places, view.measures, filters, order, reverse, marks, baseline, trials, find)
+
+
+def _first(one: str, names: set[str]) -> list[str]:
+    """All names, ascending, but one that stands first: a choice without a value in the address falls on it."""
+    return [one, *sorted(names - {one})]
+
+
+def _places(every: Sequence[CollectionSplit], corpus: str, split: str) -> list[CollectionSplit]:
+    """The places that are asked for; slices of splits only by their names."""
+    found = [
+        place
+        for place in every
+        if corpus in (ALL, place.corpus) and (place.split == split or (split == ALL and not is_slice(place.split)))
+    ]
+    collections = list(dict.fromkeys((place.corpus, place.collection) for place in found))
+    return sorted(found[:MOST_PLACES], key=lambda place: (collections.index((place.corpus, place.collection)), *place))
+
+
+def _filters(found: Sequence[Entry]) -> dict[str, str]:
+    chosen = {}
+    for name in FILTERS:
+        values = sorted({getattr(entry, name) for entry in found} - {""})
+        chosen[name] = choice(HEADS[name], name, [ALL, *values])
+    return {name: value for name, value in chosen.items() if value != ALL}
+
+
+def _marking(found: Sequence[Entry]) -> tuple[Shown, str, bool]:
+    recipes = sorted({entry.recipe for entry in found}, key=lambda name: (name != "none", name.lower() != "bm25", name))
+    marks = MARKS[choice("Superscripts", "marks", list(MARKS))]
+    baseline = choice("Gain per hour over", "baseline", recipes)
+    trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
+    return marks, baseline, trials
+
+
+def address() -> str:
+    """Where this view is found again. Unlike in the browser's own line, defaults stand in it too: they depend on what
+    the store holds.
+    """
+    keys = ("corpus", "split", "find", "measures", "order", "reverse", *FILTERS, "marks", "baseline", "trials")
+    values = {key: st.session_state[key] for key in keys if st.session_state.get(key) not in (None, "")}
+    plain = {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
+    return f"{(st.context.url or '').partition('?')[0]}?{urlencode(plain, doseq=True)}"
+
+
+def order_by(key: str) -> None:
+    """A head was clicked: order by its column, or turn the order round if it is that already."""
+    again = st.session_state["order"] == key
+    st.session_state["reverse"] = again and not st.session_state["reverse"]
+    st.session_state["order"] = key
+
+
+KEY = "system"
+WHERE = {"process": "the process of their trial", "ray train": "workers of Ray Train"}
+
+
+def show_card(board: Board, context: PageContext) -> None:
+    """The choice of a system, which the table's names make too, and the card of the one that is chosen."""
+    names = {line.entry.name: line for line in board.lines}
+    st.subheader("One system")
+    line = names.get(choice("System", KEY, [NONE, *names], label_visibility="collapsed"))
+    if line is None:
+        st.caption("Click a name in the table, or choose here: what it is, its model, and the command that makes it.")
+        return
+    row = newest(line, board)
+    place = artifact_place(run_of(context, row), row.corpus, row.split)
+    links = lineage(place) if place else []
+    with st.container(border=True, key="card"):
+        st.html(facts(board, line, context))
+        curves(links, context)
+        models(links, row)
+        if st.toggle("The command that makes it again", key="card_rerun"):
+            lineage_page.again(context, row, run_of(context, row), links)
+
+
+def open_card(name: str) -> None:
+    """A system's name was clicked in the table."""
+    st.session_state[KEY] = name
+
+
+def newest(line: BoardLine, board: Board) -> LeaderboardRow:
+    """The newest of the system's runs at the board's places."""
+    return max(line.entry.runs(board.view.places).values(), key=lambda row: row.started)
+
+
+def facts(board: Board, line: BoardLine, context: PageContext) -> str:
+    """Labels, settings, ranks, measures and costs as a table of two columns."""
+    entry = line.entry
+    told = {head: escape(getattr(entry, name)) for name, head in HEADS.items() if getattr(entry, name)}
+    told |= {"Settings": escape(entry.note)} if entry.note else {}
+    told |= {f"Rank by {board.ranked.key}": rank_text(board, line)} if board.ranked else {}
+    for column in board.columns:
+        small = detail(board, column, line)
+        if line.cells[column.key].sorts_by is not None:
+            told[column.key if column.place else column.head] = (
+                f"{number(board, column, line.cells[column.key])} {small}"
+            )
+    told |= {"Trainings ran in": WHERE[ran]} if (ran := run_of(context, newest(line, board)).tags.get(EXECUTOR)) else {}
+    runs = sorted(entry.runs(board.view.places).values(), key=lambda row: row.seed.rjust(9))
+    told["Runs, by seed"] = " · ".join(link(context.link(row), row.seed.strip() or row.run_id[:8]) for row in runs)
+    return table([("", ""), ("", "")], [[(head, "quiet"), (text, "wrap")] for head, text in told.items()], "system")
+
+
+def curves(links: Sequence[Link], context: PageContext) -> None:
+    """The loss of each training behind the system, where the store still has its run."""
+    told = [(one.step, run) for one in links if (run := _training_of(one, context)) is not None]
+    for column, (phase, run) in zip(st.columns(len(told)) if told else (), told, strict=True):
+        own = training.read(context, run, phase, ["loss"])
+        alone = Overlay([own], [run.name], [[]], across="steps", smoothing=1)
+        with column:
+            draw(panel(alone, f"Loss, {phase}", "loss", log=False), f"card_{phase}_{run.run_id}", 240)
+
+
+def _training_of(one: Link, context: PageContext) -> TrackedRow | None:
+    found = trainings(context.runs, one.step) if one.step in PHASES else []
+    return next((run for run in found if run.tags.get("midmask.fingerprint") == one.fingerprint), None)
+
+
+def models(links: Sequence[Link], row: LeaderboardRow) -> None:
+    """Where the model lies, and what to type to search with it."""
+    trained = [one for one in links if one.step in ("finetune", "adopt", "pretrain")]
+    if not trained:
+        st.caption("It has no model folder: nothing was trained for it, or the storage is not reachable from here.")
+        return
+    folder = str(trained[-1].place / "model")
+    corpus = next((str(one.told["name"]) for one in links if one.step == "prepare" and "name" in one.told), row.corpus)
+    st.markdown("Its model, for sentence-transformers and for a search from the terminal:")
+    st.code(shlex.join(["midmask", "search", folder, "--corpus", corpus]), language="bash", wrap_lines=True)
+
+
+FEWEST_POINTS = 2
+"""Points of a chart that says more than the table."""
+
+MOST_NAMED = 10
+"""Points whose names stand beside them; of more, or of several of one name, their ranks do."""
+
+OFF_FRONT = "#94a3b8"
+
+NEAR = 0.15
+"""Share of the axis near its ends in which a label stands on the other side of its point, to be seen whole."""
+
+MINUTES_BELOW_H = 2.0
+"""Hours below which the axis of time counts minutes."""
+
+
+class CostPoint(NamedTuple):
+    name: str
+    rank: int
+    cost: float
+    quality: float
+    spent: str
+
+
+def show_costs(board: Board) -> None:
+    """The chart, with a choice of the cost; nothing where no cost is known of two systems."""
+    assert board.ranked is not None, "a board with lines has a measure"
+    found = {
+        column.head: (column, points)
+        for column in board.columns
+        if column.key in COST_HEADS and len(points := points_of(board, column, board.ranked)) >= FEWEST_POINTS
+    }
+    if not found:
+        return
+    st.subheader("Quality against cost")
+    chosen = st.segmented_control("Cost", list(found), default=next(iter(found)), key="cost", bind="query-params")
+    column, points = found[chosen or next(iter(found))]
+    front = on_front([(point.quality, point.cost) for point in points], ("max", "min"))
+    draw(cost_figure(points, front, column, board.ranked), "quality_cost", 380)
+    labels = labels_of(points)
+    best = " · ".join(label for label, is_best in zip(labels, front, strict=True) if is_best)
+    ranked = "" if labels[0] == points[0].name else " Numbers are ranks in the table."
+    st.caption(f"Nothing is both better and cheaper than what is on the line: {markdown_text(best)}.{ranked}")
+
+
+def points_of(board: Board, cost: BoardColumn, quality: BoardColumn) -> list[CostPoint]:
+    """The systems of which both are known, the cheapest first."""
+    found = []
+    for line in board.lines:
+        paid, value = line.cells[cost.key], line.cells[quality.key].value
+        if paid.number is not None and value is not None:
+            found.append(
+                CostPoint(
+                    _point_name(board, line),
+                    board.ranks[line.entry.name],
+                    paid.number,
+                    value.mean,
+                    number(board, cost, paid),
+                )
+            )
+    return sorted(found, key=lambda point: (point.cost, -point.quality))
+
+
+def cost_figure(
+    points: Sequence[CostPoint], front: Sequence[bool], cost: BoardColumn, quality: BoardColumn
+) -> go.Figure:
+    """Costs in powers of ten where none is nothing; the front as a staircase."""
+    is_log = all(point.cost > 0 for point in points)
+    unit, size = _unit(points, cost)
+    drawn_at = [math.log(point.cost) if is_log else point.cost for point in points]
+    drawn = go.Figure()
+    best = [point for point, is_best in zip(points, front, strict=True) if is_best]
+    drawn.add_scatter(
+        x=[size * point.cost for point in best],
+        y=[point.quality for point in best],
+        mode="lines",
+        line={"shape": "hv", "color": PALETTE[0], "width": 1.5, "dash": "dot"},
+        hoverinfo="skip",
+    )
+    drawn.add_scatter(
+        x=[size * point.cost for point in points],
+        y=[point.quality for point in points],
+        mode="markers+text",
+        text=[escape(label) for label in labels_of(points)],
+        textposition=_sides(drawn_at),
+        cliponaxis=False,
+        marker={"size": 11, "color": [PALETTE[0] if is_best else OFF_FRONT for is_best in front]},
+        customdata=[(f"{point.rank} {escape(point.name)}", point.spent) for point in points],
+        hovertemplate="%{customdata[0]}<br>%{y:.4f} at %{customdata[1]}<extra></extra>",
+    )
+    drawn.update_layout(showlegend=False)
+    drawn.update_xaxes(title=f"{cost.head} ({unit})", type="log" if is_log else "linear", zeroline=False)
+    drawn.update_yaxes(title=quality.key)
+    return drawn
+
+
+def _unit(points: Sequence[CostPoint], cost: BoardColumn) -> tuple[str, float]:
+    """What the axis counts, and how many of that are one of the column's own."""
+    if cost.key == HOURS:
+        return ("minutes", 60.0) if max(point.cost for point in points) < MINUTES_BELOW_H else ("hours", 1.0)
+    return ("bytes", 1.0) if cost.key == BYTES else ("ms a query", 1.0)
+
+
+def _sides(places: Sequence[float]) -> list[str]:
+    """Where each label stands: away from the end of the axis that its point is near."""
+    low, reach = min(places), max(places) - min(places) or 1.0
+    shares = [(place - low) / reach for place in places]
+    return ["top right" if share < NEAR else "top left" if share > 1 - NEAR else "top center" for share in shares]
+
+
+def labels_of(points: Sequence[CostPoint]) -> list[str]:
+    """What stands beside each point: names where they are few and differ, else ranks."""
+    names = [point.name for point in points]
+    return names if len(set(names)) == len(names) <= MOST_NAMED else [f"{point.rank}" for point in points]
+
+
+def _point_name(board: Board, line: BoardLine) -> str:
+    """Recipe, and representation where systems differ in it: what fits beside a point."""
+    entry = line.entry
+    parts = (entry.recipe, entry.representation if "representation" in board.fields else "")
+    return " ".join(part for part in dict.fromkeys(parts) if part not in ("", "dense"))

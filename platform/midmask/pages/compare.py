@@ -1,0 +1,466 @@
+"""Two or more systems on the same queries: who wins how often, by how much, and what those queries look like.
+
+Per pair: the differences as figures, by kinds of queries, and query by query as cards with what each run found first.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from textwrap import shorten
+from urllib.parse import urlencode
+
+import numpy as np
+import plotly.graph_objects as go
+import streamlit as st
+
+from midmask.evaluation.rendering import markdown_text
+from midmask.evaluation.statistics.intervals import Variance, standard_error
+from midmask.evaluation.statistics.significance import Comparison, compare
+from midmask.leaderboard.comparison import ComparableSystems, comparable
+from midmask.leaderboard.entries import Entry
+from midmask.leaderboard.queries import (
+    EQUAL,
+    RELEVANT,
+    Pairing,
+    Query,
+    QueryGroup,
+    QueryTraits,
+    RetrievedPassage,
+    Sided,
+    groups,
+    look_up,
+    pair_systems,
+    quartiles,
+    query_traits,
+    widest,
+)
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
+from midmask.pages.context import PageContext, choose_place, nothing_evaluated, places_of, rows_at
+from midmask.pages.look import LOSS, NONE, TIE, VERDICTS, WIN, choice, choices, draw, link, side_by_side, table
+from midmask.store.place import Place
+
+SIDES: Mapping[str, Sided] = {"largest differences": "either", "wins": "wins", "losses": "losses"}
+COUNTS = ("5", "10", "20")
+FEWEST = 2
+SHOWN = 3
+"""Systems that are compared if none is chosen, the best."""
+
+SMALL_P = 1e-4
+"""Below, a p is not told more precisely."""
+
+ADDRESS = ("place", "measure", "base", "systems", "of")
+"""Keys of the choices that decide what is seen of one query."""
+
+
+STYLE = """<style>
+.mm-board[aria-label="standings"] td:first-child {white-space: normal; min-width: 11rem;}
+</style>"""
+
+
+def show(context: PageContext) -> None:
+    if not context.rows:
+        nothing_evaluated()
+        return
+    with st.sidebar:
+        place = choose_place(context.rows)
+        measure = choice("Measure", "measure", measure_names(rows_at(context.rows, place)))
+    found = comparable(context.entries, place, measure, context.per_query)
+    if len(found.entries) < FEWEST:
+        st.info(
+            "It takes two systems with values of this measure for each query; here "
+            + ("is one." if found.entries else "is none.")
+            + " Choose another collection or measure in the sidebar, or evaluate more."
+        )
+        st.caption(markdown_text(not_offered(found)))
+        return
+    base, pairings = choose(found, place, measure)
+    standings(found, pairings, base, measure, context)
+    with st.sidebar:
+        name = choice("Query by query", "of", list(pairings))
+        side = SIDES[choice("Queries shown", "side", list(SIDES))]
+        count = int(choice("How many", "count", COUNTS))
+        query = st.text_input("One query, by its id", key="query", bind="query-params").strip()
+    if not pairings[name].queries:
+        st.info("These two systems share no query.")
+        return
+    pair = {one: found.entries[one].rows[place][0] for one in (name, base)}
+    st.subheader(markdown_text(f"{name} against {base}"))
+    differences(pairings[name], name, base, measure, query)
+    by_kind(context, pairings[name], pair)
+    one_by_one(context, pairings[name], pair, measure, (query, side, count), lambda one: address(one, name))
+
+
+def choose(found: ComparableSystems, place: CollectionSplit, measure: str) -> tuple[str, dict[str, Pairing]]:
+    """Draws the choice of a baseline and of systems; the baseline, and each system paired with it."""
+    first = found.baseline()
+    with st.sidebar:
+        base = choice("Held against", "base", [first, *(name for name in found.entries if name != first)])
+        others = found.others(place, measure, base)
+        wanted = choices("Systems", "systems", others, others[:SHOWN])
+    return base, {name: pair_systems(found.tables[name], found.tables[base], measure) for name in wanted}
+
+
+def address(query: str, name: str) -> str:
+    """Where one query is found again, with all choices: their defaults depend on what the store holds."""
+    values = {key: st.session_state.get(key) for key in ADDRESS}
+    known = {key: value for key, value in values.items() if value}
+    return "?" + urlencode({**known, "of": name, "query": query}, doseq=True)
+
+
+def standings(
+    found: ComparableSystems, pairings: Mapping[str, Pairing], base: str, measure: str, context: PageContext
+) -> None:
+    """Wins, losses and ties of each system, with the test of its difference."""
+    tested = _tested(found, pairings, base, measure)
+    heads = [("System", ""), (measure, "num"), ("Difference", "num"), ("Verdict", "")]
+    heads += [(text, "num") for text in ("95% interval", "p (Holm)", "Wins", "Losses", "Ties")]
+    lines = [
+        [
+            (link(context.link(_newest(found.entries[name])), name), ""),
+            *_differences(tested.get(name)),
+            *((f"{count:,}", "num") for count in (own.wins, own.losses, own.ties)),
+        ]
+        for name, own in pairings.items()
+    ]
+    st.html(STYLE + table(heads, lines, "standings"))
+    notes = [f"Held against {base}.", *_seeds({name: len(found.tables[name]) for name in (base, *pairings)})]
+    notes += ["Paired t-test over the queries that all have, at 0.05 after Holm's correction."]
+    left = {name: own.left_out for name, own in pairings.items() if own.left_out}
+    notes += [f"{count:,} queries that only one of {name} and {base} has are left out." for name, count in left.items()]
+    st.caption(markdown_text(" ".join([*notes, not_offered(found)])))
+
+
+def _seeds(counts: Mapping[str, int]) -> list[str]:
+    """The sentence that says of which systems the values are means over several seeds."""
+    by_count: dict[int, list[str]] = {}
+    for name, count in counts.items():
+        by_count.setdefault(count, []).append(name)
+    told = [f"{count} seeds ({', '.join(names)})" for count, names in sorted(by_count.items()) if count > 1]
+    return [f"Values are means over {'; '.join(told)}."] if told else []
+
+
+def _newest(entry: Entry) -> LeaderboardRow:
+    return max((row for own in entry.rows.values() for row in own), key=lambda row: row.started)
+
+
+def not_offered(found: ComparableSystems) -> str:
+    """Which systems cannot be chosen, and why; empty if all can."""
+    said = []
+    if found.without:
+        names = ", ".join(found.without[:FEWEST]) + (" and others" if len(found.without) > FEWEST else "")
+        said.append(f"Not offered: {len(found.without)} systems whose runs keep no values per query ({names}).")
+    if found.unread:
+        said.append(f"The {found.unread:,} oldest systems here are not offered.")
+    return " ".join(said)
+
+
+def _differences(row: Comparison | None) -> list[tuple[str, str]]:
+    """The cells of a difference and its test, dashes where it was not tested. Sign and significance are words and
+    marks; the colour repeats them.
+    """
+    if row is None:
+        return [(NONE, "num"), (NONE, "num"), (NONE, ""), (NONE, "num"), (NONE, "num")]
+    said, kind = VERDICTS["equal" if not row.significant else "better" if row.difference > 0 else "worse"]
+    return [
+        (f"{row.mean:.4f}", "num"),
+        (f"{row.difference:+.4f}", f"num {kind}"),
+        (said, kind),
+        (f"{row.low:+.4f} … {row.high:+.4f}", "num quiet"),
+        ("&lt; 0.0001" if row.p_corrected < SMALL_P else f"{row.p_corrected:.2g}", "num"),
+    ]
+
+
+def _tested(
+    found: ComparableSystems, pairings: Mapping[str, Pairing], base: str, measure: str
+) -> dict[str, Comparison]:
+    """On the queries that all have; none where these are fewer than two."""
+    shared = set.intersection(*(set(own.queries) for own in pairings.values()))
+    if len(shared) < FEWEST:
+        return {}
+    tables = {name: found.tables[name] for name in (base, *pairings)}
+    return {row.system: row for row in compare(tables, measure=measure, baseline=base, queries=shared)}
+
+
+ComparedRuns = Mapping[str, LeaderboardRow]
+"""Name -> a run, of a system and of the one that it is held against, in this order."""
+
+SHARES = """<style>
+.mm-shares {display: flex; min-width: 7rem; height: .7rem; border-radius: .35rem; overflow: hidden; gap: 1px;}
+.mm-shares .win {background: light-dark(#0f766e, #2dd4bf);}
+.mm-shares .loss {background: light-dark(#ea580c, #fb923c);}
+.mm-shares .tie {background: rgba(148,163,184,.45);}
+</style>"""
+
+
+def differences(own: Pairing, name: str, base: str, measure: str, query: str) -> None:
+    """The two systems' values as a scatter plot, and a histogram of what they differ by."""
+    first, second = side_by_side()
+    with first:
+        draw(scatter(own, name, base, measure, query), "scatter", 420)
+        st.caption(f"▲ {own.wins:,} queries above the line, ▼ {own.losses:,} below, ● {own.ties:,} on it. "
+                   "Larger: more queries.")  # fmt: skip
+    with second:
+        draw(histogram(own, measure), "histogram", 420)
+        st.caption(
+            f"How many queries differ by how much; the {own.ties:,} ties are left out. The band is the 95% interval of "
+            f"the mean difference over all {len(own.queries):,} queries."
+        )
+
+
+def by_kind(context: PageContext, own: Pairing, pair: ComparedRuns) -> None:
+    """Wins, ties and losses by query length and by number of relevant passages."""
+    places = places_of(context, pair)
+    traits = _traits(next((place for place in places.values() if place), None), own.queries)
+    if traits.missing:
+        st.caption(markdown_text(f"By kinds of queries: not known, because {traits.missing}."))
+        return
+    tables = {
+        "Words of the query": groups(own, traits.words, quartiles(traits.words)),
+        "Relevant passages": groups(own, traits.relevant, RELEVANT),
+    }
+    for title, found in tables.items():
+        if len(found) > 1:
+            st.html(SHARES + _table(title, found))
+        elif found:
+            st.caption(f"{title}: {found[0].label} for all queries, so nothing is told apart by it.")
+
+
+@st.cache_resource(max_entries=64, show_spinner="Reading the queries")
+def _traits(place: Place | None, queries: tuple[str, ...]) -> QueryTraits:
+    return query_traits(place, queries)
+
+
+def _table(title: str, found: Sequence[QueryGroup]) -> str:
+    heads = [(title, ""), *((text, "num") for text in ("Wins", "Ties", "Losses")), ("", ""), ("Difference", "num")]
+    lines = [
+        [
+            (group.label, ""),
+            *((f"{count:,}", "num") for count in (group.wins, group.ties, group.losses)),
+            (_shares(group), ""),
+            (f"{group.difference:+.4f}", "num"),
+        ]
+        for group in found
+    ]
+    return table(heads, lines, title.lower())
+
+
+def _shares(group: QueryGroup) -> str:
+    """A bar of wins, ties and losses."""
+    counts = {"win": group.wins, "tie": group.ties, "loss": group.losses}
+    parts = "".join(f'<span class="{kind}" style="flex:{count}"></span>' for kind, count in counts.items() if count)
+    return f'<div class="mm-shares" aria-hidden="true">{parts}</div>'
+
+
+def one_by_one(
+    context: PageContext,
+    own: Pairing,
+    pair: ComparedRuns,
+    measure: str,
+    wanted: tuple[str, Sided, int],
+    address: Callable[[str], str],
+) -> None:
+    """Cards of queries: one, or those that differ most.
+
+    Args:
+        wanted: the id of one query, empty for none; else which side, and how many.
+    """
+    query, side, count = wanted
+    chosen = [query] if query in own.queries else [] if query else widest(own, count, side)
+    if query:
+        st.button("Show the others again", on_click=_forget, icon=":material/arrow_back:")
+    if not chosen:
+        st.info(
+            f"Query {query} is none that both systems have." if query else
+            "There is no such query: on all of them the two systems are equal."
+        )  # fmt: skip
+        return
+    values = {one: (a, b) for one, a, b in zip(own.queries, own.own_N, own.base_N, strict=True)}
+    show_queries(context, pair, {one: values[one] for one in chosen}, measure, address)
+    st.caption("The lists are those of each system's first seed; the values are means over its seeds.")
+
+
+def _forget() -> None:
+    st.session_state["query"] = ""
+
+
+MEAN = "#6366f1"
+LONGEST_TITLE = 32
+"""Characters of a system's name at an axis, which is not long on a phone."""
+
+BINS = 40
+"""Half of them for wins, half for losses."""
+
+
+def scatter(own: Pairing, name: str, base: str, measure: str, query: str) -> go.Figure:
+    """A point for each pair of values, since most measures have few; its area grows with the queries there. Both axes
+    have one scale. A chosen query is ringed.
+    """
+    pairs = list(zip(own.base_N.round(4).tolist(), own.own_N.round(4).tolist(), strict=True))
+    counts = Counter(pairs)
+    figure = go.Figure(go.Scatter(x=[0, 1], y=[0, 1], mode="lines", line={"color": TIE, "width": 1}, hoverinfo="skip"))
+    kinds = {"wins": (WIN, "triangle-up"), "losses": (LOSS, "triangle-down"), "ties": (TIE, "circle")}
+    for kind, (colour, symbol) in kinds.items():
+        points = [(at, count) for at, count in counts.items() if _kind(*at) == kind]
+        figure.add_scatter(
+            x=[at[0] for at, _ in points],
+            y=[at[1] for at, _ in points],
+            mode="markers",
+            name=kind,
+            customdata=[count for _, count in points],
+            hovertemplate="%{x:.4f} to %{y:.4f}<br>queries: %{customdata}<extra>" + kind + "</extra>",
+            cliponaxis=False,
+            marker={"color": colour, "symbol": symbol, "opacity": 0.7, "size": _sizes(points), "line": {"width": 0}},
+        )
+    if query in own.queries:
+        x, y = pairs[own.queries.index(query)]
+        ring = {"size": 22, "symbol": "circle-open", "color": MEAN, "line": {"width": 3}}
+        figure.add_scatter(x=[x], y=[y], mode="markers", marker=ring, hoverinfo="skip", cliponaxis=False)
+    figure.update_layout(showlegend=False)
+    axis = {"range": [-0.04, 1.04], "constrain": "domain", "dtick": 0.2}
+    figure.update_xaxes(title=_axis_title(measure, base), **axis)
+    figure.update_yaxes(title=_axis_title(measure, name), scaleanchor="x", scaleratio=1, **axis)
+    return figure
+
+
+def histogram(own: Pairing, measure: str) -> go.Figure:
+    """Numbers of queries over the difference, without ties; the mean of all queries, with its interval."""
+    differences_N = own.difference_N
+    reach = max(0.1, float(np.abs(differences_N).max()))
+    counts, edges = np.histogram(differences_N[np.abs(differences_N) > EQUAL], BINS, (-reach, reach))
+    middles = (edges[:-1] + edges[1:]) / 2
+    texts = [f"{low:+.2f} to {high:+.2f}" for low, high in itertools.pairwise(edges)]
+    figure = go.Figure(
+        go.Bar(
+            x=middles.tolist(),
+            y=counts.tolist(),
+            text=texts,
+            textposition="none",
+            marker={"color": [WIN if middle > 0 else LOSS for middle in middles], "line": {"width": 0}},
+            hovertemplate="%{text}<br>queries: %{y:,}<extra></extra>",
+        )
+    )
+    mean, margin = float(differences_N.mean()), standard_error([Variance.of_mean(differences_N)]).margin()
+    text = f"mean {mean:+.4f}"
+    if np.isfinite(margin):
+        figure.add_vrect(x0=mean - margin, x1=mean + margin, fillcolor=MEAN, opacity=0.3, line_width=0)
+        text += f" ({mean - margin:+.4f} … {mean + margin:+.4f})"
+    figure.add_vline(x=mean, line={"color": MEAN, "width": 2}, annotation_text=text, annotation_position="top")
+    figure.update_layout(showlegend=False, bargap=0.05)
+    figure.update_xaxes(title=f"difference in {measure}", range=[-1.05 * reach, 1.05 * reach], zeroline=True)
+    figure.update_yaxes(title="queries", rangemode="tozero")
+    return figure
+
+
+def _axis_title(measure: str, name: str) -> str:
+    return f"{measure} of {escape(shorten(name, LONGEST_TITLE, placeholder=' …'))}"
+
+
+def _sizes(points: Sequence[tuple[tuple[float, float], int]]) -> list[float]:
+    return [min(40.0, 5.0 + 2.0 * count**0.5) for _, count in points]
+
+
+def _kind(base: float, own: float) -> str:
+    return "ties" if abs(own - base) <= EQUAL else "wins" if own > base else "losses"
+
+
+TOP = 5
+LONGEST = 600
+"""Characters of a passage that are shown."""
+
+LONGEST_START = 90
+"""Characters of a passage that stand in its list."""
+
+CARD_STYLE = """<style>
+.mm-query {border: 1px solid rgba(128,128,128,.25); border-radius: .5rem; padding: .75rem 1rem; margin-bottom: .75rem;}
+.mm-query h4 {margin: 0 0 .35rem; padding: 0; font-size: 1rem; font-weight: 600;}
+.mm-query h5 {margin: .6rem 0 .2rem; padding: 0; font-size: .78rem; font-weight: 600; opacity: .8;}
+.mm-query .lists {display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 0 1.5rem;}
+.mm-query .values {font-size: .85rem; overflow-wrap: anywhere; font-variant-numeric: tabular-nums;}
+.mm-query details {font-size: .85rem; padding: .15rem 0; overflow-wrap: anywhere;}
+.mm-query summary {cursor: pointer;}
+.mm-query p {margin: .2rem 0 .4rem 1rem; font-size: .85rem; opacity: .85; white-space: pre-wrap;}
+.mm-query .relevant > summary {color: light-dark(#0f766e, #2dd4bf); font-weight: 600;}
+.mm-query h4 a {font-size: .75rem; font-weight: 400; margin-left: .6rem; white-space: nowrap;
+  color: inherit; opacity: .8;}
+.mm-query .quiet {opacity: .8;}
+</style>"""
+
+
+def show_queries(
+    context: PageContext,
+    rows: Mapping[str, LeaderboardRow],
+    values: Mapping[str, tuple[float, float]],
+    measure: str,
+    address: Callable[[str], str],
+) -> None:
+    """Draws these queries in their order.
+
+    Args:
+        rows: a run of the system and one of the system that it is held against, by name. values: query -> their
+            values. address: query -> where the page shows it alone.
+    """
+    found, missing = _looked_up(context, rows, tuple(values))
+    if missing:
+        told = "; ".join(f"of {name} {why}" for name, why in missing.items())
+        st.caption(markdown_text(f"Texts or lists that cannot be reached are not shown: {told}."))
+    cards = [
+        query_card(query, dict(zip(rows, values[query.query_id], strict=True)), measure, address(query.query_id))
+        for query in found
+    ]
+    st.html(CARD_STYLE + "".join(cards))
+
+
+def _looked_up(
+    context: PageContext, rows: Mapping[str, LeaderboardRow], query_ids: tuple[str, ...]
+) -> tuple[list[Query], dict[str, str]]:
+    return _read(query_ids, tuple(places_of(context, rows).items()))
+
+
+@st.cache_data(max_entries=64, show_spinner="Reading the texts")
+def _read(query_ids: tuple[str, ...], places: Sequence[tuple[str, Place | None]]) -> tuple[list[Query], dict[str, str]]:
+    return look_up(query_ids, dict(places), TOP)
+
+
+def query_card(query: Query, values: Mapping[str, float], measure: str, address: str) -> str:
+    own, base = values.values()
+    told = " · ".join(f"{escape(name)} <b>{value:.4f}</b>" for name, value in values.items())
+    judged = "".join(_passage(passage, _ranks(passage)) for passage in query.judged if (passage.grade or 0) > 0)
+    lists = "".join(
+        f"<div><h5>Found by {escape(name)}</h5>{_ranking(own_list)}</div>" for name, own_list in query.retrieved.items()
+    )
+    text = f"“{escape(query.text)}”" if query.text is not None else '<span class="quiet">text not reachable</span>'
+    return (
+        f'<section class="mm-query" data-query="{escape(query.query_id)}"><h4>{text}'
+        f'<a href="{escape(address)}">link to this query</a></h4>'
+        f'<div class="values">{escape(measure)}: {told} · difference <b>{own - base:+.4f}</b></div>'
+        f'<div class="values quiet">{escape(query.query_id)}</div>'
+        + (f"<h5>Judged relevant</h5>{judged}" if judged else "")
+        + f'<div class="lists">{lists}</div></section>'
+    )
+
+
+def _ranking(passages: Sequence[RetrievedPassage]) -> str:
+    if not passages:
+        return '<span class="quiet">nothing</span>'
+    return "".join(_passage(passage, f"{number}.") for number, passage in enumerate(passages, start=1))
+
+
+def _ranks(passage: RetrievedPassage) -> str:
+    """Where each run has it, in the order of the runs."""
+    ranks = [f"{escape(name)} {NONE if rank is None else rank}" for name, rank in passage.ranks.items()]
+    return f'<span class="quiet">rank: {", ".join(ranks)} ·</span>' if ranks else ""
+
+
+def _passage(passage: RetrievedPassage, before: str) -> str:
+    relevant = ' class="relevant"' if (passage.grade or 0) > 0 else ""
+    if passage.text is None:
+        summary = f"<summary>{before} {escape(passage.doc_id)}</summary>"
+        return f"<details{relevant}>{summary}<p>text not reachable</p></details>"
+    start = f"{passage.title}: {passage.text}" if passage.title else passage.text
+    shown = passage.text[:LONGEST] + ("…" if len(passage.text) > LONGEST else "")
+    grade = "" if passage.grade is None else f" · grade {passage.grade}"
+    return (
+        f"<details{relevant}><summary>{before} {escape(shorten(start, LONGEST_START, placeholder='…'))}</summary>"
+        f'<p>{escape(shown)}\n<span class="quiet">{escape(passage.doc_id)}{grade}</span></p></details>'
+    )

@@ -1,0 +1,146 @@
+"""What every page is given: the store, its runs and what is made of them; and the runs to choose from, by name."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from midmask.errors import UserError
+from midmask.leaderboard.entries import Entry, PerQueryOf
+from midmask.leaderboard.lineage import artifact_place
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, PerQueryFiles, place_names, run_link
+from midmask.leaderboard.store_view import StoreView, StoreWatch, cache_folder, snapshot_place
+from midmask.pages.look import choice
+from midmask.store.place import Place
+from midmask.tracking import TrackedRow, ui_command
+
+ENOUGH = 1.0
+"""Seconds that a page waits for news before it shows what was known."""
+
+
+@dataclass(frozen=True)
+class PageContext:
+    """`uri` is the store, `ui` where MLflow's own pages are served, None for their usual place. `verdict` is the folder
+    of a verdict, None if none was named.
+
+    Runs (newest first), rows, entries and per-query values are shared by all sessions: pages must not change them.
+    """
+
+    uri: str
+    ui: str | None
+    runs: Sequence[TrackedRow]
+    rows: Sequence[LeaderboardRow]
+    entries: Sequence[Entry]
+    per_query: PerQueryOf
+    verdict: str | None = None
+
+    def link(self, run: LeaderboardRow | TrackedRow) -> str:
+        """The address of a run in MLflow's own pages."""
+        return run_link(self.uri, run, self.ui)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def watch_of(uri: str) -> StoreWatch:
+    """One watch for all sessions."""
+    return StoreWatch(uri, snapshot_place(uri))
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def per_query_of(uri: str) -> PerQueryFiles:
+    return PerQueryFiles(uri, cache_folder() / "artifacts")
+
+
+def known_of(watch: StoreWatch) -> StoreView:
+    """What is known of the store: at once if there is something, else after the first look, which a line tells of.
+
+    Raises:
+        UserError: if nothing is known and the store does not answer.
+    """
+    watch.look()
+    watch.wait(ENOUGH)
+    line = st.empty()
+    while watch.known is None and not watch.wait(0.2):
+        line.caption(f":material/hourglass_top: Reading the runs for the first time: {watch.count:,} so far")
+    line.empty()
+    if watch.error is not None and (watch.known is None or not isinstance(watch.error, UserError)):
+        raise watch.error
+    assert watch.known is not None, "a look has ended without an error"
+    return watch.known
+
+
+def until_read(watch: StoreWatch, summary: str) -> None:
+    """Tells that a look is under way, and draws the page again when it has ended."""
+    if watch.wait(0):
+        st.rerun()
+    st.caption(f"{summary} · reading what has changed since")
+
+
+def about(uri: str, watch: StoreWatch) -> None:
+    with st.expander("About this store"):
+        st.markdown("MLflow's own pages on these runs:")
+        st.code(ui_command(uri), language="bash", wrap_lines=True)
+        st.button(
+            "Read everything again",
+            on_click=watch.look,
+            kwargs={"again": True},
+            help="Changes are read by themselves. A tag edited by hand after a run's end is seen within a day.",
+        )
+
+
+def context_of(uri: str, ui: str | None, known: StoreView, verdict: str | None = None) -> PageContext:
+    return PageContext(uri, ui, known.runs, known.rows, known.entries, per_query_of(uri), verdict)
+
+
+def context_without_runs(verdict: str) -> PageContext:
+    """What the pages on a verdict need, where the runs cannot be read."""
+    return PageContext("", None, (), (), (), lambda row: None, verdict)
+
+
+def name_of(row: LeaderboardRow) -> str:
+    """One run in a line, unlike any other."""
+    system = row.recipe or row.name
+    seed = f"seed {row.seed.strip()}" if row.seed.strip() else ""
+    more = (row.representation, row.pretrain_on, row.protocol, seed, row.run_id[:8])
+    return " · ".join([system, *(part for part in more if part not in ("", "none", system))])
+
+
+def choose_place(rows: Sequence[LeaderboardRow]) -> CollectionSplit:
+    """Draws the choice of collection and split: the collection of the newest results first, of its splits dev. Trials
+    of sweeps do not count as results.
+    """
+    names = place_names(row.place for row in rows)
+    counts = Counter(row.place for row in rows)
+    newest: dict[tuple[str, str], float] = {}
+    for row in rows:
+        key = row.corpus, row.place.collection
+        newest[key] = max(newest.get(key, 0.0), 0.0 if row.trial else row.started.timestamp())
+
+    def order(place: CollectionSplit) -> tuple[float, bool, int, str]:
+        return -newest[place.corpus, place.collection], place.split != "dev", -counts[place], names[place]
+
+    by_name = {names[place]: place for place in sorted(names, key=order)}
+    return by_name[choice("Evaluated on", "place", list(by_name))]
+
+
+def rows_at(rows: Sequence[LeaderboardRow], place: CollectionSplit) -> list[LeaderboardRow]:
+    """The rows that were evaluated at a place, in their order, trials after the rest."""
+    return sorted((row for row in rows if row.place == place), key=lambda row: row.trial)
+
+
+def named(rows: Sequence[LeaderboardRow]) -> dict[str, LeaderboardRow]:
+    return {name_of(row): row for row in rows}
+
+
+def run_of(context: PageContext, row: LeaderboardRow) -> TrackedRow:
+    return next(run for run in context.runs if run.run_id == row.run_id)
+
+
+def places_of(context: PageContext, rows: Mapping[str, LeaderboardRow]) -> dict[str, Place | None]:
+    """Name -> where the run's evaluation on the row's corpus and split lies."""
+    return {name: artifact_place(run_of(context, row), row.corpus, row.split) for name, row in rows.items()}
+
+
+def nothing_evaluated() -> None:
+    st.info("Nothing has been evaluated in this store yet. Run the demo, or any job that evaluates:")
+    st.code("make demo", language="bash", wrap_lines=True)

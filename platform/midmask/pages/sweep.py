@@ -1,0 +1,313 @@
+"""Sweeps: what was tried, what it gave, what mattered, and how much of it is noise.
+
+Tables: the final comparison on both splits, and every trial with the state in which it ended.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from html import escape
+
+import plotly.graph_objects as go
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from midmask.errors import UserError
+from midmask.evaluation.rendering import markdown_text
+from midmask.leaderboard.rows import STEP, Point, measure_names, measured, resolve_cached, rows, sweep_surface, sweeps
+from midmask.leaderboard.store_view import cache_folder
+from midmask.pages import sweep_figures
+from midmask.pages.context import PageContext
+from midmask.pages.look import LABELLED, NONE, VERDICTS, choice, draw, link, side_by_side, table
+from midmask.sweep.sweep_file import (
+    ComparedSystem,
+    DifferenceToFloor,
+    SweepParameter,
+    SweepPoint,
+    SweepResult,
+    choices,
+    is_numeric,
+    read_sweep,
+    suggestions,
+)
+from midmask.tracking import TrackedRow
+
+
+def show(context: PageContext) -> None:
+    parents = sweeps(context.runs)
+    if not parents:
+        st.info("No sweep has been tracked in this store yet. Run one:")
+        st.code("python jobs/sweep_mask_ratio.py", language="bash", wrap_lines=True)
+        return
+    parents.sort(key=lambda run: run.status != "finished")  # those that were killed or still run come last
+    named = {_name(run): run for run in parents}
+    with st.sidebar:
+        parent = named[choice("Sweep", "sweep", list(named))]
+    try:
+        sweep = read(context.uri, parent.run_id) if parent.status == "finished" else None
+    except UserError as error:
+        st.warning(str(error))
+        return
+    if sweep is None or not sweep.complete:
+        of_trials(context, parent)
+    else:
+        finished(sweep, parent, context)
+
+
+def _name(run: TrackedRow) -> str:
+    corpus = run.tags.get("midmask.corpus", "")
+    return " · ".join(filter(None, (run.name, corpus, run.run_id[:8], "" if run.status == "finished" else run.status)))
+
+
+@st.cache_resource(max_entries=64, show_spinner="Reading the sweep")
+def read(uri: str, run_id: str) -> SweepResult | None:
+    """What a finished sweep tells of itself; it never changes."""
+    return read_sweep(uri, run_id, cache_folder() / "artifacts")
+
+
+def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> None:
+    """What a sweep's own file has: the answer and its chart, then how it came about, then the statistics."""
+    for sentence in sweep.sentences[:1]:
+        st.markdown(markdown_text(sentence))
+    if choices(sweep):
+        over_parameters(sweep)
+    if found := suggestions(sweep):
+        st.subheader("What to try next")
+        st.markdown("\n".join(f"- {markdown_text(one)}" for one in found))
+    how(sweep)
+    st.subheader("Statistics")
+    for sentence in sweep.sentences[1:]:
+        st.markdown(f"- {markdown_text(sentence)}")
+    show_comparison(sweep)
+    pruned = len(sweep.points) - len(sweep.complete)
+    told = f"{len(sweep.complete)} points ran to the end" + (f", {pruned} pruned" if pruned else "")
+    floor = "not known" if sweep.noise_floor is None else f"{sweep.noise_floor.value:.4f}"
+    st.caption(f"{told}. Noise floor on dev {floor}: the green band holds what may be as good as the best. "
+               f"[Open in MLflow]({context.link(parent)})")  # fmt: skip
+    show_tried(sweep, trial_runs(context, parent), context.link)
+
+
+def how(sweep: SweepResult) -> None:
+    """History, Pareto front, importance, a slice for each parameter, and all of them together."""
+    charts = {"History": (sweep_figures.history(sweep), 360)}
+    if len(sweep.objectives) > 1:
+        charts["Pareto front"] = sweep_figures.pareto(sweep), 360
+    if sweep.importance:
+        found = sweep_figures.importance(sweep, sweep.importance)
+        charts["Importance"] = found, max(280, 90 + 45 * len(sweep.importance.shares))
+    charts |= {f"Over {one.label}": (sweep_figures.slice_over(sweep, one), 320) for one in _numeric_first(sweep)}
+    columns: list[DeltaGenerator] = []
+    for number, (title, (figure, height)) in enumerate(charts.items()):
+        if number % 2 == 0:
+            columns = side_by_side(f"{number}")
+        with columns[number % 2]:
+            st.subheader(markdown_text(title))
+            draw(figure, f"chart_{number}", height)
+    if not sweep.importance:
+        st.caption("Too few trials, or all alike, to tell which parameter mattered.")
+    if len(choices(sweep)) + len(sweep.objectives) > 2:
+        st.subheader("Points that ran to the end")
+        draw(sweep_figures.parallel(sweep), "parallel", 420, LABELLED)
+
+
+def trial_runs(context: PageContext, parent: TrackedRow) -> list[TrackedRow]:
+    """The sweep's trials in whatever state; a cached one as the run that it links."""
+    nested = (run for run in resolve_cached(context.runs) if run.parent_id == parent.run_id)
+    return [run for run in nested if run.tags.get(STEP) == "trial"]
+
+
+def over_parameters(sweep: SweepResult) -> None:
+    """The first objective over one parameter or two, as chosen."""
+    by_label = {one.label: one for one in _numeric_first(sweep)}
+    with st.sidebar:
+        across = by_label[choice("Across", "across", list(by_label))]
+        up = choice("Up", "up", [sweep.objectives[0].measure, *(name for name in by_label if name != across.label)])
+    if up not in by_label:
+        draw(sweep_figures.lines(sweep, across), "lines", 440)
+        return
+    figure = sweep_figures.surface(sweep, across, by_label[up])
+    draw(figure, "surface", max(280, 60 * len(figure.data[0].y) + 120))
+    st.caption(
+        "Each cell is a mean over what else differs. Cells that differ by less than the noise floor are not told apart."
+    )
+
+
+def _numeric_first(sweep: SweepResult) -> list[SweepParameter]:
+    return sorted(choices(sweep), key=lambda one: not is_numeric(sweep, one.path))
+
+
+def of_trials(context: PageContext, parent: TrackedRow) -> None:
+    """What can be told of a sweep that has not ended, or has no file: its trials, two ratios as a surface."""
+    runs = trial_runs(context, parent)
+    trials = rows(runs)
+    if not trials:
+        st.info(f"This sweep is {parent.status}; none of its trials ran to the end yet.")
+        show_trials(runs, ("", ""), "measure", context.link)
+        return
+    with st.sidebar:
+        place = choice("Measured on", "surface", sorted({f"{row.corpus} {row.split}" for row in trials}))
+        measure = choice("Measure", "measure", measure_names(trials))
+    corpus, _, split = place.rpartition(" ")
+    found = sweep_surface(context.runs, parent.run_id, corpus, split, measure)
+    mlflow = f"[Open in MLflow]({context.link(parent)})"
+    if found:
+        top = max(found, key=lambda point: point.value)
+        st.markdown(
+            f"The sweep is {parent.status}, with {len(found)} finished trials. Best {measure} {top.value:.4f} at "
+            f"encoder {top.encoder_ratio:g}, decoder {top.decoder_ratio:g}. {mlflow}"
+        )
+        draw(heatmap(found, measure), "heatmap", max(260, 70 * len({point.decoder_ratio for point in found}) + 110))
+    else:
+        st.markdown(f"The sweep is {parent.status}. {mlflow}")
+    show_trials(runs, (corpus, split), measure, context.link)
+
+
+def heatmap(points: Sequence[Point], measure: str) -> go.Figure:
+    """The mean over trials of equal ratios, encoder ratio across, decoder ratio up."""
+    across = sorted({point.encoder_ratio for point in points})
+    up = sorted({point.decoder_ratio for point in points})
+    cells: dict[tuple[float, float], list[float]] = {}
+    for point in points:
+        cells.setdefault((point.encoder_ratio, point.decoder_ratio), []).append(point.value)
+    grid = [[sum(c) / len(c) if (c := cells.get((x, y))) else None for x in across] for y in up]
+    return sweep_figures.heatmap(grid, ("encoder mask ratio", across), ("decoder mask ratio", up), title=measure)
+
+
+SHOWN = 100
+"""Trials in the table."""
+
+SPLITS = {"dev": "chosen here", "test": "reported once"}
+
+Cells = list[tuple[str, str]]
+TrialLinkOf = Callable[[TrackedRow], str]
+
+
+def show_comparison(sweep: SweepResult) -> None:
+    """The compared systems with their means on both splits and how they differ from the floor; nothing for a sweep of a
+    version that did not keep the differences.
+    """
+    found = [one.to_floor["test"] for one in sweep.systems if one.to_floor]
+    if not found:
+        return
+    measure = escape(sweep.objectives[0].measure)
+    heads = [("System", "")]
+    for split, what in SPLITS.items():
+        heads += [(f"{split} {measure}<br>{what}", "num"), (f"to {escape(sweep.floor)}<br>95% interval, p", "num")]
+        heads += [(f"Verdict on {split}", "")]
+    st.subheader("Final comparison")
+    st.html(table(heads, [_system(one) for one in sweep.systems], "comparison"))
+    dev = next(one.to_floor["dev"] for one in sweep.systems if one.to_floor)
+    st.caption(
+        f"Trials were chosen on {dev.queries:,} dev queries, which favours the best of them; test is reported once, on "
+        f"{found[0].queries:,} queries. Means over seeds; paired t-tests over queries, Holm's correction, at 0.05."
+    )
+
+
+def _system(one: ComparedSystem) -> Cells:
+    cells = [(escape(one.label), "")]
+    for split in SPLITS:
+        cells.append((f"{one.means[split]:.4f}", "num"))
+        own = one.to_floor.get(split)
+        if own is None:
+            cells += [(NONE, "num"), (NONE, "")]
+            continue
+        said, kind = VERDICTS[own.outcome]
+        cells += [(f"{own.difference:+.4f}{_tested(own)}", f"num {kind}"), (said, kind)]
+    return cells
+
+
+def _tested(own: DifferenceToFloor) -> str:
+    """The interval of a difference and its p, as a small line below it."""
+    low, high = (-math.inf if own.low is None else own.low), (math.inf if own.high is None else own.high)
+    return f'<span class="spread">{low:+.4f} … {high:+.4f}, p {own.p:.2g}</span>'
+
+
+def show_tried(sweep: SweepResult, runs: Sequence[TrackedRow], link_of: TrialLinkOf) -> None:
+    """Every trial with its state: complete ones first, the best on top; then those that were pruned, and those of which
+    the sweep's file knows nothing, because they failed, were killed, or still run.
+    """
+    by_fingerprint = {run.tags.get("midmask.fingerprint"): run for run in sorted(runs, key=_has_finished)}
+    sign = -1 if sweep.objectives[0].mode == "max" else 1
+    complete = sorted(sweep.complete, key=lambda point: sign * sweep.first(point))
+    points = [*complete, *(point for point in sweep.points if not point.complete)]
+    lines = [_point(sweep, point, by_fingerprint.get(point.run), link_of) for point in points]
+    known = {point.run for point in sweep.points}
+    others = [run for fingerprint, run in by_fingerprint.items() if fingerprint not in known]
+    lines += [_unknown(sweep, run, link_of) for run in others]
+    heads = [
+        ("Point", ""),
+        ("State", ""),
+        *((escape(one.measure), "num") for one in sweep.objectives),
+        ("Seeds", "num"),
+    ]
+    heads += [("Against the best on dev", ""), ("MLflow", "")]
+    st.subheader("Everything that was tried")
+    st.html(table(heads, lines[:SHOWN], "points"))
+    states = Counter("complete" if point.complete else "pruned" for point in points)
+    states.update(_state(run) for run in others)
+    st.caption(_counted(states, len(lines)))
+
+
+def show_trials(runs: Sequence[TrackedRow], place: tuple[str, str], measure: str, link_of: TrialLinkOf) -> None:
+    """Every trial of a sweep that has no file yet, with its state, the highest measure first."""
+    values = {run.run_id: measured(run).get(place, {}).get(measure) for run in runs}
+    ordered = sorted(runs, key=lambda run: (not _has_finished(run), -(values[run.run_id] or 0.0)))
+    lines = [
+        [
+            (escape(run.name), ""),
+            (_status(_state(run)), ""),
+            (NONE if (value := values[run.run_id]) is None else f"{value:.4f}", "num"),
+            (link(link_of(run), run.run_id[:8]), ""),
+        ]
+        for run in ordered[:SHOWN]
+    ]
+    st.subheader("Everything that was tried")
+    st.html(table([("Trial", ""), ("State", ""), (escape(measure), "num"), ("MLflow", "")], lines, "trials"))
+    st.caption(_counted(Counter(map(_state, runs)), len(ordered)))
+
+
+def _point(sweep: SweepResult, point: SweepPoint, run: TrackedRow | None, link_of: TrialLinkOf) -> Cells:
+    mark = f'<span class="mm-note">{escape(point.mark)}</span>' if point.mark else ""
+    kind = "num best" if point.label == sweep.best else "num"
+    values = [_number(point.values.get(one.measure)) for one in sweep.objectives]
+    if not point.complete and point.probes:
+        values[0] = f'<span class="quiet">{_number(point.probes[-1])} at a rung</span>'
+    against = {None: "the best", True: "worse", False: "not told apart"}[point.distinguishable]
+    return [
+        (escape(point.label) + mark, ""),
+        (_status("complete" if point.complete else "pruned"), ""),
+        *((value, kind if number == 0 else "num") for number, value in enumerate(values)),
+        (f"{len(point.seeds)}" if point.complete else NONE, "num"),
+        (against if point.complete else NONE, "quiet"),
+        (link(link_of(run), run.run_id[:8]) if run else NONE, ""),
+    ]
+
+
+def _unknown(sweep: SweepResult, run: TrackedRow, link_of: TrialLinkOf) -> Cells:
+    """A trial without a result."""
+    values = [(NONE, "num") for _ in sweep.objectives]
+    about = [(NONE, "num"), (NONE, "quiet"), (link(link_of(run), run.run_id[:8]), "")]
+    return [(escape(run.name), ""), (_status(_state(run)), ""), *values, *about]
+
+
+def _state(run: TrackedRow) -> str:
+    return "complete" if _has_finished(run) else run.status
+
+
+def _has_finished(run: TrackedRow) -> bool:
+    return run.status == "finished"
+
+
+def _status(state: str) -> str:
+    return f'<span class="mm-status {escape(state)}">{escape(state)}</span>'
+
+
+def _counted(states: Counter[str], count: int) -> str:
+    told = f"{count:,} trials: {', '.join(f'{number:,} {state}' for state, number in states.items())}."
+    return markdown_text(told + (f" The first {SHOWN} are shown." if count > SHOWN else ""))
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return NONE
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}"

@@ -1,0 +1,264 @@
+"""Trainings over steps, tokens or hours: losses, learning rate, gradient norms, throughput; overlaid, by groups.
+
+Each run is a line; a group of several runs has its mean too, thicker.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from statistics import fmean, median
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from midmask.core.progress import clock
+from midmask.errors import UserError
+from midmask.evaluation.rendering import markdown_text
+from midmask.leaderboard.training import (
+    LEARNING_RATE,
+    MOST_POINTS,
+    PANELS,
+    PHASES,
+    THROUGHPUT,
+    WAIT,
+    Curves,
+    TrainingEvent,
+    curves,
+    events,
+    mean_history,
+    parts_of,
+    smooth,
+    thin,
+    trainings,
+)
+from midmask.pages.context import PageContext
+from midmask.pages.look import NONE, choice, choices, colour, draw, link, side_by_side, swatch, table
+from midmask.tracking import TrackedRow
+
+AXES: Mapping[str, Callable[[Curves, int], float | None]] = {
+    "steps": lambda own, step: step,
+    "tokens": lambda own, step: own.tokens.get(step),
+    "hours": lambda own, step: own.hours.get(step),
+}
+"""What a chart's axis counts -> where a step of a run lies on it, None where the run does not tell."""
+
+FEW = 20
+"""Points below which each is marked."""
+
+LEAST_WAIT = 0.05
+"""Where the axis of the share that is waited ends at least: less is nothing to look at."""
+
+EVENT_COLOURS = {"resumed": "#94a3b8", "warning": "#dc2626"}
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """What all charts of the page share: the runs, and of each its group and its events; the axis and the smoothing."""
+
+    runs: Sequence[Curves]
+    groups: Sequence[str]
+    events: Sequence[Sequence[TrainingEvent]]
+    across: str
+    smoothing: int
+
+    def colour_number(self, number: int) -> int:
+        """Runs of a group share it."""
+        return list(dict.fromkeys(self.groups)).index(self.groups[number])
+
+    def has(self, key: str) -> bool:
+        """Whether any run has a metric that is not 0 throughout."""
+        return any(point.value for own in self.runs for point in own.lines.get(key, []))
+
+    def line(self, numbers: Sequence[int], key: str) -> list[tuple[float, float]]:
+        """(position, value) of the mean of these runs' metric, smoothed and thinned; of one run, of itself."""
+        own = [self.runs[number] for number in numbers]
+        points = 1 if key == LEARNING_RATE else self.smoothing
+        mean = mean_history([smooth(one.lines.get(key, []), points) for one in own])
+        line = []
+        for point in thin(mean, MOST_POINTS):
+            places = [at for one in own if (at := AXES[self.across](one, point.step)) is not None]
+            if len(places) == len(own):
+                line.append((fmean(places), point.value))
+        return line
+
+
+def panel(overlay: Overlay, title: str, key: str, *, log: bool) -> go.Figure:
+    """One metric of all runs that have it."""
+    figure = go.Figure()
+    members: dict[str, list[int]] = {}
+    for number, group in enumerate(overlay.groups):
+        members.setdefault(group, []).append(number)
+    for group, numbers in members.items():
+        lines = {number: line for number in numbers if (line := overlay.line([number], key))}
+        for number, line in lines.items():
+            _add(figure, line, overlay.runs[number].run.name, overlay.colour_number(number), faint=len(lines) > 1)
+        if len(lines) > 1:
+            _add(figure, overlay.line(list(lines), key), f"mean of {group}", overlay.colour_number(numbers[0]))
+    if key == "loss":
+        _events(figure, overlay)
+    figure.update_layout(showlegend=False, title={"text": title, "font": {"size": 14}, "x": 0})
+    title_of_axis = {"text": overlay.across, "font": {"size": 11}, "standoff": 4}
+    counted = "~s" if overlay.across == "tokens" else None
+    figure.update_xaxes(title=title_of_axis, rangemode="tozero", tickformat=counted)
+    shape = {WAIT: "~%", LEARNING_RATE: ".2~e"}.get(key)
+    figure.update_yaxes(title=None, type="log" if log else "linear", tickformat=shape)
+    if key in (THROUGHPUT, WAIT):
+        figure.update_yaxes(rangemode="tozero")
+    if key == WAIT:
+        highest = max((max(line.y, default=0.0) for line in figure.data), default=0.0)
+        figure.update_yaxes(range=[0, max(LEAST_WAIT, 1.05 * highest)])
+    return figure
+
+
+def _add(
+    figure: go.Figure, line: Sequence[tuple[float, float]], name: str, number: int, *, faint: bool = False
+) -> None:
+    figure.add_scatter(
+        x=[at for at, _ in line],
+        y=[value for _, value in line],
+        mode="lines+markers" if len(line) < FEW else "lines",
+        name=name,
+        opacity=0.35 if faint else 1,
+        line={"color": colour(number), "width": 1 if faint else 2},
+        hovertemplate="%{x:,.5~g}: %{y:.4~g}<extra>" + escape(name[:40]) + "</extra>",
+    )
+
+
+def _events(figure: go.Figure, overlay: Overlay) -> None:
+    """A dotted line at each event."""
+    for own, found in zip(overlay.runs, overlay.events, strict=True):
+        for event in found:
+            at = AXES[overlay.across](own, event.step)
+            if at is not None:
+                line = {"color": EVENT_COLOURS[event.kind], "dash": "dot", "width": 1}
+                text = {"text": event.kind, "textangle": -90, "font": {"size": 10, "color": EVENT_COLOURS[event.kind]}}
+                figure.add_vline(x=at, line=line, annotation=text, annotation_position="top right")
+
+
+MOST_RUNS = 200
+"""Trainings to choose from, the newest; of more, a sweep's trials fill the list."""
+
+SHOWN = 3
+"""Runs that are shown if none is chosen."""
+
+KEPT_SECONDS = 10
+"""How long the curves of a run that has not ended are kept."""
+
+ALONE = "each run"
+GROUPS = ("recipe", "objective", "backbone", "pretrain_on", "protocol", "representation", "corpus", "seed", "job")
+"""Tags by which runs can be grouped."""
+
+SMOOTHING = {"none": 1, "5 points": 5, "15 points": 15, "51 points": 51}
+
+
+def show(context: PageContext) -> None:
+    phases = [phase for phase in PHASES if trainings(context.runs, phase)]
+    if not phases:
+        st.info("No training has been tracked in this store yet. Run one:")
+        st.code("python jobs/pretrain.py --recipe retromae", language="bash", wrap_lines=True)
+        return
+    with st.sidebar:
+        phase = choice("Phase", "phase", phases)
+        found = trainings(context.runs, phase)
+        named = {f"{run.name} {run.run_id[:8]}": run for run in found[:MOST_RUNS]}
+        chosen = [named[name] for name in choices("Runs", "runs", list(named), list(named)[:SHOWN])]
+        if len(found) > MOST_RUNS:
+            st.caption(f"The newest {MOST_RUNS} of {len(found):,} trainings are listed.")
+        across = choice("Across", "across", list(AXES))
+        smoothing = SMOOTHING[choice("Smoothing", "smoothing", list(SMOOTHING))]
+        groups = _groups(chosen)
+        scale = choice("Axis of losses", "axis", ("linear", "log"))
+    parts = parts_of(chosen, phase)
+    told = [read(context, run, phase, ["loss", *parts, *PANELS.values()]) for run in chosen]
+    happened = [events(own) for own in told]
+    overlay = Overlay(told, groups, happened, across, smoothing)
+    st.html(summaries(told, overlay, context))
+    tell(told, happened)
+    panels(overlay, {"Loss": "loss", **{_readable(name): name for name in parts}, **PANELS}, log=scale == "log")
+    st.caption(
+        f"Each point is a mean over the steps since the one before. Of long runs "
+        f"({max((own.length for own in told), default=0):,} points here at most) the lowest and the highest of each "
+        "part are drawn, so no spike is lost. Time is that of the steps, without pauses. Cached runs are left out."
+    )
+
+
+def _groups(chosen: Sequence[TrackedRow]) -> list[str]:
+    """Draws the choice of a group; the group of each run."""
+    values = {name: {run.tags.get(f"midmask.{name}", "") for run in chosen} for name in GROUPS}
+    by = choice("Colour by", "by", [ALONE, *(name for name in GROUPS if len(values[name]) > 1)])
+    return [run.run_id if by == ALONE else run.tags.get(f"midmask.{by}", "") or NONE for run in chosen]
+
+
+def panels(overlay: Overlay, titles: Mapping[str, str], *, log: bool) -> None:
+    """A chart for each metric that any run has, two beside each other."""
+    known = {title: key for title, key in titles.items() if overlay.has(key)}
+    for number, (title, key) in enumerate(known.items()):
+        if number % 2 == 0:
+            columns = side_by_side(f"{number}")
+        with columns[number % 2]:
+            draw(panel(overlay, title, key, log=log and key not in PANELS.values()), f"panel_{key}", 300)
+
+
+def tell(told: Sequence[Curves], happened: Sequence[Sequence[TrainingEvent]]) -> None:
+    """The events of all runs in words."""
+    for own, found in zip(told, happened, strict=True):
+        for event in found:
+            icon = ":material/replay:" if event.kind == "resumed" else ":material/warning:"
+            st.caption(f"{icon} {markdown_text(f'{own.run.name}, step {event.step:,}: {event.text}')}")
+
+
+def read(context: PageContext, run: TrackedRow, phase: str, names: Sequence[str]) -> Curves:
+    """A run's curves; those of a run that has ended are read once."""
+    reader = _ended if run.ended else _running
+    try:
+        return reader(context.uri, run.run_id, phase, tuple(names), run)
+    except UserError as error:
+        st.warning(f"{run.name}: {error}", icon=":material/cloud_off:")
+        return Curves(run, phase, {})
+
+
+@st.cache_resource(max_entries=256, show_spinner="Reading the curves")
+def _ended(uri: str, run_id: str, phase: str, names: tuple[str, ...], _run: TrackedRow) -> Curves:
+    return curves(uri, _run, phase, names)
+
+
+@st.cache_resource(max_entries=64, ttl=KEPT_SECONDS, show_spinner=False)
+def _running(uri: str, run_id: str, phase: str, names: tuple[str, ...], _run: TrackedRow) -> Curves:
+    return curves(uri, _run, phase, names)
+
+
+def summaries(told: Sequence[Curves], overlay: Overlay, context: PageContext) -> str:
+    """One line a run, with the colour of its group."""
+    lines = []
+    for number, own in enumerate(told):
+        run = own.run
+        loss, speed, wait = (own.lines.get(key, []) for key in ("loss", THROUGHPUT, WAIT))
+        tokens, hours = (list(spent.values())[-1:] for spent in (own.tokens, own.hours))
+        lines.append(
+            [
+                (swatch(overlay.colour_number(number)) + link(context.link(run), run.name), ""),
+                (f'<span class="mm-status {escape(run.status)}">{escape(run.status)}</span>', ""),
+                (f"{loss[-1].step:,}" if loss else NONE, "num"),
+                (f"{loss[-1].value:.4f}" if loss else NONE, "num"),
+                (_short(tokens[0]) if tokens else NONE, "num"),
+                (clock(3600 * hours[0]) if hours else NONE, "num"),
+                (f"{median(point.value for point in speed):,.0f}" if speed else NONE, "num"),
+                (f"{fmean(point.value for point in wait):.1%}" if wait else NONE, "num"),
+            ]
+        )
+    heads = [("Run", ""), ("Status", ""), ("Last step", "num"), ("Last loss", "num"), ("Tokens", "num")]
+    heads += [("Time", "num"), ("Tokens a second", "num"), ("Waiting", "num")]
+    return table(heads, lines, "trainings")
+
+
+def _short(count: float) -> str:
+    """A count as people read it: 512, 1.5 k, 82 k, 1.2 M."""
+    if count < 1e4:
+        return f"{count:.0f}" if count < 1e3 else f"{count / 1e3:.1f} k"
+    return f"{count / 1e3:,.0f} k" if count < 1e6 else f"{count / 1e6:,.1f} M"
+
+
+def _readable(name: str) -> str:
+    """`decoder_mlm` as a title: Decoder MLM."""
+    words = name.replace("_", " ").replace("mlm", "MLM")
+    return words[0].upper() + words[1:]

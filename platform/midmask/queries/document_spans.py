@@ -1,0 +1,424 @@
+"""Documents cut into spans of whole sentences, or spans from a file: what coCondenser and CoT-MAE read in pairs.
+
+    docs shard     documents: passages, or runs of passages under one title
+    sentences      packed in order into spans of at most `span_length` tokens; a longer one is cut into windows
+    spans/<shard>  doc_id, number within the document, ids, overlap_ids; a document's spans stand together, and a row
+                   group holds those of 2,048 documents
+                   with `recurring` also sharing: numbers of spans of the document that share a phrase with the span
+    sharing.npy    with `recurring`: how many these are, for each span; int8
+    starts.npy     the row of each document's first span, then the number of spans; int64
+
+Documents of one span have no pair: they are counted and left out. No token of the others is dropped. A title is no
+part of a document's text. The published code (CoT-MAE, make_cotmae_data.py) lets a span run over by a sentence and
+cuts it when it is read; here the sentence begins the next span. Spider draws its pairs from spans that share a phrase.
+
+source = file:PATH: lines {"doc_id", "spans": [text, …]}, a document being a passage of the corpus. A span stays as it
+is given unless it is longer than `span_length`: then it is cut as documents are, and its pieces are spans. The fields
+`short_share` and `documents` are of no effect. Beside the spans lie the files of `given`.
+"""
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import groupby, islice, pairwise
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+from torch import Tensor
+
+from midmask.core.batch import TokenRows
+from midmask.core.config import Config, added
+from midmask.core.randomness import hash64, python_stream
+from midmask.corpora.documents.passages import sentences, splitter
+from midmask.errors import UserError
+from midmask.exchange.passage_files import DocumentSpans, read_spans
+from midmask.masking.words import LEAST_WORDS, MOST_WORDS, phrases
+from midmask.queries.given import GivenLine, count_given, read_given, sort_by_shard
+from midmask.store.place import Place
+from midmask.store.sharded import Inputs, Sharded
+from midmask.text.tokens import ROW_GROUP
+from midmask.text.vocabulary import Vocabulary, load_tokenizer
+
+
+class Document(NamedTuple):
+    """Token ids of a text without specials; ends: where each of its sentences ends, ascending, windows included.
+
+    characters: where these ends are in the text. spans: the sentences of each span, if they are given.
+    """
+
+    doc_id: str
+    ids: list[int]
+    ends: list[int]
+    text: str = ""
+    characters: tuple[int, ...] = ()
+    spans: tuple[range, ...] = ()
+
+    def text_of(self, span: range) -> str:
+        """The text of a span."""
+        start = self.characters[span.start - 1] if span.start else 0
+        return self.text[start : self.characters[span.stop - 1]].strip()
+
+
+def cut_into_spans(document: Document, limit: int, short_share: float, random_: random.Random) -> list[range]:
+    """Sentence numbers of each span: as many whole sentences as fit into `limit` tokens, or into fewer, drawn."""
+
+    def target() -> int:
+        return random_.randint(2, limit) if random_.random() < short_share else limit
+
+    spans: list[range] = []
+    first, begin, room = 0, 0, target()
+    for number, (before, end) in enumerate(pairwise([0, *document.ends])):
+        if number > first and end - begin > room:
+            spans.append(range(first, number))
+            first, begin, room = number, before, target()
+    if document.ends:
+        spans.append(range(first, len(document.ends)))
+    return spans
+
+
+def overlap(document: Document, spans: list[range], number: int, limit: int, random_: random.Random) -> list[int]:
+    """CoT-MAE's overlapping context of a span: 1 to half of its sentences, from its end, and what comes next.
+
+    The last span: from its beginning, after what comes before. A span of one sentence gives half of its tokens (the
+    published code: all of them).
+    """
+    starts = [0, *document.ends]
+    span = spans[number]
+    taken = random_.randint(1, max(1, len(span) // 2))
+    middle = (starts[span.start] + starts[span.stop]) // 2
+    if number < len(spans) - 1:
+        start = starts[span.stop - taken] if len(span) > 1 else middle
+        return document.ids[start : start + limit]
+    end = starts[span.start + taken] if len(span) > 1 else max(middle, starts[span.start] + 1)
+    return document.ids[max(0, end - limit) : end]
+
+
+def join_spans(doc_id: str, parts: list[Document], limit: int) -> Document:
+    """One document of spans that are given, one after the other; one of more than `limit` tokens is cut as documents
+    are.
+    """
+    ids: list[int] = []
+    ends: list[int] = []
+    text = ""
+    characters: list[int] = []
+    spans: list[range] = []
+    for part in parts:
+        before = len(ends)
+        for span in cut_into_spans(part, limit, 0.0, python_stream(0)):
+            spans.append(range(before + span.start, before + span.stop))
+        ends += [len(ids) + end for end in part.ends]
+        characters += [len(text) + place for place in part.characters]
+        ids += part.ids
+        text += f"{part.text}\n"
+    return Document(doc_id, ids, ends, text, tuple(characters), tuple(spans))
+
+
+def tokenise_pieces(documents: list[tuple[str, str]], tokenizer: Any, limit: int) -> Iterator[Document]:
+    """(doc_id, text) as tokens: each text is cut into tokens as a whole, so that words at sentence ends stay as they
+    are.
+    """
+    texts = [text for _, text in documents]
+    encoded = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    for (doc_id, text), ids, offsets in zip(documents, encoded["input_ids"], encoded["offset_mapping"], strict=True):
+        last_characters = np.array([end for _, end in offsets], np.int64) - 1
+        bounds = np.cumsum([len(sentence) for sentence in sentences(text)])
+        ends = _windows(np.searchsorted(last_characters, bounds).tolist(), limit)
+        yield Document(doc_id, list(ids), ends, text, tuple(offsets[end - 1][1] for end in ends))
+
+
+def _windows(ends: list[int], limit: int) -> list[int]:
+    """The sentence ends, each once, and between two that are more than `limit` apart the ends of windows of `limit`."""
+    cut = []
+    for before, end in pairwise([0, *sorted(set(ends) - {0})]):
+        cut += [*range(before + limit, end, limit), end]
+    return cut
+
+
+PARTNERS = 32
+"""Other spans that are kept for a span at most; of more, so many are drawn."""
+
+
+def find_sharing(spans: list[list[int]], vocabulary: Vocabulary, random_: random.Random) -> list[list[int]]:
+    """The numbers of the other spans that have a phrase of 2 to 10 words in common with each span, ascending.
+
+    Args:
+        spans: token ids of a document's spans, special tokens included.
+    """
+    partners: list[set[int]] = [set() for _ in spans]
+    for members in _spans_by_phrase(spans, vocabulary):
+        for number in members:
+            partners[number] |= members
+    several = [sorted(others - {number}) for number, others in enumerate(partners)]
+    return [own if len(own) <= PARTNERS else sorted(random_.sample(own, PARTNERS)) for own in several]
+
+
+def _spans_by_phrase(spans: list[list[int]], vocabulary: Vocabulary) -> list[set[int]]:
+    """The spans that have a phrase, for each phrase of two spans or more."""
+    lengths = [len(span) for span in spans]
+    width = max(lengths)
+    ids_BL = torch.tensor([span + [vocabulary.pad_id] * (width - len(span)) for span in spans])
+    text = TokenRows(ids_BL, torch.tensor(lengths), torch.zeros(len(spans), dtype=torch.int64))
+    having: defaultdict[int, set[int]] = defaultdict(set)
+    for found in phrases(text, vocabulary, range(LEAST_WORDS, MOST_WORDS + 1), width):
+        numbers: Tensor = found.valid_BL.nonzero()[:, 0]
+        for phrase, number in zip(found.hashes_BL[found.valid_BL].tolist(), numbers.tolist(), strict=True):
+            having[phrase].add(number)
+    return [members for members in having.values() if len(members) > 1]
+
+
+class SpansConfig(Config):
+    """How documents are cut into spans, or where their spans come from."""
+
+    source: str = Field(
+        "cut", description='cut: documents are cut here; file:PATH: spans from lines {"doc_id", "spans": [text, …]}'
+    )
+    span_length: int = Field(
+        128, ge=8, le=8192, description="largest number of tokens of a span, special tokens included"
+    )
+    short_share: float = Field(
+        0.15, ge=0.0, le=1.0, description="share of spans whose length limit is drawn from 2 tokens up (CoT-MAE: 0.15)"
+    )
+    documents: Literal["passages", "titles"] = Field(
+        "passages", description="what a document is: a passage, or passages that follow each other under one title"
+    )
+    recurring: bool = added(
+        False, description="note which spans of a document have words in common, which Spider reads pairs of"
+    )
+    seed: int = Field(0, ge=0, description="seed of span lengths and overlaps")
+
+    @field_validator("source")
+    @classmethod
+    def _source_is_known(cls, value: str) -> str:
+        kind, _, place = value.partition(":")
+        if kind == "file" and place:
+            return f"file:{Place.named(place)}"
+        if value == "cut":
+            return value
+        raise ValueError("there is no such source; choose cut or file:PATH")
+
+    @property
+    def file(self) -> str:
+        """The path of the file of spans; empty if documents are cut here."""
+        return self.source.partition(":")[2]
+
+
+def spans_content(config: SpansConfig) -> dict[str, Any]:
+    """What decides the spans besides the config: the splitter of sentences, and the file that they are read from.
+
+    Raises:
+        UserError: if that is not there.
+    """
+    if not config.file:
+        return splitter()
+    if not Place(config.file).exists():
+        raise UserError(f"spans.source = {config.source}: there is no such file")
+    return {**splitter(), "file": Place(config.file).digest()}
+
+
+def _read_documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, str]]:
+    """(doc_id, text) of the shard's documents, in order."""
+    with shard.reading() as stream:
+        for _, passages in groupby(
+            _read_passages(pq.ParquetFile(stream)), partial(_document_of, config.documents == "titles")
+        ):
+            rows = list(passages)
+            yield rows[0][0], "\n\n".join(text for _, _, text in rows)
+
+
+def _read_passages(file: Any) -> Iterator[tuple[str, str, str]]:
+    for batch in file.iter_batches(batch_size=ROW_GROUP):
+        yield from zip(*(batch[name].to_pylist() for name in ("doc_id", "title", "text")), strict=True)
+
+
+def _document_of(titles: bool, row: tuple[str, str, str]) -> tuple[str, str]:
+    """What rows of one document share: their title, if titles make documents and there is one."""
+    doc_id, title, _ = row
+    return ("title", title) if titles and title else ("passage", doc_id)
+
+
+def _read_given(config: SpansConfig) -> Iterator[GivenLine]:
+    """The file's lines; a blank span is a line of its own, of which nothing is kept."""
+    for number, document in read_spans(Place(config.file)):
+        usable = [span for span in document.spans if span.strip()]
+        for span in document.spans:
+            if not span.strip():
+                yield GivenLine(number, document.doc_id, [span], "blank span")
+        if usable:
+            yield GivenLine(number, document.doc_id, usable)
+        elif not document.spans:
+            yield GivenLine(number, document.doc_id, [""], "no span")
+
+
+def begin(config: SpansConfig, inputs: Inputs, out: Place) -> None:
+    """Sorts the lines of a file by the shards of the corpus, once, before any shard is cut."""
+    if config.file:
+        sort_by_shard(_read_given(config), inputs["corpus"].place, out)
+
+
+def documents_of_shards(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], Iterator[Document]]:
+    """Name of a shard -> its documents, in order: those of the corpus, or those that the file has spans of."""
+    tokenizer = load_tokenizer((inputs["tokens"].place / "tokenizer").local())
+    docs, limit = inputs["corpus"].place / "docs", config.span_length - 2
+
+    def cut_here(name: str) -> Iterator[Document]:
+        documents = _read_documents(config, docs / name)
+        while several := list(islice(documents, ROW_GROUP)):
+            yield from tokenise_pieces(several, tokenizer, limit)
+
+    def as_given(name: str) -> Iterator[Document]:
+        number, first = docs.names().index(name), 0
+        with (docs / name).reading() as stream:
+            for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROW_GROUP, columns=["doc_id"]):
+                texts = read_given(out, number, first, len(batch))
+                for doc_id, own in zip(batch["doc_id"].to_pylist(), texts, strict=True):
+                    if own:
+                        parts = list(tokenise_pieces([(doc_id, text) for text in own], tokenizer, limit))
+                        yield join_spans(doc_id, parts, limit)
+                first += len(batch)
+
+    return as_given if config.file else cut_here
+
+
+def count_documents(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
+    """How many documents were read; of a file also how many spans they have there, and what became of its lines."""
+    docs = inputs["corpus"].place / "docs"
+    if not config.file:
+        return {"documents": sum(1 for name in docs.names() for _ in _read_documents(config, docs / name))}
+    documents, spans = count_given(out)
+    passages = 0
+    for name in docs.names():
+        with (docs / name).reading() as stream:
+            passages += pq.ParquetFile(stream).metadata.num_rows
+    facts = {"spans_given": spans, "passages_without_spans": passages - documents}
+    return {"documents": documents, **facts, "given": (out / "given.json").read_json()}
+
+
+SCHEMA = pa.schema(
+    [
+        ("doc_id", pa.string()),
+        ("number", pa.int32()),
+        ("ids", pa.list_(pa.int32())),
+        ("overlap_ids", pa.list_(pa.int32())),
+    ]
+)
+
+
+SHARING = pa.field("sharing", pa.list_(pa.int32()))
+"""A column more, with `recurring`."""
+
+
+def _spans_of(config: SpansConfig, document: Document) -> tuple[list[range], random.Random]:
+    """The sentences of each span, and the draws that come after those of lengths."""
+    random_ = python_stream(int(hash64([document.doc_id], f"spans {config.seed}")[0]))
+    if config.file:
+        return list(document.spans), random_
+    return cut_into_spans(document, config.span_length - 2, config.short_share, random_), random_
+
+
+def span_texts(config: SpansConfig, inputs: Inputs, place: Place) -> Iterator[DocumentSpans]:
+    """The text of the spans of an artifact, which holds their tokens alone: documents are read and cut once more.
+
+    Args:
+        place: the artifact's.
+    """
+    documents = documents_of_shards(config, inputs, place)
+    for name in (inputs["corpus"].place / "docs").names():
+        for document in documents(name):
+            spans, _ = _spans_of(config, document)
+            if len(spans) > 1:
+                yield DocumentSpans(document.doc_id, [document.text_of(span) for span in spans])
+
+
+def _worker(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
+    vocabulary = Vocabulary.of((inputs["tokens"].place / "tokenizer").local())
+    documents = documents_of_shards(config, inputs, out)
+    schema = SCHEMA.append(SHARING) if config.recurring else SCHEMA
+
+    def rows_of(document: Document) -> list[dict[str, Any]]:
+        spans, random_ = _spans_of(config, document)
+        starts = [0, *document.ends]
+        whole = [document.ids[starts[span.start] : starts[span.stop]] for span in spans]
+        limit = config.span_length - 2
+        overlaps = [overlap(document, spans, number, limit, random_) for number in range(len(spans))]
+        first, last = [vocabulary.cls_id], [vocabulary.sep_id]
+        rows: list[dict[str, Any]] = [
+            {"doc_id": document.doc_id, "number": number, "ids": first + ids + last, "overlap_ids": first + over + last}
+            for number, (ids, over) in enumerate(zip(whole, overlaps, strict=True))
+        ]
+        if config.recurring and len(rows) > 1:
+            shared = find_sharing([row["ids"] for row in rows], vocabulary, random_)
+            rows = [{**row, "sharing": others} for row, others in zip(rows, shared, strict=True)]
+        return rows
+
+    def write(name: str) -> None:
+        with (out / "spans" / name).writing() as stream, pq.ParquetWriter(stream, schema, compression="zstd") as file:
+            several = (rows for document in documents(name) if len(rows := rows_of(document)) > 1)
+            while rows := [row for own in islice(several, ROW_GROUP) for row in own]:
+                file.write_table(pa.Table.from_pylist(rows, schema=schema), row_group_size=len(rows))
+
+    return write
+
+
+def _finish(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
+    """Writes starts.npy and counts.
+
+    Raises:
+        UserError: if no document has two spans.
+    """
+    starts, spans, tokens = [], 0, 0
+    for name in (out / "spans").names():
+        with (out / "spans" / name).reading() as stream:
+            table = pq.read_table(stream, columns=["number", "ids"])
+        starts.append(spans + np.flatnonzero(table["number"].to_numpy() == 0))
+        spans += len(table)
+        tokens += int(pc.sum(pc.list_value_length(table["ids"])).as_py() or 0)
+    used = sum(map(len, starts))
+    facts = count_documents(config, inputs, out)
+    read = facts.pop("documents")
+    if not used and config.file:
+        raise UserError(f"spans.source = {config.source}: none of {read:,} documents has two spans; {facts['given']}")
+    if not used:
+        raise UserError(
+            f"spans.span_length = {config.span_length}: none of {read:,} documents has two spans; choose a smaller "
+            "spans.span_length, or spans.documents=titles if passages of one title stand together"
+        )
+    bounds = np.concatenate([*starts, [spans]]).astype(np.int64)
+    with (out / "starts.npy").writing() as stream:
+        np.save(stream, bounds)
+    counts = {"documents": read, "documents_of_one_span": read - used, "documents_in_pairs": used, "spans": spans}
+    if config.recurring:
+        counts["documents_that_share_a_phrase"] = _count_sharing(out, bounds)
+    return {**counts, "tokens": tokens, "tokens_per_span": round(tokens / spans, 1), **facts}
+
+
+def _count_sharing(out: Place, starts: NDArray[np.int64]) -> int:
+    """Writes sharing.npy; the number of documents of which two spans share a phrase.
+
+    Raises:
+        UserError: if there is none.
+    """
+    lengths = []
+    for name in (out / "spans").names():
+        with (out / "spans" / name).reading() as stream:
+            lengths.append(pc.list_value_length(pq.read_table(stream, columns=["sharing"])["sharing"]).to_numpy())
+    counts = np.concatenate(lengths).astype(np.int8)
+    documents = int(np.count_nonzero(np.add.reduceat(counts, starts[:-1], dtype=np.int64)))
+    if not documents:
+        raise UserError(
+            "spans.recurring = true: no document has two spans with a phrase in common; choose larger documents "
+            "(spans.documents=titles)"
+        )
+    with (out / "sharing.npy").writing() as stream:
+        np.save(stream, counts)
+    return documents
+
+
+SPANS = Sharded("spans", "corpus/docs", begin, _worker, _finish)
+"""The step: corpus and tokens (for their tokenizer) in, spans artifact out (spans/, starts.npy)."""

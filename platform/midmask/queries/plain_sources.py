@@ -1,0 +1,423 @@
+"""Sources of queries that need no model: titles, sentences, spans, keyphrases, and the lines of a file.
+
+Numbers that sources draw with are functions of seed, passage and purpose, so never of batches or of order.
+
+    titles      the short name that an author gave to a passage; it is hidden from the passage, and so are its copies
+    sentences   the inverse cloze task (Lee et al. 2019): one sentence asks for the rest of its passage
+    spans       a few words in a row, from anywhere in a passage, hidden from it: the crudest stand-in
+    keyphrases  what a passage is about, in 2 to 5 of its words, as people type into a search box
+    file        queries of real people, without judgements
+
+Phrases are runs of words without a stop word or punctuation between them (RAKE, Rose et al. 2010). A phrase's score is
+the sum of its stems' BM25 weights: idf * tf / (tf + 0.9). They are drawn with probabilities as their scores, not taken
+from the top: people ask for any part of a text, and its most telling words would be found by any word search. Words
+that only one passage of the collection has are left out for the same reason.
+
+Queries of a file get their positive from BM25: the first passage of its ranking, if that passage's score is above the
+second's by a margin. THIS IS A WEAK LABEL. It is often wrong, and BM25 is right by construction: so the queries are
+good for training and for their wording, BM25's own values on them say nothing, and a system that finds a better passage
+is marked down. They stay out of the sums that state how hard the made queries are.
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from midmask.core.randomness import hash64
+from midmask.corpora.documents.passages import sentences
+from midmask.corpora.text_files import form_by_name
+from midmask.errors import UserError
+from midmask.queries.given import is_utf8
+from midmask.retrieve.bm25.search import Bm25Index
+from midmask.retrieve.bm25.words import WORD, StemmedWords
+from midmask.retrieve.lines import text_lines
+from midmask.store.place import Place
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A row of a prepared corpus."""
+
+    doc_id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class MadeQuery:
+    """A query that one passage answers.
+
+    hidden: characters [start, end) of the passage's text that the query was taken from; the collection's passage lacks
+    them, since a query that stands in its passage is found by any system. hides_title: the same of the title.
+    """
+
+    doc_id: str
+    text: str
+    source: str
+    hidden: tuple[int, int] | None = None
+    hides_title: bool = False
+
+
+class Source(Protocol):
+    """Makes queries of one kind; the same passages give the same queries, however they are divided into calls."""
+
+    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
+        """Any number of queries for each passage, in the order of the passages."""
+
+
+def draw(seed: int, *names: str | int) -> int:
+    """64 random bits for these names (a purpose, a passage's id, a position, …)."""
+    return int(hash64(["\0".join(map(str, names))], f"queries {seed}")[0])
+
+
+def draw_order(seed: int, count: int, *names: str | int) -> list[int]:
+    """0 … count - 1 in a random order."""
+    return sorted(range(count), key=lambda number: (draw(seed, *names, number), number))
+
+
+STOP_WORDS = frozenset(
+    "about above after again against all also am an and any are as at be because been before being below between both "
+    "but by can cannot could did do does doing down during each either else etc ever every few for from further had "
+    "has have having he her here hers him himself his how however if in into is it its itself just may me might more "
+    "most must my myself near neither no nor not now of off often on once one only onto or other our ours out over own "
+    "per quite rather same shall she should since so some such than that the their theirs them themselves then there "
+    "these they this those through thus to too under until up upon us very via was we were what when where whether "
+    "which while who whom whose why will with within without would yet you your yours".split()
+)
+"""English words that tell nothing of a passage's topic."""
+
+find_words = re.compile(WORD).finditer
+
+
+def normalised(text: str) -> str:
+    """The text's words in lower case, one space between them: what is compared to find one query twice."""
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
+class TermWeights:
+    """How many passages have each stem.
+
+    Args:
+        texts: one text per passage, title and text together.
+    """
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._words = StemmedWords()
+        self._frequency: Counter[int] = Counter()
+        self.passages = 0
+        for text in texts:
+            self.add(text)
+
+    def add(self, text: str) -> None:
+        """Counts one more passage."""
+        self._frequency.update(set(self._words.ids(text)))
+        self.passages += 1
+
+    def stems(self, text: str) -> list[int]:
+        """A number for the stem of each word of the text, in order; those of other texts agree."""
+        return self._words.ids(text)
+
+    def frequency(self, stem: int) -> int:
+        """The number of passages that have it."""
+        return self._frequency[stem]
+
+    def idf(self, stem: int) -> float:
+        """Lucene's: ln(1 + (N - n + 0.5) / (n + 0.5)), above 0."""
+        found = self._frequency[stem]
+        return math.log(1 + (self.passages - found + 0.5) / (found + 0.5))
+
+    def overlap(self, query: str, passage: str) -> float:
+        """The share of the query's stems, weighted by idf, that the passage has; 0 for a query without words."""
+        asked = sorted(set(self.stems(query)))
+        there = set(self.stems(passage))
+        whole = math.fsum(self.idf(stem) for stem in asked)
+        return math.fsum(self.idf(stem) for stem in asked if stem in there) / whole if whole else 0.0
+
+
+HEADING_SEPARATOR = " \u203a "
+"""Stands between the headings above a passage of a document."""
+
+FEWEST_TITLE_WORDS, MOST_TITLE_WORDS = 2, 20
+
+
+class TitleQueries:
+    """The title; of a path of headings the last one, with the one above if it is a single word. One query at most for
+    a passage: none where the title is shared by many passages, or has fewer than 2 words or more than 20.
+
+    Args:
+        shared: title -> how many passages of the collection have it.
+        copies: largest number of passages that may share it.
+    """
+
+    def __init__(self, shared: Mapping[str, int], copies: int) -> None:
+        self._shared, self._copies = shared, copies
+
+    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
+        for passage in passages:
+            text = title_query(passage.title)
+            if text and self._shared[passage.title] <= self._copies:
+                yield MadeQuery(passage.doc_id, text, "titles", hidden=_copy(passage, text), hides_title=True)
+
+
+def _copy(passage: Passage, query: str) -> tuple[int, int] | None:
+    """Characters of the title, or else of the query, where the text begins with it, whatever the case."""
+    for title in (passage.title, query):
+        words = r"\W+".join(map(re.escape, re.findall(r"\w+", title)))
+        found = re.match(rf"\W*{words}\b[^\w\s]*", passage.text, re.IGNORECASE) if words else None
+        if found:
+            return 0, found.end()
+    return None
+
+
+def title_query(title: str) -> str:
+    """The query that a title makes; "" if it is too short or too long for one."""
+    headings = [" ".join(heading.split()) for heading in title.split(HEADING_SEPARATOR) if heading.strip()]
+    last = headings[-1] if headings else ""
+    if len(headings) > 1 and len(last.split()) == 1:
+        last = f"{headings[-2]} {last}"
+    return last if FEWEST_TITLE_WORDS <= len(last.split()) <= MOST_TITLE_WORDS else ""
+
+
+FEWEST_SENTENCE_WORDS, MOST_SENTENCE_WORDS = 6, 30
+"""Words of a sentence that is a query, by white space."""
+
+
+class SentenceQueries:
+    """Some sentences of each passage, drawn by a hash of its id, and hidden from it.
+
+    A sentence has 6 to 30 words, and at most half of the passage's.
+
+    Args:
+        each: largest number of queries of a passage.
+    """
+
+    def __init__(self, seed: int, each: int) -> None:
+        self._seed, self._each = seed, each
+
+    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
+        for passage in passages:
+            fitting = list(_fitting(passage.text))
+            for number in draw_order(self._seed, len(fitting), "sentences", passage.doc_id)[: self._each]:
+                start, end = fitting[number]
+                query = " ".join(passage.text[start:end].split())
+                yield MadeQuery(passage.doc_id, query, "sentences", hidden=(start, end))
+
+
+def _fitting(text: str) -> Iterator[tuple[int, int]]:
+    """Characters [start, end) of the sentences that may be queries, without the white space around them."""
+    whole = len(text.split())
+    at = 0
+    for sentence in sentences(text):
+        start, end = at + len(sentence) - len(sentence.lstrip()), at + len(sentence.rstrip())
+        at += len(sentence)
+        if FEWEST_SENTENCE_WORDS <= (words := len(sentence.split())) <= MOST_SENTENCE_WORDS and 2 * words <= whole:
+            yield start, end
+
+
+FEWEST_SPAN_WORDS, MOST_SPAN_WORDS = 4, 10
+SPAN_SHARE = 3
+"""A passage has at least so many times the words of a span."""
+
+
+class SpanQueries:
+    """Spans of 4 to 10 words, their length and place drawn by a hash of the passage's id.
+
+    Args:
+        each: number of spans of a passage; those that meet an earlier one of the passage are left out.
+    """
+
+    def __init__(self, seed: int, each: int) -> None:
+        self._seed, self._each = seed, each
+
+    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
+        for passage in passages:
+            words = [match.span() for match in re.finditer(r"\S+", passage.text)]
+            taken: list[range] = []
+            for number in range(self._each):
+                span = self._draw_span(passage.doc_id, number, len(words))
+                if span and not any(span.start < one.stop and one.start < span.stop for one in taken):
+                    taken.append(span)
+                    start, end = words[span.start][0], words[span.stop - 1][1]
+                    query = " ".join(passage.text[start:end].split())
+                    yield MadeQuery(passage.doc_id, query, "spans", hidden=(start, end))
+
+    def _draw_span(self, doc_id: str, number: int, words: int) -> range | None:
+        """Numbers of the words of a span; none where the passage is too short."""
+        length = FEWEST_SPAN_WORDS + draw(self._seed, "span length", doc_id, number) % (
+            MOST_SPAN_WORDS - FEWEST_SPAN_WORDS + 1
+        )
+        if words < SPAN_SHARE * length:
+            return None
+        start = draw(self._seed, "span start", doc_id, number) % (words - length + 1)
+        return range(start, start + length)
+
+
+FEWEST_PHRASE_WORDS, MOST_PHRASE_WORDS = 2, 5
+LONGEST_PHRASE = 3
+SATURATION = 0.9
+FEWEST_PASSAGES = 2
+"""Passages that have a word of a query, at least."""
+
+Phrase = tuple[int, ...]
+"""Positions of a phrase's words in the passage."""
+
+
+class KeyphraseQueries:
+    """Some phrases of each passage, drawn by a hash, in the order in which they appear. Nothing is hidden.
+
+    Args:
+        each: largest number of queries of a passage; they share no stem.
+    """
+
+    def __init__(self, weights: TermWeights, seed: int, each: int) -> None:
+        self._weights, self._seed, self._each = weights, seed, each
+
+    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
+        for passage in passages:
+            words = [match.group() for match in find_words(passage.text.lower())]
+            stems = self._weights.stems(passage.text)
+            ranked = self._draw(passage.doc_id, passage.text.lower(), stems)
+            used: set[int] = set()
+            for number in range(self._each):
+                wanted = FEWEST_PHRASE_WORDS + draw(self._seed, "terms", passage.doc_id, number) % (
+                    MOST_PHRASE_WORDS - FEWEST_PHRASE_WORDS + 1
+                )
+                chosen = _take(ranked, stems, used, wanted)
+                if len(chosen) < FEWEST_PHRASE_WORDS:
+                    break
+                yield MadeQuery(passage.doc_id, " ".join(words[at] for at in chosen), "keyphrases")
+
+    def _draw(self, doc_id: str, text: str, stems: list[int]) -> list[Phrase]:
+        """Phrases in a random order: each next one is drawn with a probability as its score."""
+        counts = Counter(stems)
+
+        def score(phrase: Phrase) -> float:
+            own = {stems[at] for at in phrase}
+            return sum(self._weights.idf(one) * counts[one] / (counts[one] + SATURATION) for one in sorted(own))
+
+        phrases = {part for run in self._runs(text, stems) for part in _parts(run)}
+        return sorted(phrases, key=lambda phrase: (self._time(doc_id, phrase, score(phrase)), phrase))
+
+    def _time(self, doc_id: str, phrase: Phrase, score: float) -> float:
+        """An exponential waiting time; higher scores come sooner."""
+        return -math.log((draw(self._seed, "phrase", doc_id, *phrase) + 0.5) / 2.0**64) / score
+
+    def _runs(self, text: str, stems: list[int]) -> Iterator[Phrase]:
+        """Longest runs of words that may be in a query, with only a space or a hyphen between two."""
+        run: list[int] = []
+        end = 0
+        for at, match in enumerate(find_words(text)):
+            word = match.group()
+            fits = (
+                word not in STOP_WORDS and not word.isdigit() and self._weights.frequency(stems[at]) >= FEWEST_PASSAGES
+            )
+            if run and (not fits or text[end : match.start()] not in (" ", "-")):
+                yield tuple(run)
+                run = []
+            run += [at] if fits else []
+            end = match.end()
+        if run:
+            yield tuple(run)
+
+
+def _parts(run: Phrase) -> list[Phrase]:
+    """The run, or its parts of 3 words."""
+    return [run[at : at + LONGEST_PHRASE] for at in range(max(1, len(run) - LONGEST_PHRASE + 1))]
+
+
+def _take(ranked: list[Phrase], stems: list[int], used: set[int], wanted: int) -> list[int]:
+    """Positions of about `wanted` words in order: of the first phrases all of whose stems are new; `used` grows."""
+    chosen: list[int] = []
+    for phrase in ranked:
+        own = [stems[at] for at in phrase]
+        if len(chosen) + len(phrase) <= MOST_PHRASE_WORDS and len(set(own)) == len(own) and not used & set(own):
+            chosen += phrase
+            used.update(own)
+        if len(chosen) >= wanted:
+            break
+    return sorted(chosen)
+
+
+KEYS = ("text", "query", "question")
+LAYOUT = 'wanted are lines of text, id<TAB>text, or {"text": …} in a .jsonl file'
+
+
+class FileQueries:
+    """The queries of a file that BM25 answers clearly, each with the passage that it finds.
+
+    Args:
+        place: a .txt (a query a line), .tsv (the last column) or .jsonl file (`text`, `query` or `question`), plain or
+            gzip'd.
+        index: of the collection before anything is hidden.
+        margin: how much more than the second passage the first must score, as a share of the second's score.
+        limit: number of queries that are searched, the first by a hash of their text.
+
+    facts: how many lines were read, malformed or repeated, and how many queries were searched, without a passage, or
+    without the margin.
+
+    Raises:
+        UserError: if the file is not there or holds no query.
+    """
+
+    def __init__(self, place: Place, index: Bm25Index, margin: float, limit: int, seed: int) -> None:
+        self.facts: Counter[str] = Counter()
+        self._name = f"file:{place}"
+        texts = self._read(place)
+        if not texts:
+            raise UserError(f"queries.sources, {self._name}: there is no query in it; {LAYOUT}")
+        order = sorted(zip(hash64(texts, f"queries {seed} file").tolist(), texts, strict=True))
+        self._of = self._answers([text for _, text in order[:limit]], index, margin)
+
+    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
+        for passage in passages:
+            for text in self._of.get(passage.doc_id, ()):
+                yield MadeQuery(passage.doc_id, text, self._name)
+
+    def _read(self, place: Place) -> list[str]:
+        """Different texts in order of appearance."""
+        found: dict[str, None] = {}
+        for _, line in text_lines(
+            place, name=f"queries.sources, {self._name}", errors="replace", form=form_by_name(place.base)
+        ):
+            self.facts["lines"] += 1
+            text = parse_query_line(line, json_lines=re.search(r"\.jsonl(\.gz)?$", place.base) is not None)
+            if text is None:
+                self.facts["malformed"] += 1
+            elif text in found:
+                self.facts["repeated"] += 1
+            else:
+                found[text] = None
+        return list(found)
+
+    def _answers(self, texts: list[str], index: Bm25Index, margin: float) -> dict[str, list[str]]:
+        """Passage -> its queries."""
+        answers: dict[str, list[str]] = {}
+        self.facts["searched"] = len(texts)
+        for text in texts:
+            found = index.search(["q"], [text], 2)
+            scores = found["score"].to_pylist()
+            if not scores:
+                self.facts["without_passage"] += 1
+            elif len(scores) > 1 and scores[0] < (1 + margin) * scores[1]:
+                self.facts["without_margin"] += 1
+            else:
+                answers.setdefault(found["doc_id"][0].as_py(), []).append(text)
+        return answers
+
+
+def parse_query_line(line: str, *, json_lines: bool) -> str | None:
+    """The query of a line, in one line; None if there is none in it."""
+    if json_lines:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        value = next((row[key] for key in KEYS if isinstance(row, dict) and isinstance(row.get(key), str)), "")
+    else:
+        value = line.rsplit("\t", 1)[-1]
+    text = " ".join(value.split())
+    return text if text and is_utf8(text) else None

@@ -1,0 +1,401 @@
+"""A few queries for every passage: what query-as-context pre-training reads as the passage's context.
+
+    pseudo_queries/<shard>   doc_id, queries, ids (by the tokens' tokenizer); row by row beside passages/<shard> there
+    counts.npy               how many queries each passage has, int32
+
+    source       where the queries come from
+    sentences    the passage's own sentences: a stand-in that needs no model; far easier than a query, since its words
+                 are in the passage
+    titles       the passage's title; of a collection of documents, with the headings that it stands under
+    neighbours   the passages before and after it under the same title
+    train        the queries of split train that it is judged relevant to; it then leaks them into pre-training
+    file:PATH    lines {"doc_id", "queries"}, {"doc_id", "query"} or doc_id<TAB>query; "_id" does for "doc_id"
+    model:FOLDER a Hugging Face model writes them: sequence-to-sequence as published, or causal with a prompt
+
+Passages without a query are counted and sit out the pre-training. With `judged_by` and `keep_rank`, the pre-training
+reads the pairs that a consistency filter keeps (E5, Wang et al. 2022): those whose passage a judge ranks among the best
+for the query.
+
+    pseudo-queries ─► list_pairs ─► queries with judgements ─► search, or BM25 ─► keep_pairs ─► pseudo-queries
+
+    list_pairs   queries.parquet (query_id, text, ids, cut), by query id, which is the pair's number in the order of
+                 the collection; qrels.parquet, the pairs as judgements of the split `pairs`
+    keep_pairs   pseudo_queries/<shard> and counts.npy, in the layout of the pseudo-queries
+
+Passages are ranked by score, then by id. A query without results, such as one without a word that BM25 knows, keeps no
+passage. Pairs that were dropped are counted in the record.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pydantic import Field, field_validator, model_validator
+
+from midmask.core.arrays import Ints
+from midmask.core.config import Config, added, file_fingerprint, model_content
+from midmask.corpora.documents.passages import sentences, splitter
+from midmask.corpora.writer import QRELS
+from midmask.errors import UserError
+from midmask.queries.given import judged_queries, read_file, read_given, sort_by_shard
+from midmask.queries.query_model import GenerateConfig, QueryGenerator
+from midmask.retrieve import ranked
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.store.sharded import Inputs, Sharded
+from midmask.text.token_rows import encoder, make_cutter
+from midmask.text.tokens import ROW_GROUP, TOKENISED_QUERIES
+
+
+def neighbour_reader(docs: Place) -> Callable[[str, int, pa.RecordBatch], list[list[str]]]:
+    """(shard, number of the first row, passages) -> the texts before and after each passage under its title.
+
+    A passage without a title has none, and a passage in another shard is no neighbour. The titles and texts of a shard
+    are held while its rows are read.
+    """
+    held: dict[str, tuple[list[str], list[str]]] = {}
+
+    def read(name: str, first: int, rows: pa.RecordBatch) -> list[list[str]]:
+        if name not in held:
+            held.clear()
+            with (docs / name).reading() as stream:
+                table = pq.read_table(stream, columns=["title", "text"])
+            held[name] = table["title"].to_pylist(), table["text"].to_pylist()
+        titles, texts = held[name]
+        return [_neighbours(titles, texts, row) for row in range(first, first + len(rows))]
+
+    return read
+
+
+def _neighbours(titles: list[str], texts: list[str], row: int) -> list[str]:
+    """The texts before and after a row that have its title; without those that are empty."""
+    around = [near for near in (row - 1, row + 1) if 0 <= near < len(texts)]
+    return [
+        texts[near].strip() for near in around if titles[row] and titles[near] == titles[row] and texts[near].strip()
+    ]
+
+
+FOLDER = "pseudo_queries"
+SCHEMA = pa.schema(
+    [("doc_id", pa.string()), ("queries", pa.list_(pa.string())), ("ids", pa.list_(pa.list_(pa.int32())))]
+)
+PLAIN = ("sentences", "titles", "neighbours", "train")
+SOURCES = f"{', '.join(PLAIN)}, file:PATH or model:FOLDER"
+CHOICES = f"choose {SOURCES}"
+
+BM25, MIDDLE_TRAINING = "bm25", "middle_training"
+"""Judges of pairs that are no model's name."""
+JUDGES = f"{BM25}, {MIDDLE_TRAINING} (this recipe's, on all pairs) or a model (minilm, a folder, a cached hub id)"
+
+
+class PseudoQueriesConfig(Config):
+    """Where the queries of passages come from."""
+
+    source: str = Field("sentences", description=SOURCES)
+    per_passage: int = Field(
+        5, ge=1, le=1000, description="model: queries for each passage (CoT-MoTE: 5, query-as-context: 20)"
+    )
+    max_length: int = Field(
+        64, ge=4, le=8192, description="largest number of tokens of a query, special tokens included; the rest is cut"
+    )
+    generate: GenerateConfig = Field(default_factory=GenerateConfig, description="model: how queries are written")
+    judged_by: str | None = added(
+        None, f"consistency filter: what ranks the passages for each query: {JUDGES}; none: all pairs are kept"
+    )
+    keep_rank: int | None = added(
+        None,
+        "consistency filter: a pair is kept if its passage is among so many best for its query, of all passages of the "
+        "collection (E5: 2, of a million; the same rank of more passages is stricter)",
+        ge=1,
+        le=1000,
+    )
+
+    @field_validator("source")
+    @classmethod
+    def _source_is_known(cls, value: str) -> str:
+        kind, colon, place = value.partition(":")
+        if kind in PLAIN and not colon:
+            return value
+        if kind in ("file", "model") and place:  # absolute, since workers run in other folders
+            return value if "://" in place else f"{kind}:{Path(place).expanduser().absolute()}"
+        raise ValueError(f"there is no such source; {CHOICES}")
+
+    @model_validator(mode="after")
+    def _a_rank_has_a_judge(self) -> Self:
+        if self.judged_by is not None and self.keep_rank is None:
+            raise ValueError(
+                f"judged_by = {self.judged_by} with keep_rank = none: say which ranks are kept, such as "
+                "pseudo_queries.keep_rank=2 (E5)"
+            )
+        if self.keep_rank is not None and self.judged_by is None:
+            raise ValueError(
+                f"keep_rank = {self.keep_rank} with judged_by = none: nothing ranks the passages; set "
+                f"pseudo_queries.judged_by to {JUDGES}"
+            )
+        return self
+
+    @property
+    def all_pairs(self) -> "PseudoQueriesConfig":
+        """The config without the consistency filter."""
+        return self.model_copy(update={"judged_by": None, "keep_rank": None})
+
+    @property
+    def kind(self) -> str:
+        return self.source.partition(":")[0]
+
+    @property
+    def place(self) -> str:
+        """The path of a file or model."""
+        return self.source.partition(":")[2]
+
+
+def pseudo_queries_content(config: PseudoQueriesConfig) -> dict[str, Any]:
+    """Fingerprints of the source's files, as a part of the artifact's identity.
+
+    Raises:
+        UserError: if the file or the model is not there.
+    """
+    if config.kind == "sentences":
+        return splitter()
+    if config.kind == "file":
+        if not Path(config.place).is_file():
+            raise UserError(f"pseudo_queries.source = {config.source}: there is no such file")
+        return {"file": file_fingerprint(config.place)}
+    if config.kind == "model":
+        return dict(model_content(Path(config.place), "pseudo_queries.source"))
+    return {}
+
+
+def _begin_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> None:
+    corpus = inputs["corpus"].place
+    if config.kind == "file":
+        sort_by_shard(read_file(Place(config.place)), corpus, out)
+    if config.kind == "train":
+        sort_by_shard(judged_queries(corpus, "train"), corpus, out)
+
+
+def _queries_worker(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
+    docs = inputs["corpus"].place / "docs"
+    encode = encoder((inputs["tokens"].place / "tokenizer").local(), config.max_length)
+    queries_of = _writer_of_queries(config, docs, out)
+
+    def write(name: str) -> None:
+        first = 0
+        with (
+            (docs / name).reading() as source,
+            (out / FOLDER / name).writing() as stream,
+            pq.ParquetWriter(stream, SCHEMA, compression="zstd") as file,
+        ):
+            for rows in pq.ParquetFile(source).iter_batches(batch_size=ROW_GROUP):
+                queries = queries_of(name, first, rows)
+                file.write_table(_tokenise(rows["doc_id"], queries, encode), row_group_size=ROW_GROUP)
+                first += len(rows)
+
+    return write
+
+
+def _writer_of_queries(
+    config: PseudoQueriesConfig, docs: Place, out: Place
+) -> Callable[[str, int, pa.RecordBatch], list[list[str]]]:
+    """(shard, number of the first row, passages) -> the queries of each passage."""
+    if config.kind == "sentences":
+        return lambda name, first, rows: [_split_sentences(text) for text in rows["text"].to_pylist()]
+    if config.kind == "titles":
+        return lambda name, first, rows: [[title] if title else [] for title in rows["title"].to_pylist()]
+    if config.kind == "neighbours":
+        return neighbour_reader(docs)
+    if config.kind == "model":
+        generator = QueryGenerator(Path(config.place), config.generate)
+        return lambda name, first, rows: generator.queries(
+            rows["doc_id"].to_pylist(), rows["text"].to_pylist(), config.per_passage
+        )
+    shards = docs.names()
+    return lambda name, first, rows: read_given(out, shards.index(name), first, len(rows))
+
+
+def _split_sentences(text: str) -> list[str]:
+    return [sentence.strip() for sentence in sentences(text) if sentence.strip()]
+
+
+def _tokenise(doc_ids: pa.Array, queries: list[list[str]], encode: Callable[[list[str]], Any]) -> pa.Table:
+    flat = [query for own in queries for query in own]
+    ids = iter(encode(flat) if flat else [])
+    return pa.table([doc_ids, queries, [[next(ids) for _ in own] for own in queries]], schema=SCHEMA)
+
+
+def _finish_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
+    """Writes counts.npy, and counts.
+
+    Raises:
+        UserError: if no passage has a query.
+    """
+    found = count_queries(out)
+    if not found["queries"]:
+        raise UserError(
+            f"pseudo_queries.source = {config.source}: none of {found['passages']:,} passages has a query; {CHOICES}"
+        )
+    return {**found, **({"given": (out / "given.json").read_json()} if (out / "given.json").exists() else {})}
+
+
+def count_queries(out: Place) -> dict[str, Any]:
+    """Counts the queries of all shards, and writes counts.npy."""
+    counts = []
+    for name in (out / FOLDER).names():
+        with (out / FOLDER / name).reading() as stream:
+            lists = pq.read_table(stream, columns=["queries"])["queries"]
+        counts.append(pc.list_value_length(lists).to_numpy())
+    per_passage = np.concatenate(counts)
+    with (out / "counts.npy").writing() as stream:
+        np.save(stream, per_passage.astype(np.int32))
+    passages, queries, without = len(per_passage), int(per_passage.sum()), int((per_passage == 0).sum())
+    per = round(queries / passages, 2)
+    return {"passages": passages, "passages_without": without, "queries": queries, "queries_per_passage": per}
+
+
+PSEUDO_QUERIES = Sharded(
+    FOLDER,
+    "corpus/docs",
+    _begin_queries,
+    _queries_worker,
+    _finish_queries,
+    stays=lambda config: bool(config.kind == "model"),
+)
+"""The step: corpus and tokens (for their tokenizer) in, pseudo-queries artifact out."""
+
+
+PAIRS = "pairs"
+"""The split that pairs are judgements of."""
+
+ASKED = pa.schema([TOKENISED_QUERIES.field("query_id"), ("text", pa.string()), *list(TOKENISED_QUERIES)[1:]])
+
+
+class ListPairsConfig(Config):
+    """How far the judge reads queries."""
+
+    max_length: int = Field(ge=4, le=8192, description="largest number of tokens of a query; the rest is cut")
+
+
+class KeepPairsConfig(Config):
+    """Which pairs are kept."""
+
+    rank: int = Field(ge=1, le=1000, description="a pair is kept if its passage is among so many best for its query")
+
+
+def list_pairs(config: ListPairsConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """The step. Inputs: `pairs`, pseudo-queries; `tokens`, the collection as the judge reads it, for its tokenizer and
+    its words before each query.
+    """
+    tokens, count = inputs["tokens"], 0
+    cut_rows = make_cutter((tokens.place / "tokenizer").local(), config.max_length)
+    prompt = str(tokens.record.get("config", {}).get("query_prompt", ""))
+    with (
+        (out / "queries.parquet").writing() as queries_stream,
+        (out / "qrels.parquet").writing() as qrels_stream,
+        pq.ParquetWriter(queries_stream, ASKED, compression="zstd") as queries,
+        pq.ParquetWriter(qrels_stream, QRELS, compression="zstd") as qrels,
+    ):
+        for doc_ids, texts in _read_pairs(inputs["pairs"].place):
+            query_ids = [query_id(count + row) for row in range(len(texts))]
+            ids, cut = cut_rows([prompt + text for text in texts])
+            queries.write_table(pa.table([query_ids, texts, ids, cut], schema=ASKED))
+            judged = [pa.repeat(PAIRS, len(texts)), query_ids, doc_ids, pa.repeat(1, len(texts))]
+            qrels.write_table(pa.table(judged, names=QRELS.names).cast(QRELS))
+            count += len(texts)
+    return {"queries": count}
+
+
+def query_id(number: int) -> str:
+    """The id of a pair's query; ids are sorted as the numbers are."""
+    return f"{number:012d}"
+
+
+def _read_pairs(pairs: Place) -> Iterator[tuple[list[str], list[str]]]:
+    """Passages' ids and queries of all pairs in the order of the collection, a row group of passages at a time."""
+    for name in (pairs / FOLDER).names():
+        with (pairs / FOLDER / name).reading() as stream:
+            for rows in pq.ParquetFile(stream).iter_batches(batch_size=ROW_GROUP, columns=["doc_id", "queries"]):
+                lists = rows["queries"]
+                yield rows["doc_id"].take(pc.list_parent_indices(lists)).to_pylist(), lists.flatten().to_pylist()
+
+
+def _begin_filter(config: KeepPairsConfig, inputs: Inputs, out: Place) -> None:
+    """There is nothing to do before the first shard."""
+
+
+def _filter_worker(config: KeepPairsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
+    """Inputs: `pairs`, pseudo-queries; `ranked`, the judge's ranked lists of the split `pairs`."""
+    pairs = inputs["pairs"].place
+    found = ranked.of_split(inputs["ranked"].place, PAIRS)
+    first = _first_numbers(pairs)
+
+    def write(name: str) -> None:
+        with (pairs / FOLDER / name).reading() as stream:
+            table = pq.read_table(stream, schema=SCHEMA).combine_chunks()
+        kept = _are_found(table, first[name], found, config.rank)
+        with (out / FOLDER / name).writing() as stream:
+            pq.write_table(_keep(table, kept), stream, row_group_size=ROW_GROUP, compression="zstd")
+
+    return write
+
+
+def _first_numbers(pairs: Place) -> dict[str, int]:
+    """Shard -> number of its first pair."""
+    with (pairs / "counts.npy").reading() as stream:
+        ends = np.cumsum(np.load(stream, allow_pickle=False), dtype=np.int64)
+    numbers: dict[str, int] = {}
+    passages = 0
+    for name in (pairs / FOLDER).names():
+        numbers[name] = int(ends[passages - 1]) if passages else 0
+        with (pairs / FOLDER / name).reading() as stream:
+            passages += pq.read_metadata(stream).num_rows
+    return numbers
+
+
+def _are_found(table: pa.Table, first: int, lists: Place, rank: int) -> NDArray[np.bool_]:
+    """Whether each pair's passage is in its query's list, within the rank; [pairs of the shard], in order."""
+    parents = pc.list_parent_indices(table["queries"]).combine_chunks()
+    own = table["doc_id"].combine_chunks().take(parents)
+    within = [("query_id", ">=", query_id(first)), ("query_id", "<", query_id(first + len(own)))]
+    with lists.reading() as stream:
+        rows = pq.read_table(stream, columns=["query_id", "doc_id"], filters=[*within, ("rank", "<=", rank)])
+    numbers: Ints = rows["query_id"].cast(pa.int64()).to_numpy() - first
+    hits = pc.equal(own.take(pa.array(numbers)), rows["doc_id"].combine_chunks()).to_numpy(zero_copy_only=False)
+    kept = np.zeros(len(own), dtype=np.bool_)
+    kept[numbers[hits]] = True
+    return kept
+
+
+def _keep(table: pa.Table, kept: NDArray[np.bool_]) -> pa.Table:
+    """The rows with these of their pairs."""
+    parents = pc.list_parent_indices(table["queries"]).to_numpy()
+    counts = np.bincount(parents[kept], minlength=len(table))
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
+    columns = [table[name].combine_chunks().flatten().filter(pa.array(kept)) for name in ("queries", "ids")]
+    lists = [pa.ListArray.from_arrays(offsets, column) for column in columns]
+    return pa.table([table["doc_id"], *lists], schema=SCHEMA)
+
+
+def _finish_filter(config: KeepPairsConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
+    """Writes counts.npy, and counts: `judged`, all pairs; `dropped` of them; those of the pseudo-queries.
+
+    Raises:
+        UserError: if no pair is kept.
+    """
+    judged = int(inputs["pairs"].result["queries"])
+    found = count_queries(out)
+    if not found["queries"]:
+        raise UserError(
+            f"pseudo_queries.keep_rank = {config.rank}: of {judged:,} pairs none has its passage among so many best "
+            "for its query, so there is nothing to train on; raise pseudo_queries.keep_rank, or name another "
+            "pseudo_queries.judged_by or pseudo_queries.source"
+        )
+    return {**found, "judged": judged, "dropped": judged - found["queries"]}
+
+
+KEEP_PAIRS = Sharded(FOLDER, f"pairs/{FOLDER}", _begin_filter, _filter_worker, _finish_filter)
+"""The step: pseudo-queries and a judge's ranked lists in, the pairs that are kept out, as pseudo-queries."""

@@ -1,0 +1,292 @@
+"""A language model that writes queries for passages: its prompt, its sampling, and the step that trains one.
+
+It is a sequence-to-sequence model (doc2query, Nogueira & Lin 2019), or a causal one that a prompt asks for a query
+(InPars, Bonifacio et al. 2022).
+
+Every random number is a hash of (seed, passage, which of its queries, position, token), not a stream: tokens are drawn
+by the Gumbel-max trick, the highest of log-probability + noise. So what a passage gets does not depend on the batch it
+is in, on the number of actors or on what was generated before; only rounding, which differs with a batch's padding,
+could tip a draw.
+
+The generator step teaches an encoder-decoder to write the queries of a labelled collection. Its folder is what the
+source `model:FOLDER` reads. Loop, checkpoints and the twin on Ray Train are those of fine-tuning, and so are the rows:
+a query of the split train with one of its relevant passages.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor
+
+from midmask.core.config import Config, added, runtime
+from midmask.core.randomness import hash64
+from midmask.encoders.backbone import BackboneConfig
+from midmask.encoders.reading import library_reading, quiet_transformers, read_pretrained, refuse_no_model
+from midmask.errors import UserError
+from midmask.masking.randomness import Purpose, draw_seeds, hashes
+from midmask.objectives.finetuning.generation import QueryGeneration
+from midmask.store.artifact import Artifact
+from midmask.text.vocabulary import largest_id, refuse_tokens_beyond
+from midmask.training.optimiser import TrainConfig
+from midmask.training.pairs import PairExamples
+from midmask.training.setup import GeneratorSetup
+
+PASSAGE = "{passage}"
+"""What stands for the passage in a prompt."""
+
+
+class Prompt:
+    """A prompt and the tokenizer of a causal model, whose chat template is used if it has one.
+
+    length: tokens of the prompt without a passage.
+    """
+
+    def __init__(self, tokenizer: Any, template: str) -> None:
+        self._tokenizer, self._template = tokenizer, template
+        self._is_chat = bool(tokenizer.chat_template)
+        tokenizer.padding_side = "left"  # an answer follows its prompt
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
+        self.length = len(self._encode([self._write("")])["input_ids"][0])
+
+    def rows(self, texts: Sequence[str], length: int) -> Any:
+        """Prompts with passages of at most `length` tokens, padded on the left: input_ids and attention_mask, [B, L].
+
+        A passage is cut before it is put in, so that the words behind it stay.
+        """
+        prompts = [self._write(self._cut(text, length)) for text in texts]
+        return self._encode(prompts, padding=True, return_tensors="pt")
+
+    def _cut(self, text: str, length: int) -> str:
+        found = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        return text if len(found) <= length else text[: found[length - 1][1]]
+
+    def _write(self, text: str) -> str:
+        asked = self._template.replace(PASSAGE, text)
+        if not self._is_chat:
+            return asked
+        message = [{"role": "user", "content": asked}]
+        return str(
+            self._tokenizer.apply_chat_template(
+                message, tokenize=False, add_generation_prompt=True, enable_thinking=False
+            )
+        )
+
+    def _encode(self, prompts: list[str], **options: Any) -> Any:
+        """A chat template writes the special tokens itself."""
+        return self._tokenizer(prompts, add_special_tokens=not self._is_chat, **options)
+
+
+def find_line_breaks(tokenizer: Any) -> list[int]:
+    """The tokens of a vocabulary whose text has a line break, in order."""
+    texts = tokenizer.batch_decode([[token] for token in range(len(tokenizer))])
+    return [token for token, text in enumerate(texts) if "\n" in text]
+
+
+def ends_of(model: Any, tokenizer: Any, breaks: Sequence[int]) -> dict[str, Any]:
+    """The arguments of `generate` that end an answer at the end of its line."""
+    own = model.generation_config.eos_token_id
+    ends = [own] if isinstance(own, int) else list(own or ())
+    ends += [tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else []
+    return {"eos_token_id": sorted({*ends, *breaks}), "pad_token_id": tokenizer.pad_token_id}
+
+
+CAUSAL = ("ForCausalLM", "LMHeadModel")
+"""How the names of architectures end that continue a text."""
+
+
+class GenerateConfig(Config):
+    """How a model writes queries; the defaults are those of query-as-context (CoT-MAE-qc), which takes 20 a passage."""
+
+    top_p: float = Field(
+        0.95, gt=0.0, le=1.0, description="draw from the smallest set of tokens that has this probability"
+    )
+    top_k: int = Field(25, ge=1, le=1000, description="number of most probable tokens to draw from")
+    max_tokens: int = Field(
+        64, ge=2, le=512, description="largest number of tokens of a query, in the model's own vocabulary"
+    )
+    passage_tokens: int = Field(512, ge=8, le=8192, description="tokens of a passage that the model reads")
+    prefix: str = Field("", description="text put before each passage, such as 'text2query: '")
+    prompt: str = added(
+        "Write one short search query that this passage answers. Passage: {passage} Query:",
+        "causal models: what is continued, or with a chat template the user's message, with {passage} where the "
+        "passage belongs",
+        max_length=20_000,
+    )
+    seed: int = Field(0, ge=0, description="seed of the generated queries")
+    batch_size: int = runtime(64, "queries generated at once", ge=1)
+
+    @field_validator("prompt")
+    @classmethod
+    def _holds_the_passage_once(cls, value: str) -> str:
+        if value.count(PASSAGE) != 1:
+            raise ValueError(f"a prompt must contain {PASSAGE} once, where the passage is put")
+        return value
+
+
+class QueryGenerator:
+    """A model and its tokenizer, loaded once, on the GPU if there is one.
+
+    Args:
+        field: what the folder was given for, for the errors' texts.
+
+    Raises:
+        UserError: if the folder has no such model, lacks weights, or the prompt leaves no room for a passage.
+    """
+
+    def __init__(self, folder: Path, config: GenerateConfig, *, field: str = "pseudo_queries.source") -> None:
+        self._named = f"{field} = model:{folder}"
+        self._config = config
+        self._tokenizer, model, self._is_causal = self._read(folder)
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._model: Any = model.to(self._device).eval()
+        settings = model.config.get_text_config() if self._is_causal else model.get_encoder().config
+        places = int(getattr(settings, "max_position_embeddings", 0) or 1 << 30)
+        if places < 1 << 30:  # rows of a table of positions that training has not reached are noise
+            places = min(places, self._tokenizer.model_max_length)
+        self._length = min(config.passage_tokens, places)
+        self._breaks: list[int] = []
+        if self._is_causal:
+            self._prompt = Prompt(self._tokenizer, config.prompt)
+            self._length = min(config.passage_tokens, places - config.max_tokens - self._prompt.length)
+            self._breaks = find_line_breaks(self._tokenizer)
+        if self._length < 8:
+            raise UserError(
+                f"{self._named}: it takes {places} tokens, and the prompt and a query of generate.max_tokens = "
+                f"{config.max_tokens} leave no room for a passage; set a shorter generate.prompt or fewer max_tokens"
+            )
+
+    def _read(self, folder: Path) -> tuple[Any, Any, bool]:
+        """Tokenizer, model, and whether it is causal; runs no code of the folder, and unpickles nothing."""
+        import transformers
+
+        refuse_no_model(self._named, folder)
+        with library_reading(self._unreadable), quiet_transformers():
+            settings = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+            names = tuple(settings.architectures or ())
+            causal = not settings.is_encoder_decoder and any(name.endswith(CAUSAL) for name in names)
+            if not causal and not settings.is_encoder_decoder:
+                raise ValueError(f"it is a {settings.model_type} model{f', {names[0]}' if names else ''}")
+            kind = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForSeq2SeqLM
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        model, loading = read_pretrained(kind, folder, self._named, use_safetensors=True, dtype="auto")
+        if missing := sorted(loading["missing_keys"]):
+            raise self._unreadable(f"the file holds no {missing[0]} ({len(missing)} weights are missing)")
+        refuse_tokens_beyond(self._named, largest_id(tokenizer), len(model.get_input_embeddings().weight))
+        return tokenizer, model, causal
+
+    def _unreadable(self, reason: str) -> UserError:
+        return UserError(f"{self._named}: no sequence-to-sequence or causal model can be read there ({reason})")
+
+    @torch.inference_mode()
+    def queries(self, doc_ids: list[str], texts: list[str], each: int) -> list[list[str]]:
+        """`each` queries for every passage; an empty one is left out."""
+        keys = torch.from_numpy(hash64(doc_ids, f"queries {self._config.seed}").astype(np.int64))
+        queries: list[list[str]] = [[] for _ in texts]
+        work = [(passage, copy) for passage in range(len(texts)) for copy in range(each)]
+        for start in range(0, len(work), self._config.batch_size):
+            batch = work[start : start + self._config.batch_size]
+            passages = torch.tensor([passage for passage, _ in batch])
+            copies = torch.tensor([copy for _, copy in batch])
+            seeds = draw_seeds(keys[passages], Purpose.GENERATE, each).gather(1, copies[:, None]).squeeze(1)
+            written = self._write([texts[passage] for passage, _ in batch], seeds)
+            for (passage, _), query in zip(batch, written, strict=True):
+                queries[passage] += [query.strip()] if query.strip() else []
+        return queries
+
+    def _write(self, texts: list[str], seeds_B: Tensor) -> list[str]:
+        config = self._config
+        rows = self._tokenise([config.prefix + text for text in texts])
+        # A causal model gives its prompt back; a decoder's first token is no word.
+        given = rows["input_ids"].shape[1] if self._is_causal else 0
+        draw = Drawn(seeds_B.to(self._device), config.top_k, config.top_p, given=max(0, given - 1))
+        ends = ends_of(self._model, self._tokenizer, self._breaks) if self._is_causal else {}
+        ids = self._model.generate(
+            input_ids=rows["input_ids"],
+            attention_mask=rows["attention_mask"],
+            logits_processor=[NoBreakFirst(self._breaks, given), draw] if self._breaks else [draw],
+            do_sample=False,
+            num_beams=1,
+            max_new_tokens=config.max_tokens,
+            **ends,
+        )
+        written = self._tokenizer.batch_decode(ids[:, given:], skip_special_tokens=True)
+        return [text.strip().partition("\n")[0] for text in written] if self._is_causal else list(written)
+
+    def _tokenise(self, texts: list[str]) -> Any:
+        if self._is_causal:
+            return self._prompt.rows(texts, self._length).to(self._device)
+        return self._tokenizer(texts, truncation=True, max_length=self._length, padding=True, return_tensors="pt").to(
+            self._device
+        )
+
+
+class NoBreakFirst:
+    """Forbids tokens with a line break as the first token of a query, which they would end.
+
+    Args:
+        given: tokens of the prompt, padding included.
+    """
+
+    def __init__(self, breaks: list[int], given: int) -> None:
+        self._breaks, self._given = breaks, given
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        if input_ids.shape[1] > self._given:
+            return scores
+        return scores.index_fill(1, torch.tensor(self._breaks, device=scores.device), -torch.inf)
+
+
+class Drawn:
+    """Makes greedy search a sampler: of each row's likeliest tokens, one is drawn, all others are forbidden.
+
+    seeds_B: int32. Drawn from are the `top_k` likeliest tokens and, of these and by their shares among each other, the
+    fewest that reach `top_p`, as Hugging Face's samplers do it. given: leading tokens that do not count as positions,
+    since a prompt's padding depends on its batch.
+    """
+
+    def __init__(self, seeds_B: Tensor, top_k: int, top_p: float, given: int = 0) -> None:
+        self._seeds_B, self._top_k, self._top_p, self._given = seeds_B, top_k, top_p, given
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        logits_BK, tokens_BK = scores.float().topk(min(self._top_k, scores.shape[-1]))
+        logits_BK = logits_BK.log_softmax(-1)
+        before_BK = logits_BK.exp().cumsum(-1) - logits_BK.exp()
+        step_B = hashes(self._seeds_B, torch.tensor(input_ids.shape[1] - self._given, device=scores.device))
+        bits_BK = hashes(step_B[:, None], tokens_BK)
+        uniform_BK = (((bits_BK >> 8) & 0xFFFFFF).double() + 0.5) * 2.0**-24
+        noise_BK = -(-uniform_BK.log()).log()
+        chosen_B1 = (logits_BK + noise_BK).masked_fill(before_BK >= self._top_p, -torch.inf).argmax(-1, keepdim=True)
+        drawn = torch.full_like(scores, -torch.inf)
+        return drawn.scatter_(1, tokens_BK.gather(1, chosen_B1), 0.0)
+
+
+class GeneratorConfig(Config):
+    """Training of a generator of queries."""
+
+    backbone: BackboneConfig = Field(description="the encoder that it starts from")
+    loss: QueryGeneration.Config = Field(
+        default_factory=QueryGeneration.Config, description="the loss, and the decoder's depth"
+    )
+    train: TrainConfig = Field(description="length, batch (queries, each with a passage) and optimiser")
+    query_length: int = Field(32, ge=4, description="tokens of a query")
+    passage_length: int = Field(128, ge=8, le=512, description="tokens of a passage")
+
+
+def generator_setup(config: GeneratorConfig, inputs: Mapping[str, Artifact]) -> GeneratorSetup:
+    """The setup of a worker that trains a generator. Inputs: tokens, corpus."""
+    rows = PairExamples(
+        tokens=inputs["tokens"].place,
+        corpus=inputs["corpus"].place,
+        split="train",
+        fingerprint=inputs["tokens"].fingerprint,
+        query_length=config.query_length,
+        passage_length=config.passage_length,
+    )
+    return GeneratorSetup(
+        objective=config.loss, train=config.train, backbone=config.backbone, tokens=rows.tokens, rows=rows
+    )

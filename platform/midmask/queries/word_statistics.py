@@ -1,0 +1,131 @@
+"""The words of tokenised passages, and the number of passages that contain each: the statistics of a corpus for idf and
+BM25.
+
+A word is a token and the continuations right after it, as in `masking.find_words`; it is known by its token ids, so no
+text is read. Shapes: T tokens of a shard end to end, P passages, U uses of words, W distinct words.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from midmask.core.arrays import Ints
+from midmask.core.config import Config
+from midmask.store.place import Place
+from midmask.store.sharded import Inputs, Sharded
+from midmask.text.vocabulary import Vocabulary
+
+COUNTED = pa.schema([("word", pa.binary()), ("passages", pa.int64())])
+
+
+class StatisticsConfig(Config):
+    """Word counts of a corpus as tokenised; nothing to choose."""
+
+
+@dataclass(frozen=True)
+class ShardWords:
+    """A shard's passages as uses of words, in order.
+
+    ids_T: token ids; lengths_P: tokens, specials included; candidate_T: whether a token belongs to a word (no special);
+    use_of_C: the word use of each such token; passage_U: where a use stands; word_U: which of `words` it is. words:
+    distinct ones in order of their first use, each the bytes of its token ids as little-endian int32.
+    """
+
+    ids_T: NDArray[np.int32]
+    lengths_P: Ints
+    candidate_T: NDArray[np.bool_]
+    use_of_C: Ints
+    passage_U: Ints
+    word_U: Ints
+    words: pa.BinaryArray
+
+    def occurrences(self) -> tuple[Ints, Ints, Ints]:
+        """Distinct (passage, word) pairs: the word of each, its count in the passage, and the pair of each use."""
+        pairs, pair_U, counts = np.unique(
+            self.passage_U * len(self.words) + self.word_U, return_inverse=True, return_counts=True
+        )
+        return pairs % max(len(self.words), 1), counts, pair_U
+
+
+def shard_words(ids: pa.ListArray, vocabulary: Vocabulary) -> ShardWords:
+    """The words of token rows, a list of int32 each."""
+    offsets = ids.offsets.to_numpy().astype(np.int64)
+    flat_T = ids.values.to_numpy()[offsets[0] : offsets[-1]].astype("<i4", copy=False)
+    lengths_P = np.diff(offsets)
+    candidate_T = ~vocabulary.special_V.numpy()[flat_T]
+    joined_T = candidate_T & vocabulary.continues_V.numpy()[flat_T]
+    joined_T[1:] &= candidate_T[:-1]
+    firsts = (offsets - offsets[0])[:-1]
+    joined_T[firsts[lengths_P > 0]] = False
+    passage_T = np.repeat(np.arange(len(lengths_P)), lengths_P)
+    begins_C = ~joined_T[candidate_T]
+    bounds = np.append(np.flatnonzero(begins_C), len(begins_C)) * 4
+    buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(flat_T[candidate_T].tobytes())]
+    uses = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers).dictionary_encode()
+    return ShardWords(
+        ids_T=flat_T,
+        lengths_P=lengths_P,
+        candidate_T=candidate_T,
+        use_of_C=np.cumsum(begins_C) - 1,
+        passage_U=passage_T[candidate_T][begins_C],
+        word_U=uses.indices.to_numpy().astype(np.int64),
+        words=uses.dictionary,
+    )
+
+
+def token_ids(word: bytes) -> list[int]:
+    """A word's token ids."""
+    ids: list[int] = np.frombuffer(word, "<i4").tolist()
+    return ids
+
+
+def read_ids(shard: Place) -> pa.ListArray:
+    with shard.reading() as stream:
+        return pq.read_table(stream, columns=["ids"])["ids"].combine_chunks()
+
+
+def _make_counter(config: StatisticsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
+    tokens = inputs["tokens"].place
+    vocabulary = Vocabulary.of((tokens / "tokenizer").local())
+
+    def write(name: str) -> None:
+        found = shard_words(read_ids(tokens / "passages" / name), vocabulary)
+        word, _, _ = found.occurrences()
+        counted = pa.table([found.words, np.bincount(word, minlength=len(found.words))], schema=COUNTED)
+        totals = {"passages": str(len(found.lengths_P)), "words": str(len(found.word_U))}
+        with (out / "counted" / name).writing() as stream:
+            pq.write_table(counted.sort_by("word").replace_schema_metadata(totals), stream, compression="zstd")
+
+    return write
+
+
+def _add_up(config: StatisticsConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
+    """Writes words.parquet (word, passages), sorted by word."""
+    tables, passages, words = [], 0, 0
+    for name in (out / "counted").names():
+        with (out / "counted" / name).reading() as stream:
+            tables.append(pq.read_table(stream))
+        totals = tables[-1].schema.metadata
+        passages, words = passages + int(totals[b"passages"]), words + int(totals[b"words"])
+    merged = pa.concat_tables([table.replace_schema_metadata() for table in tables])
+    merged = merged.group_by("word").aggregate([("passages", "sum")]).rename_columns(COUNTED.names).sort_by("word")
+    with (out / "words.parquet").writing() as stream:
+        pq.write_table(merged, stream, compression="zstd")
+    return {
+        "passages": passages,
+        "words": words,
+        "words_per_passage": words / max(passages, 1),
+        "distinct_words": len(merged),
+        "most_passages": pc.max(merged["passages"]).as_py() or 0,
+        "least_passages": pc.min(merged["passages"]).as_py() or 0,
+    }
+
+
+STATISTICS = Sharded("counted", "tokens/passages", lambda config, inputs, out: None, _make_counter, _add_up)
+"""The step: tokens in, word statistics out (counted/, words.parquet)."""

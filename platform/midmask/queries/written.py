@@ -1,0 +1,358 @@
+"""Queries that a language model writes, in a Hugging Face folder or behind a chat completions server.
+
+A model is sampled by `query_model`. A server is asked by several threads and its answers are used in order. The request
+is a function of the passage and the config alone, its temperature and seed are sent; what a server makes of a seed is
+its own affair. Answers are kept, so that a step that is started again asks only for what it lacks:
+
+    <cache>/<name>.jsonl   {"key": …, "queries": […], "tokens": …} a line
+
+A file is written whole and never changed, since the files of a killed attempt may be links to it. A key is a hash of
+the passage and of all that decides its queries: answers that other settings have made are there and not found.
+"""
+
+import hashlib
+import json
+import logging
+import re
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from midmask.core.config import fingerprint, identity_of, model_content
+from midmask.core.randomness import hash64
+from midmask.errors import SHOWN, UserError
+from midmask.queries.chat import ChatServer, RequestRefused, ServerGone
+from midmask.queries.config import QueriesConfig
+from midmask.queries.plain_sources import MadeQuery, Passage
+from midmask.queries.query_model import PASSAGE, QueryGenerator
+from midmask.store.place import Place
+
+EVERY_ANSWERS, EVERY_SECONDS = 64, 10.0
+"""Answers, and seconds, after which a file is written: what a kill may lose."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The queries of one passage, best first or in no order. tokens: that a server has counted for them."""
+
+    queries: tuple[str, ...]
+    tokens: int = 0
+
+
+class QueryCache:
+    """Answers by passage, under one identity. Not for several threads.
+
+    Args:
+        place: where the files lie; none: answers are remembered in this process alone.
+        identity: what decides the queries of a passage, as plain data.
+
+    Raises:
+        UserError: if a file is damaged.
+    """
+
+    def __init__(self, place: Place | None, identity: Mapping[str, Any]) -> None:
+        self._place, self._identity = place, fingerprint(dict(identity))
+        self._known: dict[str, Answer] = {}
+        self._pending: list[str] = []
+        self._written = time.monotonic()
+        for name in place.names() if place else []:
+            if place and name.endswith(".jsonl"):
+                self._load(place / name)
+
+    def _load(self, file: Place) -> None:
+        try:
+            for line in file.read().decode().splitlines():
+                row = json.loads(line)
+                self._known[str(row["key"])] = Answer(tuple(map(str, row["queries"])), int(row["tokens"]))
+        except (ValueError, KeyError, TypeError):
+            raise UserError(
+                f"{file} is damaged: a line of it is no answer. Delete the file and run the same command again; the "
+                "queries in it are then made anew"
+            ) from None
+
+    def find(self, passage: Passage) -> Answer | None:
+        """The answer for a passage; None if there is none yet."""
+        return self._known.get(self._key(passage))
+
+    def add(self, passage: Passage, answer: Answer) -> None:
+        """Remembers an answer; `flush` makes sure that it is on disk."""
+        key = self._key(passage)
+        self._known[key] = answer
+        self._pending.append(
+            json.dumps({"key": key, "queries": list(answer.queries), "tokens": answer.tokens}, ensure_ascii=False)
+        )
+        if len(self._pending) >= EVERY_ANSWERS or time.monotonic() - self._written >= EVERY_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes the answers that are not on disk yet, as a file of their own."""
+        if self._place is not None and self._pending:
+            (self._place / f"{uuid.uuid4().hex}.jsonl").write("\n".join([*self._pending, ""]).encode())
+        self._pending.clear()
+        self._written = time.monotonic()
+
+    def _key(self, passage: Passage) -> str:
+        text = json.dumps([self._identity, passage.doc_id, passage.title, passage.text])
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+log = logging.getLogger(__name__)
+
+FIELD = "queries.sources"
+MODEL = "model"
+"""The source of queries that a model or a server has written."""
+
+
+class ModelQueries:
+    """A sequence-to-sequence or causal folder; it is loaded with the first passage that is not in the cache.
+
+    Args:
+        folder: with config.json, safetensors and a tokenizer.
+        cache: where the queries of finished batches are kept, for a run after a kill.
+
+    Raises:
+        UserError: if the folder has no such model; most of this is found with the first passage.
+    """
+
+    def __init__(self, folder: str, config: QueriesConfig, *, cache: Place | None = None) -> None:
+        self._folder, self._config = Path(folder).expanduser(), config
+        content = model_content(self._folder, FIELD)
+        identity = {"model": content, "generate": identity_of(config.generate), "each": config.per_passage}
+        self._cache = QueryCache(cache, identity)
+
+    @cached_property
+    def _generator(self) -> QueryGenerator:
+        return QueryGenerator(self._folder, self._config.generate, field=FIELD)
+
+    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
+        """At most `per_passage` different queries for each passage, in the order of the passages."""
+        # Some batches of the model at a time, so that few of its rows are left empty.
+        size = max(1, 4 * self._config.generate.batch_size // self._config.per_passage)
+        waiting, without = iter(passages), 0
+        try:
+            while some := list(islice(waiting, size)):
+                self._write([passage for passage in some if self._cache.find(passage) is None])
+                for passage in some:
+                    answer = self._cache.find(passage)
+                    assert answer is not None
+                    without += not answer.queries
+                    yield from (MadeQuery(passage.doc_id, query, MODEL) for query in answer.queries)
+        finally:
+            self._cache.flush()
+        if without:
+            log.warning("%s: %d of %d passages got no query", self._folder, without, len(passages))
+
+    def _write(self, passages: Sequence[Passage]) -> None:
+        if not passages:
+            return
+        texts = [text_of(passage) for passage in passages]
+        written = self._generator.queries([passage.doc_id for passage in passages], texts, self._config.per_passage)
+        for passage, queries in zip(passages, written, strict=True):
+            self._cache.add(passage, Answer(tuple(dict.fromkeys(queries))))
+        self._cache.flush()
+
+
+def text_of(passage: Passage) -> str:
+    """What a writer of queries reads: the title and the text."""
+    return f"{passage.title} {passage.text}".strip()
+
+
+HTTP = "http"
+"""The source of queries that a server has written."""
+
+COUNT = "{count}"
+"""What stands for the number of queries in a prompt."""
+
+_THOUGHT = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
+_NUMBERING = re.compile(
+    r"^(?:[-*\u2022\u2013]\s+|\(?\d{1,3}[.):]\s+|(?:query|question|q)\s*\d{0,3}\s*[:.]\s*)+", re.IGNORECASE
+)
+_QUOTES = "\"'`*\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
+
+
+class ServerQueries:
+    """A server by its URL; it is asked for its models with the first passage that is not in the cache.
+
+    Args:
+        url: such as http://127.0.0.1:8000/v1; not part of the queries' identity, since a server may move.
+        cache: where answers are kept, for a run after a kill.
+        pause: waits so many seconds before a repetition.
+
+    Raises:
+        UserError: for a URL that is no http(s) one or contains credentials.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        config: QueriesConfig,
+        *,
+        cache: Place | None = None,
+        pause: Callable[[float], object] | None = None,
+    ) -> None:
+        self._config = config
+        self._server = ChatServer(url, seconds=config.server_seconds, retries=config.server_retries, pause=pause)
+        self._cache_place = cache
+        self._asked = self._tokens = 0
+
+    @cached_property
+    def _model(self) -> str:
+        """The model's name.
+
+        Raises:
+            UserError: if the server serves several and none is named, or none at all.
+        """
+        if self._config.server_model is not None:
+            return self._config.server_model
+        try:
+            found = self._server.models()
+        except ServerGone as gone:
+            raise UserError(f"http:{self._server.url}: no answer to /models: {gone}; start the server") from None
+        if len(found) != 1:
+            raise UserError(
+                f"http:{self._server.url}: it serves {len(found)} models; set queries.server_model to one of them: "
+                f"{', '.join(found[:SHOWN]) or 'none is listed, so name the one it was started with'}"
+            )
+        return found[0]
+
+    @cached_property
+    def _cache(self) -> QueryCache:
+        common = {"seeds": self._config.generate.seed, "characters": self._config.server_characters}
+        return QueryCache(self._cache_place, {"request": self._body("", 0), **common})
+
+    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
+        """At most `per_passage` different queries for each passage, in the order of the passages. With a budget, the
+        first passages have queries, also over several calls.
+
+        Raises:
+            UserError: if the server refuses, or stays away; what it has answered is kept.
+        """
+        without = answered = 0
+        answers = self._answers(passages)
+        try:
+            for passage, answer in answers:
+                answered += 1
+                without += not answer.queries
+                yield from (MadeQuery(passage.doc_id, query, HTTP) for query in answer.queries)
+        finally:
+            answers.close()
+        if without:
+            log.warning("http:%s: %d of %d answers had no query", self._server.url, without, answered)
+        if answered < len(passages):
+            log.warning(
+                "http:%s: the budget of queries.server_max_requests or queries.server_max_tokens is spent: %d of %d "
+                "passages were asked about, %d tokens; raise it to go on",
+                self._server.url,
+                answered,
+                len(passages),
+                self._tokens,
+            )
+
+    def _answers(self, passages: Sequence[Passage]) -> Generator[tuple[Passage, Answer], None, None]:
+        """Each passage with its answer, in order; a few are asked for ahead."""
+        cache = self._cache
+        ahead: deque[tuple[Passage, Answer | Future[Answer]]] = deque()
+        waiting = iter(passages)
+        pool = ThreadPoolExecutor(self._config.server_concurrency)
+        try:
+            while not self._is_spent():
+                for passage in islice(waiting, self._room() - len(ahead)):
+                    ahead.append((passage, cache.find(passage) or pool.submit(self._ask, passage)))
+                if not ahead:
+                    return
+                passage, found = ahead[0]
+                answer = self._settle(passage, found) if isinstance(found, Future) else found
+                ahead.popleft()
+                self._asked += 1
+                self._tokens += answer.tokens
+                yield passage, answer
+        except ServerGone as gone:
+            raise UserError(self._how_to_go_on(passages, ahead, gone)) from None
+        finally:
+            self._keep(ahead)
+            pool.shutdown()
+
+    def _settle(self, passage: Passage, future: Future[Answer]) -> Answer:
+        """The answer to a request, which is kept; none at all if the server takes others, but not this one."""
+        try:
+            answer = future.result()
+        except RequestRefused as refusal:
+            if not self._asked:
+                raise
+            log.warning("passage %s gets no query: %s", passage.doc_id, refusal)
+            return Answer(())
+        if self._config.server_max_tokens is not None and not answer.tokens:
+            raise UserError(
+                f"http:{self._server.url}: it does not count tokens, so queries.server_max_tokens = "
+                f"{self._config.server_max_tokens} cannot be kept to; set queries.server_max_requests instead"
+            )
+        self._cache.add(passage, answer)
+        return answer
+
+    def _room(self) -> int:
+        """Passages that may be under way: enough that no thread waits for the turn of an answer."""
+        most = self._config.server_max_requests
+        left = most - self._asked if most is not None else 2 * self._config.server_concurrency
+        return min(left, 2 * self._config.server_concurrency)
+
+    def _is_spent(self) -> bool:
+        requests, tokens = self._config.server_max_requests, self._config.server_max_tokens
+        return (requests is not None and self._asked >= requests) or (tokens is not None and self._tokens >= tokens)
+
+    def _keep(self, ahead: deque[tuple[Passage, Answer | Future[Answer]]]) -> None:
+        """Ends what is under way and keeps what has been answered out of turn."""
+        self._server.given_up.set()
+        for passage, answer in ahead:
+            if isinstance(answer, Future) and not answer.cancel() and answer.exception() is None:
+                self._cache.add(passage, answer.result())
+        ahead.clear()
+        self._cache.flush()
+        self._server.given_up.clear()
+
+    def _how_to_go_on(
+        self, passages: Sequence[Passage], ahead: deque[tuple[Passage, Answer | Future[Answer]]], gone: ServerGone
+    ) -> str:
+        self._keep(ahead)
+        made = [answer for passage in passages if (answer := self._cache.find(passage)) is not None]
+        queries = sum(len(answer.queries) for answer in made)
+        return (
+            f"http:{self._server.url}: it answers no more: {gone}. {queries} queries of {len(made)} of {len(passages)} "
+            "passages were made and are kept; start the server and run the same command again, which asks for the "
+            f"other {len(passages) - len(made)}"
+        )
+
+    def _ask(self, passage: Passage) -> Answer:
+        seed = int(hash64([passage.doc_id], f"server {self._config.generate.seed}")[0]) & 0x7FFFFFFF
+        text = text_of(passage)[: self._config.server_characters]
+        answer, tokens = self._server.complete(self._body(text, seed))
+        return Answer(tuple(read_queries(answer, self._config.per_passage)), tokens)
+
+    def _body(self, text: str, seed: int) -> dict[str, Any]:
+        """The request for a text. For the empty one it is what all requests have in common."""
+        config, generate = self._config, self._config.generate
+        prompt = config.server_prompt.replace(COUNT, str(config.per_passage))
+        return {
+            "model": self._model,
+            "messages": [{"role": "user", "content": prompt.replace(PASSAGE, text)}],
+            "max_tokens": generate.max_tokens * config.per_passage,
+            "temperature": config.server_temperature,
+            "top_p": generate.top_p,
+            "seed": seed,
+        }
+
+
+def read_queries(answer: str, most: int) -> list[str]:
+    """The different queries of an answer, one a line: without numbering, quotes, and lines that announce a list."""
+    found: dict[str, None] = {}
+    for line in _THOUGHT.sub("", answer).splitlines():
+        stripped = _NUMBERING.sub("", line.strip().strip("*")).strip().strip(_QUOTES).strip()
+        if any(letter.isalnum() for letter in stripped) and not line.strip().startswith("```") and stripped[-1] != ":":
+            found.setdefault(stripped)
+    return list(found)[:most]

@@ -1,0 +1,195 @@
+"""BM25's first pass: the stemmed words of each shard of a corpus, counted, and the counts of the whole collection.
+
+    counted/NAME     word, passages of the shard that have it, postings (row, count); sorted by word
+    passages/NAME    doc_id, words: the shard's passages in row order
+    words.parquet    word, passages of the collection that have it; sorted by word
+
+A worker holds one shard. The last step holds the different words of the collection, and those of a few shards.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import Field
+
+from midmask.core.arrays import Ints
+from midmask.core.config import Config
+from midmask.errors import UserError
+from midmask.store.place import Place
+from midmask.store.sharded import Inputs, Sharded
+
+WORD = r"(?u)\b\w\w+\b"
+
+
+class StemmedWords:
+    """Text to numbers of stemmed words. `known`: stem -> number."""
+
+    def __init__(self) -> None:
+        import re
+
+        import Stemmer
+
+        self.known: dict[str, int] = {}
+        self._split = re.compile(WORD).findall
+        self._stem = Stemmer.Stemmer("english").stemWords
+
+    def stems(self, text: str) -> list[str]:
+        """The stem of each word, in order."""
+        found: list[str] = self._stem(self._split(text.lower()))
+        return found
+
+    def ids(self, text: str) -> list[int]:
+        """One number per word; unknown words are learnt."""
+        return [self.known.setdefault(stem, len(self.known)) for stem in self.stems(text)]
+
+
+ROWS_AT_ONCE = 2_048
+
+MERGED_AT_ONCE = 32
+"""Shards whose words are added to those of the shards before them at a time."""
+
+WORDS = pa.schema([("word", pa.large_string()), ("passages", pa.int64())])
+COUNTED = WORDS.append(pa.field("postings", pa.list_(pa.struct([("row", pa.int32()), ("count", pa.int32())]))))
+PASSAGES = pa.schema([("doc_id", pa.string()), ("words", pa.int32())])
+
+Texts = tuple[list[str], list[str]]
+"""Ids and texts of some passages, titles included."""
+
+
+class Bm25WordsConfig(Config):
+    """Which texts of a corpus are counted."""
+
+    titles: bool = Field(True, description="whether a passage is 'title text' instead of the text alone")
+
+
+@dataclass(frozen=True)
+class WordStatistics:
+    """What the scores of every shard depend on.
+
+    words: the different ones, sorted. passages_W: passages that have each. passages: of the collection. mean_length:
+    words of a passage, repetitions included.
+    """
+
+    words: pa.LargeStringArray
+    passages_W: Ints
+    passages: int
+    mean_length: float
+
+
+def count_shard(texts: Iterable[Texts], out: Place, name: str) -> None:
+    """Writes the words of some passages: `passages/NAME` and, last, `counted/NAME`."""
+    words = StemmedWords()
+    doc_ids: list[str] = []
+    lengths = [np.empty(0, np.int32)]
+    keys, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for ids, some in texts:
+        numbers = [words.ids(text) for text in some]
+        lengths.append(np.fromiter(map(len, numbers), np.int32, len(numbers)))
+        row = np.repeat(np.arange(len(doc_ids), len(doc_ids) + len(ids)), lengths[-1])
+        word = np.fromiter(chain.from_iterable(numbers), np.int64, len(row))
+        key, count = np.unique(word << 32 | row, return_counts=True)
+        keys.append(key)
+        counts.append(count)
+        doc_ids.extend(ids)
+    length_D = np.concatenate(lengths)
+    _write(pa.table([pa.array(doc_ids, pa.string()), length_D], schema=PASSAGES), out / "passages" / name)
+    table = _by_word(list(words.known), np.concatenate(keys), np.concatenate(counts))
+    totals = {"passages": str(len(length_D)), "words": str(length_D.sum(dtype=np.int64))}
+    _write(table.replace_schema_metadata(totals), out / "counted" / name)
+
+
+def _by_word(words: list[str], keys: Ints, counts: Ints) -> pa.Table:
+    """The postings of each word.
+
+    Args:
+        keys: the number of the word, and in the lower 32 bits the row; each once.
+    """
+    named = pa.array(words, pa.large_string())
+    order = pc.sort_indices(named).to_numpy().astype(np.int64)
+    sorted_number = np.empty_like(order)
+    sorted_number[order] = np.arange(len(order))
+    word, row = sorted_number[keys >> 32], keys & 0xFFFFFFFF
+    at = np.lexsort((row, word))
+    passages = np.bincount(word, minlength=len(words))
+    offsets = np.concatenate([[0], np.cumsum(passages)])
+    columns = [pa.array(row[at], pa.int32()), pa.array(counts[at], pa.int32())]
+    postings = pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), pa.StructArray.from_arrays(columns, ["row", "count"])
+    )
+    return pa.table([named.take(pa.array(order)), passages, postings], schema=COUNTED)
+
+
+def merge_counts(out: Place, collection: str) -> dict[str, Any]:
+    """Adds up the shards' words, and writes `words.parquet`.
+
+    Args:
+        collection: its name, for the message.
+
+    Raises:
+        UserError: if there is no word in it.
+    """
+    names = (out / "counted").names()
+    merged, passages, words = WORDS.empty_table(), 0, 0
+    for first in range(0, len(names), MERGED_AT_ONCE):
+        tables = [_read(out / "counted" / name, WORDS.names) for name in names[first : first + MERGED_AT_ONCE]]
+        passages += sum(int(table.schema.metadata[b"passages"]) for table in tables)
+        words += sum(int(table.schema.metadata[b"words"]) for table in tables)
+        together = pa.concat_tables([merged, *(table.replace_schema_metadata() for table in tables)])
+        merged = together.group_by("word").aggregate([("passages", "sum")]).rename_columns(WORDS.names)
+    if not words:
+        raise UserError(f"{collection}: no passage holds a word of two letters, so BM25 has nothing to index")
+    totals = {"passages": str(passages), "words": str(words)}
+    _write(merged.sort_by("word").replace_schema_metadata(totals), out / "words.parquet")
+    return {"passages": passages, "words": words, "distinct_words": len(merged)}
+
+
+def read_statistics(counts: Place) -> WordStatistics:
+    """What the first pass has found in a collection."""
+    table = _read(counts / "words.parquet", WORDS.names)
+    passages, words = (int(table.schema.metadata[name]) for name in (b"passages", b"words"))
+    return WordStatistics(
+        table["word"].combine_chunks(), table["passages"].to_numpy().astype(np.int64), passages, words / passages
+    )
+
+
+def read_counted(counts: Place, name: str) -> tuple[pa.Table, pa.Table]:
+    """The words of a shard (COUNTED), and its passages (PASSAGES)."""
+    return _read(counts / "counted" / name, COUNTED.names), _read(counts / "passages" / name, PASSAGES.names)
+
+
+def _read(place: Place, columns: list[str]) -> pa.Table:
+    with place.reading() as stream:
+        return pq.read_table(stream, columns=columns)
+
+
+def _write(table: pa.Table, place: Place) -> None:
+    with place.writing() as stream:
+        pq.write_table(table, stream, compression="zstd")
+
+
+def _read_texts(shard: Place, *, titles: bool) -> Iterator[Texts]:
+    with shard.reading() as stream:
+        for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROWS_AT_ONCE):
+            texts = batch["text"].to_pylist()
+            if titles:
+                texts = [f"{title} {text}" for title, text in zip(batch["title"].to_pylist(), texts, strict=True)]
+            yield batch["doc_id"].to_pylist(), texts
+
+
+def _worker(config: Bm25WordsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
+    docs = inputs["corpus"].place / "docs"
+    return lambda name: count_shard(_read_texts(docs / name, titles=config.titles), out, name)
+
+
+def _finish(config: Bm25WordsConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
+    return merge_counts(out, str(inputs["corpus"].place))
+
+
+BM25_WORDS = Sharded("counted", "corpus/docs", lambda config, inputs, out: None, _worker, _finish)
+"""The step: corpus in, counted words out."""

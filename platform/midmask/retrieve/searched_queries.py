@@ -1,0 +1,134 @@
+"""Which queries are searched: those of a split that can be judged, or a sample; and never to find themselves.
+
+A query that is a passage of its own corpus (ArguAna, Quora) never retrieves itself. Which passage that is, is a
+property of the corpus (`corpora.self_matches`). Left in, it would stand at rank 1 of every list, lower each figure and
+be mined as the hardest negative of all. BEIR's evaluation leaves it out, too.
+"""
+
+import logging
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from midmask.core.randomness import fixed_sample
+from midmask.corpora.writer import ANSWERS, MISSING_PASSAGES
+from midmask.errors import UserError, known_names
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+
+log = logging.getLogger(__name__)
+
+
+def judged_queries(
+    corpus: Artifact, split: str, *, judged: Literal["any", "relevant"] = "any", limit: int | None = None
+) -> list[str]:
+    """Ids of the queries of a split that have a judgement or answer strings ("any"), or a relevant passage in the
+    collection; sorted; a fixed sample if limited.
+
+    Raises:
+        UserError: naming the splits that the corpus has, if there is no such query.
+    """
+    qrels = read_qrels(corpus)
+    if judged == "relevant":
+        within = relevant_passages(corpus.place, split)
+    else:
+        within = qrels.filter(pc.equal(qrels["split"], split))
+    names = pc.unique(within["query_id"]).to_pylist()
+    answers = read_answers(corpus)
+    if judged == "any" and len(answers):
+        names = sorted({*names, *answers.filter(pc.equal(answers["split"], split))["query_id"].to_pylist()})
+    if not names:
+        splits = sorted({*qrels["split"].unique().to_pylist(), *answers["split"].unique().to_pylist()})
+        name = corpus.result.get("name", "the collection")
+        raise UserError(f"split {split!r}: {name} has no judged queries in it. {known_names(splits)}")
+    return sorted(fixed_sample(names, limit))
+
+
+def read_qrels(corpus: Artifact) -> pa.Table:
+    """All judgements (split, query_id, doc_id, grade), those of passages that the collection lacks included."""
+    with (corpus.place / "qrels.parquet").reading() as stream:
+        return pq.read_table(stream)
+
+
+def relevant_passages(corpus: Place, split: str | None = None) -> pa.Table:
+    """Judgements of grade 1 or more, of one split or of all, without those of passages that the collection lacks: these
+    have no text, so nothing can be trained on them.
+    """
+    with (corpus / "qrels.parquet").reading() as stream:
+        qrels = pq.read_table(stream)
+    relevant = qrels.filter(pc.greater_equal(qrels["grade"], 1))
+    if split is not None:
+        relevant = relevant.filter(pc.equal(relevant["split"], split))
+    missing = is_missing(corpus, relevant)
+    if count := pc.sum(missing).as_py():
+        log.info("%d relevant passages are not in the collection and are left out", count)
+    return relevant.filter(pc.invert(missing))
+
+
+def is_missing(corpus: Place, judged: pa.Table) -> pa.ChunkedArray:
+    """For each row of a table with a column doc_id, whether it names a judged passage that the collection lacks."""
+    missing = MISSING_PASSAGES.empty_table()
+    if "missing_passages.parquet" in corpus.names():
+        with (corpus / "missing_passages.parquet").reading() as stream:
+            missing = pq.read_table(stream)
+    return pc.is_in(judged["doc_id"], value_set=missing["doc_id"])
+
+
+def read_answers(corpus: Artifact) -> pa.Table:
+    """Answer strings (split, query_id, answers) of a corpus; most have none."""
+    if "answers.parquet" not in corpus.place.names():
+        return ANSWERS.empty_table()
+    with (corpus.place / "answers.parquet").reading() as stream:
+        return pq.read_table(stream)
+
+
+def read_self_matches(corpus: Artifact) -> pa.Table:
+    """The pairs (query_id, doc_id) of a corpus artifact; most have none."""
+    if "self_matches.parquet" not in corpus.place.names():
+        return pa.table({"query_id": pa.array([], pa.string()), "doc_id": pa.array([], pa.string())})
+    with (corpus.place / "self_matches.parquet").reading() as stream:
+        return pq.read_table(stream)
+
+
+def excluded_pairs(ranked: Artifact, corpus: Artifact) -> pa.Table:
+    """The pairs that an evaluation leaves out of a ranked list: none of a list from a run file, which is measured as it
+    is; `retrieve.run_file` has removed them if that was asked for.
+    """
+    pairs = read_self_matches(corpus)
+    return pairs.slice(0, 0) if "run" in ranked.result.get("read", {}) else pairs
+
+
+def is_self(table: pa.Table, pairs: pa.Table) -> NDArray[np.bool_]:
+    """For each row (query_id, doc_id) of any table, whether it is one of the pairs."""
+    rows = np.flatnonzero(pc.is_in(table["query_id"], value_set=pairs["query_id"]).to_numpy())
+    own = pc.is_in(_join_ids(table.take(pa.array(rows))), value_set=_join_ids(pairs)).to_numpy()
+    found = np.zeros(len(table), bool)
+    found[rows[own]] = True
+    return found
+
+
+def without_self(ranked: pa.Table, pairs: pa.Table, depth: int | None = None) -> tuple[pa.Table, int]:
+    """A ranked list (`ranked.SCHEMA`) without the pairs, and how many it held; ranks close up, from 1 on.
+
+    A search has to go one passage deeper than `depth`, to which the list is cut, for a full list to be left.
+    """
+    kept = ~is_self(ranked, pairs)
+    if kept.all() and depth is None:
+        return ranked, 0
+    # A row moves up by the number of left-out rows of its own query before it.
+    lost = np.cumsum(~kept)
+    rank = ranked["rank"].to_numpy()
+    first = np.arange(len(rank)) - (rank - 1)
+    rank = rank - (lost - np.where(first > 0, lost[first - 1], 0))
+    chosen = kept if depth is None else kept & (rank <= depth)
+    closed = ranked.set_column(ranked.column_names.index("rank"), "rank", pa.array(rank, pa.int32()))
+    return closed.filter(pa.array(chosen)), int((~kept).sum())
+
+
+def _join_ids(table: pa.Table) -> pa.ChunkedArray:
+    """Query and passage as one text; ids hold no white space."""
+    return pc.binary_join_element_wise(table["query_id"], table["doc_id"], "\t")

@@ -1,0 +1,360 @@
+"""A finished sweep as data: `sweep.json`, what plots and pages draw of it, and what it suggests to try next.
+
+It is an artifact of the sweep and of its tracked run. The sweep writes it; plots, pages and the report's numbers come
+from it without another look at any step. Numbers are finite: null stands for what is infinite or not known. A sweep
+that still runs has no such file yet; `leaderboard.rows.sweep_surface` shows what can be read from its trials.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any, Final, Literal, TypeGuard
+
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from midmask.core.config import Config, as_user_error
+from midmask.errors import UserError
+from midmask.tracking import artifact_file
+
+SWEEP_FILE = "sweep.json"
+FORMAT: Final = 1
+
+SweepValue = bool | int | float | str | None
+ComparisonOutcome = Literal["better", "worse", "equal", "undecided"]
+
+
+def _null_if_infinite(value: object) -> object:
+    return None if isinstance(value, float) and math.isinf(value) else value
+
+
+FiniteOrNone = Annotated[float | None, BeforeValidator(_null_if_infinite)]
+"""A single query gives an interval without ends, which JSON cannot express."""
+
+
+class SweepPart(Config):
+    """Base of the parts of a sweep's result. Unknown fields are left out: a newer version may have added them."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class SweepTarget(SweepPart):
+    measure: str
+    mode: Literal["max", "min"]
+
+
+class SweepParameter(SweepPart):
+    path: str = Field(description="dotted path in the recipe's config")
+    label: str
+    values: tuple[SweepValue, ...]
+    low: int | float | None
+    high: int | float | None
+    log: bool = Field(description="whether the range is searched on a logarithmic scale")
+    when: dict[str, tuple[SweepValue, ...]] = Field(description="path -> values for which this parameter exists")
+    constant: bool = Field(description="whether there is nothing to choose")
+
+
+class DifferenceToBest(SweepPart):
+    """A point less the best point, over queries and seeds."""
+
+    difference: FiniteOrNone
+    p: FiniteOrNone
+    p_corrected: FiniteOrNone = Field(description="p after Holm's correction")
+    detectable: FiniteOrNone = Field(description="smallest true difference that is found with a probability of 0.8")
+    distinguishable: bool
+
+
+class SweepPoint(SweepPart):
+    """One point that was tried."""
+
+    label: str = Field(description='unique: "decoding=basic decoder_layers=2"')
+    brief: str = Field(description='"basic/2"')
+    mark: str | None = Field(description='a name that the space gives to the point ("CLS:768")')
+    parameters: dict[str, SweepValue] = Field(description="path -> value, without those that do not exist there")
+    run: str = Field(description="`midmask.fingerprint` of the trial's tracked run, below the sweep's")
+    complete: bool = Field(description="whether it ran to the end; else it was pruned at a rung")
+    probes: tuple[float, ...] = Field(description="first objective at each rung that it reached before the last")
+    values: dict[str, float] = Field(description="objective -> value; empty if pruned")
+    measures: dict[str, float] = Field(description="every measure of its evaluation on dev")
+    costs: dict[str, float] = Field(description="by the names of `experiment.costs.Costs`, without those not known")
+    seeds: tuple[float, ...] = Field(description="first objective for each fine-tuning seed")
+    front: bool = Field(description="whether it is on the Pareto front; with one objective, whether it is the best")
+    to_best: DifferenceToBest | None = Field(description="null for the best point and for pruned ones")
+
+    @property
+    def distinguishable(self) -> bool | None:
+        """Whether it differs from the best point; None for the best point and for pruned ones."""
+        return self.to_best.distinguishable if self.to_best else None
+
+
+class NoiseFloor(SweepPart):
+    value: float = Field(description="difference between two points that is found with a probability of 0.8")
+    seed_spread: float = Field(description="standard deviation over fine-tuning seeds, of all points together")
+    seed_degrees: int = Field(description="degrees of freedom of that deviation")
+    repeats: int = Field(description="fine-tuning seeds of a trial")
+
+
+class SweepImportance(SweepPart):
+    evaluator: str = "PED-ANOVA"
+    shares: dict[str, float] = Field(description="path -> share of the whole, the largest first")
+    trials: int = Field(description="how many ran to the end")
+    quantile: float = Field(description="share of these that count as good")
+
+    @field_validator("shares")
+    @classmethod
+    def _largest_first(cls, shares: dict[str, float]) -> dict[str, float]:
+        return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+
+class SweepProxy(SweepPart):
+    """How the probes of one rung rank trials, against how the last measurement ranks them: Kendall's tau."""
+
+    share: float = Field(description="of the pre-training, after which trials were probed")
+    trials: int
+    tau: FiniteOrNone
+    low: FiniteOrNone
+    high: FiniteOrNone
+    shown_to_rank: bool = Field(description="whether the interval lies above 0")
+
+
+class DifferenceToFloor(SweepPart):
+    """A system less the floor, on the queries of one split."""
+
+    difference: FiniteOrNone
+    low: FiniteOrNone
+    high: FiniteOrNone
+    p: float = Field(description="after Holm's correction")
+    outcome: ComparisonOutcome
+    queries: int
+
+
+class ComparedSystem(SweepPart):
+    """A system of the final comparison, by the first objective."""
+
+    label: str
+    dev: tuple[float, ...] = Field(description="one value per seed")
+    test: tuple[float, ...] = Field(description="one value per seed")
+    to_floor: dict[str, DifferenceToFloor] = Field(
+        {}, description="by split; empty for the floor itself, and in files of older versions"
+    )
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Split -> mean over seeds."""
+        return {"dev": fmean(self.dev), "test": fmean(self.test)}
+
+
+class SweepResult(SweepPart):
+    format: Literal[1] = FORMAT
+    name: str
+    study: str
+    fingerprint: str
+    recipe: str
+    corpus: str
+    split: str = Field(description='always "dev": what trials are chosen on')
+    search: str
+    objectives: tuple[SweepTarget, ...] = Field(description="the first decides")
+    parameters: tuple[SweepParameter, ...] = Field(description="in the order of the space")
+    points: tuple[SweepPoint, ...] = Field(description="in the order of asking")
+    best: str = Field(description="label of the best point by the first objective")
+    noise_floor: NoiseFloor | None = Field(description="null where no two points were compared")
+    importance: SweepImportance | None = Field(description="null where trials are too few")
+    proxies: tuple[SweepProxy, ...] = Field(description="one per rung")
+    systems: tuple[ComparedSystem, ...] = Field(description="the final comparison, the best point first")
+    floor: str = Field("", description="system that the others are compared with; empty in files of older versions")
+    sentences: tuple[str, ...] = Field(description="what the report says")
+
+    @property
+    def complete(self) -> list[SweepPoint]:
+        return [point for point in self.points if point.complete]
+
+    def first(self, point: SweepPoint) -> float:
+        """The objective that decides."""
+        return point.values[self.objectives[0].measure]
+
+
+def parse_sweep(data: dict[str, Any]) -> SweepResult:
+    """The result from the file's content.
+
+    Raises:
+        UserError: for another format, or a field that is missing or wrong.
+    """
+    if data.get("format") != FORMAT:
+        raise UserError(
+            f"{SWEEP_FILE} has format {data.get('format')}; this version reads {FORMAT}, so update one of the two"
+        )
+    try:
+        return SweepResult.model_validate(data)
+    except ValidationError as error:
+        raise as_user_error(error, SWEEP_FILE) from None
+
+
+def read_sweep(uri: str, run_id: str, cache: Path) -> SweepResult | None:
+    """The result of a sweep's tracked run, None if the run has no such file.
+
+    Args:
+        cache: folder for what lies on another machine.
+
+    Raises:
+        UserError: if the store does not answer, or as `parse_sweep`.
+    """
+    path = artifact_file(uri, run_id, SWEEP_FILE, cache)
+    return None if path is None else parse_sweep(json.loads(path.read_text()))
+
+
+def choices(sweep: SweepResult) -> list[SweepParameter]:
+    """Parameters of which the complete points have more than one value, or which some of them lack; a constant that
+    some lack adds nothing to its condition.
+    """
+    kinds = {
+        one.path: {str(point.parameters.get(one.path, "absent")) for point in sweep.complete}
+        for one in sweep.parameters
+    }
+    return [one for one in sweep.parameters if len(kinds[one.path]) > 1 and not one.constant]
+
+
+def band(sweep: SweepResult) -> tuple[float, float] | None:
+    """The values that lie within the noise floor of the best, ascending; None where the noise floor is not known."""
+    if sweep.noise_floor is None:
+        return None
+    best = next(sweep.first(point) for point in sweep.complete if point.label == sweep.best)
+    noise = sweep.noise_floor.value
+    other = best - noise if sweep.objectives[0].mode == "max" else best + noise
+    return min(best, other), max(best, other)
+
+
+def is_numeric(sweep: SweepResult, path: str) -> bool:
+    """Whether all complete points that have the parameter have a number of it."""
+    found = [point.parameters[path] for point in sweep.complete if path in point.parameters]
+    return bool(found) and all(map(_is_number, found))
+
+
+def numbers(sweep: SweepResult, path: str) -> list[float]:
+    """The different numbers of a parameter among the complete points, ascending."""
+    values = [point.parameters.get(path) for point in sweep.complete]
+    return sorted({float(value) for value in values if _is_number(value)})
+
+
+def lines_over(sweep: SweepResult, path: str) -> dict[str, list[SweepPoint]]:
+    """What else was chosen, in words -> the complete points that share it, by their value of the parameter; those that
+    lack it last.
+    """
+    others = [one for one in choices(sweep) if one.path != path]
+    groups: dict[str, list[SweepPoint]] = {}
+    for point in sweep.complete:
+        found = [one for one in others if one.path in point.parameters]
+        label = ", ".join(f"{one.label} {value_text(point.parameters[one.path])}" for one in found)
+        groups.setdefault(label, []).append(point)
+    return {label: sorted(own, key=lambda point: _order(point.parameters.get(path))) for label, own in groups.items()}
+
+
+def surface_over(
+    sweep: SweepResult, across: str, up: str
+) -> tuple[list[SweepValue], list[SweepValue], list[list[float | None]]]:
+    """The first objective over two parameters, a mean where other parameters differ too: the values across, those up,
+    and a row for each of the latter; None where nothing was tried.
+    """
+    found = [point for point in sweep.complete if across in point.parameters and up in point.parameters]
+    cells: dict[tuple[SweepValue, SweepValue], list[float]] = {}
+    for point in found:
+        cells.setdefault((point.parameters[across], point.parameters[up]), []).append(sweep.first(point))
+    columns, rows = (sorted({point.parameters[path] for point in found}, key=_order) for path in (across, up))
+    grid = [[fmean(own) if (own := cells.get((x, y))) else None for x in columns] for y in rows]
+    return columns, rows, grid
+
+
+def value_text(value: SweepValue) -> str:
+    """A parameter's value in tables and legends: "none" for None, numbers without needless digits."""
+    if value is None:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _order(value: SweepValue) -> tuple[bool, bool, float, str]:
+    """Sort key: numbers by size, then words, then None."""
+    if _is_number(value):
+        return False, False, float(value), ""
+    return value is None, True, 0.0, str(value)
+
+
+def _is_number(value: SweepValue) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+TIME = "train_seconds"
+"""A trial's cost that is known in every sweep."""
+
+UNIMPORTANT, IMPORTANT = 0.05, 0.5
+"""Shares of the importance below which a parameter may be fixed, and from which on trials are best spent on it."""
+
+
+def suggestions(sweep: SweepResult) -> list[str]:
+    """Sentences, the most pressing first; empty if no rule applies."""
+    return [*_edges(sweep), *_alike(sweep), *_importance(sweep), *_rungs(sweep)]
+
+
+def _edges(sweep: SweepResult) -> Iterator[str]:
+    """The best value of a number is the smallest or the largest that was tried: what lies beyond is not known."""
+    best = next(point for point in sweep.complete if point.label == sweep.best)
+    for one in choices(sweep):
+        tried = numbers(sweep, one.path)
+        value = best.parameters.get(one.path)
+        if not is_numeric(sweep, one.path) or len(tried) < 2 or value not in (tried[0], tried[-1]):
+            continue
+        side, beyond, end = ("smallest", "smaller", one.low) if value == tried[0] else ("largest", "larger", one.high)
+        inside = f" (the space goes to {end:g})" if end is not None and end != value else ""
+        told = f"{one.label}: the best value, {value_text(value)}, is the {side} that was tried"
+        yield f"{told}; try {beyond} ones{inside}."
+
+
+def _alike(sweep: SweepResult) -> Iterator[str]:
+    """Points that cannot be told from the best: choose among them by cost, or measure more."""
+    alike = [point for point in sweep.complete if point.distinguishable is False]
+    if not alike:
+        return
+    others = len(sweep.complete) - 1
+    none_can = f"None of the other {others} points can" if others > 1 else "The other point cannot"
+    told = none_can if len(alike) == others else f"{len(alike)} of the other {others} points cannot"
+    yield f"{told} be told from the best: repeat with more seeds, or judge more queries, before their order counts."
+    cheapest = _cheapest(sweep, alike)
+    if cheapest is not None:
+        yield cheapest
+
+
+def _cheapest(sweep: SweepResult, alike: list[SweepPoint]) -> str | None:
+    """The cheapest of the points that are as good as the best, by the second objective, else by training time."""
+    best = next(point for point in sweep.complete if point.label == sweep.best)
+    second = [one.measure for one in sweep.objectives[1:] if one.mode == "min"]
+    name = second[0] if second else TIME
+    known = {
+        point.label: cost for point in (best, *alike) if (cost := {**point.costs, **point.values}.get(name)) is not None
+    }
+    if best.label not in known or min(known.values()) >= known[best.label]:
+        return None
+    label = min(known, key=lambda one: known[one])
+    share = 1 - known[label] / known[best.label]
+    what = "training time" if name == TIME else name.replace("_", " ")
+    return f"{label} is one of them and has {share:.0%} less {what} than the best."
+
+
+def _importance(sweep: SweepResult) -> Iterator[str]:
+    if sweep.importance is None:
+        return
+    labels = {one.path: one.label for one in sweep.parameters}
+    for path, share in sweep.importance.shares.items():
+        if share >= IMPORTANT:
+            yield f"{labels.get(path, path)} has {share:.0%} of the importance: search it alone, more finely."
+    fixed = [labels.get(path, path) for path, share in sweep.importance.shares.items() if share < UNIMPORTANT]
+    if fixed:
+        yield f"{', '.join(fixed)}: below {UNIMPORTANT:.0%} of the importance; fix it, and spend the trials elsewhere."
+
+
+def _rungs(sweep: SweepResult) -> Iterator[str]:
+    """Whether trials may be pruned earlier, or should not have been."""
+    pruned = len(sweep.points) - len(sweep.complete)
+    ranking = [proxy.share for proxy in sweep.proxies if proxy.shown_to_rank]
+    if ranking and not pruned:
+        yield f"Probes at {min(ranking):.0%} of the pre-training rank trials as the end does: prune there."
+    if pruned and sweep.proxies and not ranking:
+        yield f"{pruned} trials were pruned by probes that are not shown to rank them: try them without pruning."

@@ -1,0 +1,260 @@
+"""Text to token rows: one passage a row, cut once, in shards that lie parallel to the corpus's shards.
+
+Without a named tokenizer a WordPiece vocabulary is trained on the corpus itself, so nothing is fetched.
+"""
+
+import logging
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import Field, model_validator
+
+from midmask.core.config import Config, added
+from midmask.errors import UserError
+from midmask.store.place import Place
+from midmask.store.pretrained import model_folder
+from midmask.store.sharded import Inputs, Sharded
+from midmask.text.token_rows import CutPassages, join_titles, make_cutter, passage_cutter
+from midmask.text.vocabulary import TitleJoin, Vocabulary, copy_untruncated, load_tokenizer, save_tokenizer
+
+log = logging.getLogger(__name__)
+
+ROW_GROUP = 2048
+"""Rows of a Parquet row group: the unit of random access in training and of encoding."""
+
+PASSAGES = pa.schema([("doc_id", pa.string()), ("ids", pa.list_(pa.int32()))])
+TOKENISED_QUERIES = pa.schema([("query_id", pa.string()), ("ids", pa.list_(pa.int32())), ("cut", pa.bool_())])
+"""`cut`: whether the text had more tokens than `query_length`."""
+
+CUT = b"midmask.cut"
+"""Key of a passage shard's footer: how many of its texts had more tokens than `max_length`."""
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+class TokensConfig(Config):
+    """How texts become token rows."""
+
+    tokenizer: str | None = Field(
+        None,
+        description="that of a model: minilm, a Hugging Face folder or a cached hub id; none: a WordPiece "
+        "vocabulary is trained on the corpus",
+    )
+    vocabulary_size: int = Field(8192, ge=200, le=1_000_000, description="entries of the trained vocabulary")
+    vocabulary_passages: int = Field(
+        200_000, ge=1, description="number of passages that the vocabulary is trained on, counted from the first"
+    )
+    max_length: int = Field(
+        128,
+        ge=8,
+        le=8192,
+        description="largest number of tokens of a passage, special tokens included; the rest is cut",
+    )
+    query_length: int = Field(
+        32, ge=4, le=8192, description="largest number of tokens of a query, special tokens included"
+    )
+    titles: bool = Field(False, description="whether 'title text' is the passage, instead of the text alone")
+    title_join: TitleJoin = added(
+        "space",
+        "how title and text are joined: by a space; by [SEP] (separator); or as a pair, by [SEP] and with token type 1 "
+        "for the text, where the backbone has token types. A passage without a title then begins with [CLS] [SEP]",
+    )
+    query_prompt: str = Field("", max_length=2000, description="words put before each query, such as 'query: '")
+    passage_prompt: str = Field("", max_length=2000, description="words put before each passage and its title")
+
+    @model_validator(mode="after")
+    def _only_titles_are_joined(self) -> Self:
+        if self.title_join != "space" and not self.titles:
+            raise ValueError(
+                f"title_join = {self.title_join} with titles = false: there is no title to join; set tokens.titles=true"
+            )
+        return self
+
+    def cut_passages(self, tokenizer_folder: Path) -> CutPassages:
+        """
+        Raises:
+            UserError: for a tokenizer that cannot join a title as `title_join` says.
+        """
+        if self.title_join != "space":
+            _refuse_no_pairs(self, tokenizer_folder)
+        return passage_cutter(
+            tokenizer_folder,
+            self.max_length,
+            titles=self.titles,
+            title_join=self.title_join,
+            prompt=self.passage_prompt,
+        )
+
+
+def _save_tokenizer(config: TokensConfig, inputs: Inputs, out: Place) -> None:
+    """Writes `tokenizer/`: that of the tokens artifact `like`, if there is one, else the named one, or one trained on
+    the corpus. Does nothing if it is there already.
+    """
+    whole = "tokenizer.json"
+    if (out / "tokenizer" / whole).exists():
+        return
+    if "like" in inputs:
+        tokenizer = load_tokenizer((inputs["like"].place / "tokenizer").local())
+    elif config.tokenizer:
+        tokenizer = load_tokenizer(model_folder(config.tokenizer, field="tokens.tokenizer"))
+    else:
+        tokenizer = train_wordpiece(config, inputs["corpus"].place)
+    with tempfile.TemporaryDirectory() as folder:
+        save_tokenizer(copy_untruncated(tokenizer), Path(folder))
+        (out / "tokenizer").upload(Path(folder), last=whole)
+
+
+def train_wordpiece(config: TokensConfig, corpus: Place) -> Any:
+    """A lower-casing WordPiece tokenizer (Devlin et al. 2019) of at most `vocabulary_size` entries, trained on the
+    corpus.
+
+    The library visits words in the order of a randomly seeded hash map and numbers new pieces as it meets them, so
+    two runs differ. Here every one-character piece is numbered beforehand, sorted; ties between merges are then
+    decided alike.
+    """
+    from tokenizers import Tokenizer, models, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = _alphabet(config, corpus)
+    first = SPECIALS + [f"##{character}" for character in alphabet if character.isalnum()]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=config.vocabulary_size,
+        special_tokens=first,
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+    core = _bert_pipeline(Tokenizer(models.WordPiece(unk_token="[UNK]")))
+    core.train_from_iterator(_read_training_texts(config, corpus), trainer)
+    trained = _bert_pipeline(Tokenizer(models.WordPiece(core.get_vocab(), unk_token="[UNK]")))
+    names = {f"{token[1:-1].lower()}_token": token for token in SPECIALS}
+    return PreTrainedTokenizerFast(tokenizer_object=trained, model_max_length=512, **names)
+
+
+def _bert_pipeline(core: Any) -> Any:
+    """BERT's normalisation, words and way back to text; [CLS] text [SEP] once the special tokens have numbers."""
+    from tokenizers import decoders, normalizers, pre_tokenizers, processors
+
+    core.normalizer = normalizers.BertNormalizer(lowercase=True)
+    core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    core.decoder = decoders.WordPiece()
+    if core.token_to_id("[CLS]") is not None:
+        ends = [(token, core.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+        core.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
+        )
+    return core
+
+
+def _alphabet(config: TokensConfig, corpus: Place, limit: int = 1000) -> list[str]:
+    """The most frequent characters after normalisation, at most `limit`, sorted."""
+    from tokenizers import normalizers
+
+    raw: Counter[str] = Counter()
+    for texts in _read_training_texts(config, corpus):
+        for text in texts:
+            raw.update(text)
+    normalise = normalizers.BertNormalizer(lowercase=True).normalize_str
+    counts: Counter[str] = Counter()
+    for character, count in raw.items():
+        counts.update({piece: count for piece in normalise(character) if not piece.isspace()})
+    frequent = sorted(counts, key=lambda piece: (-counts[piece], piece))[:limit]
+    return sorted(frequent)
+
+
+def _read_training_texts(config: TokensConfig, corpus: Place) -> Iterator[list[str]]:
+    left = config.vocabulary_passages
+    for name in (corpus / "docs").names():
+        for titles, texts, _ in _read_passages(corpus / "docs" / name):
+            if left <= 0:
+                return
+            yield (join_titles(titles, texts) if config.titles else texts)[:left]
+            left -= len(texts)
+
+
+def _read_passages(shard: Place) -> Iterator[tuple[list[str], list[str], list[str]]]:
+    """Titles, texts and ids of a corpus shard, a row group at a time."""
+    with shard.reading() as stream:
+        for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROW_GROUP):
+            yield batch["title"].to_pylist(), batch["text"].to_pylist(), batch["doc_id"].to_pylist()
+
+
+def _refuse_no_pairs(config: TokensConfig, folder: Path) -> None:
+    """Raises UserError for a tokenizer that joins two texts without a separator."""
+    if load_tokenizer(folder)("a", "a")["input_ids"].count(Vocabulary.of(folder).sep_id) < 2:
+        raise UserError(
+            f"tokens.title_join = {config.title_join}: the tokenizer of {config.tokenizer} puts no separator between "
+            "two texts; set tokens.title_join=space"
+        )
+
+
+def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
+    rows_of = config.cut_passages((out / "tokenizer").local())
+
+    def write(name: str) -> None:
+        target, cut = out / "passages" / name, 0
+        with target.writing() as stream, pq.ParquetWriter(stream, PASSAGES, compression="zstd") as writer:
+            for titles, texts, ids in _read_passages(inputs["corpus"].place / "docs" / name):
+                rows, were_cut = rows_of(titles, texts)
+                writer.write_table(pa.table({"doc_id": ids, "ids": rows}, schema=PASSAGES), row_group_size=ROW_GROUP)
+                cut += sum(were_cut)
+            writer.add_key_value_metadata({CUT: str(cut).encode()})
+
+    return write
+
+
+def _finish(config: TokensConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
+    """Tokenises the queries; then `finish_tokens`."""
+    with (inputs["corpus"].place / "queries.parquet").reading() as stream:
+        queries = pq.read_table(stream)
+    encode = make_cutter((out / "tokenizer").local(), config.query_length)
+    ids, cut = encode([config.query_prompt + text for text in queries["text"].to_pylist()])
+    found = pa.table([queries["query_id"], ids, cut], schema=TOKENISED_QUERIES)
+    return finish_tokens(out, found, sum(_count_cut(out / "passages" / name) for name in (out / "passages").names()))
+
+
+def _count_cut(shard: Place) -> int:
+    """How many passages of a shard were cut."""
+    with shard.reading() as stream:
+        return int(pq.read_metadata(stream).metadata[CUT])
+
+
+def finish_tokens(out: Place, queries: pa.Table, cut: int) -> dict[str, Any]:
+    """Writes the queries' tokens, and the lengths of all passages in row order; counts.
+
+    Args:
+        cut: passages that had more tokens than their rows.
+    """
+    with (out / "queries.parquet").writing() as stream:
+        pq.write_table(queries, stream, row_group_size=ROW_GROUP, compression="zstd")
+    lengths = np.concatenate([_read_lengths(out / "passages" / name) for name in (out / "passages").names()])
+    with (out / "lengths.npy").writing() as stream:
+        np.save(stream, lengths)
+    vocabulary = Vocabulary.of((out / "tokenizer").local())
+    return {
+        "passages": len(lengths),
+        "queries": len(queries),
+        "tokens": int(lengths.sum()),
+        "vocabulary": vocabulary.size,
+        "cut_share": round(cut / len(lengths), 4),
+    }
+
+
+def _read_lengths(shard: Place) -> np.ndarray[Any, np.dtype[np.int32]]:
+    with shard.reading() as stream:
+        column = pq.read_table(stream, columns=["ids"])["ids"].combine_chunks()
+    lengths: np.ndarray[Any, np.dtype[np.int32]] = np.diff(column.offsets.to_numpy()).astype(np.int32)
+    return lengths
+
+
+tokenise = Sharded("passages", "corpus/docs", _save_tokenizer, _shard_writer, _finish)
+"""The step: corpus artifact in, tokens artifact out (tokenizer/, passages/, queries.parquet, lengths.npy).
+
+With a tokens artifact `like`, its tokenizer is used: so a model meets a collection that it was not trained on.
+"""

@@ -1,0 +1,302 @@
+"""Rows of a middle training that are not one passage each: packed rows, pairs of related texts, excerpts.
+
+packed rows    passages end to end, cut without regard to where they begin, as `run_mlm` does by default
+
+    passages, specials included    |[CLS] a b [SEP]|[CLS] c [SEP]|[CLS] d e f [SEP]| …   in groups of 1000
+    rows of 4 tokens               |[CLS] a b [SEP]|[CLS] c [SEP] [CLS]|d e f [SEP]| …   a group's rest is dropped
+
+  Where a row lies follows from the passages' lengths alone, so nothing has to be stored, and any row can be read.
+
+pairs          two spans of a document, or a passage and a query for it. Row i of "passage" and of "context" are a
+               pair; no two of the texts share a number, by which masks are drawn
+excerpts       of each passage so many tokens in a row, which begin anywhere, all places alike, another at each visit;
+               as the published code of query-as-context, bag of words and Condenser reads texts longer than a row
+
+    passage          [CLS] a b c d e f g [SEP]
+    excerpt of 5     [CLS] c d e [SEP]
+
+What is drawn depends on (seed, epoch, row) alone. Nothing here imports torch (`training.examples`).
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from midmask.core.arrays import Ints32
+from midmask.errors import UserError
+from midmask.store.place import Place
+from midmask.training.examples import (
+    ExampleSource,
+    PassageExamples,
+    Passages,
+    TextColumns,
+    TextRows,
+    TokenTable,
+    draw_rows,
+    join_texts,
+    lengths_of,
+)
+from midmask.training.plan import Rows
+
+PACKED_GROUP = 1000
+"""Passages that are put end to end (the default batch of Hugging Face's datasets, which run_mlm.py leaves as it is)."""
+
+
+@dataclass(frozen=True)
+class PackedExamples:
+    """Pre-training: a row is exactly `length` tokens of passages end to end."""
+
+    tokens: Place
+    fingerprint: str
+    length: int
+    weights: Place | None = None
+
+    def open(self) -> "PackedSource":
+        return PackedSource(self)
+
+
+class PackedSource:
+    """Packed rows by number. `dropped`: tokens that fill no row."""
+
+    group = 1
+    lengths: Ints32 | None = None
+
+    def __init__(self, examples: PackedExamples) -> None:
+        self._length = examples.length
+        self._ends = np.cumsum(lengths_of(examples.tokens), dtype=np.int64)
+        bounds = np.append(np.arange(0, len(self._ends), PACKED_GROUP), len(self._ends))
+        self._group_starts = np.concatenate([[0], self._ends])[bounds]
+        rows = np.diff(self._group_starts) // self._length
+        self._first_rows = np.concatenate([[0], np.cumsum(rows)])
+        self.count = int(self._first_rows[-1])
+        self.dropped = int(self._ends[-1]) - self.count * self._length
+        if not self.count:
+            raise UserError(
+                f"tokens.max_length = {self._length}: {self._ends[-1]} tokens do not fill one packed row; set "
+                "objective.packing=false or a smaller tokens.max_length"
+            )
+        self._passages = Passages(examples.tokens, examples.weights, planned=self.count)
+
+    def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
+        starts = self._start(rows)
+        first = np.searchsorted(self._ends, starts, side="right")
+        last = np.searchsorted(self._ends, starts + self._length - 1, side="right")
+        read = self._passages.read(np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)]))
+        begins = np.concatenate([[0], np.cumsum(read.lengths, dtype=np.int64)])
+        places = np.concatenate([[0], np.cumsum(last - first + 1)])[:-1]
+        before = starts - np.concatenate([[0], self._ends])[first]
+        kept = ((begins[places] + before)[:, None] + np.arange(self._length)).reshape(-1)
+        lengths = np.full(len(rows), self._length, dtype=np.int32)
+        weights = None if read.weights is None else read.weights[kept]
+        return {"passage": TextRows(read.flat[kept], lengths, rows, weights)}
+
+    def _start(self, rows: Rows) -> Rows:
+        """The place of each row's first token among all tokens."""
+        group = np.searchsorted(self._first_rows, rows, side="right") - 1
+        return np.asarray(self._group_starts[group] + (rows - self._first_rows[group]) * self._length)
+
+    def names(self, rows: Rows) -> list[str]:
+        """The passages in which the rows begin."""
+        return self._passages.names(np.searchsorted(self._ends, self._start(rows), side="right"))
+
+
+WINDOW = 100
+"""How far off a random context may be, in spans (CoT-MAE)."""
+
+RANDOM, NEARBY, OVERLAP, ANY = range(4)
+
+ANCHOR, CONTEXT, KIND, QUERY, EXCERPT = range(5)
+"""What a number is drawn for."""
+
+ContextKind = Literal["any", "random", "nearby", "overlap", "mixed", "recurring"]
+
+
+@dataclass(frozen=True)
+class SpanExamples:
+    """Pre-training: a row is a document of a spans artifact; each visit draws a span of it, and a context for that.
+
+    context: any, another span, all alike (coCondenser); random, one at most 100 spans off; nearby, the one before or
+    after; overlap, as stored with the span; mixed, one of the last three (CoT-MAE, which draws random and nearby once
+    and for all); recurring, one that shares a phrase with it, as stored: documents without such spans sit out (Spider).
+    """
+
+    spans: Place
+    fingerprint: str
+    context: ContextKind = "any"
+
+    def open(self) -> "SpanSource":
+        return SpanSource(self.spans, self.context)
+
+
+class SpanSource:
+    """Documents by number. Batches are not grouped by length: it is drawn with the span."""
+
+    group = 1
+    lengths: Ints32 | None = None
+
+    def __init__(self, spans: Place, context: ContextKind) -> None:
+        with (spans / "starts.npy").reading() as stream:
+            self._starts: Rows = np.load(stream, allow_pickle=False)
+        self._kept = np.arange(len(self._starts) - 1)
+        self._context = context
+        if context == "recurring":
+            self._shared = _read_sharing(spans)
+            self._kept = np.flatnonzero(np.add.reduceat(self._shared, self._starts[:-1], dtype=np.int64))
+            self._partners = TokenTable(spans / "spans", "sharing", planned=len(self._kept))
+        self.count = len(self._kept)
+        self._ids = TokenTable(spans / "spans", planned=self.count)
+        overlaps = context in ("overlap", "mixed")
+        self._overlaps = TokenTable(spans / "spans", "overlap_ids", planned=self.count) if overlaps else None
+
+    def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
+        documents = self._kept[rows]
+        starts, counts = self._starts[documents], np.diff(self._starts)[documents]
+        if self._context == "recurring":
+            anchors, others = self._draw_sharing(rows, seed, epoch, starts, counts)
+            texts = {"passage": starts + anchors, "context": starts + others}
+            return {name: join_texts(self._ids.read(spans), spans) for name, spans in texts.items()}
+        anchors = draw_rows(seed, epoch, rows, ANCHOR, counts)
+        kinds = self._draw_kinds(rows, seed, epoch)
+        windows = np.choose(kinds, [np.full(len(rows), WINDOW), np.ones_like(rows), np.ones_like(rows), counts])
+        others = starts + self._draw_neighbours(rows, seed, epoch, anchors, counts, windows)
+        contexts = self._ids.read(others)
+        if self._overlaps is not None:
+            overlapping = kinds == OVERLAP
+            stored = self._overlaps.read((starts + anchors)[overlapping])
+            for place, ids in zip(np.flatnonzero(overlapping), stored, strict=True):
+                contexts[place] = ids
+            others = np.where(overlapping, self._starts[-1] + starts + anchors, others)
+        passages = join_texts(self._ids.read(starts + anchors), starts + anchors)
+        return {"passage": passages, "context": join_texts(contexts, others)}
+
+    def _draw_kinds(self, rows: Rows, seed: int, epoch: int) -> Rows:
+        if self._context == "mixed":
+            return draw_rows(seed, epoch, rows, KIND, 3)
+        return np.full(len(rows), {"random": RANDOM, "nearby": NEARBY, "overlap": OVERLAP, "any": ANY}[self._context])
+
+    def _draw_sharing(self, rows: Rows, seed: int, epoch: int, starts: Rows, counts: Rows) -> tuple[Rows, Rows]:
+        """A span of each document that shares a phrase with another one, and one of those; all of them alike."""
+        having = [
+            np.flatnonzero(self._shared[start : start + count]) for start, count in zip(starts, counts, strict=True)
+        ]
+        picks = draw_rows(seed, epoch, rows, ANCHOR, [len(spans) for spans in having])
+        anchors = np.array([spans[pick] for spans, pick in zip(having, picks, strict=True)], np.int64)
+        partners = self._partners.read(starts + anchors)
+        picks = draw_rows(seed, epoch, rows, CONTEXT, [len(spans) for spans in partners])
+        return anchors, np.array([spans[pick] for spans, pick in zip(partners, picks, strict=True)], np.int64)
+
+    @staticmethod
+    def _draw_neighbours(rows: Rows, seed: int, epoch: int, anchors: Rows, counts: Rows, windows: Any) -> Rows:
+        """Another span of each document, at most `windows` off, all of them alike."""
+        low, high = np.maximum(anchors - windows, 0), np.minimum(anchors + windows, counts - 1)
+        chosen = low + draw_rows(seed, epoch, rows, CONTEXT, high - low)
+        return np.asarray(chosen + (chosen >= anchors))
+
+    def names(self, rows: Rows) -> list[str]:
+        return self._ids.doc_ids(self._starts[self._kept[rows]])
+
+
+def _read_sharing(spans: Place) -> NDArray[np.int8]:
+    """How many other spans share a phrase with each.
+
+    Raises:
+        UserError: if the artifact was made without them.
+    """
+    if not (spans / "sharing.npy").exists():
+        raise UserError(f"{spans}: it is not noted which spans have words in common; set spans.recurring=true")
+    with (spans / "sharing.npy").reading() as stream:
+        shared: NDArray[np.int8] = np.load(stream, allow_pickle=False)
+    return shared
+
+
+@dataclass(frozen=True)
+class PseudoQueryExamples:
+    """Pre-training: a row is a passage that has pseudo-queries; each visit draws one of them."""
+
+    tokens: Place
+    pseudo_queries: Place
+    fingerprint: str
+    weights: Place | None = None
+    by_length: bool = True
+
+    def open(self) -> "PseudoQuerySource":
+        return PseudoQuerySource(self)
+
+
+class PseudoQuerySource:
+    """The passages that have a query, in the order of the corpus."""
+
+    group = 1
+
+    def __init__(self, examples: PseudoQueryExamples) -> None:
+        with (examples.pseudo_queries / "counts.npy").reading() as stream:
+            counts: Ints32 = np.load(stream, allow_pickle=False)
+        self._kept = np.flatnonzero(counts)
+        self._counts = counts[self._kept]
+        self.count = len(self._kept)
+        self.lengths: Ints32 | None = lengths_of(examples.tokens)[self._kept] if examples.by_length else None
+        self._passages = Passages(examples.tokens, examples.weights, planned=self.count)
+        self._queries = TokenTable(examples.pseudo_queries / "pseudo_queries", planned=self.count)
+
+    def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
+        passages = self._kept[rows]
+        picks = draw_rows(seed, epoch, rows, QUERY, self._counts[rows])
+        queries = join_texts(self._queries.read(passages, picks), self._passages.count + passages)
+        return {"passage": self._passages.read(passages), "context": queries}
+
+    def names(self, rows: Rows) -> list[str]:
+        return self._passages.names(self._kept[rows])
+
+
+@dataclass(frozen=True)
+class ExcerptExamples:
+    """Pre-training: the rows of `whole`, of whose passages at most `length` tokens are read, [CLS] and [SEP] among
+    them.
+    """
+
+    whole: PassageExamples | PseudoQueryExamples
+    length: int
+
+    @property
+    def fingerprint(self) -> str:
+        return self.whole.fingerprint
+
+    def open(self) -> "ExcerptSource":
+        return ExcerptSource(self.whole.open(), self.length)
+
+
+class ExcerptSource:
+    """The rows of another source, with excerpts of their passages."""
+
+    group = 1
+
+    def __init__(self, whole: ExampleSource, length: int) -> None:
+        self._whole, self._length = whole, length
+        self.count = whole.count
+        self.lengths: Ints32 | None = None if whole.lengths is None else np.minimum(whole.lengths, length)
+        self.names = whole.names
+
+    def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
+        columns = self._whole.read(rows, seed, epoch)
+        whole = columns["passage"]
+        starts = draw_rows(seed, epoch, rows, EXCERPT, np.maximum(whole.lengths - self._length, 0) + 1)
+        return {**columns, "passage": cut_excerpts(whole, starts, self._length)}
+
+
+def cut_excerpts(whole: TextRows, starts: Rows, length: int) -> TextRows:
+    """Of each row its first and its last token, and between them the `length` - 2 tokens after `starts` skipped ones.
+
+    Args:
+        starts: int64 [B], tokens after [CLS] that are skipped; 0 for a row of at most `length` tokens, which is whole.
+    """
+    ends = np.cumsum(whole.lengths, dtype=np.int64)
+    lengths = np.minimum(whole.lengths, length)
+    first = np.repeat(np.cumsum(lengths, dtype=np.int64) - lengths, lengths)
+    place = np.arange(int(lengths.sum())) - first  # in its excerpt
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    kept = (ends - whole.lengths)[row] + place + np.where(place > 0, starts[row], 0)
+    kept = np.where(place == lengths[row] - 1, ends[row] - 1, kept)
+    weights = None if whole.weights is None else whole.weights[kept]
+    return whole._replace(flat=whole.flat[kept], lengths=lengths, weights=weights)

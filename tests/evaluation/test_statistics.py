@@ -1,0 +1,454 @@
+"""Intervals, Kendall's tau, paired tests and their corrections, against scipy, by hand and by enumeration."""
+
+import itertools
+import math
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from midmask.errors import UserError
+from midmask.evaluation.statistics.intervals import (
+    IntervalEstimate,
+    SeedSpread,
+    StandardError,
+    Variance,
+    deviation,
+    interval,
+    rank_correlation,
+    read_sample,
+    seed_spread,
+    standard_error,
+)
+from midmask.evaluation.statistics.ranks import RankRange, competition_ranks, rank_ranges, task_ranks
+from midmask.evaluation.statistics.significance import (
+    better_than,
+    compare,
+    correct,
+    noise_floor,
+    paired_p,
+    strictest_level,
+)
+from tests.support.evaluation.per_query import drawn, table
+
+
+def test_of_one_mean_it_is_the_t_test():
+    values = np.random.default_rng(0).normal(0.05, 0.2, 40)
+    error, reference = standard_error([Variance.of_mean(values)]), stats.ttest_1samp(values, 0)
+    assert error.p(float(values.mean())) == pytest.approx(reference.pvalue)
+    for level in (0.05, 0.01):
+        wanted = reference.confidence_interval(1 - level)
+        assert error.margin(level) == pytest.approx((wanted.high - wanted.low) / 2)
+
+
+def test_variances_add_and_degrees_of_freedom_are_satterthwaites():
+    found = interval(0.3, [Variance(0.02, 99), Variance(0.05, 2), Variance(0.0, 2)])
+    freedom = 0.07**2 / (0.02**2 / 99 + 0.05**2 / 2)
+    assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, freedom) * math.sqrt(0.07))
+    assert found.detectable == pytest.approx(
+        (stats.t.ppf(0.975, freedom) + stats.t.ppf(0.8, freedom)) * math.sqrt(0.07)
+    )
+
+
+def test_variances_too_small_to_be_squared_have_degrees_of_freedom():
+    assert standard_error([Variance(1e-200, 10), Variance(1e-200, 10)]).freedom == pytest.approx(20)
+
+
+def test_two_means_have_welchs_test():
+    first, second = [0.50, 0.52, 0.57], [0.40, 0.41]
+    error = standard_error([Variance.of_mean(first), Variance.of_mean(second)])
+    reference = stats.ttest_ind(first, second, equal_var=False)
+    assert error.p(float(np.mean(first) - np.mean(second))) == pytest.approx(reference.pvalue)
+
+
+def test_what_does_not_vary_is_certain_and_what_was_seen_once_is_not_known():
+    assert interval(0.3, [Variance(0.0, 5)]) == IntervalEstimate(0.3, 0.3, 0.3, 0.0)
+    assert (StandardError(0.0, 1).p(0.3), StandardError(0.0, 1).p(0.0)) == (0.0, 1.0)
+    once = standard_error([Variance(0.02, 99), Variance.of_mean([0.5])])
+    assert (once.p(0.3), once.margin(), once.detectable()) == (1.0, math.inf, math.inf)
+
+
+def test_a_share_varies_as_the_binomial():
+    found = Variance.of_share(0.3, 50)
+    assert (found.value, found.freedom) == (pytest.approx(stats.binom.var(50, 0.3) / 50**2), 49)
+
+
+@pytest.mark.parametrize("count", [10, 50, 5000])
+def test_the_smallest_detectable_difference_is_found_four_times_in_five(count: int):
+    """The t-test's power by the noncentral t distribution, an approximation apart from the one in use."""
+    effect = StandardError(1.0, count - 1).detectable()
+    limit = stats.t.ppf(0.975, count - 1)
+    power = stats.nct.sf(limit, count - 1, effect) + stats.nct.cdf(-limit, count - 1, effect)
+    assert power == pytest.approx(0.8, abs=0.02)
+
+
+def test_tau_is_the_share_of_pairs_in_the_same_order():
+    """Concordant less discordant pairs, over the geometric mean of the pairs that are not tied in the one and other."""
+    first, second = (np.random.default_rng(seed).integers(0, 6, 12) for seed in (3, 4))
+    signs = np.array([np.sign([first[a] - first[b], second[a] - second[b]]) for a, b in combinations(range(12), 2)])
+    found = rank_correlation(first.tolist(), second.tolist())
+    assert found.tau == pytest.approx(np.prod(signs, axis=1).sum() / np.sqrt(np.prod((signs != 0).sum(axis=0))))
+    assert found.count == 12 and found.low < found.tau < found.high
+
+
+def test_the_interval_covers_the_true_tau():
+    """Of normal pairs with correlation 0.6, tau is 2/π·arcsin 0.6 (Greiner)."""
+    rng, true, covered = np.random.default_rng(5), 2 / np.pi * np.arcsin(0.6), 0
+    for _ in range(300):
+        first = rng.normal(size=15)
+        second = 0.6 * first + 0.8 * rng.normal(size=15)
+        found = rank_correlation(first.tolist(), second.tolist())
+        covered += found.low <= true <= found.high
+    assert 0.91 <= covered / 300 <= 0.99
+
+
+def test_a_perfect_order_of_few_is_no_certainty():
+    values = [0.1, 0.2, 0.3, 0.4, 0.5]
+    found, turned = rank_correlation(values, values), rank_correlation(values, values[::-1])
+    assert found.tau == pytest.approx(1) and 0 < found.low < 0.5 and found.is_positive
+    assert turned.tau == pytest.approx(-1) and turned.high < 0 and not turned.is_positive
+
+
+def test_few_or_equal_values_have_no_interval():
+    few = rank_correlation([0.1, 0.2], [0.2, 0.3])
+    assert few.tau == pytest.approx(1) and few.low is None and not few.is_positive
+    equal = rank_correlation([0.1] * 9, [0.2] * 9)
+    assert equal.tau is None and not equal.is_positive
+
+
+def test_a_sample_has_a_row_for_each_seed_and_its_queries_in_order():
+    seeds = [drawn(seed, count=11) for seed in range(3)]
+    turned = [table(own).take(np.random.default_rng(row).permutation(11)) for row, own in enumerate(seeds)]
+    sample = read_sample("a", turned, "RR@10")
+    order = sorted(range(11), key=lambda row: f"q{row}")
+    assert sample.queries == tuple(f"q{row}" for row in order)
+    assert sample.values_SQ.tolist() == [own[order].tolist() for own in seeds]
+    assert sample.means_Q == pytest.approx(np.mean(seeds, axis=0)[order])
+
+
+def test_the_mean_over_seeds_is_the_same_to_the_last_bit_in_any_order_of_the_seeds():
+    """Two systems whose seeds found a passage at the same ranks, in another order, do not differ."""
+    seeds = [table([1 / 3, 0.1]), table([1.0, 1 / 7]), table([0.2, 1 / 9])]
+    forward, backward = (read_sample("a", own, "RR@10").means_Q for own in (seeds, seeds[::-1]))
+    assert forward.tolist() == backward.tolist()
+
+
+def test_the_deviation_is_that_of_a_sample():
+    assert deviation([0.1, 0.2, 0.6]) == pytest.approx(stats.tstd([0.1, 0.2, 0.6]))
+    assert deviation([0.7]) == 0.0
+
+
+def test_pooling_leaves_single_runs_out():
+    assert seed_spread([[0.5], [0.7]]) == SeedSpread(0.0, 0)
+    assert seed_spread([[0.5], [0.1, 0.3], [0.6, 0.6]]) == SeedSpread(pytest.approx(0.1), 2)
+    assert SeedSpread(0.0, 0).variances(1, 1) == []
+    assert SeedSpread(0.1, 4).variances(2, 5) == [Variance(pytest.approx(0.01 / 2 + 0.01 / 5), 4)]
+
+
+def test_both_parts_keep_the_level_and_find_what_they_say_they_find():
+    """2,000 sweeps of two trials, one seed each, with a true difference of nothing, and of the detectable difference;
+    the seeds' spread is estimated from six other runs.
+    """
+    rng, queries, query_sd, seed_sd = np.random.default_rng(1), 100, 0.3, 0.02
+    truth = np.sqrt(query_sd**2 / queries + 2 * seed_sd**2)
+    rejected = {"nothing": 0, "detectable": 0}
+    for _ in range(2000):
+        spread = seed_spread([rng.normal(0, seed_sd, 3) for _ in range(3)])
+        shift = rng.normal(0, seed_sd, 2)
+        noise = rng.normal(0, query_sd, queries) + shift[0] - shift[1]
+        for name, true in (("nothing", 0.0), ("detectable", (1.96 + 0.84) * truth)):
+            error = standard_error([Variance.of_mean(noise + true), *spread.variances(1, 1)])
+            rejected[name] += error.p(float((noise + true).mean())) < 0.05
+    assert 0.02 <= rejected["nothing"] / 2000 <= 0.07
+    assert 0.72 <= rejected["detectable"] / 2000 <= 0.86
+
+
+def holm_ranges(means: dict[str, float], p_values: dict[tuple[str, str], float]) -> dict[str, RankRange]:
+    """Ranks behind all that are surely better and ahead of all that are surely worse, by Holm's steps by hand."""
+    surely: set[tuple[str, str]] = set()
+    for turn, pair in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        if p_values[pair] * (len(p_values) - turn) >= 0.05:
+            break
+        surely.add(pair)
+    assert 0 < len(surely) < len(p_values), "a case that tests nothing"
+    found = {}
+    for name in means:
+        differs = [other for other in means if {(name, other), (other, name)} & surely]
+        better = sum(means[other] > means[name] for other in differs)
+        found[name] = RankRange(1 + better, len(means) - len(differs) + better)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rank_is_behind_the_surely_better_and_ahead_of_the_surely_worse(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    hard = draw.normal(0.5, 0.2, 80)
+    values = {f"s{at}": hard + 0.03 * at + draw.normal(0, 0.1, 80) for at in range(6)}
+    found = rank_ranges(compare({name: table(own) for name, own in values.items()}, measure="RR@10"))
+    p_values = {
+        (one, other): float(stats.ttest_rel(values[one], values[other]).pvalue)
+        for one, other in combinations(values, 2)
+    }
+    means = {name: float(own.mean()) for name, own in values.items()}
+    assert found == holm_ranges(means, p_values)
+    for name, ranks in found.items():
+        rank = 1 + sum(mean > means[name] for mean in means.values())
+        assert ranks.best <= rank <= ranks.worst, "the rank by the means is always allowed"
+
+
+def exact_p(difference: np.ndarray) -> float:
+    ranks = np.argsort(np.argsort(abs(difference))) + 1
+    middle = ranks.sum() / 2
+    own = abs(ranks[difference > 0].sum() - middle)
+    every = [abs(ranks[list(signs)].sum() - middle) for signs in product((False, True), repeat=len(ranks))]
+    return float(np.mean(np.array(every) >= own - 1e-9))
+
+
+def test_ranges_are_those_of_holm_over_exact_tests() -> None:
+    draw = np.random.default_rng(3)
+    tasks = [f"task {number}" for number in range(9)]
+    hard = draw.uniform(0.2, 0.8, len(tasks))
+    levels = {"best": 0.08, "second": 0.07, "third": 0.0, "last": -0.1}
+    values = {
+        name: dict(zip(tasks, hard + level + draw.normal(0, 0.01, len(tasks)), strict=True))
+        for name, level in levels.items()
+    }
+    found = task_ranks(values, "nDCG@10")
+    assert {name: one.rank for name, one in found.items()} == {"best": 1, "second": 2, "third": 3, "last": 4}
+    p_values = {
+        pair: exact_p(np.subtract(*[[*values[name].values()] for name in pair])) for pair in combinations(levels, 2)
+    }
+    means = {name: float(np.mean([*own.values()])) for name, own in values.items()}
+    assert {name: one.mean for name, one in found.items()} == pytest.approx(means)
+    assert {name: one.allowed for name, one in found.items()} == holm_ranges(means, p_values)
+
+
+def test_five_collections_tell_nothing_apart_and_six_do() -> None:
+    def ranges(count: int) -> list[RankRange]:
+        values = {name: {f"t{n}": base + n / 100 for n in range(count)} for name, base in (("a", 0.9), ("b", 0.1))}
+        return [one.allowed for one in task_ranks(values, "nDCG@10").values()]
+
+    assert ranges(5) == [RankRange(1, 2)] * 2 and ranges(6) == [RankRange(1, 1), RankRange(2, 2)]
+
+
+def test_one_system_equal_means_and_other_tasks() -> None:
+    assert task_ranks({"alone": {"t": 0.5}}, "nDCG@10")["alone"].allowed == RankRange(1, 1)
+    assert competition_ranks({"a": 0.5, "b": 0.7, "c": 0.5, "d": 0.1}) == {"a": 2, "b": 1, "c": 2, "d": 4}
+    with pytest.raises(UserError, match="cannot be paired"):
+        task_ranks({"a": {"t": 0.5}, "b": {"u": 0.5}}, "nDCG@10")
+
+
+def test_the_t_test_and_its_interval_are_scipys_paired_ones():
+    base, own = drawn(0), drawn(1, shift=0.1)
+    (row,) = compare({"a": table(base), "b": table(own)}, baseline="a", measure="RR@10")
+    reference = stats.ttest_rel(own, base)
+    interval = reference.confidence_interval(0.95)
+    assert row.p == pytest.approx(reference.pvalue) and (row.low, row.high) == pytest.approx(
+        (interval.low, interval.high)
+    )
+    difference = own - base
+    assert row.difference == pytest.approx(difference.mean())
+    assert row.effect == pytest.approx(difference.mean() / difference.std(ddof=1))
+    assert (row.system, row.baseline, row.queries, row.seeds) == ("b", "a", 40, 1)
+    assert (row.mean, row.baseline_mean) == pytest.approx((own.mean(), base.mean()))
+
+
+def test_the_family_is_all_systems_of_the_call():
+    systems = {"a": table(drawn(0)), **{f"s{row}": table(drawn(row, shift=0.08)) for row in range(1, 4)}}
+    plain, holm = (compare(systems, baseline="a", measure="RR@10", correction=kind) for kind in (None, "holm"))
+    assert [row.p_corrected for row in holm] == pytest.approx(correct([row.p for row in plain], "holm"))
+    assert [row.system for row in holm] == ["s1", "s2", "s3"]
+    assert all(row.significant == (row.p_corrected < 0.05) for row in holm)
+
+
+def test_without_a_baseline_every_pair_is_tested_once_and_all_are_one_family():
+    shifts = {"a": 0.0, "b": 0.02, "c": 0.3, "d": 0.31}
+    values = {name: drawn(row, shift=shift) for row, (name, shift) in enumerate(shifts.items())}
+    rows = compare({name: table(one) for name, one in values.items()}, measure="RR@10", correction="bonferroni")
+    pairs = [("b", "a"), ("c", "a"), ("d", "a"), ("c", "b"), ("d", "b"), ("d", "c")]
+    assert [(row.system, row.baseline) for row in rows] == pairs
+    for row in rows:
+        p = stats.ttest_rel(values[row.system], values[row.baseline]).pvalue
+        assert row.p == pytest.approx(p) and row.p_corrected == pytest.approx(min(1.0, 6 * p))
+    assert better_than(rows) == {"a": [], "b": [], "c": ["a", "b"], "d": ["a", "b"]}
+
+
+def test_who_is_worse_is_named_by_who_is_better_whichever_stands_first():
+    systems = {"good": table(drawn(1, shift=0.4)), "bad": table(drawn(0)), "same": table(drawn(2, shift=0.4))}
+    assert better_than(compare(systems, measure="RR@10")) == {"good": ["bad"], "bad": [], "same": ["bad"]}
+    assert better_than(compare(systems, baseline="bad", measure="RR@10"))["good"] == ["bad"]
+    assert better_than(compare(systems, baseline="good", measure="RR@10")) == {"bad": [], "good": ["bad"], "same": []}
+
+
+def test_a_difference_that_is_not_significant_beats_nobody():
+    """Either may stand first, and either may be a little ahead."""
+    base = drawn(0)
+    noisy = base + drawn(9) - drawn(9).mean()
+    for shift in (-0.001, 0.001):
+        for order in (("x", "y"), ("y", "x")):
+            values = {"x": table(base), "y": table(noisy + shift)}
+            rows = compare({name: values[name] for name in order}, measure="RR@10", correction=None)
+            assert rows[0].difference != 0 and better_than(rows) == {"x": [], "y": []}
+
+
+def test_the_detectable_effect_must_pass_the_strictest_test_of_the_family():
+    systems = {name: table(drawn(row)) for row, name in enumerate("abcd")}
+    spread = (drawn(1) - drawn(0)).std(ddof=1)
+    for correction, level in ((None, 0.05), ("bonferroni", 0.05 / 6), ("holm", 0.05 / 6), ("fdr_bh", 0.05 / 6)):
+        row = compare(systems, measure="RR@10", correction=correction)[0]
+        quantiles = stats.t.ppf(1 - level / 2, 39) + stats.t.ppf(0.8, 39)
+        assert row.detectable == pytest.approx(quantiles * spread / math.sqrt(40))
+
+
+def test_a_slice_is_compared_on_its_own_queries_alone():
+    base, own = drawn(0), drawn(1, shift=0.1)
+    head = [f"q{row}" for row in range(15)]
+    (row,) = compare({"a": table(base), "b": [table(own)]}, baseline="a", measure="RR@10", queries=head)
+    alone = compare({"a": table(base[:15]), "b": table(own[:15])}, baseline="a", measure="RR@10")
+    assert row == alone[0] and row.queries == 15
+    with pytest.raises(UserError, match="none of the slice's 1 queries"):
+        compare({"a": table(base), "b": table(own)}, measure="RR@10", queries=["q40"])
+
+
+def test_equal_systems_differ_by_nothing():
+    (row,) = compare({"a": table(drawn(0)), "b": table(drawn(0))}, baseline="a", measure="RR@10")
+    assert (row.p, row.difference, row.effect, row.low, row.high, row.detectable) == (1.0, 0, 0, 0, 0, 0)
+    assert not row.significant
+
+
+def test_a_single_query_decides_nothing():
+    (row,) = compare({"a": table([0.1]), "b": table([0.9])}, baseline="a", measure="RR@10")
+    assert row.p == 1.0 and not row.significant
+    assert (row.low, row.high, row.detectable) == (-math.inf, math.inf, math.inf)
+    (seeded,) = compare({"a": table([0.1]), "b": table([0.9])}, baseline="a", measure="RR@10", seeds=SeedSpread(0.1, 3))
+    assert (seeded.p, seeded.low, seeded.detectable) == (1.0, -math.inf, math.inf)
+    assert noise_floor([row]) is None
+
+
+def test_without_repeats_the_spread_over_seeds_adds_nothing():
+    systems = {name: table(drawn(row, shift=0.05 * row)) for row, name in enumerate("abc")}
+    plain = compare(systems, baseline="a", measure="RR@10")
+    for row, own in zip(compare(systems, baseline="a", measure="RR@10", seeds=SeedSpread(0.0, 0)), plain, strict=True):
+        wanted = (own.p, own.p_corrected, own.low, own.high, own.detectable)
+        assert (row.p, row.p_corrected, row.low, row.high, row.detectable) == pytest.approx(wanted)
+    assert noise_floor(plain) == pytest.approx(np.mean([row.detectable for row in plain]))
+    assert noise_floor([]) is None
+
+
+def test_without_differences_between_queries_it_is_the_t_test_of_seeds():
+    """Two systems of four seeds each, whose queries all move alike: Student's t-test of two samples."""
+    seeds = {"best": [0.50, 0.52, 0.47, 0.51], "other": [0.44, 0.47, 0.49, 0.42]}
+    tables = {name: [table([mean] * 30) for mean in means] for name, means in seeds.items()}
+    (row,) = compare(tables, baseline="best", measure="RR@10", seeds=seed_spread(list(seeds.values())))
+    reference = stats.ttest_ind(seeds["other"], seeds["best"])
+    interval = reference.confidence_interval(0.95)
+    assert (row.p, row.low, row.high) == pytest.approx((reference.pvalue, interval.low, interval.high))
+    pooled = math.sqrt(sum(np.var(means, ddof=1) for means in seeds.values()) / 2)
+    quantiles = stats.t.ppf(0.975, 6) + stats.t.ppf(0.8, 6)
+    assert row.detectable == pytest.approx(quantiles * pooled * math.sqrt(2 / 4))
+
+
+def test_different_queries_cannot_be_paired():
+    with pytest.raises(
+        UserError, match="b and a cannot be paired: 0 queries are only in the first, 1 only in the second"
+    ):
+        compare({"a": table([1, 2, 3]), "b": table([1, 2])}, baseline="a", measure="RR@10")
+    shifted = {"a": table([1, 2, 3]), "b": table([1, 2, 3, 4, 5]).slice(1)}
+    with pytest.raises(UserError, match="2 queries are only in the first, 1 only in the second"):
+        compare(shifted, baseline="a", measure="RR@10")
+    with pytest.raises(UserError, match="b, seed 2 and b, seed 1 cannot be paired"):
+        compare({"a": table([1, 2]), "b": [table([1, 2]), table([1])]}, baseline="a", measure="RR@10")
+
+
+def test_the_permutation_test_is_the_share_of_sign_patterns_that_are_as_far_from_0():
+    difference = drawn(3, count=9, shift=0.1)
+    means = [np.mean(difference * signs) for signs in itertools.product((1, -1), repeat=9)]
+    expected = np.mean([abs(mean) >= abs(difference.mean()) - 1e-12 for mean in means])
+    assert paired_p(difference, "permutation") == pytest.approx(expected)
+    among_equal = np.concatenate([np.zeros(50), difference, np.zeros(50)])
+    assert paired_p(among_equal, "permutation") == pytest.approx(expected), (
+        "queries without a difference decide nothing"
+    )
+
+
+def test_many_queries_are_permuted_at_random_but_the_same_way_each_time():
+    difference = drawn(4, count=400, shift=0.02)
+    p = paired_p(difference, "permutation", seed=1)
+    assert p == paired_p(difference, "permutation", seed=1) != paired_p(difference, "permutation", seed=2)
+    assert p == pytest.approx(stats.ttest_1samp(difference, 0).pvalue, abs=0.02)
+
+
+def test_the_signed_rank_test_is_the_share_of_sign_patterns_of_the_ranks():
+    """Exact for few queries: the ranks 1, …, 9 of |difference|, each with either sign."""
+    difference = drawn(3, count=9, shift=0.1)
+    rank = np.argsort(np.argsort(np.abs(difference))) + 1
+    sums = [abs(np.sum(rank * signs)) for signs in itertools.product((1, -1), repeat=9)]
+    expected = np.mean([value >= abs(np.sum(rank * np.sign(difference))) for value in sums])
+    assert paired_p(difference, "wilcoxon") == pytest.approx(expected)
+
+
+def test_the_signed_rank_test_leaves_equal_queries_out():
+    difference = drawn(5, count=12, shift=0.1)
+    padded = np.concatenate([difference, np.zeros(7)])
+    assert paired_p(padded, "wilcoxon") == pytest.approx(
+        stats.wilcoxon(difference, method="asymptotic").pvalue, abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("test", ["t", "wilcoxon", "permutation"])
+def test_p_is_uniform_where_nothing_differs(test: str):
+    """Under the null hypothesis 5% of 400 tests fall below 0.05: 20 +- 4.4, four sigma."""
+    count = 100 if test == "permutation" else 400
+    found = sum(paired_p(drawn(seed, count=8), test) < 0.05 for seed in range(1000, 1000 + count))
+    assert abs(found - 0.05 * count) < 4 * math.sqrt(0.05 * 0.95 * count)
+
+
+def test_corrections_by_hand():
+    p = [0.04, 0.01, 0.03, 0.5]
+    assert correct(p, None) == p
+    assert correct(p, "bonferroni") == pytest.approx([0.16, 0.04, 0.12, 1.0])
+    # Holm: 4 x 0.01, 3 x 0.03, then 2 x 0.04 = 0.08 is lifted to 0.09, then 0.5.
+    assert correct(p, "holm") == pytest.approx([0.09, 0.04, 0.09, 0.5])
+    # Holm-Šidák: 1 - 0.99^4, 1 - 0.97^3, then 1 - 0.96^2 is lifted, then 0.5.
+    expected = [1 - 0.97**3, 1 - 0.99**4, 1 - 0.97**3, 0.5]
+    assert correct(p, "holm-sidak") == pytest.approx(expected) == correct(p, "hs")
+    # Benjamini-Hochberg: 4/1 x 0.01, 4/2 x 0.03 = 0.06 is lowered to 4/3 x 0.04, then 4/4 x 0.5.
+    assert correct(p, "fdr_bh") == pytest.approx([0.16 / 3, 0.04, 0.16 / 3, 0.5])
+    assert correct([], "holm") == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))
+def test_holm_rejects_what_its_step_down_procedure_rejects(p, alpha):
+    rejected = set()
+    for step, index in enumerate(sorted(range(len(p)), key=lambda index: p[index])):
+        if p[index] * (len(p) - step) >= alpha:
+            break
+        rejected.add(index)
+    assert {index for index, value in enumerate(correct(p, "holm")) if value < alpha} == rejected
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))
+def test_benjamini_hochberg_rejects_what_its_step_up_procedure_rejects(p, alpha):
+    """All p up to the largest i-th smallest that is below alpha x i / m."""
+    within = [value for place, value in enumerate(sorted(p), start=1) if value * len(p) / place < alpha]
+    rejected = {index for index, value in enumerate(p) if within and value <= max(within)}
+    assert {index for index, value in enumerate(correct(p, "fdr_bh")) if value < alpha} == rejected
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_corrections_are_ordered_by_strictness_and_never_leave_0_to_1(p):
+    kinds = ("bonferroni", "holm", "holm-sidak", "fdr_bh", None)
+    found = np.array([correct(p, kind) for kind in kinds])
+    assert (found[[0, 1, 1, 2, 3]] >= found[[1, 2, 3, 4, 4]] - 1e-12).all()
+    assert (found >= 0).all() and (found <= 1).all()
+
+
+@pytest.mark.parametrize("kind", ["bonferroni", "holm", "holm-sidak", "hs", "fdr_bh", None])
+def test_a_p_just_below_the_strictest_level_is_significant_in_any_company(kind):
+    level = strictest_level(0.05, 7, kind)
+    below, above = (correct([level * share, *[1.0] * 6], kind)[0] for share in (1 - 1e-9, 1 + 1e-9))
+    assert below < 0.05 < above
+    assert strictest_level(0.05, 1, kind) == 0.05

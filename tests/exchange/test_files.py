@@ -1,0 +1,511 @@
+"""Files of other tools (negatives, scores, spans, token ids, MTEB's results) in every layout, and rows for pgvector."""
+
+import gzip
+import itertools
+import json
+import pickle
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+
+from midmask.errors import UserError
+from midmask.exchange import mteb_files
+from midmask.exchange.mteb_files import MtebResult, measure_name, read_result, score_name
+from midmask.exchange.negatives_files import HardNegatives, line_of, read_negatives_file
+from midmask.exchange.passage_files import DocumentSpans, read_spans, read_token_files, write_spans
+from midmask.exchange.pgvector import MOST_WORDS, encode_rows, is_same
+from midmask.exchange.score_files import LIST, read_pickle, read_pickled_scores, read_scores_file
+from midmask.mining.listed import ReadNegativesConfig, read_negatives
+from midmask.retrieve.lines import write_lines
+from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.views import Views
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.teacher.score import ReadScoresConfig, read_scores
+from tests.support.exchange.mteb_results import CACHE
+from tests.support.retrieve.collection import write_parts
+
+ROWS = [[5, 6, 7], [8], [], [9, 9]]
+
+
+def read(folder: Path) -> tuple[list[str], list[list[int]]]:
+    """All ids and rows of a folder; that blocks say which rows they are is checked on the way."""
+    names, rows = [], []
+    for file, blocks in itertools.groupby(read_token_files(Place(str(folder))), key=lambda block: block.file):
+        place = 0
+        assert (folder / file).is_file()
+        for block in blocks:
+            assert block.first == place
+            place += len(block.lengths)
+            names += block.doc_ids.to_pylist()
+            rows += [row.tolist() for row in np.split(block.flat, np.cumsum(block.lengths)[:-1])]
+    return names, rows
+
+
+def ipc(begin: Callable[..., Any], path: Path, table: pa.Table) -> None:
+    with pa.OSFile(str(path), "wb") as sink, begin(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=3)
+
+
+stream, file = partial(ipc, pa.ipc.new_stream), partial(ipc, pa.ipc.new_file)
+
+
+WRITERS: dict[str, tuple[str, Callable[[Path, pa.Table], None]]] = {
+    "parquet": ("x.parquet", lambda path, table: pq.write_table(table, path, row_group_size=3)),
+    "stream": ("data-00000-of-00001.arrow", stream),
+    "file": ("x.arrow", file),
+}
+KINDS = [pa.list_(pa.int64()), pa.large_list(pa.int32()), pa.list_(pa.uint16()), pa.list_(pa.int8())]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("name", WRITERS)
+def test_lists_of_any_integers_are_read_from_any_layout(name: str, kind: pa.DataType, tmp_path: Path) -> None:
+    end, write = WRITERS[name]
+    columns = {"text": ["a", "b", "c", "d"], "id": [4, 3, 2, 1], "token_ids": pa.array(ROWS, kind)}
+    write(tmp_path / end, pa.table(columns))
+    assert read(tmp_path) == (["4", "3", "2", "1"], ROWS)
+
+
+def test_rows_of_one_length_rows_that_are_null_and_slices(tmp_path: Path) -> None:
+    fixed = pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int32(), 2))
+    file(tmp_path / "a.arrow", pa.table({"input_ids": fixed}))
+    stream(tmp_path / "b.arrow", pa.table({"input_ids": ROWS, "_id": ["w", None, "y", "z"]}).slice(1))
+    names = ["a.arrow:0", "a.arrow:1", "a.arrow:2", "b.arrow:0", "y", "z"]
+    assert read(tmp_path) == (names, [[1, 2], [], [3, 4], *ROWS[1:]])
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no column": ({"ids": ROWS}, r"no list of token ids; its columns are ids \(list<.*int64>\)"),
+    "texts": ({"input_ids": ["5 6 7"]}, r"no list of token ids; its columns are input_ids \(string\)"),
+    "floats": ({"input_ids": [[0.5]]}, "no list of token ids"),
+    "both": ({"input_ids": ROWS, "token_ids": ROWS}, "both input_ids and token_ids"),
+    "a missing id": ({"input_ids": [[5], [5, None]]}, r"x.parquet: a token id is missing \(null\) .*rows 0 to 1"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_list_of_ids_is_refused(case: str, tmp_path: Path) -> None:
+    columns, message = REFUSED[case]
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    with pytest.raises(UserError, match=message):
+        read(tmp_path)
+
+
+def test_no_files_half_files_and_splits_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"there are no token files in it; wanted are \.parquet or \.arrow"):
+        read(tmp_path / "nowhere")
+    (tmp_path / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    with pytest.raises(UserError, match="name the folder of one, such as its train/"):
+        read(tmp_path)
+    for end, write in WRITERS.values():
+        write(tmp_path / end, pa.table({"input_ids": ROWS}))
+        (tmp_path / end).write_bytes((tmp_path / end).read_bytes()[:-40])
+        with pytest.raises(UserError, match=rf"{end}: it cannot be read \("):
+            read(tmp_path)
+        (tmp_path / end).unlink()
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=20)
+documents = st.lists(st.builds(DocumentSpans, st.text("abcäß017-_:", min_size=1, max_size=6), st.lists(texts)))
+
+
+@settings(max_examples=40)
+@given(rows=documents, name=st.sampled_from(["spans.jsonl", "spans.jsonl.gz"]))
+def test_what_is_written_is_read_as_it_was(tmp_path_factory: pytest.TempPathFactory, rows, name: str) -> None:
+    place = Place(str(tmp_path_factory.mktemp("spans") / name))
+    assert write_spans(place, rows) == len(rows)
+    assert [document for _, document in read_spans(place)] == rows
+    assert [number for number, _ in read_spans(place)] == list(range(1, len(rows) + 1))
+
+
+def test_the_layout_is_that_of_others(tmp_path: Path) -> None:
+    write_spans(Place(str(tmp_path / "s.jsonl.gz")), [DocumentSpans("d1", ["one", "zwölf"])])
+    lines = gzip.decompress((tmp_path / "s.jsonl.gz").read_bytes()).decode().splitlines()
+    assert [json.loads(line) for line in lines] == [{"doc_id": "d1", "spans": ["one", "zwölf"]}]
+    (tmp_path / "theirs.jsonl").write_text('\n{"_id": 7, "spans": ["a"], "title": "b"}\n{"doc_id": "8", "spans": []}\n')
+    found = list(read_spans(Place(str(tmp_path / "theirs.jsonl"))))
+    assert found == [(2, DocumentSpans("7", ["a"])), (3, DocumentSpans("8", []))]
+
+
+OTHER_LAYOUTS = [
+    '{"doc_id": "d", "spans": [[101, 102], [101, 102]]}',
+    '{"doc_id": "d", "spans": "ab"}',
+    '{"spans": ["a", "b"]}',
+    '{"doc_id": true, "spans": ["a", "b"]}',
+    '{"doc_id": "d", "spans": ["a", "\\ud800"]}',
+    "d\ta",
+]
+
+
+@pytest.mark.parametrize("line", OTHER_LAYOUTS)
+def test_a_line_of_another_layout_is_named(tmp_path: Path, line: str) -> None:
+    (tmp_path / "x.jsonl").write_text(f"\n{line}\n")
+    with pytest.raises(UserError, match=r"x.jsonl, line 2: .*wanted is .\"doc_id\": …, \"spans\": \[text, …\]"):
+        list(read_spans(Place(str(tmp_path / "x.jsonl"))))
+
+
+def test_texts_and_vectors_that_pgvector_cannot_store() -> None:
+    """A NUL character has a stand-in; more words than it holds are refused, with the passage's name."""
+    passage = pa.table({"doc_id": ["a"], "title": pa.array([None], pa.string()), "text": ["one\0two"]})
+    written = encode_rows(passage, Views(np.ones((1, 2), np.float32), None))
+    assert "one\ufffdtwo".encode() in written and b"one\0two" not in written
+    many = SparseRows.top(np.ones((1, MOST_WORDS + 1), np.float32), None)
+    with pytest.raises(UserError, match=r"passage 'a' has 16,001 words"):
+        encode_rows(passage, Views(None, many))
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "same"),
+    [
+        ([("a", 3.0), ("b", 2.0)], [("a", 3.0), ("b", 2.0)], True),
+        ([("a", 3.0), ("b", 2.0), ("c", 2.0)], [("a", 3.0), ("c", 2.0), ("b", 2.0)], True),
+        ([("a", 3.0), ("b", 2.0)], [("a", 3.0), ("c", 2.0)], True),
+        ([("a", 3.0), ("b", 2.0)], [("b", 3.0), ("a", 2.0)], False),
+        ([("a", 3.0), ("b", 2.0)], [("c", 3.0), ("b", 2.0)], False),
+        ([("a", 3.0), ("b", 2.0)], [("a", 3.0), ("b", 2.1)], False),
+        ([("a", 3.0), ("b", 2.0)], [("a", 3.0)], False),
+        ([], [], True),
+    ],
+)
+def test_lists_are_the_same_but_for_ties(own, theirs, same: bool) -> None:
+    assert is_same(own, theirs) is same
+
+
+finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
+ids_of = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), min_size=1)
+
+
+@st.composite
+def named(draw: st.DrawFn) -> tuple[list[str], NDArray[np.float32]]:
+    names = draw(st.lists(ids_of, min_size=1, max_size=7, unique=True))
+    return names, draw(hnp.arrays(np.float32, (len(names), draw(st.integers(1, 5))), elements=finite))
+
+
+@settings(max_examples=60)
+@given(
+    found=named(),
+    protocol=st.integers(0, pickle.HIGHEST_PROTOCOL),
+    dtype=st.sampled_from(["<f4", ">f4", "<f8", "<f2"]),
+    order=st.sampled_from("CF"),
+    kind=st.sampled_from(["texts", "integers", "array of texts", "array of integers", "numpy scalars"]),
+)
+def test_a_pickle_of_vectors_and_ids_is_read_as_pickle_would(tmp_path_factory, found, protocol, dtype, order, kind):
+    names, vectors_ND = found
+    with np.errstate(over="ignore"):
+        array = np.array(np.clip(vectors_ND, -6e4, 6e4), dtype=dtype, order=order)  # type: ignore[call-overload]
+    numbers = list(range(len(names)))
+    ids: Any = {
+        "texts": names,
+        "integers": numbers,
+        "array of texts": np.array([f"d{number}" for number in numbers]),
+        "array of integers": np.array(numbers),
+        "numpy scalars": [np.int64(number) for number in numbers],
+    }[kind]
+    path = tmp_path_factory.mktemp("vectors") / "corpus.pkl"
+    path.write_bytes(pickle.dumps((array, ids), protocol=protocol))
+    theirs, their_ids = pickle.loads(path.read_bytes())
+    ours, our_ids = read_pickle(Place(str(path)))
+    assert list(getattr(our_ids, "values", our_ids)) == list(their_ids)
+    assert ours.values.dtype.newbyteorder("=") == theirs.dtype.newbyteorder("=")
+    np.testing.assert_array_equal(ours.values, theirs)
+
+
+numbers = st.floats(-50, 50, width=32)
+tables = st.dictionaries(
+    st.text("q01", min_size=1), st.dictionaries(st.text("d23", min_size=1), numbers, min_size=1), max_size=5
+)
+
+
+@settings(max_examples=40)
+@given(tables, st.sampled_from([float, np.float32, np.float64, int, np.int64]), st.integers(0, 5), st.booleans())
+def test_scores_are_read_numpy_numbers_among_them(tmp_path_factory, scores, kind, protocol, zipped) -> None:
+    held = {query: {doc: kind(score) for doc, score in own.items()} for query, own in scores.items()}
+    data, path = pickle.dumps(held, protocol), tmp_path_factory.mktemp("scores") / "scores.pkl"
+    path.write_bytes(gzip.compress(data) if zipped else data)
+    assert list(read_pickled_scores(Place(str(path)))) == [
+        (query, doc, float(score)) for query, own in held.items() for doc, score in own.items()
+    ]
+
+
+OTHERS: list[tuple[object, str]] = [
+    ([1], "a pickled list"),
+    ({"q": [1.0]}, "query 'q' has a list"),
+    ({"q": {"d": "1"}}, "'1' is not a finite score"),
+    ({"q": {"d": float("nan")}}, "nan is not a finite score"),
+]
+
+
+@pytest.mark.parametrize(("value", "said"), OTHERS)
+def test_other_contents_than_scores_are_named(tmp_path: Path, value: object, said: str) -> None:
+    (tmp_path / "x.pkl").write_bytes(pickle.dumps(value))
+    with pytest.raises(UserError, match=said):
+        list(read_pickled_scores(Place(str(tmp_path / "x.pkl"))))
+
+
+ran: list[str] = []
+
+
+def boom(*inputs: object) -> None:
+    ran.append("boom")
+
+
+class Trap:
+    """Runs code when it is unpickled: by a function, or by a state."""
+
+    def __init__(self, how: Callable[..., object], *inputs: object, state: object = None) -> None:
+        self.reduced = (how, inputs) if state is None else (how, inputs, state)
+
+    def __reduce__(self) -> Any:
+        return self.reduced
+
+
+ONE = np.ones((1, 2), np.float32)
+RECONSTRUCT = ONE.__reduce__()[0]
+TRAPS: dict[str, Any] = {
+    "a function of ours": (ONE, [Trap(boom)]),
+    "a builtin": (ONE, [Trap(eval, "1 + 1")]),
+    "in the place of the array": (Trap(boom), ["a"]),
+    "numpy's file reader": (ONE, [Trap(np.load, "x.npy", None, True)]),
+    "a state that is no bytes": (ONE, [Trap(RECONSTRUCT, np.ndarray, (0,), b"b", state=(1, (1,), "O", False, [boom]))]),
+    "an array of objects": (np.array([[boom]], dtype=object), ["a"]),
+    "elements with fields": (np.zeros(2, dtype=[("a", "f4")]), ["a", "b"]),
+    "an object": (ONE, [Path("a")]),
+    "among scores": {"q": {"d": Trap(boom)}},
+    "as a name of scores": {"q": {Trap(boom): 1.0}},
+}
+
+
+@pytest.mark.parametrize("protocol", [2, 5])
+@pytest.mark.parametrize("trap", TRAPS)
+def test_a_pickle_that_is_more_than_data_is_refused_before_anything_runs(trap, protocol, tmp_path) -> None:
+    ran.clear()
+    (tmp_path / "trap.pkl").write_bytes(pickle.dumps(TRAPS[trap], protocol=protocol))
+    for read in (read_pickle, lambda place: list(read_pickled_scores(place))):
+        with pytest.raises(UserError, match=r"trap\.pkl: not a pickle of plain numbers and texts") as error:
+            read(Place(str(tmp_path / "trap.pkl")))
+        assert ran == [] and "\n" not in str(error.value)
+    if "scores" in trap:
+        pickle.loads((tmp_path / "trap.pkl").read_bytes())
+        assert ran, "the pickle would have done it"
+
+
+def passages(*ids: object) -> list[dict[str, Any]]:
+    return [{"docid": one, "title": "a title", "text": f"text of {one}"} for one in ids]
+
+
+NEGATIVES: dict[str, Any] = {
+    "hard negatives": {"qid": 7, "pos": [1], "neg": {"bm25": [2, 3]}},
+    "tevatron": {"query_id": "7", "positive_passages": passages("1"), "negative_passages": passages("2", "3")},
+    "tevatron2": {"query_id": "7", "positive_document_ids": ["1"], "negative_document_ids": ["2", "3"]},
+    "simlm": {
+        "query_id": "7",
+        "query": "a query",
+        "positives": {"doc_id": ["1"], "score": [2.5]},
+        "negatives": {"doc_id": ["2", "3"], "score": [0.5, -1.0]},
+    },
+}
+
+written_texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20)
+ids = st.text("abcäß017-_:", min_size=1, max_size=6)
+
+
+def saved(path: Path, text: str) -> Place:
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return Place(str(path))
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.builds(HardNegatives, ids, st.lists(ids), st.dictionaries(written_texts, st.lists(ids)))), st.booleans()
+)
+def test_hard_negatives_come_back(tmp_path_factory, entries, zipped) -> None:
+    place = Place(str(tmp_path_factory.mktemp("hard") / f"hard.jsonl{'.gz' if zipped else ''}"))
+    with write_lines(place) as stream:
+        stream.writelines(line_of(entry) for entry in entries)
+    assert list(read_negatives_file(place)) == entries
+    if zipped:
+        assert place.read()[4:8] == b"\0\0\0\0", "the time of writing makes equal content unequal"
+
+
+@pytest.mark.parametrize("layout", NEGATIVES)
+def test_negatives_of_each_layout(layout: str, tmp_path: Path) -> None:
+    place = saved(tmp_path / "x.jsonl.gz", json.dumps(NEGATIVES[layout]) + "\n")
+    assert list(read_negatives_file(place)) == [
+        ("7", ["1"], {"bm25" if layout == "hard negatives" else layout: ["2", "3"]})
+    ]
+
+
+@pytest.mark.parametrize("ending", ["tsv", "txt", "tsv.gz"])
+def test_negatives_as_lists_of_ids(ending: str, tmp_path: Path) -> None:
+    place = saved(tmp_path / f"train_negs.{ending}", "7\t2,3\n\n8\t1\n")
+    assert list(read_negatives_file(place)) == [("7", [], {"lists": ["2", "3"]}), ("8", [], {"lists": ["1"]})]
+
+
+BAD_NEGATIVES = [
+    '{"qid": 1, "pos": "17", "neg": {}}',
+    '{"qid": 1, "pos": [1], "neg": [2]}',
+    '{"qid": 1, "pos": [true], "neg": {}}',
+    '{"qid": null, "pos": [], "neg": {}}',
+    "[]",
+    '{"query": "a", "pos": ["text"], "neg": ["text"]}',
+    '{"query_id": 1, "documents": []}',
+    '{"query_id": 1, "positive_passages": [{"text": "x"}], "negative_passages": []}',
+    '{"query_id": 1, "positives": {"doc_id": "12"}, "negatives": {"doc_id": []}}',
+]
+
+
+@pytest.mark.parametrize("line", BAD_NEGATIVES)
+def test_a_line_of_negatives_that_cannot_be_read_is_named(line: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"x\.jsonl, line 2: .*wanted is") as error:
+        list(read_negatives_file(saved(tmp_path / "x.jsonl", f"\n{line}\n")))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("line", ["7 2,3", "7\t2,,3", "\t2", "7\t"])
+def test_a_line_of_lists_that_cannot_be_read_is_named(line: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"x\.tsv, line 2: wanted is a query's id, a tab"):
+        list(read_negatives_file(saved(tmp_path / "x.tsv", f"8\t1\n{line}\n")))
+
+
+EXPECTED = [("7", "1", 2.5), ("7", "2", 0.5), ("7", "3", -1.0)]
+LISTS = {"query_id": "7", "corpus_id": ["1", "2", "3"], "score": [2.5, 0.5, -1]}
+
+
+def write_scores(folder: Path, ending: str) -> Place:
+    """The same three scores in each layout."""
+    path = folder / f"scores.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist([LISTS], schema=LIST), path)
+    elif ending == "pkl":
+        path.write_bytes(pickle.dumps({7: {1: 2.5, 2: 0.5, 3: -1.0}}))
+    elif ending == "simlm.jsonl.gz":
+        return saved(path, json.dumps(NEGATIVES["simlm"]))
+    elif ending == "jsonl":
+        return saved(path, json.dumps(LISTS))
+    else:
+        return saved(path, "7\t1\t2.5\n7 2 [0.5]\n7\t3\t-1\n")
+    return Place(str(path))
+
+
+@pytest.mark.parametrize("ending", ["parquet", "pkl", "jsonl", "simlm.jsonl.gz", "tsv", "txt.gz"])
+def test_scores_of_each_layout(ending: str, tmp_path: Path) -> None:
+    assert list(read_scores_file(write_scores(tmp_path, ending))) == EXPECTED
+
+
+BAD_SCORES = {
+    "x.tsv": ("7 1", "line 2: wanted is a query, a passage and a score, found '7 1'"),
+    "y.tsv": ("7 1 high", "line 2: wanted is a query, a passage and a score"),
+    "z.tsv": ("7 1 nan", "nan is not a finite score"),
+    "x.jsonl": ('{"query_id": 7, "corpus_id": [1, 2], "score": [1]}', "line 2: query 7 has not one score for each"),
+    "y.jsonl": ('{"query_id": 7, "corpus_id": "12", "score": [1, 2]}', "its ids or scores are no list; wanted"),
+    "z.jsonl": ('{"query_id": 7, "positives": {"doc_id": [1]}, "negatives": {}}', "line 2: "),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SCORES)
+def test_a_line_of_scores_that_cannot_be_read_is_named(name: str, tmp_path: Path) -> None:
+    line, message = BAD_SCORES[name]
+    with pytest.raises(UserError) as error:
+        list(read_scores_file(saved(tmp_path / name, f"\n{line}\n")))
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_steps_read_them(tmp_path: Path) -> None:
+    """Negatives by query and rank, scores by query and passage, of a corpus that holds their ids."""
+    docs = [(str(number), "", f"text {number}") for number in range(1, 4)]
+    corpus = write_parts(Place(str(tmp_path / "c")), docs=docs, queries=[("7", "a")], qrels=[("train", "7", "1", 1)])
+    inputs: dict[str, Artifact] = {"corpus": corpus}
+    file = saved(tmp_path / "x.jsonl", json.dumps(NEGATIVES["tevatron"]))
+    out = Place(str(tmp_path / "n"))
+    result = read_negatives(ReadNegativesConfig(file=str(tmp_path / "x.jsonl")), inputs, out)
+    assert (result["systems"], result["candidates"], file.exists()) == (["tevatron"], 2, True)
+    rows = pq.read_table(tmp_path / "n" / "lists" / "00000.parquet").select(["query_id", "doc_id", "rank"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("7", "2", 1), ("7", "3", 2)]
+    write_scores(tmp_path, "tsv")
+    config = ReadScoresConfig(file=str(tmp_path / "scores.tsv"))
+    assert read_scores(config, inputs, Place(str(tmp_path / "s")))["pairs"] == 3
+
+
+def test_what_mteb_wrote_is_read() -> None:
+    """The document that was asked for stands second of two: nDCG 1 / log2(3), as MTEB rounds it, and RR 1 / 2."""
+    files = mteb_files.result_files([CACHE])
+    names = ("MockMultilingualRetrievalTask", "MockRetrievalTask", "MockSTSTask")
+    assert [file.name for file in files] == [f"{name}.json" for name in names]
+    parts, whole, other = map(read_result, files)
+    assert (whole.model, whole.task) == ("sentence-transformers/all-MiniLM-L6-v2", "MockRetrievalTask")
+    assert whole.revision == "8b3219a92973c328a8e22fadcfa821b5dc75636a" and whole.mteb_version == "2.26.24"
+    assert set(whole.measures) == {("val", "default"), ("test", "default")}
+    own = whole.measures["test", "default"]
+    assert [own[name] for name in ("nDCG@10", "RR@10", "AP@10", "R@1", "R@3", "P@3", "Success@3")] == [
+        *(0.63093, 0.5, 0.5, 0.0, 1.0, 0.33333, 1.0)
+    ]
+    assert set(parts.measures) == {(split, language) for split in ("val", "test") for language in ("eng", "fra")}
+    assert parts.corpus("fra") == "MockMultilingualRetrievalTask fra" and whole.corpus("default") == "MockRetrievalTask"
+    assert other.measures == {}, "similarity of sentences is no retrieval"
+
+
+def test_names_of_measures_go_both_ways() -> None:
+    for name, own in mteb_files.NAMES.items():
+        for cutoff in (1, 10, 1000):
+            assert measure_name(f"{name}_at_{cutoff}") == f"{own}@{cutoff}"
+            assert score_name(f"{own}@{cutoff}") == f"{name}_at_{cutoff}"
+    others = ("nauc_ndcg_at_10_max", "main_score", "ndcg_at_", "ndcg_at_10_x", "recall", "cv_recall_at_1")
+    assert [measure_name(name) for name in others] == [None] * 6
+    assert [score_name(name) for name in ("R(rel=2)@100", "nDCG", "infAP")] == [None] * 3
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    measures = {("test", "default"): {"nDCG@10": 1 / 3, "R(rel=2)@100": 0.5, "R@100": 0.9}}
+    written = MtebResult("mine/dupmae", "c0ffee", "SciFact", "0228b52", "", measures)
+    file = mteb_files.write_result(written, {("test", "default"): {"languages": ["eng-Latn"], "rank": 2}}, tmp_path)
+    assert file == tmp_path / "mine__dupmae" / "c0ffee" / "SciFact.json"
+    (part,) = json.loads(file.read_text())["scores"]["test"]
+    assert part == {
+        **{"ndcg_at_10": 1 / 3, "recall_at_100": 0.9, "main_score": 1 / 3, "hf_subset": "default"},
+        **{"languages": ["eng-Latn"], "rank": 2},
+    }
+    found = read_result(file)
+    own = (found.model, found.revision, found.task, found.dataset_revision)
+    assert own == ("mine/dupmae", "c0ffee", "SciFact", "0228b52")
+    assert found.measures == {("test", "default"): {"nDCG@10": 1 / 3, "R@100": 0.9}}
+    (file.parent / "model_meta.json").unlink()
+    assert read_result(file).model == "mine/dupmae", "by the names of the folders"
+    with pytest.raises(UserError, match=r"mine/dupmae: nDCG@10 is MTEB's main score"):
+        none = MtebResult("mine/dupmae", "c0ffee", "SciFact", "0228b52", "", {("test", "default"): {"R@100": 0.9}})
+        mteb_files.write_result(none, {("test", "default"): {"languages": []}}, tmp_path)
+
+
+def content(**changes: Any) -> dict[str, Any]:
+    part = {"ndcg_at_10": 0.5, "main_score": 0.5, "hf_subset": "default", "languages": ["eng-Latn"]}
+    return {"task_name": "SciFact", "dataset_revision": "a", "scores": {"test": [{**part, **changes}]}}
+
+
+DAMAGED = {
+    "cut": ('{"task_name": "Sci', "no JSON"),
+    "before 1.11": (json.dumps({"mteb_dataset_name": "SciFact", "test": {"ndcg_at_10": 0.5}}), r"to_disk\(FILE\)"),
+    "splits without lists": (json.dumps({**content(), "scores": {"test": {"ndcg_at_10": 1}}}), "lists of subsets"),
+    "a text": (json.dumps(content(ndcg_at_10="0.5")), "ndcg_at_10 is '0.5'; wanted is a number from 0 to 1"),
+    "no number": (json.dumps(content(recall_at_5=float("nan"))), "recall_at_5 is nan"),
+    "percent": (json.dumps(content(ndcg_at_10=63.1)), "ndcg_at_10 is 63.1"),
+    "a truth value": (json.dumps(content(ndcg_at_10=True)), "ndcg_at_10 is True"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), DAMAGED.values(), ids=list(DAMAGED))
+def test_damage_is_named(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "SciFact.json"
+    file.write_text(text)
+    with pytest.raises(UserError, match=said) as caught:
+        read_result(file)
+    assert str(caught.value).startswith(str(file)) and "\n" not in str(caught.value)

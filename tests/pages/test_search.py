@@ -1,0 +1,41 @@
+"""What the page Search writes as HTML and as sentences, without a browser."""
+
+import html
+import re
+
+import pytest
+
+from midmask.choice.judgements import Judgement, JudgementJournal
+from midmask.pages.search_results import card, change, grade_of
+from tests.support.choice.searched import HOSTILE
+
+
+def text_of(shown: str) -> str:
+    return html.unescape(re.sub(r"<[^>]*>", "", shown))
+
+
+@pytest.mark.parametrize("query", ["window hacked", HOSTILE, "img"])
+def test_a_card_has_only_its_own_tags(query: str) -> None:
+    """Whatever stands in the document's id, title and text, marked or not, short or cut."""
+    for text in (HOSTILE, f"{HOSTILE} " * 60):
+        shown = card(f'"><script>{HOSTILE}.md#0-9', HOSTILE, text, query, "1", "")
+        tags = set(re.findall(r"<\s*(\w+)", shown))
+        assert tags <= {"article", "div", "span", "p", "details", "summary", "mark"} and "mark" in tags
+        assert HOSTILE in text_of(shown) and ("details" in tags) == (text != HOSTILE)
+
+
+@pytest.mark.parametrize(
+    ("rank", "ranks", "shown"),
+    [(1, 3, "↑3"), (9, -2, "↓2"), (4, 0, "="), (1, None, "new"), (2, 8, "↑8"), (2, 9, "new")],
+)
+def test_a_rank_change_is_of_what_the_other_list_shows(rank: int, ranks: int | None, shown: str) -> None:
+    assert text_of(change(rank, ranks)) == shown
+
+
+def test_a_thumb_shows_blind_judgements_apart_from_others() -> None:
+    side = Judgement("q", "d", 1, "side by side", "a", "b")
+    blind = Judgement("q", "d", 0, "blind", "b", "a", "a")
+    assert grade_of(JudgementJournal((side,)), blind) is None
+    assert grade_of(JudgementJournal((side, blind)), blind) == 0
+    assert grade_of(JudgementJournal((side, blind)), side) == 0, "the last judgement of a passage counts"
+    assert grade_of(JudgementJournal((side, blind)), Judgement("q", "d", None, "blind", "a", "c")) is None

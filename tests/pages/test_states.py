@@ -1,0 +1,108 @@
+"""Pages of stores that have nothing to show, or not yet, or cannot be read, and of jobs that run or have ended."""
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from midmask.pages import serving_command
+from midmask.tracking import LOG, TrackedRow, Tracker
+from midmask.tracking.writer import OWNER, lease_tags
+from tests.support.dashboards import tracked
+from tests.support.dashboards.page import LONGEST, html, page, table, words
+
+PAGE = serving_command(8501)[4]
+NOTHING = {
+    "board": "Nothing has been evaluated",
+    "compare": "Nothing has been evaluated",
+    "progress": "No job is running",
+    "sweep": "No sweep has been tracked",
+    "training": "No training has been tracked",
+    "embeddings": "Nothing has been evaluated",
+    "lineage": "Nothing has been evaluated",
+    "search": "midmask ui --verdict FOLDER",
+}
+BEGUN = NOTHING | {"board": "Not finished", "progress": "ValueError: no", "training": "pretrain alive"}
+
+
+def begun() -> list[TrackedRow]:
+    """A training that runs and a job that failed; nothing was evaluated yet."""
+    now = datetime.now(UTC)
+    tags = tracked.tags("pretrain", "retromae", "live")
+    reason = {"midmask.reason": "ValueError: no"}
+    return [
+        TrackedRow("1", "1", "pretrain alive", None, "running", now, None, tags, {}, {"pretrain/loss": 3.0}),
+        TrackedRow("2", "1", "lost", None, "failed", now, now, reason, {}, {}),
+    ]
+
+
+@pytest.mark.parametrize("view", NOTHING)
+def test_a_page_without_results_says_so(view: str) -> None:
+    assert NOTHING[view] in words(page(view, []))
+    assert BEGUN[view] in words(page(view, begun()))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_job_is_shown_with_its_life_and_the_end_of_its_log(tmp_path: Path, killed: bool) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("".join(f"line {number} of the log\n" for number in range(2000)))
+    tags = {**lease_tags(), LOG: str(log)}
+    if killed:
+        tags[OWNER] = tags[OWNER].rpartition(":")[0] + ":1"
+    now = datetime.now(UTC)
+    job = TrackedRow("1", "1", "run_recipe <a>", None, "running", now, None, tags, {}, {})
+    early = TrackedRow("2", "1", "lost", None, "failed", now, now, {"midmask.reason": "ValueError: no"}, {}, {})
+    app = page("progress", [job, early])
+    assert ("Its process has ended" in html(app)) == killed and "run_recipe &lt;a&gt;" in html(app)
+    lines = app.code[0].value.splitlines()
+    assert lines == [f"line {number} of the log" for number in range(2000 - len(lines), 2000)] and len(lines) > 5
+    assert table(app, "ended early")[1][0][4].startswith("ValueError: no")
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Starts the dashboard with these flags, with nothing kept from before; what its first page says."""
+
+    def run(*flags: str) -> str:
+        monkeypatch.setattr(sys, "argv", [PAGE, *(flag.format(home=tmp_path) for flag in flags)])
+        st.cache_resource.clear()
+        app = AppTest.from_file(PAGE, default_timeout=LONGEST).run()
+        assert not app.exception, app.exception
+        return words(app)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("sqlite:///{home}/none.db", ["Nothing has been evaluated", "make demo"]),
+        ("http://me:secret@127.0.0.1:9", ["***@127.0.0.1:9 does not answer", "start the server"]),
+        ("file:///tmp/mlruns", ["is a folder", "sqlite:///mlflow.db"]),
+    ],
+)
+def test_a_store_with_nothing_to_show_says_what_to_type(
+    uri: str, expected: list[str], start: Callable[..., str], tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
+    shown = start("--tracking-uri", uri)
+    assert all(one in shown for one in expected), shown
+    assert "secret" not in shown + "".join(capfd.readouterr()) and not (tmp_path / "none.db").exists()
+
+
+def test_a_store_that_is_lost_shows_what_was_known_of_it(start: Callable[..., str], tmp_path: Path, uri: str) -> None:
+    with Tracker(uri, tmp_path, tracked.QUICK) as tracker:
+        tracker.run("pretrain alive", tags=tracked.tags("pretrain", "retromae", "live"), params={})
+    assert "pretrain alive" in start("--tracking-uri", uri)
+    (tmp_path / "mlflow.db").write_bytes(b"no database" * 1000)
+    shown = start("--tracking-uri", uri)
+    assert "pretrain alive" in shown and "Below is what was known before" in shown
+
+
+@pytest.mark.system  # torch comes with a verdict's page
+def test_a_verdict_is_asked_without_runs(start: Callable[..., str]) -> None:
+    shown = start("--tracking-uri", "file:///nowhere", "--verdict", "{home}")
+    assert "no longer supports" in shown and "there is no verdict.json" in shown

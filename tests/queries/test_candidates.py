@@ -1,0 +1,514 @@
+"""Each source on passages whose queries are known, queries of a file, term weights, and impossible settings."""
+
+import gzip
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from midmask.core.config import override
+from midmask.errors import UserError
+from midmask.queries import candidates as roles_module
+from midmask.queries import selection
+from midmask.queries.candidates import Candidate, CandidatePool, Roles, queries_content, roles_of
+from midmask.queries.collection import BY_DOCUMENT, BY_PASSAGE, CollectionFacts, split_by_document, without_hidden
+from midmask.queries.config import QueriesConfig
+from midmask.queries.plain_sources import (
+    STOP_WORDS,
+    FileQueries,
+    KeyphraseQueries,
+    MadeQuery,
+    Passage,
+    SentenceQueries,
+    Source,
+    SpanQueries,
+    TermWeights,
+    TitleQueries,
+    normalised,
+    parse_query_line,
+    title_query,
+)
+from midmask.queries.selection import TOO_EASY, bm25_over, draw_shares, drop_unfound, reciprocal_rank, shares, thin
+from midmask.queries.step import make_queries
+from midmask.retrieve.bm25.search import Bm25Index
+from midmask.store.place import Place
+from tests.support.corpora.collections import rows as rows_of
+from tests.support.queries.articles import STOP, HandBm25, articles, corpus_of, stems
+
+PASSAGES = articles(6)
+
+
+def weights_of(passages: Sequence[Passage]) -> TermWeights:
+    return TermWeights(f"{one.title} {one.text}" for one in passages)
+
+
+def sources() -> dict[str, Source]:
+    shared = Counter(one.title for one in PASSAGES)
+    return {
+        "titles": TitleQueries(shared, 3),
+        "sentences": SentenceQueries(0, 2),
+        "spans": SpanQueries(0, 2),
+        "keyphrases": KeyphraseQueries(weights_of(PASSAGES), 0, 2),
+    }
+
+
+@pytest.mark.parametrize("name", sources())
+def test_the_same_queries_in_whatever_pieces_and_order(name: str) -> None:
+    whole = list(sources()[name].queries(PASSAGES))
+    assert len({made.doc_id for made in whole}) == len(PASSAGES), "every passage of this collection gives a query"
+    assert all(made.source == name for made in whole)
+    mixed = random.Random(3).sample(PASSAGES, len(PASSAGES))
+    pieces = [made for one in mixed for made in sources()[name].queries([one])]
+    assert Counter(pieces) == Counter(whole)
+    order = [one.doc_id for one in mixed]
+    assert [made.doc_id for made in pieces] == sorted((made.doc_id for made in pieces), key=order.index)
+
+
+HEADINGS = {
+    "Wing flutter": "Wing flutter",
+    "Guide \u203a Install \u203a On  Linux": "On Linux",
+    "Linux": "",
+    " \u203a ": "",
+    " ".join(["word"] * 20): " ".join(["word"] * 20),
+    " ".join(["word"] * 21): "",
+}
+
+
+@pytest.mark.parametrize(("title", "query"), HEADINGS.items())
+def test_a_title_is_its_last_heading(title: str, query: str) -> None:
+    assert title_query(title) == query
+
+
+def test_titles_hide_themselves_and_their_copy_at_the_beginning() -> None:
+    passages = [
+        Passage("a", "Wing flutter", "Of wings that flutter."),
+        Passage("b", "Boundary layers", "BOUNDARY-layers. They are thin."),
+        Passage("c", "Guide \u203a Heat transfer", "# Heat transfer\nIt cools."),
+        Passage("d", "Heat (transfer)", "Heat transferred by a wall."),
+        Passage("e", "Shared name", "One."),
+        Passage("f", "Shared name", "Two."),
+        Passage("g", "Shared name", "Three."),
+        Passage("h", "", "No title at all."),
+    ]
+    found = list(TitleQueries(Counter(one.title for one in passages), 2).queries(passages))
+    assert found == [
+        MadeQuery("a", "Wing flutter", "titles", None, True),
+        MadeQuery("b", "Boundary layers", "titles", (0, 16), True),
+        MadeQuery("c", "Heat transfer", "titles", (0, 15), True),
+        MadeQuery("d", "Heat (transfer)", "titles", None, True),
+    ]
+
+
+def test_sentences_are_whole_of_fitting_length_and_no_more_than_half() -> None:
+    short, fitting, long = "Too short for it.", "Six words are enough for\na  query.", " ".join(["long"] * 31) + "."
+    text = f"{short} {fitting}  {long}"
+    start = text.index("Six")
+    wanted = MadeQuery("p", "Six words are enough for a query.", "sentences", (start, start + len(fitting)))
+    assert list(SentenceQueries(0, 5).queries([Passage("p", "", text)])) == [wanted]
+    assert not list(SentenceQueries(0, 5).queries([Passage("p", "", f"{fitting} {short}")])), "more than half"
+    one = {made.hidden for made in SentenceQueries(0, 1).queries(PASSAGES)}
+    other = {made.hidden for made in SentenceQueries(1, 1).queries(PASSAGES)}
+    assert one != other, "another seed draws others"
+
+
+def test_spans_are_words_of_the_text_that_do_not_meet() -> None:
+    of = {one.doc_id: one for one in PASSAGES}
+    lengths = Counter()
+    taken: dict[str, list[tuple[int, int]]] = {}
+    for made in SpanQueries(0, 4).queries(PASSAGES):
+        assert made.hidden is not None
+        start, end = made.hidden
+        assert made.text == of[made.doc_id].text[start:end] == made.text.strip()
+        assert all(end <= first or last <= start for first, last in taken.get(made.doc_id, []))
+        taken.setdefault(made.doc_id, []).append(made.hidden)
+        lengths[len(made.text.split())] += 1
+    assert set(lengths) == set(range(4, 11))
+    assert not list(SpanQueries(0, 4).queries([Passage("p", "", "one two three four five six seven eight")]))
+
+
+def test_keyphrases_are_phrases_of_words_that_others_have_too() -> None:
+    weights = weights_of(PASSAGES)
+    have = Counter(stem for one in PASSAGES for stem in set(stems(f"{one.title} {one.text}")))
+    of = {one.doc_id: one for one in PASSAGES}
+    used: dict[str, list[str]] = {}
+    for made in KeyphraseQueries(weights, 0, 2).queries(PASSAGES):
+        words = made.text.split()
+        assert 2 <= len(words) <= 5 and made.hidden is None and not made.hides_title
+        assert not set(words) & (STOP_WORDS | set(STOP)), "no stop words"
+        assert all(have[stem] >= 2 for stem in stems(made.text))
+        rest = of[made.doc_id].text.lower()
+        for one in words:
+            assert one in rest, "in the order of the text"
+            rest = rest[rest.index(one) + len(one) :]
+        used.setdefault(made.doc_id, []).extend(stems(made.text))
+    assert all(len(own) == len(set(own)) for own in used.values()), "no stem is asked for twice"
+
+
+TEXTS = ("Wings flutter", "the wing stalls", "a flame", "flames and flames")
+
+
+def test_idf_and_overlap() -> None:
+    weights = TermWeights(TEXTS)
+    wing, stall, unknown = weights.stems("wing stalling zeppelin")
+    assert [weights.frequency(stem) for stem in (wing, stall, unknown)] == [2, 1, 0]
+    of = {n: math.log(1 + (4 - n + 0.5) / (n + 0.5)) for n in (0, 1, 2)}
+    assert weights.idf(wing) == pytest.approx(of[2]) and weights.idf(unknown) == pytest.approx(of[0])
+    whole = of[2] + of[1] + of[0]
+    assert weights.overlap("winged? Wing stalls, zeppelin", "two wings") == pytest.approx(of[2] / whole)
+    assert weights.overlap("wing stall", "The stalled wings") == 1.0
+    assert weights.overlap("? !", "anything") == 0.0
+
+
+def test_texts_that_differ_in_case_and_signs_are_one_query() -> None:
+    assert normalised(" What's  a (Wing)? ") == normalised("what s a wing") == "what s a wing"
+
+
+def test_files_and_libraries_are_part_of_the_identity(tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text("what is a wing\n")
+    config = QueriesConfig(sources={f"file:{tmp_path}/q.txt": 1.0, "sentences": 1.0})
+    before = queries_content(config)
+    assert before["sentences"].keys() == {"sentencex"} and before["libraries"].keys() == {"bm25s", "PyStemmer"}
+    (tmp_path / "q.txt").write_text("what is a flame\n")
+    assert queries_content(config) != before
+    with pytest.raises(UserError, match="there is no such file"):
+        queries_content(QueriesConfig(sources={f"file:{tmp_path}/none.txt": 1.0}))
+    with pytest.raises(UserError, match=r"no config.json in it; name a model folder"):
+        queries_content(QueriesConfig(sources={f"model:{tmp_path}": 1.0}))
+
+
+IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
+    ({"sources": {"title": 1.0}}, "'title'; choose titles, sentences, spans, keyphrases, file:PATH"),
+    ({"sources": {"titles": 0.0}}, "weights are above 0"),
+    ({"sources": {"http://a/v1": 1.0, "http:http://a/v1": 2.0}}, "is named twice"),
+    ({"dev_share": 0.5, "test_share": 0.5}, "nothing is left for train"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), IMPOSSIBLE)
+def test_impossible_configs_name_the_choices(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        override(QueriesConfig(), changes)
+    assert "\n" not in str(error.value)
+
+
+def test_a_server_and_a_path_have_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = QueriesConfig(sources={"http:https://host:8/v1": 1.0, "file:q.txt": 2.0, "model:m": 1.0})
+    assert config.sources == {"https://host:8/v1": 1.0, f"file:{tmp_path}/q.txt": 2.0, f"model:{tmp_path}/m": 1.0}
+
+
+SEARCHED = articles(12)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Bm25Index:
+    folder = tmp_path_factory.mktemp("index")
+    return bm25_over(corpus_of(folder / "corpus", SEARCHED).place, {}, Place(str(folder / "index")))
+
+
+def real_looking() -> list[str]:
+    """Parts of passages, some of words that many passages have."""
+    return [" ".join(one.text.split()[at : at + 4]) for one in SEARCHED for at in (2, 20)]
+
+
+LINES = [
+    ("what is  a wing", False, "what is a wing"),
+    ("17\twhat is a wing", False, "what is a wing"),
+    (" ", False, None),
+    ('{"text": "a wing"}', True, "a wing"),
+    ('{"_id": "1", "query": " a wing "}', True, "a wing"),
+    ('{"_id": "1"}', True, None),
+    ('["a wing"]', True, None),
+    ('{"text": "\\ud800 wing"}', True, None),
+    ("a wing", True, None),
+]
+
+
+@pytest.mark.parametrize(("line", "json_lines", "wanted"), LINES)
+def test_lines(line: str, json_lines: bool, wanted: str | None) -> None:
+    assert parse_query_line(line, json_lines=json_lines) == wanted
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.1, 0.5])
+def test_a_positive_is_the_first_passage_if_it_is_first_by_the_margin(tmp_path, index, margin) -> None:
+    texts = real_looking()
+    (tmp_path / "q.txt").write_text("\n".join([*texts, texts[0], "", "unheard words"]))
+    source = FileQueries(Place(str(tmp_path / "q.txt")), index, margin, 1_000, 0)
+    found = {made.text: made.doc_id for made in source.queries(SEARCHED)}
+    hand = HandBm25({one.doc_id: f"{one.title} {one.text}" for one in SEARCHED})
+    wanted = {}
+    for text in set(texts):
+        scores = sorted(((score, doc_id) for doc_id, score in hand.scores(text).items()), reverse=True)
+        if scores[0][0] >= (1 + margin) * scores[1][0]:
+            wanted[text] = scores[0][1]
+    assert found == wanted and 0 < len(found) < len(texts) + (margin == 0)
+    assert source.facts["lines"] == len(texts) + 2 and source.facts["without_passage"] == 1
+    assert source.facts["searched"] == len(found) + source.facts["without_margin"] + 1
+
+
+def test_only_so_many_are_searched_as_are_wanted(tmp_path: Path, index: Bm25Index) -> None:
+    rows = [{"query": text} for text in real_looking()]
+    (tmp_path / "q.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+    source = FileQueries(Place(str(tmp_path / "q.jsonl.gz")), index, 0.0, 7, 0)
+    assert source.facts["searched"] == 7
+
+
+def test_weak_labels_stay_out_of_the_values_of_bm25(tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text("\n".join(real_looking()))
+    source = f"file:{tmp_path}/q.txt"
+    config = QueriesConfig(sources={source: 1.0, "sentences": 1.0}, bm25_target=0.5, copies=1)
+    corpus = corpus_of(tmp_path / "corpus", SEARCHED)
+    result = make_queries(config, {"corpus": corpus}, Place(str(tmp_path / "out")))
+    told = result["sources"][source]
+    assert told["weak_labels"] and told["kept"] == result["weak_labels"] > 10 and told["bm25"]["RR@10"] > 0.9
+    assert told["read"]["searched"] == told["made"] + told["read"]["without_margin"]
+    rows = rows_of(tmp_path / "out" / "queries.parquet")
+    others = sum(row["kept"] and row["split"] == "test" and row["source"] == "sentences" for row in rows)
+    assert result["bm25"]["test"]["queries"] == others < result["splits"]["test"]
+
+
+FEW_ARTICLES = articles(4)
+LONG = FEW_ARTICLES[0].text
+A, B, C = (one.doc_id for one in FEW_ARTICLES[:3])
+
+
+def reasons(folder: Path, made: list[MadeQuery], extra: list[Passage] | None = None, **fields: int) -> list[str]:
+    """Candidates take their places in the order in which they stand here."""
+    passages = [*FEW_ARTICLES, *(extra or [])]
+    known = CollectionFacts(corpus_of(folder, passages).place)
+    some = [Candidate(one, one.source, f"q{n:03d}", "train", float(n)) for n, one in enumerate(made)]
+    selection.screen(CandidatePool(some, {one.doc_id: one for one in passages}, {}), known, QueriesConfig(**fields))
+    return [one.reason for one in some]
+
+
+def asked(doc_id: str, text: str, hidden: tuple[int, int] | None = None, title: bool = False) -> MadeQuery:
+    return MadeQuery(doc_id, text, "spans", hidden, title)
+
+
+def test_one_text_of_several_passages_is_no_query(tmp_path: Path) -> None:
+    made = [asked(A, "What is it?"), asked(B, "what  IS it"), asked(C, "another one"), asked(C, "Another one!")]
+    assert reasons(tmp_path, made) == [selection.AMBIGUOUS, selection.AMBIGUOUS, "", selection.REPEATED]
+
+
+def test_copies(tmp_path: Path) -> None:
+    twin = Passage("twin", "", FEW_ARTICLES[0].text)
+    made = [asked(A, "the same"), asked("twin", "The same"), asked(A, "a span", (0, 20))]
+    made.append(asked(A, "a title", None, True))
+    wanted = ["", selection.REPEATED, selection.COPY_SHOWS_IT, selection.COPY_SHOWS_IT]
+    assert reasons(tmp_path / "two", made, [twin], copies=2) == wanted
+    assert reasons(tmp_path / "one", made, [twin], copies=1) == [selection.MANY_COPIES] * 4
+
+
+def test_words_places_and_parts(tmp_path: Path) -> None:
+    words = LONG.split()
+    early, late = " ".join(words[:6]), " ".join(words[-6:])
+    ends = (len(early), len(LONG) - len(late))
+    made = [
+        asked(A, "? a"),
+        asked(A, early, (0, ends[0])),
+        asked(A, " ".join(words[3:9]), (ends[0] - 3, ends[0] + 20)),
+        asked(A, late, (ends[1], len(LONG))),
+        asked(A, "one too many of it"),
+    ]
+    wanted = [selection.NO_WORD, "", selection.OVERLAPS, "", selection.ENOUGH]
+    assert reasons(tmp_path, made, per_passage=2) == wanted
+
+
+@pytest.mark.parametrize(("left", "reason"), [(8, ""), (7, selection.LITTLE_LEFT)])
+def test_something_of_a_passage_is_left(tmp_path: Path, left: int, reason: str) -> None:
+    kept, hidden = " ".join(f"kept{n}" for n in range(left)), " ".join(f"gone{n}" for n in range(9))
+    passage = Passage("small#0", "", f"{hidden} {kept}")
+    assert reasons(tmp_path, [asked("small#0", hidden, (0, len(hidden)))], [passage]) == [reason]
+
+
+def test_what_stands_there_a_second_time_gives_it_away(tmp_path: Path) -> None:
+    rest = "and all the other words of the passage that are left of it"
+    passages = [
+        Passage("twice#0", "", f"wings flutter much. {rest} Wings  flutter, MUCH!"),
+        Passage("short#0", "", "wings flutter. Here something else is told, of which wings flutter is a part"),
+        Passage("title#0", "Fluttering wings", "fluttering wings"),
+    ]
+    made = [
+        asked("twice#0", "wings flutter much", (0, 19)),
+        asked("short#0", "wings flutter", (0, 14)),
+        asked("title#0", "Fluttering wings", None, True),
+    ]
+    assert reasons(tmp_path, made, passages) == [selection.STANDS_THERE, "", selection.STANDS_THERE]
+
+
+def test_hidden_parts_leave_a_space() -> None:
+    passage = Passage("p", "A title", "one two three, four five six.")
+    hide = [asked("p", "", (15, 24)), asked("p", "", (4, 7)), asked("p", "", None)]
+    assert without_hidden(passage, hide) == Passage("p", "A title", "one three, six.")
+    assert without_hidden(passage, [asked("p", "", (0, 3), True)]) == Passage("p", "", "two three, four five six.")
+    assert without_hidden(passage, hide[2:]) == passage
+
+
+RANKS = [1, 1, 1, 1, 1, 1, 2, 2, 3, 5, 10, 11, 20]
+
+
+def candidate(
+    number: int, source: str = "spans", rank: int | None = 1, overlap: float = 0.5, split: str = "train"
+) -> Candidate:
+    made = MadeQuery(f"d{number}", f"query {number}", source)
+    return Candidate(made, source, f"{source}-{number:04d}", split, float(number), rank=rank, overlap=overlap)
+
+
+def many(source: str, seed: int, count: int = 60) -> list[Candidate]:
+    random_ = random.Random(seed)
+    return [candidate(n, source, random_.choice(RANKS), round(random_.random(), 2)) for n in range(count)]
+
+
+SHARES = [
+    ({"a": 3, "b": 1}, {"a": 4, "b": 50}, 20, {"a": 4, "b": 16}),
+    ({"a": 1, "b": 1, "c": 2}, {"a": 1, "b": 100, "c": 100}, 31, {"a": 1, "b": 10, "c": 20}),
+    ({"a": 1, "b": 1, "c": 1}, {"a": 9, "b": 9, "c": 9}, 10, {"a": 4, "b": 3, "c": 3}),
+    ({"a": 1, "b": 1}, {"a": 2, "b": 0}, 10, {"a": 2, "b": 0}),
+]
+
+
+@pytest.mark.parametrize(("weights", "available", "total", "wanted"), SHARES)
+def test_shares(weights: dict[str, float], available: dict[str, int], total: int, wanted: dict[str, int]) -> None:
+    assert shares(weights, available, total) == wanted
+
+
+def test_shares_never_exceed_what_is_there_and_use_all_that_is_asked_for() -> None:
+    random_ = random.Random(0)
+    for _ in range(300):
+        weights = {name: random_.choice([0.1, 1, 1, 2.5]) for name in "abcd"}
+        available = {name: random_.randint(0, 40) for name in "abcd"}
+        total = random_.randint(1, 150)
+        found = shares(weights, available, total)
+        assert all(0 <= found[name] <= available[name] for name in "abcd")
+        assert sum(found.values()) == min(total, sum(available.values()))
+        full = [name for name in "abcd" if found[name] < available[name]]
+        each = [Fraction(found[name]) / Fraction(weights[name]) for name in full]
+        assert not each or max(each) - min(each) <= 20, "sources with room left have their weights' shares"
+
+
+def test_the_first_by_place_are_kept() -> None:
+    some = [candidate(n, "a") for n in range(6)] + [candidate(n, "b") for n in range(6)]
+    random.Random(1).shuffle(some)
+    judging = [candidate(n, "c", split=("dev", "test")[n % 2]) for n in range(40)]
+    config = QueriesConfig(max_queries=30, dev_share=0.4, test_share=0.4)
+    draw_shares([*some, *judging], Roles({"a": 2.0, "b": 1.0}, {"c": 1.0}), config)
+    assert sorted(one.query_id for one in some if one.is_in) == [*(f"a-000{n}" for n in range(4)), "b-0000", "b-0001"]
+    assert [one.is_in for one in judging] == [n < 24 for n in range(40)], "training takes none of their places"
+
+
+def test_only_what_is_within_the_depth_is_found() -> None:
+    some = [candidate(0, rank=20), candidate(1, rank=21), candidate(2, rank=None)]
+    assert drop_unfound(some, 20) and [one.is_in for one in some] == [True, False, False]
+    assert not drop_unfound(some[:1], 20)
+    by_encoder = candidate(3, rank=None)
+    by_encoder.by_encoder = True
+    assert not drop_unfound([by_encoder], 20) and by_encoder.is_in
+
+
+def mean(some: list[Candidate]) -> float:
+    return sum(map(reciprocal_rank, some)) / len(some)
+
+
+def test_thinning_reaches_its_target_by_dropping_the_easiest_and_no_more() -> None:
+    before: set[str] = set()
+    for target in (0.9, 0.6, 0.45, 0.3, 0.15):
+        some = many("spans", 5) + many("keyphrases", 6) + [candidate(n, "file:/q.txt") for n in range(9)]
+        thin(some, target)
+        dropped = {one.query_id for one in some if not one.is_in}
+        assert before <= dropped, "a lower target drops all that a higher one drops"
+        assert all(one.is_in for one in some if one.source.startswith("file:")), "BM25 chose their positives"
+        for source in ("spans", "keyphrases"):
+            own = [one for one in some if one.source == source]
+            kept = [one for one in own if one.is_in]
+            gone = sorted((one for one in own if not one.is_in), key=lambda one: (one.overlap or 0, -(one.rank or 0)))
+            assert mean(kept) <= target and all(one.reason == TOO_EASY for one in gone)
+            assert not gone or mean([*kept, min(gone, key=lambda one: (reciprocal_rank(one), one.overlap))]) > target
+            for one in gone:
+                easiest = (one.rank, -(one.overlap or 0))
+                assert all((other.rank or 99, -(other.overlap or 0)) >= easiest for other in kept)
+        before = dropped
+    assert before
+
+
+def test_no_document_is_in_two_splits_and_shares_are_kept() -> None:
+    random_ = random.Random(2)
+    documents = {f"q{n}": [f"doc{random_.randint(0, 80)}"] for n in range(400)}
+    documents |= {"both": ["doc1", "doc2"], "and": ["doc2", "doc3"]}
+    passages = {query: [f"p{query}"] for query in documents}
+    splits, rule = split_by_document(documents, passages, 0.15, 0.25, 0)
+    assert rule == BY_DOCUMENT and set(splits) == set(documents)
+    of: dict[str, set[str]] = {}
+    for query, own in documents.items():
+        for name in own:
+            of.setdefault(name, set()).add(splits[query])
+    assert all(len(found) == 1 for found in of.values()) and of["doc1"] == of["doc2"] == of["doc3"]
+    for name, share in (("train", 0.6), ("dev", 0.15), ("test", 0.25)):
+        assert abs(sum(split == name for split in splits.values()) / len(splits) - share) < 0.03
+    backwards = dict(reversed(documents.items()))
+    assert split_by_document(backwards, passages, 0.15, 0.25, 0)[0] == splits
+    assert split_by_document(documents, passages, 0.15, 0.25, 1)[0] != splits
+
+
+def test_one_large_document_is_divided_by_passage() -> None:
+    documents = {f"q{n}": ["the book"] for n in range(100)}
+    passages = {f"q{n}": [f"p{n // 2}"] for n in range(100)}
+    splits, rule = split_by_document(documents, passages, 0.15, 0.25, 0)
+    assert rule == BY_PASSAGE and set(splits.values()) == {"train", "dev", "test"}
+    assert all(splits[f"q{n}"] == splits[f"q{n + 1}"] for n in range(0, 100, 2)), "a passage is in one split"
+
+
+MANY = articles(120)
+PLAIN = {"titles": 1.0, "sentences": 1.0, "keyphrases": 2.0}
+
+
+def roles(passages: list[Passage], folder: Path, **fields: object) -> Roles:
+    corpus = corpus_of(folder, passages).place
+    return roles_of(QueriesConfig(**{"sources": PLAIN, **fields}), corpus, CollectionFacts(corpus))
+
+
+def test_titles_judge_where_passages_have_their_own_and_else_sentences(tmp_path: Path) -> None:
+    titled = roles(MANY, tmp_path / "titled")
+    assert titled == Roles({"sentences": 1.0, "keyphrases": 2.0}, {"titles": 1.0})
+    assert titled.splits("titles") == ("dev", "test") and titled.splits("keyphrases") == ("train",)
+    assert titled.share("keyphrases", "train") == 2 / 3 and titled.share("keyphrases", "dev") == 0
+    untitled = [Passage(one.doc_id, "", one.text) for one in MANY]
+    assert roles(untitled, tmp_path / "untitled").judge == {"sentences": 1.0}
+    shared = [Passage(one.doc_id, one.doc_id.partition("#")[0], one.text) for one in MANY]
+    assert roles(shared, tmp_path / "shared").judge == {"sentences": 1.0}, "five passages share each title"
+
+
+def test_what_writes_questions_judges_before_what_is_cut_out_and_weak_labels_never_do(tmp_path: Path) -> None:
+    server = "http://127.0.0.1:9/v1"
+    assert roles(MANY, tmp_path / "asked", sources={**PLAIN, server: 1.0}).judge == {server: 1.0}
+    questions = tmp_path / "questions.txt"
+    questions.write_text("what is this\n")
+    weak = roles(MANY, tmp_path / "weak", sources={f"file:{questions}": 1.0, "keyphrases": 1.0})
+    assert weak.train == weak.judge, "neither may judge, so both do both"
+
+
+def test_in_a_small_collection_or_with_one_source_every_source_does_both(tmp_path: Path) -> None:
+    few = roles(MANY[:200], tmp_path / "few")
+    assert few.train == few.judge == PLAIN
+    alone = roles(MANY, tmp_path / "alone", sources={"sentences": 1.0})
+    assert alone.train == alone.judge == {"sentences": 1.0}
+
+
+def test_a_split_has_queries_of_its_sources_alone_and_what_fits_nowhere_is_counted(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(roles_module, "ENOUGH", 50)
+    corpus = corpus_of(tmp_path / "corpus", MANY[:300])
+    config = QueriesConfig(sources=PLAIN, max_queries=200)
+    result = make_queries(config, {"corpus": corpus}, Place(str(tmp_path / "out")))
+    assert (result["train_sources"], result["judge_sources"]) == (["sentences", "keyphrases"], ["titles"])
+    assert result["splits"]["train"] == 120 and result["splits"]["dev"] + result["splits"]["test"] <= 80
+    rows = rows_of(tmp_path / "out" / "queries.parquet")
+    for row in rows:
+        if row["kept"]:
+            assert (row["source"] == "titles") == (row["split"] != "train")
+    other = [row for row in rows if row["reason"] == "its document is for queries of other sources"]
+    assert other and {row["source"] for row in other} == {"titles"}, "others read no document that is not for them"

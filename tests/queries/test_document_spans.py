@@ -1,0 +1,351 @@
+"""Spans against the texts that they are cut from or given as; rows tokenised elsewhere, each accounted for."""
+
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+from itertools import chain, groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from midmask.core.batch import TokenRows
+from midmask.corpora.documents.passages import sentences
+from midmask.errors import UserError
+from midmask.exchange.passage_files import read_spans, write_spans
+from midmask.masking.words import recurring as recurring_ends
+from midmask.queries.document_spans import SPANS, Document, SpansConfig, cut_into_spans, overlap, span_texts
+from midmask.queries.given import ReadTokensConfig, read_tokens, tokens_content
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.text.vocabulary import Vocabulary
+from tests.support.queries.documents import (
+    DOCUMENTS,
+    SPAN_LENGTH,
+    SPAN_LIMIT,
+    WORDS,
+    files,
+    made_spans,
+    text_of,
+    titled,
+    tokens_of,
+)
+from tests.support.queries.token_files import tokenised_passages, write_token_file
+
+
+def joined(pieces: Iterable[list[int]]) -> list[int]:
+    return list(chain.from_iterable(pieces))
+
+
+def greedily(pieces: list[list[int]]) -> list[list[int]]:
+    """The slow way: a long sentence in windows; a span is closed when the next one does not fit."""
+    cut = [piece[at : at + SPAN_LIMIT] for piece in pieces for at in range(0, len(piece), SPAN_LIMIT)]
+    spans: list[list[int]] = [[]]
+    for piece in cut:
+        if spans[-1] and len(spans[-1]) + len(piece) > SPAN_LIMIT:
+            spans.append([])
+        spans[-1] = spans[-1] + piece
+    return spans
+
+
+def test_a_document_is_cut_at_its_sentences_and_loses_nothing(inputs, tmp_path):
+    result, documents = made_spans(inputs, tmp_path)
+    lone = 0
+    for number in range(DOCUMENTS):
+        expected = greedily([tokens_of(inputs, sentence) for sentence in sentences(text_of(number))])
+        if len(expected) < 2:
+            lone += 1
+            assert f"d{number}" not in documents
+            continue
+        rows = documents[f"d{number}"]
+        assert [row["ids"][1:-1] for row in rows] == expected
+        assert joined(expected) == tokens_of(inputs, text_of(number))
+    assert 0 < lone < DOCUMENTS
+    assert (result["documents"], result["documents_of_one_span"]) == (DOCUMENTS, lone)
+    assert result["documents_in_pairs"] == len(documents) and result["spans"] == sum(map(len, documents.values()))
+    starts = np.load(tmp_path / "starts.npy")
+    assert np.diff(starts).tolist() == [len(rows) for rows in documents.values()] and starts[0] == 0
+    assert not (tmp_path / "sharing.npy").exists() and "sharing" not in rows[0]
+
+
+def test_spans_that_share_a_phrase_are_noted(inputs, tmp_path):
+    """Against `recurring` of each two spans. Words of 60 in sentences of 14 seldom recur in pairs by chance."""
+    result, documents = made_spans(inputs, tmp_path, documents="titles", recurring=True)
+    vocabulary = Vocabulary.of(Path(str(inputs["tokens"].place)) / "tokenizer")
+    for rows in list(documents.values())[::5]:
+        texts = [token_rows_of(row["ids"]) for row in rows]
+        for number, row in enumerate(rows):
+            shared = [bool(recurring_ends(texts[number], text, vocabulary, 2, 10).any()) for text in texts]
+            assert row["sharing"] == [other for other, is_shared in enumerate(shared) if is_shared and other != number]
+    having = sum(any(row["sharing"] for row in rows) for rows in documents.values())
+    assert 0 < having < len(documents) and result["documents_that_share_a_phrase"] == having
+    counts = [len(row["sharing"]) for rows in documents.values() for row in rows]
+    assert np.load(tmp_path / "sharing.npy").tolist() == counts
+
+
+def token_rows_of(ids: list[int]) -> TokenRows:
+    return TokenRows(torch.tensor([ids]), torch.tensor([len(ids)]), torch.zeros(1, dtype=torch.int64))
+
+
+def test_an_overlap_is_the_text_across_the_spans_end(inputs, tmp_path):
+    """It begins within its span and goes on for as long as there is room and text."""
+    _, documents = made_spans(inputs, tmp_path)
+    for rows in documents.values():
+        spans = [row["ids"][1:-1] for row in rows]
+        whole, end = joined(spans), 0
+        for row, span in zip(rows, spans, strict=True):
+            start, end = end, end + len(span)
+            context = row["overlap_ids"][1:-1]
+            if row is rows[-1]:
+                begins = [at for at in range(len(whole)) if whole[at : at + len(context)] == context]
+                assert any(at < start < at + len(context) <= end for at in begins)
+            else:
+                assert any(whole[at : at + SPAN_LIMIT] == context for at in range(start, end))
+
+
+def test_an_overlap_shares_one_to_half_of_the_sentences():
+    document = Document("d", list(range(20)), [2, 4, 6, 8, 10, 12, 14, 16, 18, 20])
+    spans = [range(0, 4), range(4, 5), range(5, 10)]
+    draws = [[overlap(document, spans, span, 9, random.Random(seed)) for seed in range(40)] for span in range(3)]
+    assert {tuple(ids) for ids in draws[0]} == {tuple(range(4, 13)), tuple(range(6, 15))}
+    assert {tuple(ids) for ids in draws[1]} == {tuple(range(9, 18))}, "of one sentence, the half of its tokens"
+    assert {tuple(ids) for ids in draws[2]} == {tuple(range(3, 12)), tuple(range(5, 14))}
+
+
+@pytest.mark.parametrize("share", [0.15, 1.0])
+def test_short_spans_are_drawn_at_their_rate(share):
+    """Sentences of one token fill a span exactly. A right sampler fails once in 10,000 sets of documents."""
+    limit = 12
+    spans = cut_into_spans(Document("d", list(range(40_000)), list(range(1, 40_001))), limit, share, random.Random(1))
+    counts = Counter(len(span) for span in spans[:-1])
+    expected = {length: share / (limit - 1) + (length == limit) * (1 - share) for length in range(2, limit + 1)}
+    assert set(counts) <= set(expected)
+    total = counts.total()
+    assert chisquare([counts[n] for n in expected], [total * p for p in expected.values()]).pvalue > 1e-4
+
+
+def test_drawn_limits_leave_no_span_empty_and_no_sentence_out():
+    """A span holds one sentence at least, also where that is longer than the limit drawn for it."""
+    random_ = random.Random(2)
+    for _ in range(200):
+        ends = sorted({random_.randint(1, 60) for _ in range(random_.randint(1, 12))})
+        spans = cut_into_spans(Document("d", list(range(ends[-1])), ends), 60, 1.0, random_)
+        assert list(chain.from_iterable(spans)) == list(range(len(ends))) and all(spans)
+
+
+def test_passages_under_one_title_are_one_document(inputs, tmp_path):
+    _, documents = made_spans(inputs, tmp_path, documents="titles")
+    wanted = {}
+    for _, run in groupby(range(DOCUMENTS), lambda number: (number // 40, titled(number) or number)):
+        numbers = list(run)
+        wanted[f"d{numbers[0]}"] = joined(tokens_of(inputs, text_of(number)) for number in numbers)
+    assert documents.keys() <= wanted.keys() and len(documents) > 20
+    for name, rows in documents.items():
+        assert joined(row["ids"][1:-1] for row in rows) == wanted[name]
+
+
+def test_a_killed_step_goes_on_and_gives_the_same_bytes(inputs, tmp_path):
+    whole, killed, backwards = (tmp_path / name for name in ("whole", "killed", "backwards"))
+    for out in (whole, killed):
+        made_spans(inputs, out, short_share=0.5)
+    (killed / "spans" / "00001.parquet").unlink()
+    (killed / "spans" / "00001.parquet.0a1b2c3d.draft").write_bytes(b"half a shard")
+    untouched = (killed / "spans" / "00000.parquet").stat().st_mtime_ns
+    assert SPANS.missing(inputs, Place(str(killed))) == ["00001.parquet"]
+    make = SPANS.worker(SpansConfig(span_length=SPAN_LENGTH, short_share=0.5), inputs, Place(str(backwards)))
+    for name in ("00002.parquet", "00001.parquet", "00000.parquet"):
+        make(name)
+    for out in (killed, backwards):
+        made_spans(inputs, out, short_share=0.5)
+        assert files(out) == files(whole)
+    assert (killed / "spans" / "00000.parquet").stat().st_mtime_ns == untouched
+
+
+def test_words_at_sentence_ends_stay_as_the_tokenizer_cuts_them(tmp_path):
+    """With a byte-level tokenizer a word's token holds the space before it: cut sentence by sentence it would not."""
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    text = "Red cats sleep well. Big dogs run. " * 8
+    core = ByteLevelBPETokenizer()
+    core.train_from_iterator([text], vocab_size=300, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "mask_token": "<mask>"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core._tokenizer, **names)
+    tokenizer.save_pretrained(tmp_path / "tokens" / "tokenizer")
+    (tmp_path / "corpus" / "docs").mkdir(parents=True)
+    table = pa.table({"doc_id": ["d"], "title": [""], "text": [text.strip()]})
+    pq.write_table(table, tmp_path / "corpus" / "docs" / "00000.parquet")
+    own = {name: Artifact(Place(str(tmp_path / name)), {}) for name in ("corpus", "tokens")}
+    SPANS(SpansConfig(span_length=SPAN_LENGTH, short_share=0.0), own, Place(str(tmp_path / "out")))
+    rows = pq.read_table(tmp_path / "out" / "spans")["ids"].to_pylist()
+    assert joined(ids[1:-1] for ids in rows) == tokenizer(text.strip(), add_special_tokens=False)["input_ids"]
+    assert all(tokenizer.decode(ids[1:-1]).endswith(".") for ids in rows)
+
+
+def given_spans(inputs: dict[str, Artifact], out: Path, source: str, **fields: Any) -> tuple[dict, dict[str, list]]:
+    """The step's result, and the ids of each document's spans, without specials."""
+    result, documents = made_spans(inputs, out, source=source, **fields)
+    return result, {name: [row["ids"][1:-1] for row in own] for name, own in documents.items()}
+
+
+LONG = " ".join(f"{' '.join(WORDS[:4])}." for _ in range(8))
+LINES = [
+    {"doc_id": "d3", "spans": ["Bal dif.", "gun kel"]},
+    {"doc_id": "d50", "spans": ["bal", " ", "dif fun", ""]},
+    {"doc_id": "d4", "spans": ["only one"]},
+    {"_id": "d3", "spans": ["a third of d3"]},
+    {"doc_id": "elsewhere", "spans": ["lost", "lost too"]},
+    {"doc_id": "d5", "spans": []},
+    {"doc_id": "d89", "spans": ["before", LONG]},
+    {"doc_id": "d6", "spans": ["one", "  "]},
+]
+
+
+@pytest.mark.parametrize("block", [1 << 18, 2])
+def test_every_line_and_every_span_is_accounted_for(inputs, tmp_path, block, monkeypatch):
+    monkeypatch.setattr("midmask.queries.given.BLOCK", block)
+    (tmp_path / "s.jsonl").write_text("\n\n".join(map(json.dumps, LINES)))
+    result, documents = given_spans(inputs, tmp_path / "out", f"file:{tmp_path}/s.jsonl")
+    for name, texts in {"d3": ["Bal dif.", "gun kel", "a third of d3"], "d50": ["bal", "dif fun"]}.items():
+        assert documents[name] == [tokens_of(inputs, text) for text in texts]
+    assert list(documents) == ["d3", "d50", "d89"], "in the order of the corpus"
+    assert documents["d89"][0] == tokens_of(inputs, "before") and len(documents["d89"]) > 2
+    assert all(len(ids) <= SPAN_LIMIT for ids in documents["d89"])
+    assert list(chain(*documents["d89"][1:])) == tokens_of(inputs, LONG), "a long span is cut, and loses nothing"
+    assert result["given"] == {"lines": 8, "kept": 6, "blank span": 3, "unknown id": 1, "no span": 1}
+    assert [result[f"documents{name}"] for name in ("", "_of_one_span", "_in_pairs")] == [5, 2, 3]
+    assert (result["spans_given"], result["passages_without_spans"]) == (9, DOCUMENTS - 5)
+    quarantine = [json.loads(line) for line in (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines()]
+    bad = [(3, "blank span"), (3, "blank span"), (9, "unknown id"), (11, "no span"), (15, "blank span")]
+    assert sorted((row["line"], row["kind"]) for row in quarantine) == bad
+
+
+@pytest.mark.parametrize("fields", [{}, {"documents": "titles", "short_share": 1.0}])
+def test_spans_that_were_cut_here_are_written_and_read_again_as_they_were(inputs, tmp_path, fields):
+    """With this tokenizer a sentence's tokens do not depend on what stands before it; long ones are cut at words."""
+    config = SpansConfig(**{"span_length": SPAN_LENGTH, "short_share": 0.0, **fields})
+    _, cut = given_spans(inputs, tmp_path / "cut", "cut", **{"short_share": 0.0, **fields})
+    place = Place(str(tmp_path / "spans.jsonl.gz"))
+    assert write_spans(place, span_texts(config, inputs, Place(str(tmp_path / "cut")))) == len(cut)
+    for _, document in read_spans(place):
+        texts = [tokens_of(inputs, span) for span in document.spans]
+        assert list(chain(*texts)) == list(chain(*cut[document.doc_id])), "no word is lost or doubled"
+    _, again = given_spans(inputs, tmp_path / "again", f"file:{place}")
+    assert again == cut
+    config = SpansConfig(source=f"file:{place}", span_length=SPAN_LENGTH)
+    twice = list(span_texts(config, inputs, Place(str(tmp_path / "again"))))
+    assert twice == [document for _, document in read_spans(place)]
+    if not fields:
+        assert all(" ".join(one.spans) == text_of(int(one.doc_id[1:])) for one in twice), "words, not the tokenizer's"
+
+
+MAX = 12
+
+
+def write(folder: Path, rows: list[list[int]], name: str = "x.parquet", **columns: Any) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    table = pa.table({"input_ids": pa.array(rows, pa.list_(pa.int64())), **columns})
+    pq.write_table(table, folder / name, row_group_size=4)
+    return folder
+
+
+def run(folder: Path, inputs: dict[str, Artifact], out: Path, max_length: int = MAX) -> dict[str, Any]:
+    config = ReadTokensConfig(folder=str(folder), max_length=max_length)
+    return read_tokens(config, {"like": inputs["tokens"]}, Place(str(out)))
+
+
+def rows_of(out: Path) -> tuple[list[str], list[list[int]]]:
+    table = pa.concat_tables([pq.read_table(path) for path in sorted((out / "passages").iterdir())])
+    return table["doc_id"].to_pylist(), table["ids"].to_pylist()
+
+
+@pytest.fixture(scope="module")
+def vocabulary(inputs) -> Vocabulary:
+    return Vocabulary.of((inputs["tokens"].place / "tokenizer").local())
+
+
+@pytest.mark.parametrize("end", ["parquet", "arrow"])
+def test_our_own_tokens_come_back_as_they_went(inputs, tmp_path, end):
+    tokens = inputs["tokens"].place
+    count = write_token_file(Place(f"{tmp_path}/given/all.{end}"), tokenised_passages(tokens))
+    result = run(tmp_path / "given", inputs, tmp_path / "out", max_length=40)
+    assert rows_of(tmp_path / "out") == rows_of(tokens.local())
+    for name in ("lengths.npy", "tokenizer/tokenizer.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (tokens / name).read()
+    assert result["passages"] == result["rows_read"] == count == 90
+    assert (result["had_special_tokens"], result["rows_cut"], result["queries"]) == (True, 0, 0)
+    assert pq.read_table(tmp_path / "out" / "queries.parquet").to_pylist() == []
+
+
+inner = st.lists(st.integers(5, 100), max_size=2 * MAX)
+
+
+@settings(max_examples=20)
+@given(rows=st.lists(inner, min_size=1, max_size=11).filter(any), framed=st.booleans())
+def test_rows_with_and_without_special_tokens_end_up_the_same(inputs, vocabulary, tmp_path_factory, rows, framed):
+    folder = tmp_path_factory.mktemp("rows")
+    cls, sep = vocabulary.cls_id, vocabulary.sep_id
+    docid = [f"p{number}" for number in range(len(rows))]
+    write(folder / "in", [[cls, *row, sep] if framed else row for row in rows], docid=docid)
+    result = run(folder / "in", inputs, folder / "out")
+    wanted = [(name, [cls, *row[: MAX - 2], sep]) for name, row in zip(docid, rows, strict=True) if row]
+    assert list(zip(*rows_of(folder / "out"), strict=True)) == wanted
+    assert np.load(folder / "out/lengths.npy").tolist() == [len(row) for _, row in wanted]
+    empty = [docid[number] for number, row in enumerate(rows) if not row]
+    put_aside = [json.loads(line) for line in (folder / "out/quarantine.jsonl").read_text().splitlines()]
+    assert [line["doc_id"] for line in put_aside] == empty
+    assert result["rows_quarantined"] == {"empty row": len(empty)}
+    assert (result["rows_read"], result["rows_kept"]) == (len(rows), len(wanted))
+    assert result["rows_cut"] == sum(len(row) > MAX - 2 for row in rows)
+    assert result["had_special_tokens"] == framed
+
+
+def test_rows_that_do_not_fit_the_vocabulary_or_disagree_about_special_tokens_are_refused(inputs, vocabulary, tmp_path):
+    def refused(rows: list[list[int]], message: str) -> None:
+        with pytest.raises(UserError, match=message):
+            run(write(tmp_path / "in", rows), inputs, tmp_path / "out")
+
+    size, pad, good = vocabulary.size, vocabulary.pad_id, [[7, 8]] * 6
+    run(write(tmp_path / "last", [*good, [size - 1]]), inputs, tmp_path / "out")
+    refused([*good, [9], [9, size, 9]], rf"x.parquet, row 7: token id {size}, but.*tokens.tokenizer=FOLDER")
+    refused([*good, [-1]], "row 6: token id -1, but")
+    refused([[7, pad]], f"row 0: token id {pad} is padding")
+    refused([[], []], "there is no row with tokens in it")
+    cls, sep = vocabulary.cls_id, vocabulary.sep_id
+    both, without = [cls, 7, sep], [7, 8]
+    torn = {6: [without] * 6 + [both], 5: [both] * 5 + [without], 1: [both, [cls, 7]], 2: [without, [], [7, sep]]}
+    for row, rows in {**torn, 0: [[cls]]}.items():
+        refused(rows, rf"x.parquet, row {row}: \[CLS\] and \[SEP\] at its ends")
+
+
+def test_an_interrupted_reading_leaves_no_trace(inputs, tmp_path, monkeypatch):
+    monkeypatch.setattr("midmask.corpora.writer.GROUP_ROWS", 4)
+    monkeypatch.setattr("midmask.corpora.writer.SHARD_GROUPS", 2)
+    for number in range(3):
+        write(tmp_path / "in", [[], *[[10 + number, 20 + row] for row in range(13)]], f"{number}.parquet")
+    run(tmp_path / "in", inputs, tmp_path / "whole")
+    third = tmp_path / "in/2.parquet"
+    good = third.read_bytes()
+    third.write_bytes(good[:-9])
+    with pytest.raises(UserError, match=r"2\.parquet: it cannot be read"):
+        run(tmp_path / "in", inputs, tmp_path / "out")
+    assert len(list((tmp_path / "out/passages").iterdir())) == 3
+    (tmp_path / "out/passages/00009.parquet.0a1b2c3d.draft").write_bytes(b"half a shard")
+    third.write_bytes(good)
+    run(tmp_path / "in", inputs, tmp_path / "out")
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_a_folder_is_known_by_its_files_not_by_its_place(tmp_path):
+    before = tokens_content(str(write(tmp_path / "a", [[7]])))
+    assert tokens_content(shutil.copytree(tmp_path / "a", tmp_path / "b").as_uri()) == before
+    assert tokens_content(str(write(tmp_path / "b", [[8]]))) != before

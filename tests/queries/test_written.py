@@ -1,0 +1,515 @@
+"""Queries from small models: the same in any batch, kept over a kill; and the training of such a model."""
+
+import logging
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+
+from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.encoders.seq2seq import build_seq2seq
+from midmask.errors import UserError
+from midmask.objectives.finetuning.generation import QueryGeneration
+from midmask.objectives.sample import finetuning_batch, sample_vocabulary
+from midmask.queries.collection import draw_passages
+from midmask.queries.config import QueriesConfig
+from midmask.queries.plain_sources import MadeQuery, Passage
+from midmask.queries.query_model import (
+    GenerateConfig,
+    GeneratorConfig,
+    QueryGenerator,
+    find_line_breaks,
+    generator_setup,
+)
+from midmask.queries.step import make_queries
+from midmask.queries.written import ModelQueries, ServerQueries, read_queries
+from midmask.store.artifact import Artifact
+from midmask.store.place import Place
+from midmask.text.vocabulary import Vocabulary
+from midmask.training.run import local_reader, run_training
+from tests.support.queries.articles import articles, corpus_of
+from tests.support.queries.chat_server import Fault, Served, serving
+from tests.support.queries.documents import text_of
+from tests.support.queries.labelled import PAIRS, generating, write_labelled
+from tests.support.queries.small_models import write_causal, write_t5
+from tests.support.training.runs import assert_same_run, trace_of
+
+PROMPT = "Passage {passage} \n Query"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    found = {name: tmp_path_factory.mktemp(name) for name in ("t5", "causal", "chat")}
+    write_t5(found["t5"])
+    write_causal(found["causal"])
+    write_causal(found["chat"], chat=True)
+    return found
+
+
+def passages(count: int) -> list[Passage]:
+    return [Passage(f"d{n}", "", text_of(n).lower()) for n in range(count)]
+
+
+def config_of(**fields: object) -> QueriesConfig:
+    generate = GenerateConfig(max_tokens=8, passage_tokens=24, prompt=PROMPT, **fields)
+    return QueriesConfig(per_passage=2, generate=generate)
+
+
+def kept(cache: Place) -> int:
+    """Answers on disk."""
+    return sum(len((cache / name).read().splitlines()) for name in cache.names())
+
+
+def texts(made: list[MadeQuery]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for query in made:
+        found.setdefault(query.doc_id, []).append(query.text)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["t5", "causal", "chat"])
+def test_a_passage_gets_the_same_queries_in_any_batch_and_company(folders: dict[str, Path], kind: str) -> None:
+    """Prompts of other lengths beside it pad a causal model's rows on the left, which must not move a draw."""
+    whole = list(ModelQueries(str(folders[kind]), config_of()).queries(passages(9)))
+    assert all(query.source == "model" and query.hidden is None and "\n" not in query.text for query in whole)
+    assert [query.doc_id for query in whole] == sorted(query.doc_id for query in whole)
+    assert len({tuple(own) for own in texts(whole).values()}) == len(texts(whole)) >= 7, "an answer may be empty"
+    assert all(len(own) == len(set(own)) <= 2 for own in texts(whole).values())
+    small = ModelQueries(str(folders[kind]), config_of(batch_size=3))
+    assert [query for passage in passages(9) for query in small.queries([passage])] == whole
+    assert list(ModelQueries(str(folders[kind]), config_of(seed=1)).queries(passages(9))) != whole
+
+
+@pytest.mark.parametrize("kind", ["causal", "chat"])
+def test_a_causal_model_continues_the_prompt_and_ends_with_its_line(folders: dict[str, Path], kind: str) -> None:
+    """With top_k = 1 a draw is the likeliest token: against a loop without cache, padding or `generate`."""
+    tokenizer, model = AutoTokenizer.from_pretrained(folders[kind]), AutoModelForCausalLM.from_pretrained(folders[kind])
+    line_break = tokenizer.convert_tokens_to_ids("\n")
+    assert find_line_breaks(tokenizer) == [line_break]
+    generator = QueryGenerator(folders[kind], config_of(top_k=1).generate)
+    ends = set()
+    for passage in passages(12):
+        words = " ".join(passage.text.split()[:24])
+        prompt = f"Passage {words} \n Query"
+        ids = tokenizer(f"<user> {prompt} <assistant>" if kind == "chat" else prompt)["input_ids"]
+        start = len(ids)
+        for _ in range(8):
+            with torch.no_grad():
+                scores = model(input_ids=torch.tensor([ids])).logits[0, -1]
+            if len(ids) == start:
+                scores[line_break] = -torch.inf
+            ids.append(int(scores.argmax()))
+            if ids[-1] in (line_break, tokenizer.eos_token_id):
+                break
+        ends.add(ids[-1])
+        expected = tokenizer.decode(ids[start:], skip_special_tokens=True).strip()
+        assert generator.queries([passage.doc_id], [passage.text], 1) == [[expected] if expected else []]
+    assert {line_break, tokenizer.eos_token_id} <= ends, "both ends occur, else the test shows less"
+
+
+def test_finished_batches_outlive_a_kill(folders: dict[str, Path], tmp_path: Path) -> None:
+    config, cache = config_of(batch_size=2), Place(str(tmp_path / "cache"))
+    whole = list(ModelQueries(str(folders["t5"]), config).queries(passages(20)))
+    killed = ModelQueries(str(folders["t5"]), config, cache=cache).queries(passages(20))
+    begun = list(islice(killed, 3))
+    assert begun == whole[:3] and kept(cache) >= 4, "a batch is on disk before its queries are handed on"
+    copied = Place(str(tmp_path / "copied"))
+    copied.upload(tmp_path / "cache")
+    broken = tmp_path / "broken"
+    write_t5(broken)
+    again = ModelQueries(str(broken), config, cache=copied)
+    (broken / "model.safetensors").unlink()
+    assert list(again.queries(passages(4)))[:3] == begun, "what is kept needs no model"
+    with pytest.raises(UserError, match="no weights of PyTorch"):
+        list(again.queries(passages(20)))
+    assert list(ModelQueries(str(folders["t5"]), config, cache=cache).queries(passages(20))) == whole
+
+
+def test_what_decides_the_queries_decides_what_is_found(folders: dict[str, Path], tmp_path: Path) -> None:
+    cache = Place(str(tmp_path / "cache"))
+    first = list(ModelQueries(str(folders["t5"]), config_of(), cache=cache).queries(passages(3)))
+    other = [Passage("d0", "", text_of(7).lower()), *passages(3)[1:]]
+    changed = list(ModelQueries(str(folders["t5"]), config_of(), cache=cache).queries(other))
+    assert texts(changed)["d0"] != texts(first)["d0"] and texts(changed)["d1"] == texts(first)["d1"]
+    seeded = list(ModelQueries(str(folders["t5"]), config_of(seed=5), cache=cache).queries(passages(3)))
+    assert seeded == list(ModelQueries(str(folders["t5"]), config_of(seed=5)).queries(passages(3))) != first
+    faster = ModelQueries(str(folders["t5"]), config_of(batch_size=1), cache=cache)
+    assert list(faster.queries(passages(3))) == first and kept(cache) == 7, "runtime fields decide nothing"
+
+
+def test_folders_that_write_nothing_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"queries.sources = model:.*no config.json"):
+        ModelQueries(str(tmp_path), config_of())
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "architectures": ["BertForMaskedLM"]}')
+    with pytest.raises(UserError, match=r"no sequence-to-sequence or causal model .* a bert model, BertForMaskedLM"):
+        list(ModelQueries(str(tmp_path), config_of()).queries(passages(1)))
+    short = tmp_path / "short"
+    write_causal(short, positions=18)
+    with pytest.raises(UserError, match=r"takes 18 tokens, and the prompt .* leave no room"):
+        list(ModelQueries(str(short), config_of()).queries(passages(1)))
+
+
+def test_weights_that_are_missing_or_pickled_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    import safetensors.torch
+
+    folder = tmp_path / "model"
+    write_causal(folder)
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    lost = {name: value for name, value in weights.items() if "layers.1.mlp" not in name}
+    safetensors.torch.save_file(lost, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match=r"holds no model\.layers\.1\.mlp.*3 of 20 weights are missing"):
+        QueryGenerator(folder, config_of().generate)
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"no file named model\.safetensors"):
+        QueryGenerator(folder, config_of().generate)
+
+
+JSON_FILES = ("config", "generation_config", "tokenizer", "tokenizer_config")
+LIKELIEST = QueriesConfig(per_passage=1, generate=GenerateConfig(top_k=1))
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    return write_labelled(Place(str(tmp_path_factory.mktemp("labelled"))))
+
+
+def run(config: GeneratorConfig, inputs: dict[str, Artifact], out: Path, *, stop_at: int | None = None) -> dict:
+    """The step; raises KeyboardInterrupt when `stop_at` steps are done."""
+
+    def log(done: int, values: dict[str, float]) -> None:
+        if done == stop_at:
+            raise KeyboardInterrupt
+
+    setup = generator_setup(config, inputs)
+    return run_training(setup, Place(str(out)), local_reader, log, device=torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def learnt(inputs: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("learnt")
+    result = run(generating(dropout=0.0, steps=160, learning_rate=3e-3, decay=0.5), inputs, out)
+    assert result["loss"] < 0.05, "an untrained one is at the logarithm of the vocabulary, 5.7"
+    return out / "model"
+
+
+def written(folder: Path) -> dict[str, str]:
+    passages = [Passage(f"d{row}", "", text) for row, text in enumerate(PAIRS.values())]
+    return {query.doc_id: query.text for query in ModelQueries(str(folder), LIKELIEST).queries(passages)}
+
+
+def test_it_writes_the_pairs_that_it_was_trained_on(learnt: Path) -> None:
+    assert list(written(learnt).values()) == list(PAIRS)
+
+
+def test_a_passage_is_read_as_far_as_in_training(learnt: Path) -> None:
+    """What lies behind 48 tokens changes nothing; what lies before does."""
+    filler = " the" * 46
+    texts = [filler, f"{filler} {next(iter(PAIRS.values()))}", f"the {next(iter(PAIRS.values()))}"]
+    source = ModelQueries(str(learnt), LIKELIEST)
+    one, other, begun = (next(iter(source.queries([Passage("d", "", text)]))).text for text in texts)
+    assert one == other != begun
+
+
+def test_another_library_loads_the_folder_and_writes_the_same(learnt: Path) -> None:
+    model, loading = AutoModelForSeq2SeqLM.from_pretrained(learnt, output_loading_info=True)
+    assert not any(loading.values()), loading
+    tokenizer = AutoTokenizer.from_pretrained(learnt)
+    assert tokenizer.model_max_length == 48
+    names = {path.name for path in learnt.iterdir()}
+    assert names == {"model.safetensors", *(f"{name}.json" for name in JSON_FILES)}
+    for query, text in PAIRS.items():
+        rows = tokenizer(text, return_tensors="pt")
+        ids = model.generate(rows["input_ids"], attention_mask=rows["attention_mask"], max_new_tokens=24)
+        assert tokenizer.decode(ids[0], skip_special_tokens=True) == query
+
+
+def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(inputs: dict[str, Artifact], tmp_path: Path) -> None:
+    config = generating(log_every=1)
+    whole = run(config, inputs, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(config, inputs, tmp_path / "again", stop_at=8)
+    assert not (tmp_path / "again" / "model").exists()
+    again = run(config, inputs, tmp_path / "again")
+    assert again["loss"] == whole["loss"] and set(whole["parts"]) == {"generation"}
+    assert_same_run(trace_of(tmp_path / "whole"), trace_of(tmp_path / "again"), within=0.0)
+    one, other = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("whole", "again"))
+    assert one == other
+
+
+def test_the_loss_is_that_of_each_query_alone() -> None:
+    """Against the library's own labels, one unpadded row at a time: neither padding nor the batch counts."""
+    words = sample_vocabulary(200)
+    model = build_seq2seq(BackboneConfig(dropout=0.0), words, decoder_layers=1, seed=3).eval()
+    batch = finetuning_batch(words, queries=3, group=1, query=9, passage=14)
+    lengths = torch.tensor([9, 4, 6])
+    for row, length in enumerate(lengths.tolist()):
+        batch.texts["query"].ids_BL[row, length:] = words.pad_id
+        batch.texts["query"].ids_BL[row, length - 1] = words.sep_id
+        batch.texts["passage"].ids_BL[row, 5 + length :] = words.pad_id
+    batch.texts["query"].lengths_B.copy_(lengths)
+    batch.texts["passage"].lengths_B.copy_((5 + lengths).clamp(max=14))
+    objective = QueryGeneration(QueryGeneration.Config(decoder_layers=1), model, words)
+    part = objective(objective.draw(batch)).parts["generation"]
+    assert int(part.count) == int((lengths - 1).sum()), "every token but [CLS], [SEP] included"
+    expected = 0.0
+    for row, length in enumerate(lengths.tolist()):
+        passage = batch.texts["passage"].ids_BL[row : row + 1, : min(14, 5 + length)]
+        query = batch.texts["query"].ids_BL[row, :length]
+        logits = model.model(input_ids=passage, decoder_input_ids=query[None, :-1]).logits[0]
+        expected += float(F.cross_entropy(logits, query[1:], reduction="sum").detach())
+    assert float(part.total.detach()) == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(ValueError, match="one passage a query, not 2"):
+        objective.draw(finetuning_batch(words, queries=2, group=2, query=9, passage=14))
+
+
+def test_it_starts_from_a_pre_trained_encoder(inputs: dict[str, Artifact], tmp_path: Path) -> None:
+    """The encoder's weights are the folder's, and the decoder's where it has such a weight; the rest is fresh."""
+    tokenizer = (inputs["tokens"].place / "tokenizer").local()
+    vocabulary = Vocabulary.of(tokenizer)
+    backbone = build_backbone(BackboneConfig(), vocabulary, seed=9)
+    backbone.save(tmp_path / "start", tokenizer)
+    named = BackboneConfig(name=str(tmp_path / "start"))
+    model = build_seq2seq(named, vocabulary, decoder_layers=1, seed=0).model
+    encoder, decoder = model.encoder.state_dict(), model.decoder.bert.state_dict()
+    for name, value in backbone.encoder.state_dict().items():
+        torch.testing.assert_close(encoder[name], value, rtol=0, atol=0)
+        if name in decoder:
+            torch.testing.assert_close(decoder[name], value, rtol=0, atol=0)
+    assert any("crossattention" in name for name in decoder) and "encoder.layer.0.output.dense.weight" in decoder
+    new, weight = named.model_copy(update={"fresh": True}), "encoder.layer.0.output.dense.weight"
+    fresh, other = (build_seq2seq(new, vocabulary, decoder_layers=1, seed=seed).model.encoder for seed in (0, 1))
+    assert not torch.equal(fresh.state_dict()[weight], encoder[weight])
+    assert not torch.equal(fresh.state_dict()[weight], other.state_dict()[weight])
+
+
+def test_a_frozen_encoder_stays_as_it_is(inputs: dict[str, Artifact], tmp_path: Path) -> None:
+    """And is saved with the decoder that was trained under it, also over an interruption."""
+    config = generating(log_every=1)
+    config = config.model_copy(update={"loss": QueryGeneration.Config(decoder_layers=1, frozen_encoder=True)})
+    begun = generator_setup(config, inputs).build()[0].state_dict()
+    with pytest.raises(KeyboardInterrupt):
+        run(config, inputs, tmp_path, stop_at=8)
+    run(config, inputs, tmp_path)
+    ended = safetensors.numpy.load_file(tmp_path / "model" / "model.safetensors")
+    changed = {name for name, value in ended.items() if not np.array_equal(value, begun[f"model.{name}"].numpy())}
+    assert changed and all(name.startswith("decoder.") for name in changed)
+
+
+PASSAGES = [Passage(f"d{n}", f"Title {n}", f"text of passage {n} {{count}}") for n in range(12)]
+
+
+def answer_of(message: str) -> str:
+    """Two queries about the passage in the message, as models like to write them."""
+    passage = message.partition("[")[2].partition("]")[0]
+    return f'Here are 2 queries:\n1. "what is {passage}"\n2) where is {passage}'
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serving(Served(answer=answer_of)) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _no_key_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MIDMASK_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def http_config(**fields: object) -> QueriesConfig:
+    return QueriesConfig(**{"server_prompt": "Write {count} queries for [{passage}]", "server_seconds": 20.0, **fields})
+
+
+def ask(served: Served, *, cache: Place | None = None, waits: list[float] | None = None, **fields: object) -> list:
+    pause = (waits if waits is not None else []).append
+    return list(ServerQueries(served.url, http_config(**fields), cache=cache, pause=pause).queries(PASSAGES))
+
+
+def expected(passages: list[Passage]) -> list[MadeQuery]:
+    asked = [(passage, f"{passage.title} {passage.text}") for passage in passages]
+    return [MadeQuery(one.doc_id, f"{word} is {text}", "http") for one, text in asked for word in ("what", "where")]
+
+
+@pytest.mark.parametrize("threads", [1, 5])
+def test_queries_come_in_the_order_of_the_passages(served: Served, threads: int) -> None:
+    drawn = GenerateConfig(top_p=0.5, max_tokens=20)
+    assert ask(served, server_concurrency=threads, generate=drawn) == expected(PASSAGES)
+    by_message = {body["messages"][0]["content"]: body for body in served.requests}
+    assert len(by_message) == len(served.requests) == 12
+    body = by_message["Write 2 queries for [Title 3 text of passage 3 {count}]"]
+    sent = {name: value for name, value in body.items() if name not in ("messages", "seed")}
+    assert sent == {"model": "tiny", "max_tokens": 40, "temperature": 0.7, "top_p": 0.5}
+    assert len({body["seed"] for body in served.requests}) == 12
+    assert not any("Authorization" in headers for headers in served.headers)
+
+
+FAULTS = [
+    Fault(429, {"Retry-After": "3"}),
+    Fault(500, body=b"<html>sorry</html>"),
+    Fault(200, body=b'{"choices": [{"message"'),
+    Fault(200, body=b"\xff\xfe"),
+    Fault(200, body=b'{"choices": [{"message": {"content": "cut"}}]}', cut=20),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_passing_fault_is_tried_again(served: Served, fault: Fault) -> None:
+    waits: list[float] = []
+    served.faults += [fault, fault]
+    assert ask(served, server_model="tiny", server_concurrency=1, waits=waits) == expected(PASSAGES)
+    assert len(waits) == 2 and len(served.requests) == 14
+    if fault.status == 429:
+        assert waits == [3.0, 3.0], "as the server asks"
+    else:
+        assert 0.25 <= waits[0] <= 0.5 <= waits[1] <= 1.0, "doubled, with jitter"
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_server_that_dies_half_way_loses_nothing(served: Served, tmp_path: Path, threads: int) -> None:
+    cache = Place(str(tmp_path / "cache"))
+    served.dies_after = 7
+    fields = {"server_concurrency": threads, "server_retries": 1, "server_model": "tiny"}
+    with pytest.raises(UserError) as error:
+        ask(served, cache=cache, **fields)
+    line = str(error.value)
+    assert "14 queries of 7 of 12 passages were made and are kept" in line and "other 5" in line and "\n" not in line
+    served.dies_after, before = None, served.answered
+    with serving(served):  # the server is started again, elsewhere
+        assert ask(served, cache=cache, **fields) == expected(PASSAGES)
+    assert served.answered == before + 5, "only what was lacking is asked"
+    served.dies_after = 0
+    assert ask(served, cache=cache, **fields) == expected(PASSAGES), "all is there, so no server is needed"
+
+
+def test_a_budget_of_requests_is_kept_and_the_same_over_restarts(served, tmp_path, caplog) -> None:
+    cache = Place(str(tmp_path / "cache"))
+    for _ in range(2):
+        with caplog.at_level(logging.WARNING, "midmask"):
+            assert ask(served, cache=cache, server_max_requests=5) == expected(PASSAGES[:5])
+        assert len(served.requests) == 5, "not one more, however many threads there are"
+        assert "5 of 12 passages were asked about, 50 tokens" in caplog.text
+
+
+def test_a_budget_of_tokens_ends_after_the_answer_that_reaches_it(served: Served, tmp_path: Path) -> None:
+    cache = Place(str(tmp_path / "cache"))
+    for threads in (4, 1):
+        made = ask(served, cache=cache, server_max_tokens=35, server_concurrency=threads)
+        assert made == expected(PASSAGES[:4])
+    served.tokens = 0
+    with pytest.raises(UserError, match=r"does not count tokens.*server_max_requests"):
+        ask(served, server_max_tokens=35)
+
+
+def test_a_passage_that_the_server_refuses_is_counted(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    served.refuses = "Title 5"
+    with caplog.at_level(logging.WARNING, "midmask"):
+        assert ask(served) == expected([passage for passage in PASSAGES if passage.doc_id != "d5"])
+    assert "passage d5 gets no query" in caplog.text and "the prompt is too long" in caplog.text
+    assert "1 of 12 answers had no query" in caplog.text
+    served.refuses = "Title"
+    with pytest.raises(UserError, match=r"HTTP 400 \(the prompt is too long\)"):
+        ask(served)
+
+
+def test_the_key_is_sent_and_shown_nowhere(served, tmp_path, monkeypatch, caplog) -> None:
+    served.key = "sk-planted-0123456789"
+    with pytest.raises(UserError, match=r"HTTP 401.*set MIDMASK_API_KEY or OPENAI_API_KEY .*\(no key is set\)"):
+        ask(served)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong-0123456789")
+    with pytest.raises(UserError, match="the key in it was refused") as error:
+        ask(served)
+    assert "sk-wrong-0123456789" not in str(error.value), "though this server repeats it"
+    monkeypatch.setenv("MIDMASK_API_KEY", served.key)
+    cache = Place(str(tmp_path / "cache"))
+    assert ask(served, cache=cache) == expected(PASSAGES)
+    kept = b"".join(file.read_bytes() for file in (tmp_path / "cache").iterdir())
+    assert kept and served.key.encode() not in kept and served.key not in caplog.text
+
+
+def test_a_redirect_is_not_followed(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIDMASK_API_KEY", "sk-planted-0123456789")
+    with serving(Served()) as other:
+        for status in (301, 307):
+            served.faults.append(Fault(status, {"Location": f"{other.url}/models"}))
+            with pytest.raises(UserError, match=rf"redirects to {other.url}/models, which is not followed"):
+                ask(served)
+        assert not other.headers
+
+
+REFUSED_URLS = [
+    ("http://me:secret@127.0.0.1:1/v1", "would be recorded"),
+    ("http://127.0.0.1:1/v1?api_key=abc", "would be recorded"),
+    ("file:///etc/passwd", "no server has such a URL"),
+    ("http://host:99999/v1", "no server has such a URL"),
+]
+
+
+@pytest.mark.parametrize(("url", "message"), REFUSED_URLS)
+def test_urls_that_are_refused(url: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        ServerQueries(url, http_config())
+    assert "secret" not in str(error.value) and "abc" not in str(error.value)
+
+
+ANSWERS = {
+    "a\nb\nc": ["a", "b"],
+    "1. a\n2. a\n\n3. b": ["a", "b"],
+    "- 3.5 mm jack size\n* **bold one**": ["3.5 mm jack size", "bold one"],
+    "Sure! Two queries:\n```\nQuery 1: what's x?\nQ2: \u201cy\u201d\n```": ["what's x?", "y"],
+    "<think>1. no\n2. no</think>\nyes": ["yes"],
+    "<think>never ends\nat all": [],
+    '\n ... \n""': [],
+    "2001: a space odyssey plot": ["2001: a space odyssey plot"],
+}
+
+
+@pytest.mark.parametrize(("answer", "queries"), ANSWERS.items())
+def test_queries_are_read_from_an_answer(answer: str, queries: list[str]) -> None:
+    assert read_queries(answer, 2) == queries
+
+
+def test_another_prompt_model_or_text_is_asked_anew(served: Served, tmp_path: Path) -> None:
+    cache = Place(str(tmp_path / "cache"))
+    ask(served, cache=cache)
+    for fields in ({"server_prompt": "Ask [{passage}]"}, {"server_model": "b"}, {"server_characters": 100}):
+        served.requests.clear()
+        ask(served, cache=cache, **fields)
+        assert len(served.requests) == 12, fields
+    served.requests.clear()
+    ask(served, cache=cache, server_concurrency=1, server_retries=0)
+    assert not served.requests
+
+
+ARTICLES = articles(8)
+
+
+def test_a_step_whose_server_died_asks_for_the_rest_alone(tmp_path: Path) -> None:
+    """The second attempt finds the files of the first in its folder, as `produce` gives them to it."""
+    corpus = corpus_of(tmp_path / "corpus", ARTICLES)
+    out = Place(str(tmp_path / "out"))
+    with serving(Served(answer=lambda message: " ".join(message.split()[-6:-1]), dies_after=15)) as served:
+        fields = {"server_prompt": "Write {count} queries for {passage}", "server_retries": 0, "server_model": "tiny"}
+        config = QueriesConfig(sources={served.url: 1.0}, **fields)
+        with pytest.raises(UserError, match="are kept"):
+            make_queries(config, {"corpus": corpus}, out)
+        assert served.answered == 15
+        served.dies_after = None
+        result = make_queries(config, {"corpus": corpus}, out)
+        assert served.answered == len(ARTICLES)
+    assert result["kept"] >= 30
+
+
+def test_passages_are_drawn_by_their_ids_alone() -> None:
+    ids = [one.doc_id for one in ARTICLES]
+    few = draw_passages(ids, 0, "spans", 10)
+    assert len(few) == 10 and few == draw_passages(ids[::-1], 0, "spans", 10)
+    more = draw_passages(ids, 0, "spans", 20)
+    assert few < more and more != draw_passages(ids, 1, "spans", 20)
+    assert draw_passages(ids, 0, "spans", 40) == set(ids)
