@@ -18,22 +18,10 @@ from midmask.errors import UserError
 from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.store.place import Place
 from midmask.tracking import read_runs
-from tests.support.benchmark.tiny import reciprocal_ranks, write_collection
+from tests.support.benchmark.tiny import SHORT, TWO_TRIALS, reciprocal_ranks, write_collection
 from tests.support.jobs.running import run_job
 from tests.support.opens import opens
 from tests.support.queries.documents import write_inputs
-
-SHORT = {
-    "tokens.vocabulary_size": 300, "pretrain.steps": 4, "pretrain.batch_size": 8, "pretrain.threads": 1,
-    "stages.0.train.steps": 2, "stages.0.train.batch_size": 4, "stages.0.train.threads": 1,
-}  # fmt: skip
-
-SPACE = {
-    "name": "two", "recipe": "retromae", "search": "grid", "baselines": [], "seeds": [0],
-    "parameters": {"tokens.query_length": {"values": [16, 4]}},
-    "rungs": {"shares": [0.5], "steps": 2, "reduction": 2},
-    "settings": SHORT,
-}  # fmt: skip
 
 
 def records(home: Path, step: str) -> list[dict[str, Any]]:
@@ -62,7 +50,7 @@ def test_a_recipe_is_prepared_trained_mined_and_evaluated(ray_local: None, tmp_p
 
 def test_a_sweep_of_two_trials_ends_the_one_that_is_behind(ray_local: None, tmp_path: Path) -> None:
     space, collection = tmp_path / "two.yaml", write_collection(tmp_path / "words")
-    space.write_text(yaml.safe_dump(SPACE))
+    space.write_text(yaml.safe_dump(TWO_TRIALS))
     with opens(tmp_path / "words", tmp_path / "words" / "qrels") as counts:
         done = run_job("sweep", "--space", str(space), "--corpus", collection, "--workers", "1", home=tmp_path)
     assert done.code == 0, done.err[-2000:]

@@ -213,7 +213,9 @@ def test_a_lease_that_cannot_be_read_just_now_lives(tmp_path):
 
 MAKER = """
 import sys
-from midmask.artifact import Place, Timing, produce
+from midmask.store.artifact import produce
+from midmask.store.leases import Timing
+from midmask.store.place import Place
 def make(out):
     (out / "part").exists() or (out / "part").write(sys.argv[2].encode())
     print("making", flush=True)

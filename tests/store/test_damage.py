@@ -74,7 +74,12 @@ def test_a_damaged_local_copy_is_told_from_a_damaged_store(tmp_path, monkeypatch
     place = Place((tmp_path / "store" / "s").as_uri())
     copy = produce(place, {"fingerprint": "f"}, write_part).place.local()
     flip(copy / "data" / "part.bin")
-    check = [sys.executable, "-c", "import sys; from midmask.artifact import *; load(Place(sys.argv[1])).place.local()"]
+    check = [
+        sys.executable,
+        "-c",
+        "import sys; from midmask.store.artifact import load; from midmask.store.place import Place; "
+        "load(Place(sys.argv[1])).place.local()",
+    ]
     done = subprocess.run([*check, place.uri], capture_output=True, text=True, check=False)
     assert f"{copy / 'data' / 'part.bin'} is damaged" in done.stderr
     assert f"Delete {copy / 'data'} and run" in done.stderr

@@ -18,12 +18,13 @@ from sentence_transformers import CrossEncoder as PublicCrossEncoder
 
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
+from midmask.experiment.kinds import KINDS
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.teacher.score import SCORE, ReadScoresConfig, ScoreConfig, read_scores, scores_content
-from midmask.teacher.teach import TeachConfig, teach
+from midmask.teacher.teach import TeachConfig
 from midmask.text.vocabulary import Vocabulary
 from midmask.training.examples import read_table
 from midmask.training.optimiser import TrainConfig
@@ -52,7 +53,7 @@ def inputs(tmp_path_factory) -> dict[str, Artifact]:
 def teacher(inputs, tmp_path_factory) -> Artifact:
     """Trained on it."""
     out = Place(str(tmp_path_factory.mktemp("teacher")))
-    result = teach(teaching(steps=80, dropout=0.0), inputs, out, log=lambda done, values: None)
+    result = KINDS["teach"].make(teaching(steps=80, dropout=0.0), inputs, out, log=lambda done, values: None)
     return Artifact(out, {"fingerprint": "teacher", "result": result})
 
 
@@ -206,7 +207,7 @@ def run(config: TeachConfig, inputs: dict[str, Artifact], out: Path, *, stop_at:
         if done == stop_at:
             raise KeyboardInterrupt
 
-    return teach(config, inputs, Place(str(out)), log=log)
+    return KINDS["teach"].make(config, inputs, Place(str(out)), log=log)
 
 
 def weights(out: Path) -> dict[str, np.ndarray]:

@@ -74,7 +74,7 @@ class EncodeConfig(Config):
 @dataclass(frozen=True)
 class Encode:
     """An encoding's config and inputs, as plain data that can be sent to any node. Inputs: model, tokens; for queries
-    also corpus, or `asked`: judged queries that are not the collection's, with their tokens (`derived.kept_pairs`).
+    also corpus, or `asked`: judged queries that are not the collection's, with their tokens (`queries.pseudo_queries`).
     """
 
     config: EncodeConfig

@@ -19,7 +19,7 @@ from midmask.core.config import Config, override
 from midmask.corpora import CorpusConfig, docs, prepare
 from midmask.corpora import chunks as pieces
 from midmask.errors import UserError
-from midmask.experiment.kinds import LOCAL
+from midmask.experiment.kinds import KINDS, LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.queries.document_spans import SPANS, SpansConfig
@@ -29,7 +29,6 @@ from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.sharded import Sharded
 from midmask.teacher.score import SCORE, ScoreConfig
-from midmask.teacher.teach import teach
 from midmask.text import tokens
 from midmask.text.tokens import TokensConfig, tokenise
 from midmask.training.examples import Examples, Order, PassageExamples, local_reader
@@ -108,7 +107,9 @@ def test_a_failed_step_gives_its_cpus_back(inputs: dict[str, Artifact], tmp_path
 def test_actors_score_as_one_process_does_to_the_last_bit(tmp_path: Path) -> None:
     """A teacher's scores: of seven shards, two are there already."""
     inputs = lists.write_inputs(Place(f"file://{tmp_path}/lists"))
-    teach(lists.teaching(dropout=0.0, steps=6), inputs, Place(str(tmp_path / "teacher")), log=lambda done, values: None)
+    KINDS["teach"].make(
+        lists.teaching(dropout=0.0, steps=6), inputs, Place(str(tmp_path / "teacher")), log=lambda done, values: None
+    )
     teacher = Artifact(Place(f"file://{tmp_path}/teacher"), {"fingerprint": "teacher"})
     config, sources = ScoreConfig(shard_queries=6), {**inputs, "teacher": teacher}
     result = SCORE(config, sources, Place(str(tmp_path / "here")))

@@ -13,8 +13,7 @@ import yaml
 
 from midmask.backend.head import head
 from midmask.tracking import read_runs
-from tests.smoke.test_chain import SPACE
-from tests.support.benchmark.tiny import write_collection
+from tests.support.benchmark.tiny import TWO_TRIALS, write_collection
 from tests.support.jobs.running import JOBS, run_job
 
 FLAGS = ["--workers", "1", "--workers-per-training", "1"]
@@ -46,7 +45,7 @@ def test_trials_on_gpus_are_groups_and_equal_to_those_in_a_process(
     shutil.copytree(JOBS, project / "jobs")
     (project / "pyproject.toml").touch()
     (project / "search_spaces").mkdir()
-    (project / "search_spaces" / "mask_ratio.yaml").write_text(yaml.safe_dump(SPACE))
+    (project / "search_spaces" / "mask_ratio.yaml").write_text(yaml.safe_dump(TWO_TRIALS))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", json.dumps({"GPU": 2}))
     submit = [sys.executable, "-m", "ray.scripts.scripts", "job", "submit", "--", "jobs/sweep_mask_ratio.py"]

@@ -209,7 +209,7 @@ class Bm25Config(Bm25IndexConfig):
 @dataclass(frozen=True)
 class Bm25Search:
     """A ranking's config and inputs, as plain data that can be sent to any node. Inputs: corpus; index, of it with the
-    config's k1, b and titles; `asked`, judged queries that are not the collection's (`derived.kept_pairs`), if any.
+    config's k1, b and titles; `asked`, judged queries that are not the collection's (`queries.pseudo_queries`), if any.
     """
 
     config: Bm25Config
