@@ -18,7 +18,7 @@ from midmask.errors import UserError
 from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.store.place import Place
 from midmask.tracking import read_runs
-from tests.support.benchmark.tiny import SHORT, TWO_TRIALS, reciprocal_ranks, write_collection
+from tests.support.benchmark.tiny import ONE_STAGE, TWO_TRIALS, reciprocal_ranks, write_collection
 from tests.support.jobs.running import run_job
 from tests.support.opens import opens
 from tests.support.queries.documents import write_inputs
@@ -30,7 +30,7 @@ def records(home: Path, step: str) -> list[dict[str, Any]]:
 
 def test_a_recipe_is_prepared_trained_mined_and_evaluated(ray_local: None, tmp_path: Path) -> None:
     collection = write_collection(tmp_path / "tiny")
-    sets = [word for path, value in SHORT.items() for word in ("--set", f"{path}={value}")]
+    sets = [word for path, value in ONE_STAGE.items() for word in ("--set", f"{path}={value}")]
     asked = ["--corpus", collection, "--recipe", "retromae", "--protocol", "dpr", *sets]
     done = run_job("evaluate_retriever", *asked, "--split", "dev", home=tmp_path)
     assert done.code == 0, done.err[-2000:]

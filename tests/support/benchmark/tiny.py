@@ -15,16 +15,17 @@ WORDS = "amber birch cedar delta ember frost grove heath inlet jetty knoll larch
 
 SPLITS = {"train": range(24), "dev": range(24, 36), "test": range(36, 48)}
 
-SHORT = {
+ONE_STAGE = {
     "tokens.vocabulary_size": 300, "pretrain.steps": 4, "pretrain.batch_size": 8, "pretrain.threads": 1,
     "stages.0.train.steps": 2, "stages.0.train.batch_size": 4, "stages.0.train.threads": 1,
 }  # fmt: skip
+"""Settings of a recipe with one stage of fine-tuning."""
 
 TWO_TRIALS = {
     "name": "two", "recipe": "retromae", "search": "grid", "baselines": [], "seeds": [0],
     "parameters": {"tokens.query_length": {"values": [16, 4]}},
     "rungs": {"shares": [0.5], "steps": 2, "reduction": 2},
-    "settings": SHORT,
+    "settings": ONE_STAGE,
 }  # fmt: skip
 """A search space, one of whose trials is behind at its rung: four tokens of a query tell less than all."""
 
