@@ -18,7 +18,7 @@ from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step
-from midmask.experiment.plan import Plan, plan
+from midmask.experiment.plan import Plan, plan, rungs
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
 from midmask.recipes import RECIPES
@@ -58,6 +58,26 @@ def summarise(steps: Sequence[Step], results: Sequence[dict[str, Any]], storage:
     means = {name: float(np.mean([result["measures"][name] for result in results])) for name in results[0]["measures"]}
     costs = {name: float(value) for name, value in vars(costs_of(steps[0], storage)).items() if value is not None}
     return Measured(means, costs)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A trial's way to one of its measurements."""
+
+    # Of the middle training's steps.
+    share: float
+    # Goes on from that of the rung before; none without a middle training.
+    pretrained: Step | None
+    # A probe; of the last rung the final evaluations, one per seed.
+    evaluations: tuple[Step, ...]
+
+
+def trial_rungs(recipe: Recipe, space: Space, survey: Survey) -> list[Rung]:
+    """A trial's plan: laid out where the trial runs, and sent to the driver with its first report."""
+    plans = rungs(recipe, space.shares, survey)
+    probes = [(probe(recipe, share, space, survey),) for share in space.shares[:-1]]
+    measured = [*probes, tuple(final_evaluations(recipe, space, survey))]
+    return [Rung(share, one.pretrained, own) for share, one, own in zip(space.shares, plans, measured, strict=True)]
 
 
 def final_evaluations(recipe: Recipe, space: Space, survey: Survey) -> list[Step]:

@@ -23,7 +23,7 @@ from midmask.core.progress import SweepProgress, clock
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.graph import Graph, Step, model_step
 from midmask.experiment.kinds import StepKind
-from midmask.experiment.plan import Plan, plan, rungs
+from midmask.experiment.plan import Plan, plan
 from midmask.experiment.schema import Recipe
 from midmask.store.artifact import Artifact, load, produce
 from midmask.store.digests import RECORD
@@ -37,8 +37,8 @@ from midmask.sweep.plan import (
     entrants_of,
     final_evaluations,
     final_targets,
-    probe,
     trial_recipes,
+    trial_rungs,
 )
 from midmask.sweep.plots import draw
 from midmask.sweep.search import TrialContext, pruning, search
@@ -90,17 +90,17 @@ class TrialsObserver:
 
     def _start(self, source: str, row: dict[str, Any]) -> None:
         """Opens the trial's run; one whose process died and that is started again goes on in the run that it has."""
-        context, parameters = self._context, row["parameters"]
+        space, parameters, recipe = self._context.space, row["parameters"], row["recipe"]
         if source in self._trials and self._trials[source].run.is_open:
             return
-        name, recipe = describe_point(context.space, parameters), context.recipe_at(parameters)
+        name = describe_point(space, parameters)
         base, identity = base_tags(self._job.name, recipe), fingerprint({"sweep": self._sweep, "trial": source})
         tags = {**base, "midmask.step": "trial", "midmask.fingerprint": identity}
-        title = run_name(f"trial {briefly(context.space, parameters)}", tags, identity)
+        title = run_name(f"trial {briefly(space, parameters)}", tags, identity)
         run = self._job.open_run(title, tags, flatten(recipe))
         self._job.tracker.watch(run)
-        measured = final_evaluations(recipe, context.space, context.survey)
-        run.log_inputs(all_datasets(measured, context.storage))
+        measured = row["evaluations"]
+        run.log_inputs(all_datasets(measured, self._context.storage))
         steps = {step.fingerprint: step for one in measured for step in one.upstream() if step.kind.model}
         self._trials[source] = _Trial(
             name, run, base, steps, _steps_before(measured), measured[0].inputs["corpus"].fingerprint
@@ -172,7 +172,7 @@ class TrialsObserver:
             trial.run.finish("pruned" if source in ended else "failed")
 
 
-def _steps_before(measured: list[Step]) -> dict[str, int]:
+def _steps_before(measured: Sequence[Step]) -> dict[str, int]:
     """Of every fine-tuning stage. Seeds repeat the same steps, so the first one's curve is the trial's."""
     before: dict[str, int] = {}
     for evaluation in measured:
@@ -210,16 +210,13 @@ def expected_trials(sweep: Sweep) -> Iterator[Step]:
     """
     space, recipes = sweep.space, trial_recipes(sweep)
     halving = pruning(space, ())
-    for number, of_steps in enumerate(space.shares):
-        going = math.ceil(len(recipes) / halving.reduction**number) if halving else len(recipes)
-        for recipe in recipes[:going]:
-            if of_steps == space.shares[-1]:
-                yield from final_evaluations(recipe, space, sweep.survey)
-            else:
-                yield probe(recipe, of_steps, space, sweep.survey)
-            trained = rungs(recipe, space.shares[: number + 1], sweep.survey)[-1].pretrained
-            if trained is not None:
-                yield trained
+    for place, recipe in enumerate(recipes):
+        for number, rung in enumerate(trial_rungs(recipe, space, sweep.survey)):
+            if halving and place >= math.ceil(len(recipes) / halving.reduction**number):
+                break
+            yield from rung.evaluations
+            if rung.pretrained is not None:
+                yield rung.pretrained
 
 
 PHASES = SHARED, TRIALS, COMPARISON = "collection and BM25", "trials", "comparison"
@@ -268,7 +265,7 @@ def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
     done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
     progress = SweepProgress(done + left.count, done, lambda line: log.info("%s", line))
     with Channel.open() as channel:
-        context = TrialContext(recipe.model_dump(mode="json"), sweep.survey, sweep.space, storage, channel, use)
+        context = TrialContext(recipe, sweep.survey, sweep.space, storage, channel, use)
         observer = TrialsObserver(job, context, progress, sweep=sweep.fingerprint)
         with channel.forwarding(observer):
             found = search(context, study, left, use, sweep.recipe.pretrain.seed)

@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
 
 import optuna
 
@@ -21,13 +20,12 @@ from midmask.core.config import fingerprint
 from midmask.errors import UserError
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.graph import Step
-from midmask.experiment.plan import rungs
 from midmask.experiment.run import Runner, Silent
-from midmask.experiment.schema import Recipe, recipe_from
+from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.sweep.plan import final_evaluations, probe, summarise
+from midmask.sweep.plan import summarise, trial_rungs
 from midmask.sweep.space import ParameterPoint, Space
 from midmask.sweep.study import Outcome, Remaining, outcomes, sampler, suggest
 
@@ -36,15 +34,12 @@ from midmask.sweep.study import Outcome, Remaining, outcomes, sampler, suggest
 class TrialContext:
     """What every trial of a sweep shares, as plain data that travels to any node."""
 
-    recipe: dict[str, Any]
+    recipe: Recipe
     survey: Survey
     space: Space
     storage: Place
     channel: Channel
     use: Resources
-
-    def recipe_at(self, parameters: ParameterPoint) -> Recipe:
-        return apply_changes(recipe_from(self.recipe), parameters)
 
 
 class ChannelObserver(Silent):
@@ -73,25 +68,22 @@ def run_trial(context: TrialContext, parameters: ParameterPoint, report: Report)
     rung: `rung`, and `objective0`, `objective1`, … in the order of the space.
     """
     source = fingerprint(parameters)
-    context.channel.push(source, [{"event": "start", "parameters": parameters}])
+    recipe, space = apply_changes(context.recipe, parameters), context.space
+    rungs = trial_rungs(recipe, space, context.survey)
+    start = {"event": "start", "parameters": parameters, "recipe": recipe, "evaluations": rungs[-1].evaluations}
+    context.channel.push(source, [start])
     runner = Runner(context.storage, makers_of(context.use), ChannelObserver(context.channel, source))
-    recipe, space = context.recipe_at(parameters), context.space
-    for number, rung in enumerate(rungs(recipe, space.shares, context.survey), start=1):
+    for number, rung in enumerate(rungs, start=1):
         if rung.pretrained is not None:
             runner.run(rung.pretrained)
         trained = time.perf_counter()
-        share = space.shares[number - 1]
-        last = number == len(space.shares)
-        steps = (
-            final_evaluations(recipe, space, context.survey) if last else [probe(recipe, share, space, context.survey)]
-        )
-        results = [runner.run(step).result for step in steps]
-        found = summarise(steps, results, context.storage)
+        results = [runner.run(step).result for step in rung.evaluations]
+        found = summarise(rung.evaluations, results, context.storage)
         seconds = time.perf_counter() - trained
-        row = {"event": "rung", "number": number, "share": share, "seconds": seconds}
+        row = {"event": "rung", "number": number, "share": rung.share, "seconds": seconds}
         row |= {name: results[0][name] for name in ("corpus", "queries")}
         context.channel.push(source, [row | asdict(found)])
-        objectives = found.of(space.targets if last else space.targets[:1])
+        objectives = found.of(space.targets if number == len(rungs) else space.targets[:1])
         report({"rung": number, **{objective(place): value for place, value in enumerate(objectives)}})
 
 

@@ -24,13 +24,12 @@ from midmask.evaluation.statistics.ranks import on_front
 from midmask.evaluation.statistics.significance import Comparison, compare, noise_floor
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.graph import Step
-from midmask.experiment.plan import plan
 from midmask.experiment.report import System, against, per_query
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
-from midmask.sweep.plan import Measured, final_evaluations, probe, summarise
+from midmask.sweep.plan import Measured, final_evaluations, summarise, trial_rungs
 from midmask.sweep.search import best
 from midmask.sweep.space import COSTS, Space, briefly, describe_point, format_value, labels, mark_of
 from midmask.sweep.study import Outcome
@@ -128,17 +127,13 @@ class Trials:
 
     def rung_share(self) -> float:
         """Share of the trials' time that probing at rungs took."""
-        shares = self.space.shares
         probes = rest = 0.0
         for trial in self.all:
             recipe = apply_changes(self.recipe, trial.outcome.parameters)
-            reached = shares[: len(trial.outcome.measures)]
-            probes += sum(
-                self._measuring(probe(recipe, share, self.space, self.survey)) for share in reached if share < 1
-            )
+            reached = trial_rungs(recipe, self.space, self.survey)[: len(trial.outcome.measures)]
+            probes += sum(self._measuring(step) for rung in reached if rung.share < 1 for step in rung.evaluations)
             rest += sum(self._measuring(step) for step in trial.steps)
-            pretrained = plan(recipe, self.survey, share=reached[-1]).pretrained
-            rest += self._seconds(pretrained) if pretrained else 0.0
+            rest += self._seconds(pretrained) if (pretrained := reached[-1].pretrained) else 0.0
         return probes / (probes + rest) if self.all else 0.0
 
     def _trial(self, label: str, outcome: Outcome) -> Trial:
