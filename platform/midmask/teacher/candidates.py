@@ -11,7 +11,6 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.errors import UserError
@@ -20,7 +19,8 @@ from midmask.retrieve.blocks import blocks_in
 from midmask.retrieve.searched_queries import judged_queries, relevant_passages
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs
-from midmask.training.examples import TokenTable, read_table
+from midmask.store.tables import read_table, write_table
+from midmask.training.examples import TokenTable
 
 FOLDER = "candidates"
 COUNTS = "candidates.json"
@@ -53,8 +53,7 @@ def write_candidates(inputs: Inputs, out: Place, *, split: str, depth: int | Non
     table = table.sort_by([("query_id", "ascending"), ("doc_id", "ascending")])
     table = table.append_column("row", pa.array(_find_rows(table, inputs["corpus"].place)))
     for number, some in enumerate(by_query(table, queries)):
-        with (out / FOLDER / f"{number:05d}.parquet").writing() as stream:
-            pq.write_table(some, stream, compression="zstd")
+        write_table(some, out / FOLDER / f"{number:05d}.parquet")
     counts = {"queries": len(pc.unique(table["query_id"])), "pairs": len(table), "positives": len(relevant)}
     (out / COUNTS).write_json({**counts, "positives_unlisted": len(table) - len(listed)})
 

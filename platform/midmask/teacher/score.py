@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
@@ -28,9 +27,9 @@ from midmask.retrieve.text_encoder import length_batches, run_batches
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
+from midmask.store.tables import read_table, write_table
 from midmask.teacher.candidates import COUNTS, FOLDER, PassageTexts, by_query, write_candidates
 from midmask.text.token_rows import encoder
-from midmask.training.examples import read_table
 from midmask.training.pairs import cut_rows
 
 BATCH_TOKENS = 4096
@@ -192,8 +191,7 @@ def _worker(config: ScoreConfig, inputs: Inputs, out: Place) -> Callable[[str], 
 
     def write(name: str) -> None:
         table = scorer.score(read_table(out / FOLDER / name))
-        with (out / "scores" / name).writing() as stream:
-            pq.write_table(table, stream, compression="zstd")
+        write_table(table, out / "scores" / name)
         log.info("scored %d pairs of shard %s", len(table), name)
 
     return write
@@ -207,8 +205,7 @@ def _finish(config: ScoreConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
         positive_first_share (of the queries with a relevant passage, those where one of these has the highest score).
     """
     table = pa.concat_tables([read_table(out / "scores" / name) for name in (out / "scores").names()])
-    with (out / "scores.parquet").writing() as stream:
-        pq.write_table(table.select(["query_id", "doc_id", "score"]), stream, compression="zstd")
+    write_table(table.select(["query_id", "doc_id", "score"]), out / "scores.parquet")
     if config.jsonl:
         _write_jsonl(table, config, inputs, out)
     queries_cut = len(pc.unique(table.filter(table["query_cut"])["query_id"]))
@@ -303,8 +300,7 @@ def read_scores(config: ReadScoresConfig, inputs: Mapping[str, Artifact], out: P
         raise UserError(f"teacher.scores = {config.file}: none of its {read} pairs is of a query of this corpus")
     if len(table) < read:
         log.warning("%s: %d of %d pairs are of queries that the corpus lacks", config.file, read - len(table), read)
-    with (out / "scores.parquet").writing() as stream:
-        pq.write_table(table, stream, compression="zstd")
+    write_table(table, out / "scores.parquet")
     return {"pairs": len(table), "pairs_of_unknown_queries": read - len(table)}
 
 
