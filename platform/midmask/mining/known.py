@@ -42,8 +42,7 @@ def _begin(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> None:
     minima_GH, group = np.unique(np.concatenate(found), axis=0, return_inverse=True)
     table = pa.table({"doc_id": pa.array(names, pa.string()), "group": pa.array(group.reshape(-1), pa.int32())})
     write_table(table, out / "positives.parquet")
-    with (out / "signatures.npy").writing() as stream:
-        np.save(stream, minima_GH)
+    (out / "signatures.npy").write_array(minima_GH)
 
 
 def _read_passages(corpus: Place, wanted: pa.Array) -> Iterator[tuple[list[str], list[str]]]:
@@ -60,8 +59,7 @@ def _batches(shard: Place, wanted: pa.Array | None = None) -> Iterator[tuple[lis
 
 
 def _worker(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
-    with (out / "signatures.npy").reading() as stream:
-        groups = Groups(np.load(stream, allow_pickle=False))
+    groups = Groups((out / "signatures.npy").read_array())
 
     def make(name: str) -> None:
         tables = [NEAR.empty_table()]

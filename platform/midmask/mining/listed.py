@@ -218,8 +218,8 @@ class _Reading:
         self._config, self._quarantine = config, quarantine
         self._docs, self._queries = IdTable(), IdTable()
         for name in (corpus / "docs").names():
-            self._docs.add(_column(corpus / "docs" / name, "doc_id"))
-        self._queries.add(_column(corpus / "queries.parquet", "query_id"))
+            self._docs.add(read_table(corpus / "docs" / name, ["doc_id"])["doc_id"].to_pylist())
+        self._queries.add(read_table(corpus / "queries.parquet", ["query_id"])["query_id"].to_pylist())
         self.seen: set[str] = set()
         self.systems: set[str] = set()
         self.refused: Counter[str] = Counter()
@@ -274,8 +274,3 @@ class _Reading:
         self.refused[kind] += 1
         line = {"kind": kind, "query_id": query_id, "doc_id": doc_id}
         self._quarantine.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-
-
-def _column(place: Place, name: str) -> list[str]:
-    values: list[str] = read_table(place, [name])[name].to_pylist()
-    return values

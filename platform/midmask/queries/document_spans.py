@@ -384,8 +384,7 @@ def _finish(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
             "spans.span_length, or spans.documents=titles if passages of one title stand together"
         )
     bounds = np.concatenate([*starts, [spans]]).astype(np.int64)
-    with (out / "starts.npy").writing() as stream:
-        np.save(stream, bounds)
+    (out / "starts.npy").write_array(bounds)
     counts = {"documents": read, "documents_of_one_span": read - used, "documents_in_pairs": used, "spans": spans}
     if config.recurring:
         counts["documents_that_share_a_phrase"] = _count_sharing(out, bounds)
@@ -408,8 +407,7 @@ def _count_sharing(out: Place, starts: NDArray[np.int64]) -> int:
             "spans.recurring = true: no document has two spans with a phrase in common; choose larger documents "
             "(spans.documents=titles)"
         )
-    with (out / "sharing.npy").writing() as stream:
-        np.save(stream, counts)
+    (out / "sharing.npy").write_array(counts)
     return documents
 
 

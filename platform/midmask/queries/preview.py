@@ -11,7 +11,6 @@ from html import escape
 from itertools import islice, pairwise
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -266,8 +265,7 @@ def _counts(result: dict[str, Any], before: str = "") -> Iterator[str]:
 def _spans(place: Place, tokens: Place) -> Iterator[list[str]]:
     """Of a document: its spans in order, and what overlaps the first of them."""
     tokenizer = load_tokenizer((tokens / "tokenizer").local())
-    with (place / "starts.npy").reading() as stream:
-        starts = np.load(stream, allow_pickle=False)[: SHOWN_ROWS + 1].tolist()
+    starts = (place / "starts.npy").read_array()[: SHOWN_ROWS + 1].tolist()
     rows = list(islice(_read_rows(place / "spans"), starts[-1]))
     for start, end in pairwise(starts):
         document = rows[start:end]

@@ -244,8 +244,7 @@ def count_queries(out: Place) -> dict[str, Any]:
         lists = read_table(out / FOLDER / name, ["queries"])["queries"]
         counts.append(pc.list_value_length(lists).to_numpy())
     per_passage = np.concatenate(counts)
-    with (out / "counts.npy").writing() as stream:
-        np.save(stream, per_passage.astype(np.int32))
+    (out / "counts.npy").write_array(per_passage.astype(np.int32))
     passages, queries, without = len(per_passage), int(per_passage.sum()), int((per_passage == 0).sum())
     per = round(queries / passages, 2)
     return {"passages": passages, "passages_without": without, "queries": queries, "queries_per_passage": per}
@@ -334,8 +333,7 @@ def _filter_worker(config: KeepPairsConfig, inputs: Inputs, out: Place) -> Calla
 
 def _first_numbers(pairs: Place) -> dict[str, int]:
     """Shard -> number of its first pair."""
-    with (pairs / "counts.npy").reading() as stream:
-        ends = np.cumsum(np.load(stream, allow_pickle=False), dtype=np.int64)
+    ends = np.cumsum((pairs / "counts.npy").read_array(), dtype=np.int64)
     numbers: dict[str, int] = {}
     passages = 0
     for name in (pairs / FOLDER).names():

@@ -181,8 +181,7 @@ class Encode:
     def _lengths(self) -> Ints:
         """Tokens of every text, as tokenised."""
         if self.config.side == "passages":
-            with (self.inputs["tokens"].place / "lengths.npy").reading() as stream:
-                return np.asarray(np.load(stream, allow_pickle=False), dtype=np.int64)
+            return (self.inputs["tokens"].place / "lengths.npy").read_array().astype(np.int64)
         ids = read_table(self.out / SELECTION, ["ids"])["ids"]
         return np.asarray(pc.list_value_length(ids).to_numpy(), dtype=np.int64)
 

@@ -230,8 +230,7 @@ def finish_tokens(out: Place, queries: pa.Table, cut: int) -> dict[str, Any]:
     """
     write_table(queries, out / "queries.parquet", row_group_size=ROW_GROUP)
     lengths = np.concatenate([_read_lengths(out / "passages" / name) for name in (out / "passages").names()])
-    with (out / "lengths.npy").writing() as stream:
-        np.save(stream, lengths)
+    (out / "lengths.npy").write_array(lengths)
     vocabulary = Vocabulary.of((out / "tokenizer").local())
     return {
         "passages": len(lengths),

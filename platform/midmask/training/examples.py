@@ -176,9 +176,7 @@ class Passages:
 
 def lengths_of(tokens: Place) -> Ints32:
     """The tokens of each passage, int32."""
-    with (tokens / "lengths.npy").reading() as stream:
-        lengths: Ints32 = np.load(stream, allow_pickle=False)
-    return lengths
+    return (tokens / "lengths.npy").read_array()
 
 
 @dataclass(frozen=True)
