@@ -18,7 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import torch
 
 from midmask.core.batch import TokenRows
@@ -31,6 +30,7 @@ from midmask.masking.randomness import Purpose, row_keys
 from midmask.recipes import RECIPES
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_table
 from midmask.text.vocabulary import STOP_WORDS, Vocabulary, load_tokenizer, speller, stop_tokens
 
 RATIO = 0.15
@@ -50,9 +50,10 @@ def batches(tokens: Artifact, weights: Artifact, pad_id: int, size: int = 80) ->
     """All passages with their weights, padded."""
     first = 0
     for name in (tokens.place / "passages").names():
-        with (tokens.place / "passages" / name).reading() as ids, (weights.place / "weights" / name).reading() as own:
-            pairs = zip(pq.read_table(ids)["ids"].to_numpy(), pq.read_table(own)["weights"].to_numpy(), strict=True)
-            rows = [(torch.from_numpy(i.astype(np.int64)), torch.from_numpy(w.copy())) for i, w in pairs]
+        ids = read_table(tokens.place / "passages" / name)["ids"].to_numpy()
+        token_weights = read_table(weights.place / "weights" / name)["weights"].to_numpy()
+        pairs = zip(ids, token_weights, strict=True)
+        rows = [(torch.from_numpy(i.astype(np.int64)), torch.from_numpy(w.copy())) for i, w in pairs]
         for start in range(0, len(rows), size):
             some = rows[start : start + size]
             ids_BL, weights_BL = (

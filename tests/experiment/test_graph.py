@@ -25,7 +25,7 @@ from midmask.experiment.time_left import OVERHEAD_S, SPREAD, TimeLeft
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.place import Place
-from midmask.training.examples import read_table
+from midmask.store.tables import read_table
 from tests.support.benchmark.tiny import short, write_collection
 
 SIZE = 9

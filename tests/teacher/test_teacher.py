@@ -23,10 +23,10 @@ from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_table
 from midmask.teacher.score import SCORE, ReadScoresConfig, ScoreConfig, read_scores, scores_content
 from midmask.teacher.teach import TeachConfig
 from midmask.text.vocabulary import Vocabulary
-from midmask.training.examples import read_table
 from midmask.training.optimiser import TrainConfig
 from tests.support.teacher.lists import QUERIES, teaching, texts_of, trace_of, write_inputs, write_negatives
 from tests.support.teacher.score_lists import write_score_lists

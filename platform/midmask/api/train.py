@@ -30,7 +30,7 @@ from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import passage_encoding_step
 from midmask.retrieve.searcher import Hit, Searcher
 from midmask.store.artifact import Artifact, load
-from midmask.training.examples import read_table
+from midmask.store.tables import read_table
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -12,8 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.results import Result, Results, read_results
 from midmask.core.config import fingerprint
@@ -27,6 +25,7 @@ from midmask.retrieve.encode import EncodeConfig
 from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
+from midmask.store.tables import read_table
 
 
 def collect(
@@ -64,8 +63,7 @@ def _results(cell: BenchmarkCell, storage: Place) -> Iterator[Result]:
 def _result(cell: BenchmarkCell, done: Artifact, corpus: str, split: str, costs: Costs) -> Result:
     """`corpus` is the label of the benchmark; the file bears the collection's own name."""
     means = done.result["measures"] if split == done.result["split"] else done.result["slices"][split]["measures"]
-    with (done.place / "per_query" / f"{done.result['corpus']}.{split}.parquet").reading() as stream:
-        per_query = pq.read_table(stream)
+    per_query = read_table(done.place / "per_query" / f"{done.result['corpus']}.{split}.parquet")
     return Result(cell.key, cell.seed, corpus, split, means, per_query, costs, further=bool(cell.further))
 
 

@@ -12,6 +12,7 @@ from midmask.errors import unknown
 from midmask.evaluation.measures import aggregate
 from midmask.experiment.costs import Costs
 from midmask.store.place import Place
+from midmask.store.tables import writing_table
 
 COSTS, ABOUT, FURTHER = b"midmask.costs", b"midmask.about", b"midmask.further"
 """Keys in the schema metadata of a results file: costs by result, what else its writer states, and by result whether it
@@ -131,7 +132,7 @@ class Results(Sequence[Result]):
         further = [result.further for result in self._found]
         stated = {COSTS: costs, ABOUT: about or {}, **({FURTHER: further} if any(further) else {})}
         schema = SCHEMA.with_metadata({name: json.dumps(value) for name, value in stated.items()})
-        with place.writing() as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+        with writing_table(place, schema) as writer:
             for result in self._found:
                 writer.write_table(_with_names(result).cast(schema))
 

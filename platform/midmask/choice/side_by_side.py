@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from midmask.benchmark.design import BM25_SHARE
 from midmask.choice.contenders import FUSION
@@ -47,6 +46,7 @@ from midmask.retrieve.ranked import fuse
 from midmask.retrieve.searcher import Hit, Searcher
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_table
 from midmask.training.run import Log
 
 Show = Callable[[str], None]
@@ -389,9 +389,9 @@ class SideBySide:
     def made_queries(self) -> Mapping[str, str]:
         """At most 200 of the verdict's test queries by id, in the order of a hash; empty if it has none."""
         corpus = self._corpus().place
-        qrels = pq.read_table((corpus / "qrels.parquet").local(), columns=["split", "query_id"]).to_pylist()
+        qrels = read_table(corpus / "qrels.parquet", ["split", "query_id"]).to_pylist()
         test = sorted({row["query_id"] for row in qrels if row["split"] == "test"})
-        rows = pq.read_table((corpus / "queries.parquet").local(), columns=["query_id", "text"]).to_pylist()
+        rows = read_table(corpus / "queries.parquet", ["query_id", "text"]).to_pylist()
         texts = {row["query_id"]: row["text"] for row in rows}
         return {name: texts[name] for name in fixed_sample(test, min(200, len(test)))}
 

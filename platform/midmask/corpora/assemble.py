@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import Field, field_validator
 
 from midmask.core.config import Config
@@ -41,11 +40,12 @@ from midmask.corpora.writer import (
     QUERIES,
     SELF_MATCHES,
     write_shards,
-    write_table,
+    write_tables,
 )
 from midmask.errors import UserError
 from midmask.store.artifact import Artifact, start_afresh
 from midmask.store.place import Place
+from midmask.store.tables import read_batches, read_row_groups
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         rejected.kept.update(docs=len(paired.docs), queries=len(paired.queries), qrels=len(paired.qrels))
         rejected.check("docs")
         write_shards(_count(iter([paired.docs]), passages), out / "docs")
-        write_table(iter([paired.aliases]), out / "aliases.parquet", ALIASES)
+        write_tables(iter([paired.aliases]), out / "aliases.parquet", ALIASES)
         queries, qrels, rule, rules = paired.queries, paired.qrels, Rule(BY_CLUSTER), paired.rules
         answers, missing = ANSWERS.empty_table(), pa.array([], pa.string())
     else:
@@ -114,10 +114,10 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         queries, qrels, rule = collection.read_judged()
         answers = queries.filter(pc.is_valid(queries.column("answers"))).select(ANSWERS.names)
         missing = collection.missing_passages(qrels)
-    write_table(iter([queries]), out / "queries.parquet", QUERIES)
-    write_table(iter([qrels]), out / "qrels.parquet", QRELS)
+    write_tables(iter([queries]), out / "queries.parquet", QUERIES)
+    write_tables(iter([qrels]), out / "qrels.parquet", QRELS)
     if len(answers):
-        write_table(iter([answers]), out / "answers.parquet", ANSWERS)
+        write_tables(iter([answers]), out / "answers.parquet", ANSWERS)
     log.info(rejected.line())
     facts = {
         "name": config.short_name,
@@ -169,7 +169,7 @@ def _write_self_matches(config: CorpusConfig, out: Place, queries: pa.Table, qre
     """Writes the pairs of a query and the passage that it is, if there are any; returns their counts and the rule."""
     pairs, facts = self_matches(out / "docs", queries, qrels, config.self_matches)
     if facts["pairs"]:
-        write_table(iter([pairs]), out / "self_matches.parquet", SELF_MATCHES)
+        write_tables(iter([pairs]), out / "self_matches.parquet", SELF_MATCHES)
         log.info(
             "%d passages are themselves queries (same %s); searches leave them out of these queries' results",
             len(pairs),
@@ -187,7 +187,7 @@ def _write_missing_passages(config: CorpusConfig, out: Place, qrels: pa.Table, m
     judged = qrels.filter(pc.is_in(qrels.column("doc_id"), value_set=missing)).group_by(["query_id", "doc_id"])
     counts = {"passages": len(missing), "judgements": len(judged.aggregate([]))}
     if len(missing):
-        write_table(
+        write_tables(
             iter([pa.table([missing], schema=MISSING_PASSAGES)]), out / "missing_passages.parquet", MISSING_PASSAGES
         )
         log.warning("%s: %s", config.name, describe_missing(counts["judgements"]))
@@ -283,10 +283,7 @@ def _wordings(table: pa.Table) -> Iterator[pa.Table]:
 
 def _read_passage_texts(docs: Place) -> Iterator[pa.Table]:
     for shard in docs.names():
-        with (docs / shard).reading() as stream:
-            file = pq.ParquetFile(stream)
-            for group in range(file.num_row_groups):
-                yield file.read_row_group(group)
+        yield from read_row_groups(docs / shard)
 
 
 def _queries_of(pairs: pa.Table) -> int:
@@ -342,8 +339,8 @@ def join(config: JoinConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
                 yield table
 
     passages = write_shards(tables(), out / "docs")
-    write_table(iter([QUERIES.empty_table()]), out / "queries.parquet", QUERIES)
-    write_table(iter([QRELS.empty_table()]), out / "qrels.parquet", QRELS)
+    write_tables(iter([QUERIES.empty_table()]), out / "queries.parquet", QUERIES)
+    write_tables(iter([QRELS.empty_table()]), out / "qrels.parquet", QRELS)
     by_name = [{"name": name, "passages": count} for name, count in zip(config.names, counts, strict=True)]
     return {"name": "+".join(config.names), "passages": passages, "queries": 0, "collections": by_name}
 
@@ -351,7 +348,6 @@ def join(config: JoinConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
 def _read_joined(corpus: Place, prefix: str) -> Iterator[pa.Table]:
     """The passages of a corpus, a row group at a time, with the prefix before their ids."""
     for shard in (corpus / "docs").names():
-        with (corpus / "docs" / shard).reading() as stream:
-            for batch in pq.ParquetFile(stream).iter_batches(batch_size=GROUP_ROWS):
-                ids = pc.binary_join_element_wise(prefix, batch["doc_id"], "")
-                yield pa.Table.from_batches([batch.set_column(batch.schema.names.index("doc_id"), "doc_id", ids)])
+        for batch in read_batches(corpus / "docs" / shard, GROUP_ROWS):
+            ids = pc.binary_join_element_wise(prefix, batch["doc_id"], "")
+            yield pa.Table.from_batches([batch.set_column(batch.schema.names.index("doc_id"), "doc_id", ids)])

@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from midmask.store.place import Place
+from midmask.store.tables import read_batches, read_table, writing_table
 
 GROUP_ROWS = 2_048
 SHARD_GROUPS = 8
@@ -61,20 +61,18 @@ def write_shards(tables: Iterator[pa.Table], place: Place, schema: pa.Schema = D
         first = next(groups, None)
         if first is None:
             return rows
-        with (place / f"{number:05d}.parquet").writing() as stream:
-            rows += _write(chain([first], islice(groups, SHARD_GROUPS - 1)), stream, schema)
+        rows += _write(chain([first], islice(groups, SHARD_GROUPS - 1)), place / f"{number:05d}.parquet", schema)
     raise AssertionError("count() has no end")
 
 
-def write_table(tables: Iterator[pa.Table], place: Place, schema: pa.Schema) -> int:
+def write_tables(tables: Iterator[pa.Table], place: Place, schema: pa.Schema) -> int:
     """Writes one file of any number of rows, none included."""
-    with place.writing() as stream:
-        return _write(regroup(tables, schema), stream, schema)
+    return _write(regroup(tables, schema), place, schema)
 
 
-def _write(groups: Iterator[pa.Table], stream: object, schema: pa.Schema) -> int:
+def _write(groups: Iterator[pa.Table], place: Place, schema: pa.Schema) -> int:
     rows = 0
-    with pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+    with writing_table(place, schema) as writer:
         for group in groups:
             writer.write_table(group)
             rows += len(group)
@@ -97,8 +95,7 @@ def export_beir(corpus: Place, folder: Place) -> None:
     write_lines(folder / "corpus.jsonl.gz", passages)
     queries = ({"_id": row["query_id"], "text": row["text"]} for row in _read_rows(corpus / "queries.parquet"))
     write_lines(folder / "queries.jsonl.gz", queries)
-    with (corpus / "qrels.parquet").reading() as stream:
-        qrels = pq.read_table(stream)
+    qrels = read_table(corpus / "qrels.parquet")
     for split in pc.unique(qrels["split"]).to_pylist():
         own = qrels.filter(pc.equal(qrels["split"], split))
         columns = [own[name].to_pylist() for name in ("query_id", "doc_id", "grade")]
@@ -106,9 +103,8 @@ def export_beir(corpus: Place, folder: Place) -> None:
 
 
 def _read_rows(place: Place) -> Iterator[dict[str, Any]]:
-    with place.reading() as stream:
-        for batch in pq.ParquetFile(stream).iter_batches(batch_size=2_048):
-            yield from batch.to_pylist()
+    for batch in read_batches(place, 2_048):
+        yield from batch.to_pylist()
 
 
 def write_lines(place: Place, rows: Iterable[dict[str, Any]]) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from midmask.corpora import CorpusConfig, open_corpus
 from midmask.corpora.chunks import Piece
@@ -24,6 +23,7 @@ from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
 from midmask.store.pretrained import model_folder
+from midmask.store.tables import read_batches
 from midmask.text.tokens import TokensConfig
 from midmask.text.vocabulary import load_tokenizer
 
@@ -151,8 +151,7 @@ def _read_volume(done: Artifact) -> Volume:
     names = (done.place / "docs").names()
     characters: tuple[int, ...] = ()
     if names:
-        with (done.place / "docs" / names[0]).reading() as stream:
-            characters = _characters(next(pq.ParquetFile(stream).iter_batches(columns=["title", "text"])))
+        characters = _characters(next(read_batches(done.place / "docs" / names[0], columns=["title", "text"])))
     splits = {name: int(own["queries"]) for name, own in result.get("splits", {}).items()}
     passages, queries = (int(result.get(name, LIKELY)) for name in ("passages", "queries"))
     return Volume(passages, queries, splits, characters, "of its record")

@@ -25,7 +25,6 @@ from typing import Any, Literal, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
@@ -51,6 +50,7 @@ from midmask.retrieve.searched_queries import (
 )
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_row_groups, write_table
 
 NO_PASSAGE = ""
 """Stands in the judgements of a query that retrieved nothing, so that it is evaluated; no passage has this id."""
@@ -130,11 +130,8 @@ def _ranges(inside: NDArray[np.bool_]) -> str:
 def _read_passages(docs: Place) -> Iterator[tuple[pa.ChunkedArray, pa.ChunkedArray]]:
     """(ids, texts) of the passages, a row group at a time."""
     for shard in docs.names():
-        with (docs / shard).reading() as stream:
-            file = pq.ParquetFile(stream)
-            for group in range(file.num_row_groups):
-                table = file.read_row_group(group, columns=["doc_id", "text"])
-                yield table["doc_id"].combine_chunks(), table["text"].combine_chunks()
+        for table in read_row_groups(docs / shard, ["doc_id", "text"]):
+            yield table["doc_id"].combine_chunks(), table["text"].combine_chunks()
 
 
 log = logging.getLogger(__name__)
@@ -256,8 +253,7 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
     name = corpus.result["name"]
     ranked.write_trec(out / "runs" / f"{name}.{config.split}.trec.gz", found, ranked.TAG)
     for split, per_query in values.items():
-        with (out / "per_query" / f"{name}.{split}.parquet").writing() as stream:
-            pq.write_table(per_query, stream, compression="zstd")
+        write_table(per_query, out / "per_query" / f"{name}.{split}.parquet")
     means = {split: measures.aggregate(per_query) for split, per_query in values.items()}
     sizes = {split: pc.count_distinct(per_query["query_id"]).as_py() for split, per_query in values.items()}
     return {

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from midmask.core.arrays import Floats, Ints
 from midmask.core.redaction import has_credentials, redacted
@@ -31,6 +30,7 @@ from midmask.errors import UserError, how_to_install, quoted
 from midmask.retrieve.searcher import Searcher
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views, read_views
+from midmask.store.tables import read_table
 
 SCHEMES = ("postgresql://", "postgres://")
 
@@ -391,8 +391,7 @@ def _count(searcher: Searcher, target: VectorTable) -> int:
 
 def _sample(searcher: Searcher, number: int) -> list[str]:
     """Texts of the collection's queries, evenly over its file; where it has none, titles or texts of passages."""
-    with (searcher.corpus.place / "queries.parquet").reading() as stream:
-        queries = pq.read_table(stream, columns=["text"])["text"]
+    queries = read_table(searcher.corpus.place / "queries.parquet", ["text"])["text"]
     total = len(queries) or len(searcher.stored.doc_ids)
     rows = np.unique(np.linspace(0, total - 1, num=min(number, total)).astype(np.int64)).tolist()
     if len(queries):

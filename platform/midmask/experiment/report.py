@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from midmask.evaluation.measures import DEFAULT
 from midmask.evaluation.rendering import markdown
@@ -14,6 +13,7 @@ from midmask.evaluation.statistics.significance import Comparison, compare, sent
 from midmask.experiment.evaluations import with_averages
 from midmask.experiment.notes import notes
 from midmask.store.artifact import Artifact
+from midmask.store.tables import read_table
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,7 @@ class System:
 def per_query(artifact: Artifact) -> pa.Table:
     """An evaluation's values: query_id, measure, value."""
     name = f"{artifact.result['corpus']}.{artifact.result['split']}.parquet"
-    with (artifact.place / "per_query" / name).reading() as stream:
-        return pq.read_table(stream)
+    return read_table(artifact.place / "per_query" / name)
 
 
 def against(systems: Sequence[System], baseline: str, split: str, measure: str) -> dict[str, Comparison]:

@@ -20,6 +20,7 @@ from midmask.leaderboard.lineage import artifact_of
 from midmask.retrieve.searched_queries import excluded_pairs, without_self
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_table
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ def passage_texts(corpus: Artifact, doc_ids: Collection[str]) -> dict[str, tuple
 
 def grades(corpus: Artifact, split: str, query_ids: Collection[str]) -> dict[str, dict[str, int]]:
     """Query -> passage -> grade of the split's judgements, for these queries."""
-    with (corpus.place / "qrels.parquet").reading() as stream:
-        table = pq.read_table(stream, filters=[("split", "=", split), ("query_id", "in", sorted(query_ids))])
+    within = [("split", "=", split), ("query_id", "in", sorted(query_ids))]
+    table = read_table(corpus.place / "qrels.parquet", filters=within)
     found: dict[str, dict[str, int]] = {query_id: {} for query_id in query_ids}
     for row in table.select(["query_id", "doc_id", "grade"]).to_pylist():
         found[row["query_id"]][row["doc_id"]] = row["grade"]
@@ -86,8 +87,8 @@ def ranked_lists(source: Evaluated, query_ids: Collection[str]) -> dict[str, lis
     those that the evaluation left out because they are the query itself.
     """
     assert source.ranked is not None, "asked for where it was reached"
-    with (source.ranked.place / "ranked" / f"{source.split}.parquet").reading() as stream:
-        table = pq.read_table(stream, filters=[("query_id", "in", sorted(query_ids))])
+    lists = source.ranked.place / "ranked" / f"{source.split}.parquet"
+    table = read_table(lists, filters=[("query_id", "in", sorted(query_ids))])
     table = table.sort_by([("query_id", "ascending"), ("rank", "ascending")])
     if source.corpus is not None:
         table, _ = without_self(table, excluded_pairs(source.ranked, source.corpus), source.depth)

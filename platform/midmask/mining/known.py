@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.core.arrays import Doubles, Ints
@@ -20,6 +19,7 @@ from midmask.retrieve.searched_queries import relevant_passages
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
+from midmask.store.tables import read_batches, read_table, write_table
 
 ROWS_AT_ONCE = 2048
 NEAR = pa.schema([("doc_id", pa.string()), ("group", pa.int32()), ("similarity", pa.float32())])
@@ -40,11 +40,9 @@ def _begin(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> None:
         names.extend(doc_ids)
         found.append(signatures(texts))
     minima_GH, group = np.unique(np.concatenate(found), axis=0, return_inverse=True)
-    with (out / "positives.parquet").writing() as stream:
-        table = pa.table({"doc_id": pa.array(names, pa.string()), "group": pa.array(group.reshape(-1), pa.int32())})
-        pq.write_table(table, stream, compression="zstd")
-    with (out / "signatures.npy").writing() as stream:
-        np.save(stream, minima_GH)
+    table = pa.table({"doc_id": pa.array(names, pa.string()), "group": pa.array(group.reshape(-1), pa.int32())})
+    write_table(table, out / "positives.parquet")
+    (out / "signatures.npy").write_array(minima_GH)
 
 
 def _read_passages(corpus: Place, wanted: pa.Array) -> Iterator[tuple[list[str], list[str]]]:
@@ -54,16 +52,14 @@ def _read_passages(corpus: Place, wanted: pa.Array) -> Iterator[tuple[list[str],
 
 
 def _batches(shard: Place, wanted: pa.Array | None = None) -> Iterator[tuple[list[str], list[str]]]:
-    with shard.reading() as stream:
-        for batch in pq.ParquetFile(stream).iter_batches(ROWS_AT_ONCE, columns=["doc_id", "text"]):
-            rows = batch if wanted is None else batch.filter(pc.is_in(batch["doc_id"], value_set=wanted))
-            if len(rows):
-                yield rows["doc_id"].to_pylist(), rows["text"].to_pylist()
+    for batch in read_batches(shard, ROWS_AT_ONCE, ["doc_id", "text"]):
+        rows = batch if wanted is None else batch.filter(pc.is_in(batch["doc_id"], value_set=wanted))
+        if len(rows):
+            yield rows["doc_id"].to_pylist(), rows["text"].to_pylist()
 
 
 def _worker(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
-    with (out / "signatures.npy").reading() as stream:
-        groups = Groups(np.load(stream, allow_pickle=False))
+    groups = Groups((out / "signatures.npy").read_array())
 
     def make(name: str) -> None:
         tables = [NEAR.empty_table()]
@@ -71,8 +67,7 @@ def _worker(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> Callabl
             rows, group, similarity = groups.like(signatures(texts))
             columns = [pa.array(doc_ids, pa.string()).take(pa.array(rows)), group.astype(np.int32), similarity]
             tables.append(pa.table(columns, schema=NEAR))
-        with (out / "near" / name).writing() as stream:
-            pq.write_table(pa.concat_tables(tables), stream, compression="zstd")
+        write_table(pa.concat_tables(tables), out / "near" / name)
 
     return make
 
@@ -120,12 +115,10 @@ def _finish(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> dict[st
 
 def read_near_duplicates(place: Place, similarity: float) -> tuple[pa.Table, pa.Table]:
     """The positives with their groups, and the passages that are so similar to a group, by group (see NEAR)."""
-    with (place / "positives.parquet").reading() as stream:
-        positives = pq.read_table(stream)
+    positives = read_table(place / "positives.parquet")
     tables = [NEAR.empty_table()]
     for name in (place / "near").names():
-        with (place / "near" / name).reading() as stream:
-            table = pq.read_table(stream)
+        table = read_table(place / "near" / name)
         tables.append(table.filter(pc.greater_equal(table["similarity"], pa.scalar(similarity, pa.float32()))))
     return positives, pa.concat_tables(tables).sort_by("group")
 

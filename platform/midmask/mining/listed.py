@@ -15,7 +15,6 @@ from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from midmask.core.config import Config, file_fingerprint
@@ -26,14 +25,7 @@ from midmask.mining.negatives import CANDIDATES, SCORES, NegativeList
 from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-
-
-def row_groups(place: Place) -> Iterator[pa.Table]:
-    """The row groups of a Parquet file, one after the other."""
-    with place.reading() as stream:
-        file = pq.ParquetFile(stream)
-        for group in range(file.metadata.num_row_groups):
-            yield file.read_row_group(group)
+from midmask.store.tables import read_row_groups, read_table, write_table
 
 
 class Cursor:
@@ -100,11 +92,13 @@ class Listed:
         """Its lists, read from their starts, with the sources' full names."""
         lists = self.artifact.place / "lists"
         for name in lists.names():
-            yield Cursor(map(self._name_sources, row_groups(lists / name)), str(lists / name), CANDIDATES)
+            yield Cursor(map(self._name_sources, read_row_groups(lists / name)), str(lists / name), CANDIDATES)
         if not lists.names():
             (source,) = self.sources.values()
             place = ranked.of_split(self.artifact.place, split)
-            tables = (table.append_column("source", pa.repeat(source.name, len(table))) for table in row_groups(place))
+            tables = (
+                table.append_column("source", pa.repeat(source.name, len(table))) for table in read_row_groups(place)
+            )
             yield Cursor(tables, str(place), CANDIDATES)
 
     def _name_sources(self, table: pa.Table) -> pa.Table:
@@ -149,7 +143,7 @@ def stretches(
     cursors = [cursor for own in listed for cursor in own.cursors(split)]
     if scores is not None:
         place = scores.place / "scores.parquet"
-        cursors.append(Cursor(row_groups(place), str(place), SCORES))
+        cursors.append(Cursor(read_row_groups(place), str(place), SCORES))
     wanted = pa.array(query_ids, pa.string())
     for tables in align(cursors):
         scored = tables.pop() if scores is not None else None
@@ -203,8 +197,7 @@ def read_negatives(config: ReadNegativesConfig, inputs: Mapping[str, Artifact], 
         entries = read_negatives_file(Place(config.file))
         for number, block in enumerate(iter(lambda: list(islice(entries, SORTED_AT_ONCE)), [])):
             table = reading.candidates(block)
-            with (out / "lists" / f"{number:05d}.parquet").writing() as stream:
-                pq.write_table(table, stream, row_group_size=ROWS_OF_GROUP, compression="zstd")
+            write_table(table, out / "lists" / f"{number:05d}.parquet", row_group_size=ROWS_OF_GROUP)
     for system in config.systems:
         if system not in reading.systems:
             raise unknown("system", system, reading.systems, hint=f"These are the systems of {config.file}.")
@@ -225,8 +218,8 @@ class _Reading:
         self._config, self._quarantine = config, quarantine
         self._docs, self._queries = IdTable(), IdTable()
         for name in (corpus / "docs").names():
-            self._docs.add(_column(corpus / "docs" / name, "doc_id"))
-        self._queries.add(_column(corpus / "queries.parquet", "query_id"))
+            self._docs.add(read_table(corpus / "docs" / name, ["doc_id"])["doc_id"].to_pylist())
+        self._queries.add(read_table(corpus / "queries.parquet", ["query_id"])["query_id"].to_pylist())
         self.seen: set[str] = set()
         self.systems: set[str] = set()
         self.refused: Counter[str] = Counter()
@@ -281,9 +274,3 @@ class _Reading:
         self.refused[kind] += 1
         line = {"kind": kind, "query_id": query_id, "doc_id": doc_id}
         self._quarantine.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-
-
-def _column(place: Place, name: str) -> list[str]:
-    with place.reading() as stream:
-        values: list[str] = pq.read_table(stream, columns=[name])[name].to_pylist()
-    return values

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from midmask.core.config import Config, runtime
@@ -43,6 +42,7 @@ from midmask.retrieve.search_config import PoolFields
 from midmask.retrieve.searched_queries import is_self, judged_queries, read_self_matches
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import write_table, writing_table
 
 
 class DrawQueriesConfig(Config):
@@ -68,8 +68,7 @@ def draw_subset(query_ids: Sequence[str], count: int, seed: int) -> list[str]:
 def draw_queries(config: DrawQueriesConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
     """The step; input corpus. Writes `queries.parquet` (query_id) and `queries.txt`, an id a line."""
     drawn = draw_subset(judged_queries(inputs["corpus"], config.split, judged="relevant"), config.count, config.seed)
-    with (out / "queries.parquet").writing() as stream:
-        pq.write_table(pa.table({"query_id": pa.array(drawn, pa.string())}), stream, compression="zstd")
+    write_table(pa.table({"query_id": pa.array(drawn, pa.string())}), out / "queries.parquet")
     (out / "queries.txt").write("".join(f"{query_id}\n" for query_id in drawn).encode())
     return {"queries": len(drawn)}
 
@@ -137,8 +136,7 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
     lists = [inputs[name] for name in sorted(inputs) if name.startswith("ranked")]
     _refuse_missing_scores(config, inputs)
     query_ids = judged_queries(inputs["corpus"], config.split, judged="relevant", limit=config.max_queries)
-    with (out / "queries.parquet").writing() as stream:
-        pq.write_table(pa.table({"query_id": pa.array(query_ids, pa.string())}), stream, compression="zstd")
+    write_table(pa.table({"query_id": pa.array(query_ids, pa.string())}), out / "queries.parquet")
     listed = find_listed(lists)
     sources = [source for own in listed for source in own.sources.values()]
     known = KnownRelevant.of(inputs["corpus"], _near_duplicates(inputs, out), config.filters.near_duplicates)
@@ -146,8 +144,7 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
     refused = _Refused()
     own, self_matches = read_self_matches(inputs["corpus"]), 0
     with (
-        (out / "negatives.parquet").writing() as stream,
-        pq.ParquetWriter(stream, NEGATIVES, compression="zstd") as writer,
+        writing_table(out / "negatives.parquet", NEGATIVES) as writer,
         write_lines(out / "negatives.jsonl.gz") as lines,
     ):
         for table, scores in stretches(listed, inputs.get("scores"), query_ids, config.split, config.depth):
@@ -231,8 +228,7 @@ class _Refused:
             self._tables.append(negatives_table(stretch, verdict, rows))
 
     def write(self, place: Place) -> None:
-        with place.writing() as stream:
-            pq.write_table(pa.concat_tables(self._tables), stream, compression="zstd")
+        write_table(pa.concat_tables(self._tables), place)
 
 
 def entries(table: pa.Table, positives: pa.Table, query_ids: pa.Array) -> Iterator[HardNegatives]:

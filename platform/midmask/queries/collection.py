@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from midmask.core.arrays import Ints
 from midmask.core.randomness import hash64
@@ -20,6 +19,7 @@ from midmask.corpora.writer import write_lines, write_qrels
 from midmask.queries.config import QueriesConfig
 from midmask.queries.plain_sources import MadeQuery, Passage, TermWeights
 from midmask.store.place import Place
+from midmask.store.tables import read_batches
 
 ROWS_AT_ONCE = 2_048
 
@@ -78,10 +78,9 @@ class CollectionFacts:
 def read_passages(corpus: Place) -> Iterator[list[Passage]]:
     """The passages of a prepared corpus in order, some at a time."""
     for shard in (corpus / "docs").names():
-        with (corpus / "docs" / shard).reading() as stream:
-            for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROWS_AT_ONCE):
-                columns = [batch[name].to_pylist() for name in ("doc_id", "title", "text")]
-                yield [Passage(*row) for row in zip(*columns, strict=True)]
+        for batch in read_batches(corpus / "docs" / shard, ROWS_AT_ONCE):
+            columns = [batch[name].to_pylist() for name in ("doc_id", "title", "text")]
+            yield [Passage(*row) for row in zip(*columns, strict=True)]
 
 
 def draw_passages(doc_ids: Sequence[str], seed: int, purpose: str, limit: int) -> set[str]:

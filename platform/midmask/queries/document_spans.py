@@ -27,7 +27,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
@@ -43,6 +42,7 @@ from midmask.masking.words import LEAST_WORDS, MOST_WORDS, phrases
 from midmask.queries.given import GivenLine, count_given, read_given, sort_by_shard
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
+from midmask.store.tables import read_batches, read_metadata, read_table, writing_table
 from midmask.text.tokens import ROW_GROUP
 from midmask.text.vocabulary import Vocabulary, load_tokenizer
 
@@ -224,16 +224,13 @@ def spans_content(config: SpansConfig) -> dict[str, Any]:
 
 def _read_documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, str]]:
     """(doc_id, text) of the shard's documents, in order."""
-    with shard.reading() as stream:
-        for _, passages in groupby(
-            _read_passages(pq.ParquetFile(stream)), partial(_document_of, config.documents == "titles")
-        ):
-            rows = list(passages)
-            yield rows[0][0], "\n\n".join(text for _, _, text in rows)
+    for _, passages in groupby(_read_passages(shard), partial(_document_of, config.documents == "titles")):
+        rows = list(passages)
+        yield rows[0][0], "\n\n".join(text for _, _, text in rows)
 
 
-def _read_passages(file: Any) -> Iterator[tuple[str, str, str]]:
-    for batch in file.iter_batches(batch_size=ROW_GROUP):
+def _read_passages(shard: Place) -> Iterator[tuple[str, str, str]]:
+    for batch in read_batches(shard, ROW_GROUP):
         yield from zip(*(batch[name].to_pylist() for name in ("doc_id", "title", "text")), strict=True)
 
 
@@ -274,14 +271,13 @@ def documents_of_shards(config: SpansConfig, inputs: Inputs, out: Place) -> Call
 
     def as_given(name: str) -> Iterator[Document]:
         number, first = docs.names().index(name), 0
-        with (docs / name).reading() as stream:
-            for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROW_GROUP, columns=["doc_id"]):
-                texts = read_given(out, number, first, len(batch))
-                for doc_id, own in zip(batch["doc_id"].to_pylist(), texts, strict=True):
-                    if own:
-                        parts = list(tokenise_pieces([(doc_id, text) for text in own], tokenizer, limit))
-                        yield join_spans(doc_id, parts, limit)
-                first += len(batch)
+        for batch in read_batches(docs / name, ROW_GROUP, ["doc_id"]):
+            texts = read_given(out, number, first, len(batch))
+            for doc_id, own in zip(batch["doc_id"].to_pylist(), texts, strict=True):
+                if own:
+                    parts = list(tokenise_pieces([(doc_id, text) for text in own], tokenizer, limit))
+                    yield join_spans(doc_id, parts, limit)
+            first += len(batch)
 
     return as_given if config.file else cut_here
 
@@ -294,8 +290,7 @@ def count_documents(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str
     documents, spans = count_given(out)
     passages = 0
     for name in docs.names():
-        with (docs / name).reading() as stream:
-            passages += pq.ParquetFile(stream).metadata.num_rows
+        passages += read_metadata(docs / name).num_rows
     facts = {"spans_given": spans, "passages_without_spans": passages - documents}
     return {"documents": documents, **facts, "given": (out / "given.json").read_json()}
 
@@ -358,7 +353,7 @@ def _worker(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], 
         return rows
 
     def write(name: str) -> None:
-        with (out / "spans" / name).writing() as stream, pq.ParquetWriter(stream, schema, compression="zstd") as file:
+        with writing_table(out / "spans" / name, schema) as file:
             several = (rows for document in documents(name) if len(rows := rows_of(document)) > 1)
             while rows := [row for own in islice(several, ROW_GROUP) for row in own]:
                 file.write_table(pa.Table.from_pylist(rows, schema=schema), row_group_size=len(rows))
@@ -374,8 +369,7 @@ def _finish(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     """
     starts, spans, tokens = [], 0, 0
     for name in (out / "spans").names():
-        with (out / "spans" / name).reading() as stream:
-            table = pq.read_table(stream, columns=["number", "ids"])
+        table = read_table(out / "spans" / name, ["number", "ids"])
         starts.append(spans + np.flatnonzero(table["number"].to_numpy() == 0))
         spans += len(table)
         tokens += int(pc.sum(pc.list_value_length(table["ids"])).as_py() or 0)
@@ -390,8 +384,7 @@ def _finish(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
             "spans.span_length, or spans.documents=titles if passages of one title stand together"
         )
     bounds = np.concatenate([*starts, [spans]]).astype(np.int64)
-    with (out / "starts.npy").writing() as stream:
-        np.save(stream, bounds)
+    (out / "starts.npy").write_array(bounds)
     counts = {"documents": read, "documents_of_one_span": read - used, "documents_in_pairs": used, "spans": spans}
     if config.recurring:
         counts["documents_that_share_a_phrase"] = _count_sharing(out, bounds)
@@ -406,8 +399,7 @@ def _count_sharing(out: Place, starts: NDArray[np.int64]) -> int:
     """
     lengths = []
     for name in (out / "spans").names():
-        with (out / "spans" / name).reading() as stream:
-            lengths.append(pc.list_value_length(pq.read_table(stream, columns=["sharing"])["sharing"]).to_numpy())
+        lengths.append(pc.list_value_length(read_table(out / "spans" / name, ["sharing"])["sharing"]).to_numpy())
     counts = np.concatenate(lengths).astype(np.int8)
     documents = int(np.count_nonzero(np.add.reduceat(counts, starts[:-1], dtype=np.int64)))
     if not documents:
@@ -415,8 +407,7 @@ def _count_sharing(out: Place, starts: NDArray[np.int64]) -> int:
             "spans.recurring = true: no document has two spans with a phrase in common; choose larger documents "
             "(spans.documents=titles)"
         )
-    with (out / "sharing.npy").writing() as stream:
-        np.save(stream, counts)
+    (out / "sharing.npy").write_array(counts)
     return documents
 
 

@@ -23,7 +23,6 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from midmask.core.arrays import Ints
@@ -37,6 +36,7 @@ from midmask.retrieve.lines import text_lines
 from midmask.retrieve.searched_queries import relevant_passages
 from midmask.store.artifact import Artifact, start_afresh
 from midmask.store.place import Place
+from midmask.store.tables import read_table, writing_table
 from midmask.text.tokens import PASSAGES, TOKENISED_QUERIES, finish_tokens
 from midmask.text.vocabulary import Vocabulary
 
@@ -99,8 +99,7 @@ def is_utf8(text: str) -> bool:
 def judged_queries(corpus: Place, split: str) -> Iterator[GivenLine]:
     """Every passage of the collection that is judged relevant to a query of the split, with that query."""
     qrels = relevant_passages(corpus, split)
-    with (corpus / "queries.parquet").reading() as stream:
-        queries = pq.read_table(stream, columns=["query_id", "text"])
+    queries = read_table(corpus / "queries.parquet", ["query_id", "text"])
     place = pc.index_in(qrels["query_id"], value_set=queries["query_id"])
     texts = queries["text"].take(place)
     for number, (doc_id, text) in enumerate(zip(qrels["doc_id"].to_pylist(), texts.to_pylist(), strict=True), start=1):
@@ -113,18 +112,16 @@ def sort_by_shard(lines: Iterator[GivenLine], corpus: Place, out: Place) -> None
         return
     ids, starts = IdTable(), [0]
     for name in (corpus / "docs").names():
-        with (corpus / "docs" / name).reading() as stream:
-            ids.add(pq.read_table(stream, columns=["doc_id"])["doc_id"].to_pylist())
+        ids.add(read_table(corpus / "docs" / name, ["doc_id"])["doc_id"].to_pylist())
         starts.append(len(ids))
     counts: Counter[str] = Counter()
     lines_read, last = 0, 0
-    with (out / "quarantine.jsonl").writing() as quarantine, (out / "given.parquet").writing() as stream:
-        with pq.ParquetWriter(stream, SCHEMA, compression="zstd") as writer:
-            while block := list(islice(lines, BLOCK)):
-                numbers = np.array([last, *(line.number for line in block)])
-                lines_read, last = lines_read + int((np.diff(numbers) != 0).sum()), numbers[-1]
-                kept = _keep_known(block, ids, quarantine, counts)
-                writer.write_table(_by_shard(kept, np.array(starts)), row_group_size=1 << 14)
+    with (out / "quarantine.jsonl").writing() as quarantine, writing_table(out / "given.parquet", SCHEMA) as writer:
+        while block := list(islice(lines, BLOCK)):
+            numbers = np.array([last, *(line.number for line in block)])
+            lines_read, last = lines_read + int((np.diff(numbers) != 0).sum()), numbers[-1]
+            kept = _keep_known(block, ids, quarantine, counts)
+            writer.write_table(_by_shard(kept, np.array(starts)), row_group_size=1 << 14)
     (out / "given.json").write_json({"lines": lines_read, **counts})
 
 
@@ -154,8 +151,7 @@ def _by_shard(kept: list[tuple[int, str]], starts: Any) -> pa.Table:
 def read_given(out: Place, shard: int, first: int, count: int) -> list[list[str]]:
     """The texts of a shard's passages first … first + count - 1, each in the order in which they were given."""
     wanted = [("shard", "=", shard), ("row", ">=", first), ("row", "<", first + count)]
-    with (out / "given.parquet").reading() as stream:
-        table = pq.read_table(stream, filters=wanted)
+    table = read_table(out / "given.parquet", filters=wanted)
     texts: list[list[str]] = [[] for _ in range(count)]
     for row, text in zip(table["row"].to_pylist(), table["text"].to_pylist(), strict=True):
         texts[row - first].append(text)
@@ -164,8 +160,7 @@ def read_given(out: Place, shard: int, first: int, count: int) -> list[list[str]
 
 def count_given(out: Place) -> tuple[int, int]:
     """How many passages were given anything, and how many texts."""
-    with (out / "given.parquet").reading() as stream:
-        table = pq.read_table(stream, columns=["shard", "row"])
+    table = read_table(out / "given.parquet", ["shard", "row"])
     return table.group_by(["shard", "row"]).aggregate([]).num_rows, len(table)
 
 

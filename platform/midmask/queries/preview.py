@@ -11,10 +11,8 @@ from html import escape
 from itertools import islice, pairwise
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from midmask.core.randomness import hash64
 from midmask.corpora.writer import QRELS
@@ -24,6 +22,7 @@ from midmask.queries.plain_sources import MadeQuery, Passage
 from midmask.queries.selection import reciprocal_rank
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_batches, read_table, write_table
 from midmask.text.vocabulary import load_tokenizer
 
 MEASURES = ("RR@10", "nDCG@10")
@@ -173,13 +172,11 @@ def _parts(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[dict[str, A
 
 
 def write_examples(place: Place, examples: Sequence[ExampleRow]) -> None:
-    with place.writing() as stream:
-        pq.write_table(pa.Table.from_pylist(list(examples), EXAMPLES_SCHEMA), stream, compression="zstd")
+    write_table(pa.Table.from_pylist(list(examples), EXAMPLES_SCHEMA), place)
 
 
 def _read_examples(artifact: Artifact, count: int) -> list[ExampleRow]:
-    with (artifact.place / "examples.parquet").reading() as stream:
-        rows: list[ExampleRow] = pq.read_table(stream).slice(0, count).to_pylist()
+    rows: list[ExampleRow] = read_table(artifact.place / "examples.parquet").slice(0, count).to_pylist()
     return rows
 
 
@@ -268,8 +265,7 @@ def _counts(result: dict[str, Any], before: str = "") -> Iterator[str]:
 def _spans(place: Place, tokens: Place) -> Iterator[list[str]]:
     """Of a document: its spans in order, and what overlaps the first of them."""
     tokenizer = load_tokenizer((tokens / "tokenizer").local())
-    with (place / "starts.npy").reading() as stream:
-        starts = np.load(stream, allow_pickle=False)[: SHOWN_ROWS + 1].tolist()
+    starts = (place / "starts.npy").read_array()[: SHOWN_ROWS + 1].tolist()
     rows = list(islice(_read_rows(place / "spans"), starts[-1]))
     for start, end in pairwise(starts):
         document = rows[start:end]
@@ -290,9 +286,8 @@ def _pseudo_queries(place: Place, tokens: Place) -> Iterator[list[str]]:
 
 def _read_rows(folder: Place) -> Iterator[dict[str, Any]]:
     for name in folder.names():
-        with (folder / name).reading() as stream:
-            for batch in pq.ParquetFile(stream).iter_batches(batch_size=256):
-                yield from batch.to_pylist()
+        for batch in read_batches(folder / name, 256):
+            yield from batch.to_pylist()
 
 
 def _decode(tokenizer: Any, ids: list[int]) -> str:

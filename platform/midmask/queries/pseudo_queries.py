@@ -33,7 +33,6 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
@@ -48,6 +47,7 @@ from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
+from midmask.store.tables import read_batches, read_metadata, read_table, write_table, writing_table
 from midmask.text.token_rows import encoder, make_cutter
 from midmask.text.tokens import ROW_GROUP, TOKENISED_QUERIES
 
@@ -63,8 +63,7 @@ def neighbour_reader(docs: Place) -> Callable[[str, int, pa.RecordBatch], list[l
     def read(name: str, first: int, rows: pa.RecordBatch) -> list[list[str]]:
         if name not in held:
             held.clear()
-            with (docs / name).reading() as stream:
-                table = pq.read_table(stream, columns=["title", "text"])
+            table = read_table(docs / name, ["title", "text"])
             held[name] = table["title"].to_pylist(), table["text"].to_pylist()
         titles, texts = held[name]
         return [_neighbours(titles, texts, row) for row in range(first, first + len(rows))]
@@ -186,12 +185,8 @@ def _queries_worker(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> 
 
     def write(name: str) -> None:
         first = 0
-        with (
-            (docs / name).reading() as source,
-            (out / FOLDER / name).writing() as stream,
-            pq.ParquetWriter(stream, SCHEMA, compression="zstd") as file,
-        ):
-            for rows in pq.ParquetFile(source).iter_batches(batch_size=ROW_GROUP):
+        with writing_table(out / FOLDER / name, SCHEMA) as file:
+            for rows in read_batches(docs / name, ROW_GROUP):
                 queries = queries_of(name, first, rows)
                 file.write_table(_tokenise(rows["doc_id"], queries, encode), row_group_size=ROW_GROUP)
                 first += len(rows)
@@ -246,12 +241,10 @@ def count_queries(out: Place) -> dict[str, Any]:
     """Counts the queries of all shards, and writes counts.npy."""
     counts = []
     for name in (out / FOLDER).names():
-        with (out / FOLDER / name).reading() as stream:
-            lists = pq.read_table(stream, columns=["queries"])["queries"]
+        lists = read_table(out / FOLDER / name, ["queries"])["queries"]
         counts.append(pc.list_value_length(lists).to_numpy())
     per_passage = np.concatenate(counts)
-    with (out / "counts.npy").writing() as stream:
-        np.save(stream, per_passage.astype(np.int32))
+    (out / "counts.npy").write_array(per_passage.astype(np.int32))
     passages, queries, without = len(per_passage), int(per_passage.sum()), int((per_passage == 0).sum())
     per = round(queries / passages, 2)
     return {"passages": passages, "passages_without": without, "queries": queries, "queries_per_passage": per}
@@ -294,10 +287,8 @@ def list_pairs(config: ListPairsConfig, inputs: Mapping[str, Artifact], out: Pla
     cut_rows = make_cutter((tokens.place / "tokenizer").local(), config.max_length)
     prompt = str(tokens.record.get("config", {}).get("query_prompt", ""))
     with (
-        (out / "queries.parquet").writing() as queries_stream,
-        (out / "qrels.parquet").writing() as qrels_stream,
-        pq.ParquetWriter(queries_stream, ASKED, compression="zstd") as queries,
-        pq.ParquetWriter(qrels_stream, QRELS, compression="zstd") as qrels,
+        writing_table(out / "queries.parquet", ASKED) as queries,
+        writing_table(out / "qrels.parquet", QRELS) as qrels,
     ):
         for doc_ids, texts in _read_pairs(inputs["pairs"].place):
             query_ids = [query_id(count + row) for row in range(len(texts))]
@@ -317,10 +308,9 @@ def query_id(number: int) -> str:
 def _read_pairs(pairs: Place) -> Iterator[tuple[list[str], list[str]]]:
     """Passages' ids and queries of all pairs in the order of the collection, a row group of passages at a time."""
     for name in (pairs / FOLDER).names():
-        with (pairs / FOLDER / name).reading() as stream:
-            for rows in pq.ParquetFile(stream).iter_batches(batch_size=ROW_GROUP, columns=["doc_id", "queries"]):
-                lists = rows["queries"]
-                yield rows["doc_id"].take(pc.list_parent_indices(lists)).to_pylist(), lists.flatten().to_pylist()
+        for rows in read_batches(pairs / FOLDER / name, ROW_GROUP, ["doc_id", "queries"]):
+            lists = rows["queries"]
+            yield rows["doc_id"].take(pc.list_parent_indices(lists)).to_pylist(), lists.flatten().to_pylist()
 
 
 def _begin_filter(config: KeepPairsConfig, inputs: Inputs, out: Place) -> None:
@@ -334,25 +324,21 @@ def _filter_worker(config: KeepPairsConfig, inputs: Inputs, out: Place) -> Calla
     first = _first_numbers(pairs)
 
     def write(name: str) -> None:
-        with (pairs / FOLDER / name).reading() as stream:
-            table = pq.read_table(stream, schema=SCHEMA).combine_chunks()
+        table = read_table(pairs / FOLDER / name, schema=SCHEMA).combine_chunks()
         kept = _are_found(table, first[name], found, config.rank)
-        with (out / FOLDER / name).writing() as stream:
-            pq.write_table(_keep(table, kept), stream, row_group_size=ROW_GROUP, compression="zstd")
+        write_table(_keep(table, kept), out / FOLDER / name, row_group_size=ROW_GROUP)
 
     return write
 
 
 def _first_numbers(pairs: Place) -> dict[str, int]:
     """Shard -> number of its first pair."""
-    with (pairs / "counts.npy").reading() as stream:
-        ends = np.cumsum(np.load(stream, allow_pickle=False), dtype=np.int64)
+    ends = np.cumsum((pairs / "counts.npy").read_array(), dtype=np.int64)
     numbers: dict[str, int] = {}
     passages = 0
     for name in (pairs / FOLDER).names():
         numbers[name] = int(ends[passages - 1]) if passages else 0
-        with (pairs / FOLDER / name).reading() as stream:
-            passages += pq.read_metadata(stream).num_rows
+        passages += read_metadata(pairs / FOLDER / name).num_rows
     return numbers
 
 
@@ -361,8 +347,7 @@ def _are_found(table: pa.Table, first: int, lists: Place, rank: int) -> NDArray[
     parents = pc.list_parent_indices(table["queries"]).combine_chunks()
     own = table["doc_id"].combine_chunks().take(parents)
     within = [("query_id", ">=", query_id(first)), ("query_id", "<", query_id(first + len(own)))]
-    with lists.reading() as stream:
-        rows = pq.read_table(stream, columns=["query_id", "doc_id"], filters=[*within, ("rank", "<=", rank)])
+    rows = read_table(lists, ["query_id", "doc_id"], filters=[*within, ("rank", "<=", rank)])
     numbers: Ints = rows["query_id"].cast(pa.int64()).to_numpy() - first
     hits = pc.equal(own.take(pa.array(numbers)), rows["doc_id"].combine_chunks()).to_numpy(zero_copy_only=False)
     kept = np.zeros(len(own), dtype=np.bool_)

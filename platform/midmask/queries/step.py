@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from midmask.errors import UserError
 from midmask.queries.candidates import WRITTEN, Candidate, CandidatePool, Roles, collect, roles_of
@@ -40,6 +39,7 @@ from midmask.queries.selection import (
 )
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import write_table
 
 log = logging.getLogger(__name__)
 
@@ -213,5 +213,4 @@ def _write_candidates(
                 "hides_title": one.made.hides_title,
             }
         )
-    with place.writing() as stream:
-        pq.write_table(pa.Table.from_pylist(rows, CANDIDATES), stream, compression="zstd")
+    write_table(pa.Table.from_pylist(rows, CANDIDATES), place)

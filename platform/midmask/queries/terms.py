@@ -26,7 +26,6 @@ from typing import Any, Literal, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
@@ -43,6 +42,7 @@ from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.pretrained import found_folder
 from midmask.store.sharded import Inputs, Sharded
+from midmask.store.tables import read_batches, read_table, write_table
 from midmask.text.tokens import ROW_GROUP
 from midmask.text.vocabulary import Vocabulary, load_tokenizer, speller
 
@@ -171,11 +171,10 @@ def _read_vectors(place: Place, *, unit: bool) -> Iterator[GivenLine]:
 def _range(out: Place) -> tuple[float, float]:
     """Of all weights; 0 is among them, since a word without a weight weighs that."""
     lowest, highest = 0.0, 0.0
-    with (out / "given.parquet").reading() as stream:
-        for batch in pq.ParquetFile(stream).iter_batches(columns=["text"]):
-            for text in batch["text"].to_pylist():
-                weights = json.loads(text).values()
-                lowest, highest = min([lowest, *weights]), max([highest, *weights])
+    for batch in read_batches(out / "given.parquet", columns=["text"]):
+        for text in batch["text"].to_pylist():
+            weights = json.loads(text).values()
+            lowest, highest = min([lowest, *weights]), max([highest, *weights])
     return lowest, highest
 
 
@@ -327,8 +326,7 @@ class CountWeigher:
     """
 
     def __init__(self, config: WeighConfig, statistics: Artifact) -> None:
-        with (statistics.place / "words.parquet").reading() as stream:
-            self._table = pq.read_table(stream).combine_chunks()
+        self._table = read_table(statistics.place / "words.parquet").combine_chunks()
         self._config, self._result = config, statistics.result
 
     def _idf(self, passages: NDArray[np.int64]) -> Doubles:
@@ -413,17 +411,15 @@ def _worker(config: WeighConfig, inputs: Inputs, out: Place) -> Callable[[str], 
     weigher = _make_weigher(config, inputs, out, vocabulary)
 
     def write(name: str) -> None:
-        with (tokens / "passages" / name).reading() as stream:
-            rows = pq.read_table(stream, columns=["doc_id", "ids"])
+        rows = read_table(tokens / "passages" / name, ["doc_id", "ids"])
         ids = rows["ids"].combine_chunks()
         found = shard_words(ids, vocabulary)
         weight_T = np.zeros(len(found.candidate_T), np.float32)
         weight_T[found.candidate_T] = scale_weights(config, weigher, found, name)[found.use_of_C]
         offsets = np.concatenate([[0], np.cumsum(found.lengths_P)]).astype(np.int32)
         weights = pa.ListArray.from_arrays(pa.array(offsets), pa.array(weight_T))
-        with (out / "weights" / name).writing() as stream:
-            table = pa.table({"doc_id": rows["doc_id"], "weights": weights})
-            pq.write_table(table, stream, row_group_size=ROW_GROUP, compression="zstd")
+        table = pa.table({"doc_id": rows["doc_id"], "weights": weights})
+        write_table(table, out / "weights" / name, row_group_size=ROW_GROUP)
 
     return write
 
@@ -432,8 +428,7 @@ def _finish(config: WeighConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     """Counts; for a file, also what of it was not used."""
     passages, tokens, total = 0, 0, 0.0
     for name in (out / "weights").names():
-        with (out / "weights" / name).reading() as stream:
-            weights = pq.read_table(stream, columns=["weights"])["weights"].combine_chunks()
+        weights = read_table(out / "weights" / name, ["weights"])["weights"].combine_chunks()
         passages, tokens = passages + len(weights), tokens + len(weights.values)
         total += float(weights.values.to_numpy().sum(dtype=np.float64))
     facts = {"passages": passages, "tokens": tokens, "mean_weight": total / max(tokens, 1)}

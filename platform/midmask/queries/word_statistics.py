@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.core.arrays import Ints
 from midmask.core.config import Config
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
+from midmask.store.tables import read_table, write_table
 from midmask.text.vocabulary import Vocabulary
 
 COUNTED = pa.schema([("word", pa.binary()), ("passages", pa.int64())])
@@ -86,8 +86,7 @@ def token_ids(word: bytes) -> list[int]:
 
 
 def read_ids(shard: Place) -> pa.ListArray:
-    with shard.reading() as stream:
-        return pq.read_table(stream, columns=["ids"])["ids"].combine_chunks()
+    return read_table(shard, ["ids"])["ids"].combine_chunks()
 
 
 def _make_counter(config: StatisticsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
@@ -99,8 +98,7 @@ def _make_counter(config: StatisticsConfig, inputs: Inputs, out: Place) -> Calla
         word, _, _ = found.occurrences()
         counted = pa.table([found.words, np.bincount(word, minlength=len(found.words))], schema=COUNTED)
         totals = {"passages": str(len(found.lengths_P)), "words": str(len(found.word_U))}
-        with (out / "counted" / name).writing() as stream:
-            pq.write_table(counted.sort_by("word").replace_schema_metadata(totals), stream, compression="zstd")
+        write_table(counted.sort_by("word").replace_schema_metadata(totals), out / "counted" / name)
 
     return write
 
@@ -109,14 +107,12 @@ def _add_up(config: StatisticsConfig, inputs: Inputs, out: Place) -> dict[str, A
     """Writes words.parquet (word, passages), sorted by word."""
     tables, passages, words = [], 0, 0
     for name in (out / "counted").names():
-        with (out / "counted" / name).reading() as stream:
-            tables.append(pq.read_table(stream))
+        tables.append(read_table(out / "counted" / name))
         totals = tables[-1].schema.metadata
         passages, words = passages + int(totals[b"passages"]), words + int(totals[b"words"])
     merged = pa.concat_tables([table.replace_schema_metadata() for table in tables])
     merged = merged.group_by("word").aggregate([("passages", "sum")]).rename_columns(COUNTED.names).sort_by("word")
-    with (out / "words.parquet").writing() as stream:
-        pq.write_table(merged, stream, compression="zstd")
+    write_table(merged, out / "words.parquet")
     return {
         "passages": passages,
         "words": words,

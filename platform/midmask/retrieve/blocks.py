@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.store.place import Place
+from midmask.store.tables import read_metadata
 
 QUERY_BLOCK = 1024
 """Queries of a block; passages come in the row groups of their tokens artifact, 2,048 each."""
@@ -50,9 +51,8 @@ def blocks_in(files: Sequence[Place]) -> list[Block]:
     found: list[Block] = []
     start = 0
     for file in files:
-        with file.reading() as stream:
-            metadata = pq.ParquetFile(stream).metadata
-            sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        metadata = read_metadata(file)
+        sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         for group, rows in enumerate(sizes):
             found.append(Block(len(found), file, group, start, rows))
             start += rows

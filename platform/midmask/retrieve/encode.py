@@ -24,7 +24,6 @@ from typing import Any, Literal, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from midmask.core.arrays import Ints
@@ -37,6 +36,7 @@ from midmask.retrieve.text_encoder import NotFinite, TextEncoder
 from midmask.retrieve.views import are_there
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_table, write_table
 
 log = logging.getLogger(__name__)
 
@@ -93,8 +93,7 @@ class Encode:
             raise UserError(f"terms = {self.config.terms}: the model has no lexical view; leave terms at none")
         if self.config.side == "queries" and not (self.out / SELECTION).exists():
             table = self._select_queries()
-            with (self.out / SELECTION).writing() as stream:
-                pq.write_table(table, stream, row_group_size=QUERY_BLOCK)
+            write_table(table, self.out / SELECTION, row_group_size=QUERY_BLOCK, compression="snappy")
         if not self.blocks:
             raise UserError(f"{self.inputs['tokens'].place} holds no passages to encode")
         return len(self.blocks)
@@ -105,8 +104,7 @@ class Encode:
         tokens = (asked or self.inputs["tokens"]).place
         judgements = asked or self.inputs["corpus"]
         wanted = judged_queries(judgements, str(config.split), judged=config.judged, limit=config.max_queries)
-        with (tokens / "queries.parquet").reading() as stream:
-            queries = pq.read_table(stream)
+        queries = read_table(tokens / "queries.parquet")
         queries = queries.filter(pc.is_in(queries["query_id"], value_set=pa.array(wanted, pa.string())))
         if len(queries) < len(wanted):
             raise UserError(
@@ -177,17 +175,14 @@ class Encode:
             return {"length": length, "cut_share": round(float((self._lengths() > length).mean()), 4), **titles}
         if passages:
             return {"length": read_to, "cut_share": tokens.result.get("cut_share"), **titles}
-        with (self.out / SELECTION).reading() as stream:
-            cut = pc.mean(pq.read_table(stream, columns=["cut"])["cut"]).as_py()
+        cut = pc.mean(read_table(self.out / SELECTION, ["cut"])["cut"]).as_py()
         return {"length": read_to, "cut_share": round(cut or 0.0, 4)}
 
     def _lengths(self) -> Ints:
         """Tokens of every text, as tokenised."""
         if self.config.side == "passages":
-            with (self.inputs["tokens"].place / "lengths.npy").reading() as stream:
-                return np.asarray(np.load(stream, allow_pickle=False), dtype=np.int64)
-        with (self.out / SELECTION).reading() as stream:
-            ids = pq.read_table(stream, columns=["ids"])["ids"]
+            return (self.inputs["tokens"].place / "lengths.npy").read_array().astype(np.int64)
+        ids = read_table(self.out / SELECTION, ["ids"])["ids"]
         return np.asarray(pc.list_value_length(ids).to_numpy(), dtype=np.int64)
 
     def _empty(self) -> int:

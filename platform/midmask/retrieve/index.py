@@ -28,7 +28,6 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from midmask.core.arrays import Floats
@@ -42,6 +41,7 @@ from midmask.retrieve.seismic import HEAP_FACTOR, QUERY_CUT, SEISMIC, SeismicInd
 from midmask.retrieve.views import Views, read_views
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_table, write_table
 
 log = logging.getLogger(__name__)
 
@@ -383,8 +383,7 @@ def draw_sample(config: SampleConfig, inputs: Mapping[str, Artifact], out: Place
     encoded again in other batches, they would differ in the last bits.
     """
     started, encoded = time.perf_counter(), inputs["queries"]
-    with (encoded.place / SELECTION).reading() as stream:
-        queries = pq.read_table(stream)
+    queries = read_table(encoded.place / SELECTION)
     drawn = fixed_sample(queries["query_id"].to_pylist(), config.queries)
     is_drawn_N = pc.is_in(queries["query_id"], value_set=pa.array(drawn, pa.string())).to_numpy()
     parts = [
@@ -393,8 +392,7 @@ def draw_sample(config: SampleConfig, inputs: Mapping[str, Artifact], out: Place
         )
         for block in blocks_in([encoded.place / SELECTION])
     ]
-    with (out / SELECTION).writing() as stream:
-        pq.write_table(queries.filter(is_drawn_N), stream, row_group_size=QUERY_BLOCK)
+    write_table(queries.filter(is_drawn_N), out / SELECTION, row_group_size=QUERY_BLOCK, compression="snappy")
     (block,) = blocks_in([out / SELECTION])
     Views.concat(parts).write(out, block.name)
     return {
@@ -419,9 +417,8 @@ def measure_recall(exact: Place, found: Place, depth: int) -> dict[str, float]:
     """
     best = ranked.read(exact)
     queries = pc.unique(best["query_id"])
-    with found.reading() as stream:
-        within = [("query_id", ">=", pc.min(queries).as_py()), ("query_id", "<=", pc.max(queries).as_py())]
-        own = pq.read_table(stream, columns=["query_id", "doc_id", "rank"], filters=within)
+    within = [("query_id", ">=", pc.min(queries).as_py()), ("query_id", "<=", pc.max(queries).as_py())]
+    own = read_table(found, ["query_id", "doc_id", "rank"], filters=within)
     cutoffs = {f"at_{cutoff}": cutoff for cutoff in CUTOFFS if cutoff <= depth} | {"at_depth": depth}
     shares = {name: _share_found(best, own, cutoff) for name, cutoff in cutoffs.items()}
     return {"queries": len(queries), **{name: round(share, 4) for name, share in shares.items()}}

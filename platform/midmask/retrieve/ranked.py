@@ -41,6 +41,7 @@ from midmask.errors import UserError, known_names
 from midmask.retrieve.lines import text_lines, write_lines
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_row_groups, read_table
 
 SCHEMA = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score", pa.float32()), ("rank", pa.int32())])
 """rank counts from 1 within a query."""
@@ -101,16 +102,13 @@ def _break_ties(at: Ints, query: Ints, score: NDArray[np.float32], doc_ids: pa.C
 
 def read(place: Place) -> pa.Table:
     """A ranked list from Parquet."""
-    with place.reading() as stream:
-        return pq.read_table(stream, schema=SCHEMA)
+    return read_table(place, schema=SCHEMA)
 
 
 def blocks(place: Place) -> Iterator[pa.Table]:
     """The tables that were written, one after the other: some queries each, whole."""
-    with place.reading() as stream:
-        file = pq.ParquetFile(stream)
-        for group in range(file.metadata.num_row_groups):
-            yield file.read_row_group(group).cast(SCHEMA)
+    for table in read_row_groups(place):
+        yield table.cast(SCHEMA)
 
 
 def of_split(artifact: Place, split: str) -> Place:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from midmask.core.config import Config, runtime
@@ -29,6 +28,7 @@ from midmask.retrieve.lines import unpack
 from midmask.retrieve.searched_queries import read_answers, read_qrels, read_self_matches, without_self
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_table
 
 ENOUGH = 0.5
 """Share of a split's queries from which on a run is taken for one of this split, whatever else it ranks."""
@@ -163,16 +163,14 @@ def _is_known(corpus: Artifact, doc_ids: pa.Array) -> pa.Array:
     known = pc.is_in(doc_ids, value_set=read_qrels(corpus)["doc_id"]).to_numpy(zero_copy_only=False).copy()
     docs = corpus.place / "docs"
     for name in docs.names():
-        with (docs / name).reading() as stream:
-            ids = pq.read_table(stream, columns=["doc_id"])["doc_id"]
+        ids = read_table(docs / name, ["doc_id"])["doc_id"]
         known |= pc.is_in(doc_ids, value_set=ids).to_numpy(zero_copy_only=False)
     return pa.array(known)
 
 
 def _other_documents(config: RunFileConfig, corpus: Artifact, example: str) -> UserError:
     docs = corpus.place / "docs"
-    with (docs / next(iter(docs.names()))).reading() as stream:
-        known = pq.read_table(stream, columns=["doc_id"])["doc_id"][0].as_py()
+    known = read_table(docs / next(iter(docs.names())), ["doc_id"])["doc_id"][0].as_py()
     return UserError(
         f"{config.file}: none of its documents is in {corpus.result['name']}: the run has {example!r}, the collection "
         f"{known!r}; name the collection that the run was made on, as --corpus beir:FOLDER"

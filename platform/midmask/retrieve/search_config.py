@@ -7,7 +7,6 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from midmask.core.arrays import Ints
@@ -17,6 +16,7 @@ from midmask.retrieve.index import IndexFields
 from midmask.retrieve.seismic import SEISMIC
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_table
 
 ALL = "all"
 
@@ -60,8 +60,7 @@ def read_candidates(lists: Place, query_ids: Sequence[str], doc_ids: pa.ChunkedA
         lists: a ranked list in Parquet. doc_ids: of the passages. first: the corpus row of the first of them.
     """
     within = [("query_id", ">=", min(query_ids)), ("query_id", "<=", max(query_ids))]
-    with lists.reading() as stream:
-        found = pq.read_table(stream, columns=["query_id", "doc_id"], filters=within)
+    found = read_table(lists, ["query_id", "doc_id"], filters=within)
     query_N = pc.index_in(found["query_id"], value_set=pa.array(query_ids, pa.string()))
     large = pa.large_string()  # ids may take more than 2 GiB
     row_N = pc.index_in(found["doc_id"].cast(large), value_set=doc_ids.cast(large).combine_chunks())

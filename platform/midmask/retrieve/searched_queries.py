@@ -11,7 +11,6 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.core.randomness import fixed_sample
@@ -19,6 +18,7 @@ from midmask.corpora.writer import ANSWERS, MISSING_PASSAGES
 from midmask.errors import UserError, known_names
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_table
 
 log = logging.getLogger(__name__)
 
@@ -50,16 +50,14 @@ def judged_queries(
 
 def read_qrels(corpus: Artifact) -> pa.Table:
     """All judgements (split, query_id, doc_id, grade), those of passages that the collection lacks included."""
-    with (corpus.place / "qrels.parquet").reading() as stream:
-        return pq.read_table(stream)
+    return read_table(corpus.place / "qrels.parquet")
 
 
 def relevant_passages(corpus: Place, split: str | None = None) -> pa.Table:
     """Judgements of grade 1 or more, of one split or of all, without those of passages that the collection lacks: these
     have no text, so nothing can be trained on them.
     """
-    with (corpus / "qrels.parquet").reading() as stream:
-        qrels = pq.read_table(stream)
+    qrels = read_table(corpus / "qrels.parquet")
     relevant = qrels.filter(pc.greater_equal(qrels["grade"], 1))
     if split is not None:
         relevant = relevant.filter(pc.equal(relevant["split"], split))
@@ -73,8 +71,7 @@ def is_missing(corpus: Place, judged: pa.Table) -> pa.ChunkedArray:
     """For each row of a table with a column doc_id, whether it names a judged passage that the collection lacks."""
     missing = MISSING_PASSAGES.empty_table()
     if "missing_passages.parquet" in corpus.names():
-        with (corpus / "missing_passages.parquet").reading() as stream:
-            missing = pq.read_table(stream)
+        missing = read_table(corpus / "missing_passages.parquet")
     return pc.is_in(judged["doc_id"], value_set=missing["doc_id"])
 
 
@@ -82,16 +79,14 @@ def read_answers(corpus: Artifact) -> pa.Table:
     """Answer strings (split, query_id, answers) of a corpus; most have none."""
     if "answers.parquet" not in corpus.place.names():
         return ANSWERS.empty_table()
-    with (corpus.place / "answers.parquet").reading() as stream:
-        return pq.read_table(stream)
+    return read_table(corpus.place / "answers.parquet")
 
 
 def read_self_matches(corpus: Artifact) -> pa.Table:
     """The pairs (query_id, doc_id) of a corpus artifact; most have none."""
     if "self_matches.parquet" not in corpus.place.names():
         return pa.table({"query_id": pa.array([], pa.string()), "doc_id": pa.array([], pa.string())})
-    with (corpus.place / "self_matches.parquet").reading() as stream:
-        return pq.read_table(stream)
+    return read_table(corpus.place / "self_matches.parquet")
 
 
 def excluded_pairs(ranked: Artifact, corpus: Artifact) -> pa.Table:

@@ -67,8 +67,7 @@ class CodedTokens:
     def write(self, folder: Place, name: str) -> None:
         """Writes a block's files; the records come last, so that a block with records is whole."""
         for suffix, array in ((".lengths", self.lengths_N), ("", self.records_T)):
-            with (folder / f"{name}{suffix}.npy").writing() as stream:
-                np.save(stream, array)
+            (folder / f"{name}{suffix}.npy").write_array(array)
 
 
 def starts_of(lengths: NDArray[np.integer]) -> Ints:
@@ -100,8 +99,7 @@ def load_array(place: Place) -> NDArray[Any]:
     """An array of NumPy's format: memory-mapped where it is a local file, read otherwise."""
     if place.is_path:
         return np.load(place.local(), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
-    with place.reading() as stream:
-        return np.load(stream, allow_pickle=False)  # type: ignore[no-any-return]
+    return place.read_array()
 
 
 SHORTEST = 1e-12
@@ -121,8 +119,7 @@ class Views:
     def write(self, place: Place, name: str) -> None:
         """Writes the files of a block; each appears whole."""
         if self.dense_ND is not None:
-            with (place / "dense" / f"{name}.npy").writing() as stream:
-                np.save(stream, self.dense_ND)
+            (place / "dense" / f"{name}.npy").write_array(self.dense_ND)
         if self.lexical is not None:
             with (place / "lexical" / f"{name}.rows").writing() as stream:
                 write_rows(stream, self.lexical)

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
 import pyarrow.fs
+from numpy.typing import NDArray
 
 from midmask.errors import UserError
 
@@ -230,6 +232,15 @@ class Place:
 
     def write_json(self, value: Any) -> None:
         self.write(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False).encode())
+
+    def read_array(self) -> NDArray[Any]:
+        """An array of NumPy's format."""
+        with self.reading() as stream:
+            return np.load(stream, allow_pickle=False)  # type: ignore[no-any-return]
+
+    def write_array(self, array: NDArray[Any]) -> None:
+        with self.writing() as stream:
+            np.save(stream, array)
 
     def sha256(self) -> str:
         """Hexadecimal SHA-256 of the file's bytes, read in a stream."""

@@ -11,16 +11,16 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.errors import UserError
 from midmask.mining.listed import find_listed, stretches
-from midmask.retrieve.blocks import blocks_in
+from midmask.retrieve.blocks import StoredPassages
 from midmask.retrieve.searched_queries import judged_queries, relevant_passages
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs
-from midmask.training.examples import TokenTable, read_table
+from midmask.store.tables import read_table, write_table
+from midmask.training.examples import TokenTable
 
 FOLDER = "candidates"
 COUNTS = "candidates.json"
@@ -53,8 +53,7 @@ def write_candidates(inputs: Inputs, out: Place, *, split: str, depth: int | Non
     table = table.sort_by([("query_id", "ascending"), ("doc_id", "ascending")])
     table = table.append_column("row", pa.array(_find_rows(table, inputs["corpus"].place)))
     for number, some in enumerate(by_query(table, queries)):
-        with (out / FOLDER / f"{number:05d}.parquet").writing() as stream:
-            pq.write_table(some, stream, compression="zstd")
+        write_table(some, out / FOLDER / f"{number:05d}.parquet")
     counts = {"queries": len(pc.unique(table["query_id"])), "pairs": len(table), "positives": len(relevant)}
     (out / COUNTS).write_json({**counts, "positives_unlisted": len(table) - len(listed)})
 
@@ -105,22 +104,7 @@ def _find_rows(table: pa.Table, corpus: Place) -> NDArray[np.int64]:
     return rows
 
 
-class PassageTexts:
-    """The texts of passages by number; only the row groups that hold them are read."""
-
-    def __init__(self, corpus: Place, *, titles: bool) -> None:
-        self._blocks = blocks_in([corpus / "docs" / name for name in (corpus / "docs").names()])
-        self._starts = np.array([block.start for block in self._blocks])
-        self._titles = titles
-
-    def read(self, rows: NDArray[np.int64]) -> list[str]:
-        """The texts of passages, whose numbers must ascend; 'title text' where titles are in."""
-        texts: list[str] = []
-        block_of = np.searchsorted(self._starts, rows, side="right") - 1
-        for number in np.unique(block_of):
-            block = self._blocks[number]
-            wanted = pa.array(rows[block_of == number] - block.start)
-            table = block.read(["title", "text"]).take(wanted)
-            pairs = zip(table["title"].to_pylist(), table["text"].to_pylist(), strict=True)
-            texts += [f"{title} {text}".strip() if self._titles else text for title, text in pairs]
-        return texts
+def passage_texts(passages: StoredPassages, rows: NDArray[np.int64], *, titles: bool) -> list[str]:
+    """The texts of passages by number; 'title text' where titles are in."""
+    columns = map(passages.row, rows.tolist())
+    return [f"{title} {text}".strip() if titles else text for _, title, text in columns]

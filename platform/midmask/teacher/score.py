@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
@@ -23,14 +22,15 @@ from midmask.encoders.cross_encoder import read_cross_encoder
 from midmask.errors import UserError
 from midmask.exchange.score_files import read_scores_file
 from midmask.mining.negatives import SCORES
+from midmask.retrieve.blocks import StoredPassages
 from midmask.retrieve.lines import write_lines
 from midmask.retrieve.text_encoder import length_batches, run_batches
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
-from midmask.teacher.candidates import COUNTS, FOLDER, PassageTexts, by_query, write_candidates
+from midmask.store.tables import read_table, write_table
+from midmask.teacher.candidates import COUNTS, FOLDER, by_query, passage_texts, write_candidates
 from midmask.text.token_rows import encoder
-from midmask.training.examples import read_table
 from midmask.training.pairs import cut_rows
 
 BATCH_TOKENS = 4096
@@ -84,7 +84,7 @@ class Scorer:
         self._query_ids = encoder(folder, reading.query_length + 1)
         self._passage_ids = encoder(folder, self._passage_length + 1)
         self._queries = read_table(corpus / "queries.parquet")
-        self._passages = PassageTexts(corpus, titles=reading.titles)
+        self._passages = StoredPassages(corpus)
 
     def score(self, pairs: pa.Table) -> pa.Table:
         """The pairs (query_id, doc_id, relevant, row) in their order, with their scores and what was cut (SCORED).
@@ -95,7 +95,7 @@ class Scorer:
         query_ids, query_of = np.unique(pairs["query_id"].to_numpy(), return_inverse=True)
         rows, passage_of = np.unique(pairs["row"].to_numpy(), return_inverse=True)
         whole_queries = _arrays(self._query_ids(self._texts(query_ids.tolist())))
-        whole_passages = _arrays(self._passage_ids(self._passages.read(rows)))
+        whole_passages = _arrays(self._passage_ids(passage_texts(self._passages, rows, titles=self._reading.titles)))
         queries = [cut_rows(ids, self._reading.query_length) for ids in whole_queries]
         passages = [cut_rows(ids, self._passage_length) for ids in whole_passages]
         template, longest = self._teacher.template, self._teacher.max_length
@@ -192,8 +192,7 @@ def _worker(config: ScoreConfig, inputs: Inputs, out: Place) -> Callable[[str], 
 
     def write(name: str) -> None:
         table = scorer.score(read_table(out / FOLDER / name))
-        with (out / "scores" / name).writing() as stream:
-            pq.write_table(table, stream, compression="zstd")
+        write_table(table, out / "scores" / name)
         log.info("scored %d pairs of shard %s", len(table), name)
 
     return write
@@ -207,8 +206,7 @@ def _finish(config: ScoreConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
         positive_first_share (of the queries with a relevant passage, those where one of these has the highest score).
     """
     table = pa.concat_tables([read_table(out / "scores" / name) for name in (out / "scores").names()])
-    with (out / "scores.parquet").writing() as stream:
-        pq.write_table(table.select(["query_id", "doc_id", "score"]), stream, compression="zstd")
+    write_table(table.select(["query_id", "doc_id", "score"]), out / "scores.parquet")
     if config.jsonl:
         _write_jsonl(table, config, inputs, out)
     queries_cut = len(pc.unique(table.filter(table["query_cut"])["query_id"]))
@@ -252,7 +250,7 @@ def _texts_of(line: dict[str, Any], config: ScoreConfig, inputs: Inputs, out: Pl
     candidates = pa.concat_tables([read_table(out / FOLDER / name) for name in (out / FOLDER).names()[:SHOWN]])
     row_of = dict(zip(candidates["doc_id"].to_pylist(), candidates["row"].to_pylist(), strict=True))
     rows, place = np.unique([row_of[doc_id] for doc_id in line["corpus_id"]], return_inverse=True)
-    texts = PassageTexts(corpus, titles=config.titles).read(rows)
+    texts = passage_texts(StoredPassages(corpus), rows, titles=config.titles)
     return {"query": query, "texts": [texts[number] for number in place]}
 
 
@@ -303,8 +301,7 @@ def read_scores(config: ReadScoresConfig, inputs: Mapping[str, Artifact], out: P
         raise UserError(f"teacher.scores = {config.file}: none of its {read} pairs is of a query of this corpus")
     if len(table) < read:
         log.warning("%s: %d of %d pairs are of queries that the corpus lacks", config.file, read - len(table), read)
-    with (out / "scores.parquet").writing() as stream:
-        pq.write_table(table, stream, compression="zstd")
+    write_table(table, out / "scores.parquet")
     return {"pairs": len(table), "pairs_of_unknown_queries": read - len(table)}
 
 

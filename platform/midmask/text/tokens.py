@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from midmask.core.config import Config, added
@@ -20,6 +19,7 @@ from midmask.errors import UserError
 from midmask.store.place import Place
 from midmask.store.pretrained import model_folder
 from midmask.store.sharded import Inputs, Sharded
+from midmask.store.tables import read_batches, read_metadata, read_table, write_table, writing_table
 from midmask.text.token_rows import CutPassages, join_titles, make_cutter, passage_cutter
 from midmask.text.vocabulary import TitleJoin, Vocabulary, copy_untruncated, load_tokenizer, save_tokenizer
 
@@ -180,9 +180,8 @@ def _read_training_texts(config: TokensConfig, corpus: Place) -> Iterator[list[s
 
 def _read_passages(shard: Place) -> Iterator[tuple[list[str], list[str], list[str]]]:
     """Titles, texts and ids of a corpus shard, a row group at a time."""
-    with shard.reading() as stream:
-        for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROW_GROUP):
-            yield batch["title"].to_pylist(), batch["text"].to_pylist(), batch["doc_id"].to_pylist()
+    for batch in read_batches(shard, ROW_GROUP):
+        yield batch["title"].to_pylist(), batch["text"].to_pylist(), batch["doc_id"].to_pylist()
 
 
 def _refuse_no_pairs(config: TokensConfig, folder: Path) -> None:
@@ -199,7 +198,7 @@ def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[
 
     def write(name: str) -> None:
         target, cut = out / "passages" / name, 0
-        with target.writing() as stream, pq.ParquetWriter(stream, PASSAGES, compression="zstd") as writer:
+        with writing_table(target, PASSAGES) as writer:
             for titles, texts, ids in _read_passages(inputs["corpus"].place / "docs" / name):
                 rows, were_cut = rows_of(titles, texts)
                 writer.write_table(pa.table({"doc_id": ids, "ids": rows}, schema=PASSAGES), row_group_size=ROW_GROUP)
@@ -211,8 +210,7 @@ def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[
 
 def _finish(config: TokensConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     """Tokenises the queries; then `finish_tokens`."""
-    with (inputs["corpus"].place / "queries.parquet").reading() as stream:
-        queries = pq.read_table(stream)
+    queries = read_table(inputs["corpus"].place / "queries.parquet")
     encode = make_cutter((out / "tokenizer").local(), config.query_length)
     ids, cut = encode([config.query_prompt + text for text in queries["text"].to_pylist()])
     found = pa.table([queries["query_id"], ids, cut], schema=TOKENISED_QUERIES)
@@ -221,8 +219,7 @@ def _finish(config: TokensConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
 
 def _count_cut(shard: Place) -> int:
     """How many passages of a shard were cut."""
-    with shard.reading() as stream:
-        return int(pq.read_metadata(stream).metadata[CUT])
+    return int(read_metadata(shard).metadata[CUT])
 
 
 def finish_tokens(out: Place, queries: pa.Table, cut: int) -> dict[str, Any]:
@@ -231,11 +228,9 @@ def finish_tokens(out: Place, queries: pa.Table, cut: int) -> dict[str, Any]:
     Args:
         cut: passages that had more tokens than their rows.
     """
-    with (out / "queries.parquet").writing() as stream:
-        pq.write_table(queries, stream, row_group_size=ROW_GROUP, compression="zstd")
+    write_table(queries, out / "queries.parquet", row_group_size=ROW_GROUP)
     lengths = np.concatenate([_read_lengths(out / "passages" / name) for name in (out / "passages").names()])
-    with (out / "lengths.npy").writing() as stream:
-        np.save(stream, lengths)
+    (out / "lengths.npy").write_array(lengths)
     vocabulary = Vocabulary.of((out / "tokenizer").local())
     return {
         "passages": len(lengths),
@@ -247,8 +242,7 @@ def finish_tokens(out: Place, queries: pa.Table, cut: int) -> dict[str, Any]:
 
 
 def _read_lengths(shard: Place) -> np.ndarray[Any, np.dtype[np.int32]]:
-    with shard.reading() as stream:
-        column = pq.read_table(stream, columns=["ids"])["ids"].combine_chunks()
+    column = read_table(shard, ["ids"])["ids"].combine_chunks()
     lengths: np.ndarray[Any, np.dtype[np.int32]] = np.diff(column.offsets.to_numpy()).astype(np.int32)
     return lengths
 

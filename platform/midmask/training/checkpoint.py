@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
@@ -35,7 +34,7 @@ from midmask.core.process import NO_VERIFY, is_on
 from midmask.errors import UserError
 from midmask.objectives import Objective
 from midmask.store.place import Place
-from midmask.training.examples import read_table
+from midmask.store.tables import read_table, write_table
 from midmask.training.loop import StepRecord
 from midmask.training.plan import BatchPlan
 from midmask.training.setup import TrainingSetup
@@ -272,8 +271,7 @@ class Trace:
         ]
         earlier = read_table(before).to_pylist() if before is not None else []
         table = pa.Table.from_pylist([*earlier, *lines])
-        with target.writing() as stream:
-            pq.write_table(table, stream)
+        write_table(table, target, compression="snappy")
         return table
 
 

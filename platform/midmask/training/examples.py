@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from midmask.core.arrays import Ints32
 from midmask.core.randomness import mix
 from midmask.store.place import Place
+from midmask.store.tables import read_metadata, read_table
 from midmask.training.plan import POOL, BatchPlan, Rows
 
 ColumnValues = NDArray[Any]
@@ -46,7 +47,7 @@ class TokenTable:
     def __init__(self, folder: Place, column: str = "ids", *, planned: int | None = None) -> None:
         self._column_name = column
         self._shards = [folder / name for name in folder.names()]
-        self._metadata = [_metadata(shard) for shard in self._shards]
+        self._metadata = [read_metadata(shard) for shard in self._shards]
         self._groups = [
             (shard, group) for shard, meta in enumerate(self._metadata) for group in range(meta.num_row_groups)
         ]
@@ -100,25 +101,13 @@ class TokenTable:
         row_of = np.full(len(wanted), -1, dtype=np.int64)
         start = 0
         for shard in self._shards if len(wanted) else []:
-            with shard.reading() as stream:
-                here = pq.read_table(stream, columns=["doc_id"])["doc_id"]
+            here = read_table(shard, ["doc_id"])["doc_id"]
             found = pc.index_in(here, value_set=wanted).combine_chunks()
             places = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
             row_of[found.drop_null().to_numpy()] = start + places
             start += len(here)
         index = pc.index_in(doc_ids, value_set=wanted).combine_chunks()
         return np.asarray(row_of[index.to_numpy(zero_copy_only=False).astype(np.int64)])
-
-
-def _metadata(shard: Place) -> Any:
-    with shard.reading() as stream:
-        return pq.read_metadata(stream)
-
-
-def read_table(place: Place) -> pa.Table:
-    """A whole Parquet file."""
-    with place.reading() as stream:
-        return pq.read_table(stream)
 
 
 class TextRows(NamedTuple):
@@ -187,9 +176,7 @@ class Passages:
 
 def lengths_of(tokens: Place) -> Ints32:
     """The tokens of each passage, int32."""
-    with (tokens / "lengths.npy").reading() as stream:
-        lengths: Ints32 = np.load(stream, allow_pickle=False)
-    return lengths
+    return (tokens / "lengths.npy").read_array()
 
 
 @dataclass(frozen=True)

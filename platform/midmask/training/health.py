@@ -32,8 +32,9 @@ from midmask.encoders.representation import Side
 from midmask.objectives import Objective
 from midmask.retrieve.searched_queries import relevant_passages
 from midmask.store.place import Place
+from midmask.store.tables import read_table
 from midmask.training.collapse import find_collapses
-from midmask.training.examples import TokenTable, read_table
+from midmask.training.examples import TokenTable
 from midmask.training.plan import Rows
 
 DISTANCE = "distance_to_start"

@@ -9,14 +9,14 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from midmask.core.arrays import Floats, Ints32
 from midmask.core.randomness import mix
 from midmask.errors import UserError
 from midmask.retrieve.searched_queries import relevant_passages
 from midmask.store.place import Place
-from midmask.training.examples import TextColumns, TokenTable, join_texts, read_table
+from midmask.store.tables import read_row_groups, read_table
+from midmask.training.examples import TextColumns, TokenTable, join_texts
 from midmask.training.plan import Rows
 
 
@@ -78,14 +78,11 @@ def attach_scores(lists: Sequence[Lists], place: Place, query_ids: pa.ChunkedArr
 
 def _score_rows(place: Place, query_ids: pa.ChunkedArray, tokens: TokenTable) -> Iterator[tuple[Rows, Rows, Floats]]:
     """(query, passage, score) of the known queries' scores, a row group at a time."""
-    with place.reading() as stream:
-        file = pq.ParquetFile(stream)
-        for group in range(file.metadata.num_row_groups):
-            table = file.read_row_group(group, columns=["query_id", "doc_id", "score"])
-            query = pc.index_in(table["query_id"], value_set=query_ids)
-            table = table.append_column("query", query).filter(query.is_valid())
-            scores = table["score"].to_numpy().astype(np.float32)
-            yield table["query"].to_numpy().astype(np.int64), tokens.rows_of(table["doc_id"]), scores
+    for table in read_row_groups(place, ["query_id", "doc_id", "score"]):
+        query = pc.index_in(table["query_id"], value_set=query_ids)
+        table = table.append_column("query", query).filter(query.is_valid())
+        scores = table["score"].to_numpy().astype(np.float32)
+        yield table["query"].to_numpy().astype(np.int64), tokens.rows_of(table["doc_id"]), scores
 
 
 def _count_within(counts: Rows) -> Rows:

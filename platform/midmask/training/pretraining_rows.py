@@ -137,8 +137,7 @@ class SpanSource:
     lengths: Ints32 | None = None
 
     def __init__(self, spans: Place, context: ContextKind) -> None:
-        with (spans / "starts.npy").reading() as stream:
-            self._starts: Rows = np.load(stream, allow_pickle=False)
+        self._starts: Rows = (spans / "starts.npy").read_array()
         self._kept = np.arange(len(self._starts) - 1)
         self._context = context
         if context == "recurring":
@@ -206,9 +205,7 @@ def _read_sharing(spans: Place) -> NDArray[np.int8]:
     """
     if not (spans / "sharing.npy").exists():
         raise UserError(f"{spans}: it is not noted which spans have words in common; set spans.recurring=true")
-    with (spans / "sharing.npy").reading() as stream:
-        shared: NDArray[np.int8] = np.load(stream, allow_pickle=False)
-    return shared
+    return (spans / "sharing.npy").read_array()
 
 
 @dataclass(frozen=True)
@@ -231,8 +228,7 @@ class PseudoQuerySource:
     group = 1
 
     def __init__(self, examples: PseudoQueryExamples) -> None:
-        with (examples.pseudo_queries / "counts.npy").reading() as stream:
-            counts: Ints32 = np.load(stream, allow_pickle=False)
+        counts: Ints32 = (examples.pseudo_queries / "counts.npy").read_array()
         self._kept = np.flatnonzero(counts)
         self._counts = counts[self._kept]
         self.count = len(self._kept)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
@@ -28,6 +27,7 @@ from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration
 from midmask.objectives.sample import finetuning_batch, pretraining_batch
 from midmask.store.place import Place
+from midmask.store.tables import read_table
 from midmask.text.vocabulary import Vocabulary
 from midmask.training.examples import Examples, PassageExamples
 from midmask.training.health import Guard
@@ -51,8 +51,7 @@ def unigram_log_probabilities(tokens: Place, vocabulary: Vocabulary) -> Tensor:
     for name in (tokens / "passages").names():
         if counted >= COUNTED_PASSAGES:
             break
-        with (tokens / "passages" / name).reading() as stream:
-            ids = pq.read_table(stream, columns=["ids"])["ids"].combine_chunks()
+        ids = read_table(tokens / "passages" / name, ["ids"])["ids"].combine_chunks()
         counts_V += np.bincount(ids.flatten().to_numpy(), minlength=vocabulary.size)
         counted += len(ids)
     counts_V[vocabulary.special_V.numpy()] = 1  # they are never predicted

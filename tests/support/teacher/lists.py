@@ -12,9 +12,9 @@ from midmask.encoders.backbone import BackboneConfig
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_table
 from midmask.teacher.teach import TeachConfig
 from midmask.text.tokens import TokensConfig, tokenise
-from midmask.training.examples import read_table
 from midmask.training.optimiser import TrainConfig
 from tests.support.retrieve.collection import write_parts
 

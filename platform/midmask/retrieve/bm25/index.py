@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from midmask.core.arrays import Floats, Ints
@@ -25,6 +24,7 @@ from midmask.core.config import Config
 from midmask.retrieve.bm25.words import Texts, WordStatistics, count_shard, merge_counts, read_counted, read_statistics
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
+from midmask.store.tables import write_table
 
 SHARD_PASSAGES = 16_384
 """Of texts that come in a stream; shards of a corpus are as large."""
@@ -89,8 +89,7 @@ def _indexer(config: Bm25IndexConfig, counts: Place, out: Place) -> Callable[[st
 
     def index_shard(name: str) -> None:
         words, passages = read_counted(counts, name)
-        with (out / "ids" / name).writing() as stream:
-            pq.write_table(passages.select(["doc_id"]), stream, compression="zstd")
+        write_table(passages.select(["doc_id"]), out / "ids" / name)
         scored = score_postings(config, statistics, words, passages["words"].to_numpy().astype(np.int64))
         _write_arrow(scored, out / "index" / file_name(name))
 

@@ -27,7 +27,6 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from midmask.core.arrays import Floats, Ints
@@ -39,6 +38,7 @@ from midmask.retrieve.bm25.words import StemmedWords
 from midmask.retrieve.searched_queries import judged_queries
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_table, write_table
 
 UNKNOWN = -1
 
@@ -112,8 +112,7 @@ def read_ids(place: Place, names: Sequence[str] | None = None) -> pa.LargeString
     """Ids of the passages of some shards in row order, or of all; they may take more than 2 GiB."""
     found = [pa.chunked_array([], pa.large_string())]
     for name in (place / "ids").names() if names is None else names:
-        with (place / "ids" / name).reading() as stream:
-            found.append(pq.read_table(stream)["doc_id"].cast(pa.large_string()))
+        found.append(read_table(place / "ids" / name)["doc_id"].cast(pa.large_string()))
     return pa.chunked_array(chain.from_iterable(part.chunks for part in found), pa.large_string()).combine_chunks()
 
 
@@ -225,16 +224,14 @@ class Bm25Search:
         for split in self.config.splits:
             selected = self.out / "queries" / f"{split}.parquet"
             if not selected.exists():
-                with selected.writing() as stream:
-                    pq.write_table(self._select(split), stream, row_group_size=QUERY_BLOCK)
+                write_table(self._select(split), selected, row_group_size=QUERY_BLOCK, compression="snappy")
         return len(self.blocks)
 
     def _select(self, split: str) -> pa.Table:
         """Ids and texts of a split's queries, by id."""
         config, asked = self.config, self.inputs.get("asked", self.inputs["corpus"])
         names = judged_queries(asked, split, judged=config.judged, limit=config.max_queries)
-        with (asked.place / "queries.parquet").reading() as stream:
-            queries = pq.read_table(stream, columns=["query_id", "text"])
+        queries = read_table(asked.place / "queries.parquet", ["query_id", "text"])
         return queries.filter(pc.is_in(queries["query_id"], value_set=pa.array(names, pa.string()))).sort_by("query_id")
 
     def _ranked(self, split: str) -> Place:

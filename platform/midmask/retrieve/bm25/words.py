@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from midmask.core.arrays import Ints
@@ -23,6 +22,7 @@ from midmask.core.config import Config
 from midmask.errors import UserError
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
+from midmask.store.tables import read_batches, read_table, write_table
 
 WORD = r"(?u)\b\w\w+\b"
 
@@ -98,10 +98,10 @@ def count_shard(texts: Iterable[Texts], out: Place, name: str) -> None:
         counts.append(count)
         doc_ids.extend(ids)
     length_D = np.concatenate(lengths)
-    _write(pa.table([pa.array(doc_ids, pa.string()), length_D], schema=PASSAGES), out / "passages" / name)
+    write_table(pa.table([pa.array(doc_ids, pa.string()), length_D], schema=PASSAGES), out / "passages" / name)
     table = _by_word(list(words.known), np.concatenate(keys), np.concatenate(counts))
     totals = {"passages": str(len(length_D)), "words": str(length_D.sum(dtype=np.int64))}
-    _write(table.replace_schema_metadata(totals), out / "counted" / name)
+    write_table(table.replace_schema_metadata(totals), out / "counted" / name)
 
 
 def _by_word(words: list[str], keys: Ints, counts: Ints) -> pa.Table:
@@ -137,7 +137,7 @@ def merge_counts(out: Place, collection: str) -> dict[str, Any]:
     names = (out / "counted").names()
     merged, passages, words = WORDS.empty_table(), 0, 0
     for first in range(0, len(names), MERGED_AT_ONCE):
-        tables = [_read(out / "counted" / name, WORDS.names) for name in names[first : first + MERGED_AT_ONCE]]
+        tables = [read_table(out / "counted" / name, WORDS.names) for name in names[first : first + MERGED_AT_ONCE]]
         passages += sum(int(table.schema.metadata[b"passages"]) for table in tables)
         words += sum(int(table.schema.metadata[b"words"]) for table in tables)
         together = pa.concat_tables([merged, *(table.replace_schema_metadata() for table in tables)])
@@ -145,13 +145,13 @@ def merge_counts(out: Place, collection: str) -> dict[str, Any]:
     if not words:
         raise UserError(f"{collection}: no passage holds a word of two letters, so BM25 has nothing to index")
     totals = {"passages": str(passages), "words": str(words)}
-    _write(merged.sort_by("word").replace_schema_metadata(totals), out / "words.parquet")
+    write_table(merged.sort_by("word").replace_schema_metadata(totals), out / "words.parquet")
     return {"passages": passages, "words": words, "distinct_words": len(merged)}
 
 
 def read_statistics(counts: Place) -> WordStatistics:
     """What the first pass has found in a collection."""
-    table = _read(counts / "words.parquet", WORDS.names)
+    table = read_table(counts / "words.parquet", WORDS.names)
     passages, words = (int(table.schema.metadata[name]) for name in (b"passages", b"words"))
     return WordStatistics(
         table["word"].combine_chunks(), table["passages"].to_numpy().astype(np.int64), passages, words / passages
@@ -160,26 +160,15 @@ def read_statistics(counts: Place) -> WordStatistics:
 
 def read_counted(counts: Place, name: str) -> tuple[pa.Table, pa.Table]:
     """The words of a shard (COUNTED), and its passages (PASSAGES)."""
-    return _read(counts / "counted" / name, COUNTED.names), _read(counts / "passages" / name, PASSAGES.names)
-
-
-def _read(place: Place, columns: list[str]) -> pa.Table:
-    with place.reading() as stream:
-        return pq.read_table(stream, columns=columns)
-
-
-def _write(table: pa.Table, place: Place) -> None:
-    with place.writing() as stream:
-        pq.write_table(table, stream, compression="zstd")
+    return read_table(counts / "counted" / name, COUNTED.names), read_table(counts / "passages" / name, PASSAGES.names)
 
 
 def _read_texts(shard: Place, *, titles: bool) -> Iterator[Texts]:
-    with shard.reading() as stream:
-        for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROWS_AT_ONCE):
-            texts = batch["text"].to_pylist()
-            if titles:
-                texts = [f"{title} {text}" for title, text in zip(batch["title"].to_pylist(), texts, strict=True)]
-            yield batch["doc_id"].to_pylist(), texts
+    for batch in read_batches(shard, ROWS_AT_ONCE):
+        texts = batch["text"].to_pylist()
+        if titles:
+            texts = [f"{title} {text}" for title, text in zip(batch["title"].to_pylist(), texts, strict=True)]
+        yield batch["doc_id"].to_pylist(), texts
 
 
 def _worker(config: Bm25WordsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
