@@ -16,7 +16,7 @@ import streamlit as st
 
 from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.intervals import Variance, standard_error
-from midmask.evaluation.statistics.significance import Comparison, compare
+from midmask.evaluation.statistics.significance import Comparison, compare, p_text
 from midmask.leaderboard.comparison import ComparableSystems, comparable
 from midmask.leaderboard.entries import Entry
 from midmask.leaderboard.queries import (
@@ -45,9 +45,6 @@ COUNTS = ("5", "10", "20")
 FEWEST = 2
 SHOWN = 3
 """Systems that are compared if none is chosen, the best."""
-
-SMALL_P = 1e-4
-"""Below, a p is not told more precisely."""
 
 ADDRESS = ("place", "measure", "base", "systems", "of")
 """Keys of the choices that decide what is seen of one query."""
@@ -161,13 +158,13 @@ def _differences(row: Comparison | None) -> list[tuple[str, str]]:
     """
     if row is None:
         return [(NONE, "num"), (NONE, "num"), (NONE, ""), (NONE, "num"), (NONE, "num")]
-    said, kind = VERDICTS["equal" if not row.significant else "better" if row.difference > 0 else "worse"]
+    said, kind = VERDICTS[row.outcome]
     return [
         (f"{row.mean:.4f}", "num"),
         (f"{row.difference:+.4f}", f"num {kind}"),
         (said, kind),
         (f"{row.low:+.4f} … {row.high:+.4f}", "num quiet"),
-        ("&lt; 0.0001" if row.p_corrected < SMALL_P else f"{row.p_corrected:.2g}", "num"),
+        (escape(p_text(row)), "num"),
     ]
 
 
