@@ -43,7 +43,8 @@ from midmask.corpora.writer import write_qrels
 from midmask.errors import UserError
 from midmask.evaluation.measures import by_query, evaluate
 from midmask.evaluation.statistics.intervals import ALPHA
-from midmask.evaluation.statistics.significance import Comparison, compare
+from midmask.evaluation.statistics.pairing import pair_systems
+from midmask.evaluation.statistics.significance import compare
 from midmask.store.place import Place
 
 FOLDER = "judgements"
@@ -316,9 +317,6 @@ CUTOFF = 10
 FEWEST = 10
 """Judged queries below which no sentence compares the judgements with the verdict."""
 
-EQUAL = 1e-9
-"""Values of two systems that differ by less are a tie."""
-
 RankedBySystem = Mapping[str, Mapping[str, Sequence[str]]]
 """System -> query id -> its ranked document ids, the best first."""
 
@@ -406,22 +404,9 @@ def judged_pair(
     if not answerable(grades):
         return None
     tables = {label: values_of(lists[label], grades) for label in (first, second)}
-    own, other = (by_query(table, MEASURE) for table in tables.values())
-    gains = [own[query] - other[query] for query in own]
-    wins, losses = sum(gain > EQUAL for gain in gains), sum(gain < -EQUAL for gain in gains)
-    row = _compared(tables, first, second, coverage)
-    return JudgedPair(first, second, wins, len(gains) - wins - losses, losses, row.difference, row.low, row.high)
-
-
-def _compared(tables: Mapping[str, pa.Table], first: str, second: str, coverage: float) -> Comparison:
-    (row,) = compare(
-        {label: tables[label] for label in (first, second)},
-        measure=MEASURE,
-        baseline=second,
-        correction=None,
-        correction_alpha=1 - coverage,
-    )
-    return row
+    (row,) = compare(tables, measure=MEASURE, baseline=second, correction=None, correction_alpha=1 - coverage)
+    own = pair_systems(tables[first], tables[second], MEASURE)
+    return JudgedPair(first, second, own.wins, own.ties, own.losses, row.difference, row.low, row.high)
 
 
 def plain_words(pair: JudgedPair, verdict: Verdict) -> list[str]:

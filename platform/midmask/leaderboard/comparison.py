@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from midmask.errors import UserError, unknown
 from midmask.evaluation.rendering import MISSING, csv_cell, markdown, markdown_text
+from midmask.evaluation.statistics.pairing import Pairing, Sided, pair_systems, widest
 from midmask.evaluation.statistics.significance import p_text, sentence
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
 from midmask.leaderboard.entries import LABELS, Entry, PerQueryOf, has_measure, kind, seed_tables
 from midmask.leaderboard.lineage import artifact_place
-from midmask.leaderboard.queries import Pairing, Sided, evaluated, pair_systems, query_texts, widest
+from midmask.leaderboard.queries import evaluated, query_texts
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
 from midmask.tracking import TrackedRow
 

@@ -16,24 +16,19 @@ import streamlit as st
 
 from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.intervals import Variance, standard_error
+from midmask.evaluation.statistics.pairing import EQUAL, Pairing, Sided, pair_systems, widest
 from midmask.evaluation.statistics.significance import Comparison, compare, p_text
 from midmask.leaderboard.comparison import ComparableSystems, comparable
 from midmask.leaderboard.entries import Entry
 from midmask.leaderboard.queries import (
-    EQUAL,
     RELEVANT,
-    Pairing,
     Query,
-    QueryGroup,
     QueryTraits,
     RetrievedPassage,
-    Sided,
     groups,
     look_up,
-    pair_systems,
     quartiles,
     query_traits,
-    widest,
 )
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
 from midmask.pages.context import PageContext, choose_place, nothing_evaluated, places_of, rows_at
@@ -220,7 +215,7 @@ def by_kind(context: PageContext, own: Pairing, pair: ComparedRuns) -> None:
         if len(found) > 1:
             st.html(SHARES + _table(title, found))
         elif found:
-            st.caption(f"{title}: {found[0].label} for all queries, so nothing is told apart by it.")
+            st.caption(f"{title}: {next(iter(found))} for all queries, so nothing is told apart by it.")
 
 
 @st.cache_resource(max_entries=64, show_spinner="Reading the queries")
@@ -228,21 +223,21 @@ def _traits(place: Place | None, queries: tuple[str, ...]) -> QueryTraits:
     return query_traits(place, queries)
 
 
-def _table(title: str, found: Sequence[QueryGroup]) -> str:
+def _table(title: str, found: Mapping[str, Pairing]) -> str:
     heads = [(title, ""), *((text, "num") for text in ("Wins", "Ties", "Losses")), ("", ""), ("Difference", "num")]
     lines = [
         [
-            (group.label, ""),
+            (label, ""),
             *((f"{count:,}", "num") for count in (group.wins, group.ties, group.losses)),
             (_shares(group), ""),
-            (f"{group.difference:+.4f}", "num"),
+            (f"{group.difference_N.mean():+.4f}", "num"),
         ]
-        for group in found
+        for label, group in found.items()
     ]
     return table(heads, lines, title.lower())
 
 
-def _shares(group: QueryGroup) -> str:
+def _shares(group: Pairing) -> str:
     """A bar of wins, ties and losses."""
     counts = {"win": group.wins, "tie": group.ties, "loss": group.losses}
     parts = "".join(f'<span class="{kind}" style="flex:{count}"></span>' for kind, count in counts.items() if count)
