@@ -267,7 +267,7 @@ def one_by_one(
             "There is no such query: on all of them the two systems are equal."
         )  # fmt: skip
         return
-    values = {one: (a, b) for one, a, b in zip(own.queries, own.own_N, own.base_N, strict=True)}
+    values = own.values
     show_queries(context, pair, {one: values[one] for one in chosen}, measure, address)
     st.caption("The lists are those of each system's first seed; the values are means over its seeds.")
 

@@ -31,6 +31,11 @@ class Pairing:
         return self.own_N - self.base_N
 
     @property
+    def values(self) -> dict[str, tuple[float, float]]:
+        """Query -> its value of either system."""
+        return dict(zip(self.queries, zip(self.own_N.tolist(), self.base_N.tolist(), strict=True), strict=True))
+
+    @property
     def wins(self) -> int:
         return int((self.difference_N > EQUAL).sum())
 
