@@ -424,20 +424,17 @@ def plain_words(pair: JudgedPair, verdict: Verdict) -> list[str]:
         f"The verdict expected {estimate.gain:+.3f} {verdict.measure} "
         f"({estimate.gain_low:+.3f} to {estimate.gain_high:+.3f})."
     )
+    better = f"{pair.first if pair.low > 0 else pair.second} is better"
     if pair.low > estimate.gain_high:
         outcome = "Your judgements show a larger gain than the verdict expected."
     elif pair.high < estimate.gain_low:
         outcome = "Your judgements show a smaller gain than the verdict expected"
-        outcome += f", and {_better(pair)}." if pair.high < 0 else "."
+        outcome += f", and {better}." if pair.high < 0 else "."
     elif pair.low > 0 or pair.high < 0:
-        outcome = f"Your judgements agree with the verdict, and show by themselves that {_better(pair)}."
+        outcome = f"Your judgements agree with the verdict, and show by themselves that {better}."
     else:
         outcome = "Your judgements do not contradict the verdict; by themselves they do not show a difference yet."
     return [counts, own, said, outcome]
-
-
-def _better(pair: JudgedPair) -> str:
-    return f"{pair.first if pair.low > 0 else pair.second} is better"
 
 
 def pool(lists: Mapping[str, Sequence[str]], query: str, judged: Mapping[str, int], depth: int = CUTOFF) -> list[str]:
