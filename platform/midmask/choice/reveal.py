@@ -103,7 +103,7 @@ def agreement_by_source(
         sources: query -> its source. made: system -> its result on made queries. counterparts: what gains are
             counted from. judged: system -> its value on judged queries; the systems that are compared.
     """
-    names = list(judged)
+    names, values = list(judged), list(judged.values())
     found = []
     for source in sorted(set(sources.values())):
         of_source = {query for query, own in sources.items() if own == source}
@@ -112,15 +112,10 @@ def agreement_by_source(
         queries = min(len(one) for own in parts for one in own)
         if queries:
             gains = [float(sum(map(np.mean, own))) for own in parts]
-            found.append(_agreement(source, queries, gains, names, list(judged.values())))
+            chosen = " · ".join(names[int(np.argmax(gains))])
+            tau, lost = kendall_tau(gains, values), regret(gains, values)
+            found.append(SourceAgreement(source, queries, tau, lost, chosen))
     return tuple(found)
-
-
-def _agreement(
-    source: str, queries: int, gains: Sequence[float], names: Sequence[SystemName], judged: Sequence[float]
-) -> SourceAgreement:
-    chosen = names[int(np.argmax(gains))]
-    return SourceAgreement(source, queries, kendall_tau(gains, judged), regret(gains, judged), " · ".join(chosen))
 
 
 FILE = "revealed.json"
