@@ -25,6 +25,7 @@ from midmask_papers.ruling import (
     combine,
     difference,
     judge,
+    judge_between,
     pair,
     pick,
     statistics_of,
@@ -404,12 +405,10 @@ def stop_share(statistics: Sequence[Statistic], results: Results) -> Ruling:
     return combine([_compare_with_printed(one, printed, ALPHA / len(found)) for one in found.values()])
 
 
-def _compare_with_printed(one: Statistic, printed: float, level: float) -> Ruling:
-    found = interval(one.mean, [one.variance], level)
-    inside = printed - ABOUT <= found.low and found.high <= printed + ABOUT
-    outside = found.low > printed + ABOUT or found.high < printed - ABOUT
+def _compare_with_printed(one: Statistic, printed: float, alpha: float) -> Ruling:
+    found = interval(one.mean, [one.variance], alpha)
     return Ruling(
-        "holds" if inside else "does not hold" if outside else "not decidable",
+        judge_between(found, printed - ABOUT, printed + ABOUT),
         f"{one.mean:.1%} [{found.low:.1%}, {found.high:.1%}] of {one.count:,} masked tokens of {one.corpus}, about "
         f"{printed:.0%} being {printed - ABOUT:.0%} to {printed + ABOUT:.0%} ({one.source}).",
         found.value,

@@ -153,6 +153,13 @@ def judge(found: IntervalEstimate, size: float | None) -> ClaimOutcome:
     return "not decidable"
 
 
+def judge_between(found: IntervalEstimate, low: float, high: float) -> ClaimOutcome:
+    """Of a claim that the true value lies within bounds; not decidable if the interval reaches across one of them."""
+    if low <= found.low and found.high <= high:
+        return "holds"
+    return "does not hold" if found.low > high or found.high < low else "not decidable"
+
+
 def decide(part: ClaimPart, results: Results, alpha: float = ALPHA, rule: OutcomeRule = judge) -> Ruling:
     """The verdict on one part, by the rule where its systems have learned to search."""
     nothing = MissingResult("there are no results")
@@ -231,16 +238,8 @@ def _find(part: ClaimPart, results: Results) -> Match | MissingResult:
 
 
 def within(part: ClaimPart, results: Results, bound: float, preset: str) -> Ruling:
-    """The verdict on a claim that a contrast is no more than `bound` in either direction: it holds if the interval lies
-    within the bounds, does not if it lies outside, and is not decidable if it reaches across one of them.
-    """
-
-    def rule(found: IntervalEstimate, size: float | None) -> ClaimOutcome:
-        if -bound <= found.low and found.high <= bound:
-            return "holds"
-        return "does not hold" if found.low > bound or found.high < -bound else "not decidable"
-
-    found = decide(part, results, rule=rule)
+    """The verdict on a claim that a contrast is no more than `bound` in either direction."""
+    found = decide(part, results, rule=lambda found, size: judge_between(found, -bound, bound))
     missing = found.outcome == "not measured"
     said = how_to_measure(preset) if missing else f"Nothing is at most {100 * bound:g} points."
     return replace(found, sentence=f"{found.sentence} {said}")

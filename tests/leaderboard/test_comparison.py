@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
+from midmask.evaluation.statistics.pairing import Pairing, pair_systems, widest
 from midmask.evaluation.statistics.significance import Comparison, compare, sentence
 from midmask.leaderboard.comparison import as_markdown, as_text, comparable, compare_systems, short_names
 from midmask.leaderboard.entries import entries
-from midmask.leaderboard.queries import Pairing, groups, pair_systems, quartiles, query_traits, widest
+from midmask.leaderboard.queries import groups, quartiles, query_traits
 from midmask.leaderboard.rows import LeaderboardRow, rows
 from midmask.leaderboard.selection import select_systems
 from midmask.leaderboard.store_view import StoreView
@@ -256,11 +257,10 @@ def test_groups_are_those_of_a_loop(data: st.DataObject, numbers: list[int], bou
             values = [own.own_N[own.queries.index(query)] for query in inside]
             least, most = min(known[query] for query in inside), max(known[query] for query in inside)
             counts = (sum(v > 0 for v in values), sum(v == 0 for v in values), sum(v < 0 for v in values))
-            expected.append(
-                (f"{least}" if least == most else f"{least} to {most}", *counts, pytest.approx(np.mean(values)))
-            )
-    found = groups(own, known, sorted(bounds))
-    assert [(one.label, one.wins, one.ties, one.losses, one.difference) for one in found] == expected
+            label = f"{least}" if least == most else f"{least} to {most}"
+            expected.append((label, *counts, pytest.approx(np.mean(values))))
+    found = groups(own, known, sorted(bounds)).items()
+    assert [(label, one.wins, one.ties, one.losses, one.difference_N.mean()) for label, one in found] == expected
 
 
 @given(numbers=NUMBERS)

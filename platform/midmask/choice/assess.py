@@ -1,6 +1,6 @@
 """From measures on made queries to estimates for real ones, and from these to a recommendation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -153,10 +153,11 @@ class Experience:
         return kind_of(*name_of(own.key), over_joined=is_joined(over.key))
 
 
-def paired(own: Result, other: Result) -> Doubles:
-    """Differences on the queries that both have."""
+def paired(own: Result, other: Result, queries: Collection[str] | None = None) -> Doubles:
+    """Differences on the queries that both have, of `queries` if these are given."""
     values, others = by_query(own.per_query, MEASURE), by_query(other.per_query, MEASURE)
-    return np.array([value - others[query] for query, value in values.items() if query in others], dtype=np.float64)
+    shared = [query for query in values if query in others and (queries is None or query in queries)]
+    return np.array([values[query] - others[query] for query in shared], dtype=np.float64)
 
 
 def estimates(

@@ -110,12 +110,11 @@ def name_of(key: SystemKey) -> SystemName:
     """(system, representation) as a verdict names them: `("as it is", "dense")`, `("retromae", "dense with BM25")`."""
     if key.system == BM25:
         return BM25, BM25
-    fused = key.setting.endswith(WITH_BM25)
-    setting = key.setting.removesuffix(WITH_BM25)
+    setting, joined, _ = key.setting.partition(WITH_BM25)
     untrained = AS_IS if setting == AS_IS else "fine-tuned only"
     system = untrained if key.system == NONE else key.system
     how = f", {setting}" if setting in (MINED, GPL) else ""
-    return system + how, key.representation + (WITH_BM25 if fused else "")
+    return system + how, key.representation + joined
 
 
 def training_of(key: SystemKey) -> TrainingKind:

@@ -43,7 +43,8 @@ from midmask.corpora.writer import write_qrels
 from midmask.errors import UserError
 from midmask.evaluation.measures import by_query, evaluate
 from midmask.evaluation.statistics.intervals import ALPHA
-from midmask.evaluation.statistics.significance import Comparison, compare
+from midmask.evaluation.statistics.pairing import pair_systems
+from midmask.evaluation.statistics.significance import compare
 from midmask.store.place import Place
 
 FOLDER = "judgements"
@@ -316,9 +317,6 @@ CUTOFF = 10
 FEWEST = 10
 """Judged queries below which no sentence compares the judgements with the verdict."""
 
-EQUAL = 1e-9
-"""Values of two systems that differ by less are a tie."""
-
 RankedBySystem = Mapping[str, Mapping[str, Sequence[str]]]
 """System -> query id -> its ranked document ids, the best first."""
 
@@ -406,22 +404,9 @@ def judged_pair(
     if not answerable(grades):
         return None
     tables = {label: values_of(lists[label], grades) for label in (first, second)}
-    own, other = (by_query(table, MEASURE) for table in tables.values())
-    gains = [own[query] - other[query] for query in own]
-    wins, losses = sum(gain > EQUAL for gain in gains), sum(gain < -EQUAL for gain in gains)
-    row = _compared(tables, first, second, coverage)
-    return JudgedPair(first, second, wins, len(gains) - wins - losses, losses, row.difference, row.low, row.high)
-
-
-def _compared(tables: Mapping[str, pa.Table], first: str, second: str, coverage: float) -> Comparison:
-    (row,) = compare(
-        {label: tables[label] for label in (first, second)},
-        measure=MEASURE,
-        baseline=second,
-        correction=None,
-        correction_alpha=1 - coverage,
-    )
-    return row
+    (row,) = compare(tables, measure=MEASURE, baseline=second, correction=None, correction_alpha=1 - coverage)
+    own = pair_systems(tables[first], tables[second], MEASURE)
+    return JudgedPair(first, second, own.wins, own.ties, own.losses, row.difference, row.low, row.high)
 
 
 def plain_words(pair: JudgedPair, verdict: Verdict) -> list[str]:
@@ -439,20 +424,17 @@ def plain_words(pair: JudgedPair, verdict: Verdict) -> list[str]:
         f"The verdict expected {estimate.gain:+.3f} {verdict.measure} "
         f"({estimate.gain_low:+.3f} to {estimate.gain_high:+.3f})."
     )
+    better = f"{pair.first if pair.low > 0 else pair.second} is better"
     if pair.low > estimate.gain_high:
         outcome = "Your judgements show a larger gain than the verdict expected."
     elif pair.high < estimate.gain_low:
         outcome = "Your judgements show a smaller gain than the verdict expected"
-        outcome += f", and {_better(pair)}." if pair.high < 0 else "."
+        outcome += f", and {better}." if pair.high < 0 else "."
     elif pair.low > 0 or pair.high < 0:
-        outcome = f"Your judgements agree with the verdict, and show by themselves that {_better(pair)}."
+        outcome = f"Your judgements agree with the verdict, and show by themselves that {better}."
     else:
         outcome = "Your judgements do not contradict the verdict; by themselves they do not show a difference yet."
     return [counts, own, said, outcome]
-
-
-def _better(pair: JudgedPair) -> str:
-    return f"{pair.first if pair.low > 0 else pair.second} is better"
 
 
 def pool(lists: Mapping[str, Sequence[str]], query: str, judged: Mapping[str, int], depth: int = CUTOFF) -> list[str]:

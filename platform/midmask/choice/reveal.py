@@ -37,7 +37,6 @@ from midmask.choice.traces import queries_of
 from midmask.choice.verdict import SystemEstimate, SystemName
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError
-from midmask.evaluation.measures import by_query
 from midmask.evaluation.rendering import markdown
 from midmask.evaluation.statistics.intervals import ALPHA, FEWEST_RANKED, Variance, interval
 from midmask.experiment.evaluations import usual_split
@@ -104,32 +103,19 @@ def agreement_by_source(
         sources: query -> its source. made: system -> its result on made queries. counterparts: what gains are
             counted from. judged: system -> its value on judged queries; the systems that are compared.
     """
-    names = list(judged)
+    names, values = list(judged), list(judged.values())
     found = []
     for source in sorted(set(sources.values())):
         of_source = {query for query, own in sources.items() if own == source}
-        parts = [_differences(made[name], counterparts, of_source) for name in names]
-        if all(map(all, parts)):
+        paths = [counterparts.path(made[name]) or [(made[name], made[name])] for name in names]
+        parts = [[paired(*pair, of_source) for pair in path] for path in paths]
+        queries = min(len(one) for own in parts for one in own)
+        if queries:
             gains = [float(sum(map(np.mean, own))) for own in parts]
-            queries = min(len(one) for own in parts for one in own)
-            found.append(_agreement(source, queries, gains, names, list(judged.values())))
+            chosen = " · ".join(names[int(np.argmax(gains))])
+            tau, lost = kendall_tau(gains, values), regret(gains, values)
+            found.append(SourceAgreement(source, queries, tau, lost, chosen))
     return tuple(found)
-
-
-def _differences(own: Result, counterparts: Counterparts, queries: set[str]) -> list[list[float]]:
-    """Along a system's path to the baseline, the paired differences on these queries."""
-    found = []
-    for one, over in counterparts.path(own) or [(own, own)]:
-        values, others = by_query(one.per_query, MEASURE), by_query(over.per_query, MEASURE)
-        found.append([value - others[query] for query, value in values.items() if query in queries])
-    return found
-
-
-def _agreement(
-    source: str, queries: int, gains: Sequence[float], names: Sequence[SystemName], judged: Sequence[float]
-) -> SourceAgreement:
-    chosen = names[int(np.argmax(gains))]
-    return SourceAgreement(source, queries, kendall_tau(gains, judged), regret(gains, judged), " · ".join(chosen))
 
 
 FILE = "revealed.json"

@@ -265,7 +265,7 @@ def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> t
 def _stars(table: ResultTable, place: tuple[str, str]) -> str:
     system, column = place
     for row in table.comparisons.get(column, ()):
-        if row.system == system and row.significant and row.difference > 0:
+        if row.system == system and row.outcome == "better":
             return "**" if row.p_corrected < table.protocol.correction_alpha / STRICTER else "*"
     return ""
 

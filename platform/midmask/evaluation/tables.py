@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from midmask.errors import UserError
 from midmask.evaluation.measures import by_query, of_queries
-from midmask.evaluation.statistics.intervals import deviation, tables_of
+from midmask.evaluation.statistics.intervals import ALPHA, deviation, tables_of
 from midmask.evaluation.statistics.ranks import letters, tie_groups
 from midmask.evaluation.statistics.significance import Comparison, Correction, PerQuery, Test, better_than, compare
 
@@ -54,7 +54,7 @@ class ComparisonProtocol:
     baseline: str | None = None
     test: Test = "t"
     correction: Correction | None = "bonferroni"
-    correction_alpha: float = 0.05
+    correction_alpha: float = ALPHA
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from midmask.errors import UserError, unknown
 from midmask.evaluation.rendering import MISSING, csv_cell, markdown, markdown_text
+from midmask.evaluation.statistics.pairing import Pairing, Sided, pair_systems, widest
 from midmask.evaluation.statistics.significance import p_text, sentence
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
 from midmask.leaderboard.entries import LABELS, Entry, PerQueryOf, has_measure, kind, seed_tables
 from midmask.leaderboard.lineage import artifact_place
-from midmask.leaderboard.queries import Pairing, Sided, evaluated, pair_systems, query_texts, widest
+from midmask.leaderboard.queries import evaluated, query_texts
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
 from midmask.tracking import TrackedRow
 
@@ -103,22 +104,13 @@ SIDES: tuple[Sided, ...] = ("wins", "losses")
 
 
 @dataclass(frozen=True)
-class QueryDifference:
-    """own, base: values of a system and of the first."""
-
-    query_id: str
-    own: float
-    base: float
-
-
-@dataclass(frozen=True)
 class SystemComparison:
     """What differs between systems at a place.
 
     table: a column for each measure, tests against `first`, corrected by Holm in each measure. runs: system -> ids of
     its runs, one per seed. pairings: (system, measure) -> its values beside those of the first. widest: (system, side)
-    -> the queries on which it gains most (wins) or loses most in the first measure. texts: of these queries, as far as
-    the collection can be reached.
+    -> ids of the queries on which it gains most (wins) or loses most in the first measure. texts: of these queries, as
+    far as the collection can be reached.
     """
 
     place: str
@@ -126,7 +118,7 @@ class SystemComparison:
     table: ResultTable
     runs: Mapping[str, Sequence[str]]
     pairings: Mapping[tuple[str, str], Pairing]
-    widest: Mapping[tuple[str, Sided], Sequence[QueryDifference]]
+    widest: Mapping[tuple[str, Sided], Sequence[str]]
     texts: Mapping[str, str]
 
     @property
@@ -161,9 +153,9 @@ def compare_systems(
     pairings = {
         (name, measure): pair_systems(tables[name], tables[first], measure) for measure in shown for name in others
     }
-    sided = {(name, side): _differences(pairings[name, shown[0]], queries, side) for name in others for side in SIDES}
+    sided = {(name, side): widest(pairings[name, shown[0]], queries, side) for name in others for side in SIDES}
     ids = {name: [row.run_id for row in rows] for name, rows in systems.items()}
-    wanted = {one.query_id for listed in sided.values() for one in listed}
+    wanted = {query for listed in sided.values() for query in listed}
     texts = _query_texts(wanted, [row for rows in systems.values() for row in rows], runs)
     return SystemComparison(place, first, table, ids, pairings, sided, texts)
 
@@ -188,14 +180,6 @@ def _shared_measures(rows: Sequence[LeaderboardRow], wanted: Sequence[str]) -> l
     if not shared:
         raise UserError("these systems share no measure; evaluate them with the same --set evaluation.measures=[…]")
     return list(dict.fromkeys(wanted)) or shared
-
-
-def _differences(pairing: Pairing, count: int, side: Sided) -> list[QueryDifference]:
-    values = {
-        query: QueryDifference(query, own, base)
-        for query, own, base in zip(pairing.queries, pairing.own_N.tolist(), pairing.base_N.tolist(), strict=True)
-    }
-    return [values[query] for query in widest(pairing, count, side)]
 
 
 def _query_texts(query_ids: set[str], rows: Sequence[LeaderboardRow], runs: Sequence[TrackedRow]) -> Mapping[str, str]:
@@ -269,12 +253,11 @@ def _caption(found: SystemComparison) -> str:
 
 def _query_table(found: SystemComparison, system: str, side: Sided, text: Callable[[str], str]) -> str:
     heads = ["query", "difference", text(system), text(found.first)]
+    values = found.pairings[system, found.table.columns[0]].values
     lines = [
-        [
-            text(_short(f"{one.query_id} {found.texts.get(one.query_id, '')}")),
-            *(f"{one.own - one.base:+.4f}", f"{one.own:.4f}", f"{one.base:.4f}"),
-        ]
-        for one in found.widest[system, side]
+        [text(_short(f"{query} {found.texts.get(query, '')}")), f"{own - base:+.4f}", f"{own:.4f}", f"{base:.4f}"]
+        for query in found.widest[system, side]
+        for own, base in [values[query]]
     ]
     return markdown(heads, lines)
 

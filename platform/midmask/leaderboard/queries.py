@@ -6,16 +6,13 @@ artifacts, so that of a large collection only ids pass through memory, and the t
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from midmask.core.arrays import Doubles
-from midmask.evaluation.measures import by_query
-from midmask.evaluation.statistics.intervals import tables_of
+from midmask.evaluation.statistics.pairing import Pairing
 from midmask.leaderboard.lineage import artifact_of
 from midmask.retrieve.searched_queries import excluded_pairs, without_self
 from midmask.store.artifact import Artifact
@@ -114,73 +111,6 @@ def _texts(
                     pairs = zip(table[name].to_pylist(), table[column].to_pylist(), strict=True)
                     gathered[column].update(pairs)
     return gathered
-
-
-EQUAL = 1e-9
-"""Values that differ by less are a tie: measures are sums in float64."""
-
-Sided = Literal["either", "wins", "losses"]
-
-
-@dataclass(frozen=True)
-class Pairing:
-    """Values of a measure on the queries that two systems share, means over their seeds.
-
-    queries: their ids, ascending; own_N, base_N: the values of a system and of the one that it is held against.
-    left_out: queries that only one of the two has.
-    """
-
-    queries: tuple[str, ...]
-    own_N: Doubles
-    base_N: Doubles
-    left_out: int
-
-    @property
-    def difference_N(self) -> Doubles:
-        return self.own_N - self.base_N
-
-    @property
-    def wins(self) -> int:
-        return int((self.difference_N > EQUAL).sum())
-
-    @property
-    def losses(self) -> int:
-        return int((self.difference_N < -EQUAL).sum())
-
-    @property
-    def ties(self) -> int:
-        return len(self.queries) - self.wins - self.losses
-
-
-def pair_systems(own: pa.Table | Sequence[pa.Table], base: pa.Table | Sequence[pa.Table], measure: str) -> Pairing:
-    """A system against another.
-
-    Args:
-        own, base: (query_id, measure, value), one table, or one per seed.
-    """
-    values, others = _seed_means(own, measure), _seed_means(base, measure)
-    shared = sorted(values.keys() & others.keys())
-    return Pairing(
-        tuple(shared),
-        np.array([values[query] for query in shared]),
-        np.array([others[query] for query in shared]),
-        len(values.keys() ^ others.keys()),
-    )
-
-
-def _seed_means(tables: pa.Table | Sequence[pa.Table], measure: str) -> dict[str, float]:
-    """Query -> its mean value over the seeds, for the queries that all seeds have."""
-    seeds = [by_query(table, measure) for table in tables_of(tables)]
-    shared = set.intersection(*(set(own) for own in seeds))
-    return {query: float(np.mean([own[query] for own in seeds])) for query in shared}
-
-
-def widest(pairing: Pairing, count: int, side: Sided = "either") -> list[str]:
-    """The queries that differ most, those of equal difference by their ids; ties are none."""
-    difference_N = pairing.difference_N
-    sizes_N = {"either": np.abs(difference_N), "wins": difference_N, "losses": -difference_N}[side]
-    order = sorted(range(len(sizes_N)), key=lambda at: (-sizes_N[at], pairing.queries[at]))
-    return [pairing.queries[at] for at in order[:count] if sizes_N[at] > EQUAL]
 
 
 @dataclass(frozen=True)
@@ -284,21 +214,6 @@ class QueryTraits:
     missing: str = ""
 
 
-@dataclass(frozen=True)
-class QueryGroup:
-    """Queries of a kind. label: the range of the number that they share ("3 to 8"); difference: the mean, per query."""
-
-    label: str
-    wins: int
-    ties: int
-    losses: int
-    difference: float
-
-    @property
-    def queries(self) -> int:
-        return self.wins + self.ties + self.losses
-
-
 def query_traits(place: Place | None, query_ids: Sequence[str]) -> QueryTraits:
     """Reads the texts and judgements behind an evaluation.
 
@@ -321,25 +236,21 @@ def quartiles(numbers: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(sorted({values[(len(values) - 1) * part // 4] for part in (1, 2, 3)}))
 
 
-def groups(pairing: Pairing, numbers: Mapping[str, int], bounds: Sequence[int]) -> list[QueryGroup]:
-    """The paired queries by the range in which their number lies, ascending; empty ranges and unknown queries are left
-    out.
+def groups(pairing: Pairing, numbers: Mapping[str, int], bounds: Sequence[int]) -> dict[str, Pairing]:
+    """Range of a number ("3 to 8") -> the paired queries whose number lies in it, ascending; empty ranges and unknown
+    queries are left out.
 
     Args:
         bounds: the largest number of each range but the last, which has no end.
     """
-    found: dict[int, list[tuple[int, float]]] = {}
-    for query, difference in zip(pairing.queries, pairing.difference_N.tolist(), strict=True):
+    rows: dict[int, list[int]] = {}
+    for row, query in enumerate(pairing.queries):
         if query in numbers:
-            at = int(np.searchsorted(bounds, numbers[query], side="left"))
-            found.setdefault(at, []).append((numbers[query], difference))
-    return [_group(found[at]) for at in sorted(found)]
+            rows.setdefault(int(np.searchsorted(bounds, numbers[query], side="left")), []).append(row)
+    return dict(_group(pairing, numbers, rows[at]) for at in sorted(rows))
 
 
-def _group(own: Sequence[tuple[int, float]]) -> QueryGroup:
-    numbers = [number for number, _ in own]
-    differences_N = np.array([difference for _, difference in own])
-    wins, losses = int((differences_N > EQUAL).sum()), int((differences_N < -EQUAL).sum())
-    low, high = min(numbers), max(numbers)
-    label = f"{low}" if low == high else f"{low} to {high}"
-    return QueryGroup(label, wins, len(own) - wins - losses, losses, float(differences_N.mean()))
+def _group(pairing: Pairing, numbers: Mapping[str, int], rows: Sequence[int]) -> tuple[str, Pairing]:
+    queries = tuple(pairing.queries[row] for row in rows)
+    low, high = (bound(numbers[query] for query in queries) for bound in (min, max))
+    return f"{low}" if low == high else f"{low} to {high}", Pairing(queries, pairing.own_N[rows], pairing.base_N[rows])

@@ -16,24 +16,19 @@ import streamlit as st
 
 from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.intervals import Variance, standard_error
-from midmask.evaluation.statistics.significance import Comparison, compare
+from midmask.evaluation.statistics.pairing import EQUAL, Pairing, Sided, pair_systems, widest
+from midmask.evaluation.statistics.significance import Comparison, compare, p_text
 from midmask.leaderboard.comparison import ComparableSystems, comparable
 from midmask.leaderboard.entries import Entry
 from midmask.leaderboard.queries import (
-    EQUAL,
     RELEVANT,
-    Pairing,
     Query,
-    QueryGroup,
     QueryTraits,
     RetrievedPassage,
-    Sided,
     groups,
     look_up,
-    pair_systems,
     quartiles,
     query_traits,
-    widest,
 )
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
 from midmask.pages.context import PageContext, choose_place, nothing_evaluated, places_of, rows_at
@@ -45,9 +40,6 @@ COUNTS = ("5", "10", "20")
 FEWEST = 2
 SHOWN = 3
 """Systems that are compared if none is chosen, the best."""
-
-SMALL_P = 1e-4
-"""Below, a p is not told more precisely."""
 
 ADDRESS = ("place", "measure", "base", "systems", "of")
 """Keys of the choices that decide what is seen of one query."""
@@ -161,13 +153,13 @@ def _differences(row: Comparison | None) -> list[tuple[str, str]]:
     """
     if row is None:
         return [(NONE, "num"), (NONE, "num"), (NONE, ""), (NONE, "num"), (NONE, "num")]
-    said, kind = VERDICTS["equal" if not row.significant else "better" if row.difference > 0 else "worse"]
+    said, kind = VERDICTS[row.outcome]
     return [
         (f"{row.mean:.4f}", "num"),
         (f"{row.difference:+.4f}", f"num {kind}"),
         (said, kind),
         (f"{row.low:+.4f} … {row.high:+.4f}", "num quiet"),
-        ("&lt; 0.0001" if row.p_corrected < SMALL_P else f"{row.p_corrected:.2g}", "num"),
+        (escape(p_text(row)), "num"),
     ]
 
 
@@ -223,7 +215,7 @@ def by_kind(context: PageContext, own: Pairing, pair: ComparedRuns) -> None:
         if len(found) > 1:
             st.html(SHARES + _table(title, found))
         elif found:
-            st.caption(f"{title}: {found[0].label} for all queries, so nothing is told apart by it.")
+            st.caption(f"{title}: {next(iter(found))} for all queries, so nothing is told apart by it.")
 
 
 @st.cache_resource(max_entries=64, show_spinner="Reading the queries")
@@ -231,21 +223,21 @@ def _traits(place: Place | None, queries: tuple[str, ...]) -> QueryTraits:
     return query_traits(place, queries)
 
 
-def _table(title: str, found: Sequence[QueryGroup]) -> str:
+def _table(title: str, found: Mapping[str, Pairing]) -> str:
     heads = [(title, ""), *((text, "num") for text in ("Wins", "Ties", "Losses")), ("", ""), ("Difference", "num")]
     lines = [
         [
-            (group.label, ""),
+            (label, ""),
             *((f"{count:,}", "num") for count in (group.wins, group.ties, group.losses)),
             (_shares(group), ""),
-            (f"{group.difference:+.4f}", "num"),
+            (f"{group.difference_N.mean():+.4f}", "num"),
         ]
-        for group in found
+        for label, group in found.items()
     ]
     return table(heads, lines, title.lower())
 
 
-def _shares(group: QueryGroup) -> str:
+def _shares(group: Pairing) -> str:
     """A bar of wins, ties and losses."""
     counts = {"win": group.wins, "tie": group.ties, "loss": group.losses}
     parts = "".join(f'<span class="{kind}" style="flex:{count}"></span>' for kind, count in counts.items() if count)
@@ -275,7 +267,7 @@ def one_by_one(
             "There is no such query: on all of them the two systems are equal."
         )  # fmt: skip
         return
-    values = {one: (a, b) for one, a, b in zip(own.queries, own.own_N, own.base_N, strict=True)}
+    values = own.values
     show_queries(context, pair, {one: values[one] for one in chosen}, measure, address)
     st.caption("The lists are those of each system's first seed; the values are means over its seeds.")
 

@@ -16,13 +16,13 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, field_
 
 from midmask.core.config import Config, as_user_error
 from midmask.errors import UserError
+from midmask.evaluation.statistics.significance import ComparisonOutcome
 from midmask.tracking import artifact_file
 
 SWEEP_FILE = "sweep.json"
 FORMAT: Final = 1
 
 SweepValue = bool | int | float | str | None
-ComparisonOutcome = Literal["better", "worse", "equal", "undecided"]
 
 
 def _null_if_infinite(value: object) -> object:

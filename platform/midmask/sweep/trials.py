@@ -21,7 +21,7 @@ from midmask.core.config import flatten
 from midmask.evaluation.rendering import markdown
 from midmask.evaluation.statistics.intervals import RankCorrelation, SeedSpread
 from midmask.evaluation.statistics.ranks import on_front
-from midmask.evaluation.statistics.significance import Comparison, compare, noise_floor
+from midmask.evaluation.statistics.significance import Comparison, ComparisonOutcome, compare, noise_floor
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.graph import Step
 from midmask.experiment.report import System, against, per_query
@@ -33,7 +33,7 @@ from midmask.sweep.plan import Measured, final_evaluations, summarise, trial_run
 from midmask.sweep.search import best
 from midmask.sweep.space import COSTS, Space, briefly, describe_point, format_value, labels, mark_of
 from midmask.sweep.study import Outcome
-from midmask.sweep.sweep_file import ComparisonOutcome, SweepImportance
+from midmask.sweep.sweep_file import SweepImportance
 
 FEWEST = 10
 """Trials below which importance is not told: among the good ones should be five (Optuna's documentation)."""
@@ -226,11 +226,7 @@ def _family(count: int) -> str:
 
 def outcome(row: Comparison) -> ComparisonOutcome:
     """Of a comparison with the floor."""
-    if row.queries < FEW_QUERIES:
-        return "undecided"
-    if not row.significant:
-        return "equal"
-    return "better" if row.difference > 0 else "worse"
+    return "undecided" if row.queries < FEW_QUERIES else row.outcome
 
 
 def _figures(row: Comparison) -> str:
@@ -251,9 +247,10 @@ def runner_up_sentence(trials: Trials, standings: Mapping[str, Comparison]) -> s
     by_label = {trial.label: trial for trial in trials.complete}
     best = briefly(trials.space, trials.best.outcome.parameters)
     return " ".join(
-        f"{best} {_verdict(standings[label])} {briefly(trials.space, by_label[label].outcome.parameters)}, {role}, on "
-        f"dev (difference {-standings[label].difference:+.4f}, p = {standings[label].p_corrected:.2g}, smallest "
-        f"detectable difference {standings[label].detectable:.4f})."
+        f"{best} is {'' if standings[label].significant else 'not '}distinguishable from "
+        f"{briefly(trials.space, by_label[label].outcome.parameters)}, {role}, on dev (difference "
+        f"{-standings[label].difference:+.4f}, p = {standings[label].p_corrected:.2g}, smallest detectable difference "
+        f"{standings[label].detectable:.4f})."
         for label, role in told
     )
 
@@ -332,10 +329,6 @@ def importance_sentence(found: SweepImportance | None, names: Mapping[str, str],
     shares = ", ".join(f"{names[path]} {share:.0%}" for path, share in found.shares.items())
     basis = f"PED-ANOVA, the best {found.quantile:.0%} of {found.trials} complete trials"
     return f"Importance of parameters for the result on dev ({basis}): {shares}. It does not know the noise floor."
-
-
-def _verdict(standing: Comparison) -> str:
-    return "is distinguishable from" if standing.significant else "is not distinguishable from"
 
 
 def _sizes(own: Trial, other: Trial) -> str:

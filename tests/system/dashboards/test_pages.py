@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import Chrome
 
+from midmask.evaluation.statistics.pairing import pair_systems, widest
 from midmask.leaderboard.embeddings import draw_sample, encodings, map_embeddings
 from midmask.leaderboard.lineage import lineage
-from midmask.leaderboard.queries import pair_systems, widest
 from midmask.leaderboard.rows import LeaderboardRow, PerQueryFiles, rows
 from midmask.store.place import Place
 from midmask.tracking import ARTIFACT, TrackedRow, read_runs

@@ -37,6 +37,8 @@ from midmask.evaluation.statistics.intervals import (
 
 Test = Literal["t", "wilcoxon", "permutation"]
 Correction = Literal["bonferroni", "holm", "holm-sidak", "hs", "fdr_bh"]
+ComparisonOutcome = Literal["better", "worse", "equal", "undecided"]
+"""Of a test; equal: not significant, undecided: of too few queries to conclude from."""
 
 RESAMPLES = 9_999
 """Sign patterns drawn where there are too many to enumerate; the smallest p is then 1e-4."""
@@ -187,6 +189,13 @@ class Comparison:
     detectable: float
     significant: bool
 
+    @property
+    def outcome(self) -> ComparisonOutcome:
+        """Of the test, however few queries it has."""
+        if not self.significant:
+            return "equal"
+        return "better" if self.difference > 0 else "worse"
+
 
 def compare(
     per_query: PerQuery,
@@ -307,14 +316,14 @@ def sentence(row: Comparison, place: str, tests: int = 1) -> str:
     both = f"{row.system} and {row.baseline}"
     if row.difference == 0 and row.detectable == 0:
         return f"{both} have the same {row.measure} on each of the {row.queries:,} queries of {place}: {row.mean:.4f}."
-    if not row.significant:
+    if row.outcome == "equal":
         power = f" A true difference of {row.detectable:.4f} would be found with a probability of 0.8."
         return (
             f"{both} are not distinguishable on {place}: {row.measure} {row.mean:.4f} and "
             f"{row.baseline_mean:.4f}, a difference of {row.difference:+.4f} ({_tested(row, 1, tests)})."
             f"{power if math.isfinite(row.detectable) else ''}"
         )
-    sign = 1 if row.difference > 0 else -1
+    sign = 1 if row.outcome == "better" else -1
     better, worse = [(row.system, row.mean), (row.baseline, row.baseline_mean)][::sign]
     return (
         f"{better[0]} is better than {worse[0]} on {place}: {row.measure} {better[1]:.4f} against {worse[1]:.4f}, a "
