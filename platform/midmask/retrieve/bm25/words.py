@@ -20,6 +20,7 @@ from pydantic import Field
 
 from midmask.core.arrays import Ints
 from midmask.core.config import Config
+from midmask.corpora.writer import read_shard
 from midmask.errors import UserError
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
@@ -48,8 +49,6 @@ class StemmedWords:
         """One number per word; unknown words are learnt."""
         return [self.known.setdefault(stem, len(self.known)) for stem in self.stems(text)]
 
-
-ROWS_AT_ONCE = 2_048
 
 MERGED_AT_ONCE = 32
 """Shards whose words are added to those of the shards before them at a time."""
@@ -174,12 +173,8 @@ def _write(table: pa.Table, place: Place) -> None:
 
 
 def _read_texts(shard: Place, *, titles: bool) -> Iterator[Texts]:
-    with shard.reading() as stream:
-        for batch in pq.ParquetFile(stream).iter_batches(batch_size=ROWS_AT_ONCE):
-            texts = batch["text"].to_pylist()
-            if titles:
-                texts = [f"{title} {text}" for title, text in zip(batch["title"].to_pylist(), texts, strict=True)]
-            yield batch["doc_id"].to_pylist(), texts
+    for doc_ids, headings, texts in read_shard(shard):
+        yield doc_ids, list(map("{} {}".format, headings, texts)) if titles else texts
 
 
 def _worker(config: Bm25WordsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
