@@ -34,7 +34,6 @@ from midmask.corpora.statistics import TextStatistics, describe_missing
 from midmask.corpora.writer import (
     ALIASES,
     ANSWERS,
-    GROUP_ROWS,
     MISSING_PASSAGES,
     QRELS,
     QUARANTINE,
@@ -350,8 +349,6 @@ def join(config: JoinConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
 
 def _read_joined(corpus: Place, prefix: str) -> Iterator[pa.Table]:
     """The passages of a corpus, a row group at a time, with the prefix before their ids."""
-    for shard in (corpus / "docs").names():
-        with (corpus / "docs" / shard).reading() as stream:
-            for batch in pq.ParquetFile(stream).iter_batches(batch_size=GROUP_ROWS):
-                ids = pc.binary_join_element_wise(prefix, batch["doc_id"], "")
-                yield pa.Table.from_batches([batch.set_column(batch.schema.names.index("doc_id"), "doc_id", ids)])
+    for table in _read_passage_texts(corpus / "docs"):
+        ids = pc.binary_join_element_wise(prefix, table["doc_id"], "")
+        yield table.set_column(table.column_names.index("doc_id"), "doc_id", ids)
