@@ -31,8 +31,9 @@ from midmask.choice.contest import USED, Contest, Prices
 from midmask.choice.contest_terms import FILE, SHORTEST, Clock, Conditions, ContestJournal, Round
 from midmask.choice.reveal import judged_split
 from midmask.choice.traces import OTHERS, Sampler, passages_in, queries_of, relevant_of
+from midmask.corpora.writer import write_beir
 from midmask.objectives.finetuning.distillation import Distillation
-from midmask.queries.collection import write_collection
+from midmask.queries.collection import query_row
 from midmask.queries.plain_sources import Passage
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -196,8 +197,8 @@ QRELS = {
 def sampler(tmp_path) -> Sampler:
     folder = Place(str(tmp_path / "whole"))
     passages = (Passage(f"p{row}", f"title {row}", f"text {row}") for row in range(PASSAGES))
-    queries = [(query, f"text of {query}", "titles", "d") for pairs in QRELS.values() for query, _ in pairs]
-    write_collection(folder, passages, queries, QRELS)
+    queries = [query_row(query, f"text of {query}", "titles", "d") for pairs in QRELS.values() for query, _ in pairs]
+    write_beir(folder, passages, queries, {split: [(*pair, 1) for pair in pairs] for split, pairs in QRELS.items()})
     made = Artifact(folder, {"fingerprint": "one"})
     return Sampler(made, folder, "whole", PASSAGES, Place(str(tmp_path / "store")))
 

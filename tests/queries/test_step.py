@@ -5,7 +5,6 @@ import json
 import random
 import shutil
 from collections import Counter
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -168,8 +167,8 @@ def test_shards_and_order_change_nothing(done: tuple[Path, dict[str, Any]], tmp_
 
 
 def test_copies_answer_alike_and_hide_nothing(tmp_path: Path) -> None:
-    copies = [replace(one, doc_id=f"copy-{one.doc_id}") for one in PASSAGES[:30]]
-    many = [replace(PASSAGES[40], doc_id=f"page{n}.md#0") for n in range(9)]
+    copies = [one._replace(doc_id=f"copy-{one.doc_id}") for one in PASSAGES[:30]]
+    many = [PASSAGES[40]._replace(doc_id=f"page{n}.md#0") for n in range(9)]
     made([*PASSAGES, *copies, *many], tmp_path)
     rows = rows_of(tmp_path / "out" / "queries.parquet")
     twice = {one.doc_id for one in [*PASSAGES[:30], *copies]}
@@ -249,7 +248,7 @@ class Reader(HTMLParser):
 
 def test_the_page_shows_hostile_texts_and_has_none_of_their_markup(tmp_path: Path) -> None:
     passages = [
-        replace(one, title=f"{HOSTILE}{one.title}", text=f"{one.text} {HOSTILE}", doc_id=f"<b>{one.doc_id}")
+        one._replace(title=f"{HOSTILE}{one.title}", text=f"{one.text} {HOSTILE}", doc_id=f"<b>{one.doc_id}")
         for one in PASSAGES
     ]
     corpus, out = corpus_of(tmp_path / "corpus", passages, name="<i>own</i>"), Place(str(tmp_path / "out"))

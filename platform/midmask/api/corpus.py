@@ -15,7 +15,7 @@ from midmask.corpora import CorpusConfig
 from midmask.corpora.chunks import is_nothing
 from midmask.corpora.formats import FORMATS
 from midmask.corpora.reader import recognise
-from midmask.corpora.writer import write_lines, write_qrels
+from midmask.corpora.writer import write_beir
 from midmask.errors import UserError, quoted, unknown
 from midmask.store.artifact import produce
 from midmask.store.place import Place
@@ -47,12 +47,8 @@ class GivenTexts:
 
     def write(self, folder: Place) -> None:
         """Writes the rows as a BEIR folder; equal rows give equal bytes."""
-        documents = ({"_id": name, "title": title, "text": text} for name, title, text in self.documents)
-        write_lines(folder / "corpus.jsonl.gz", documents)
-        if self.queries:
-            write_lines(folder / "queries.jsonl.gz", ({"_id": name, "text": text} for name, text in self.queries))
-        for split, judgements in self.judgements.items():
-            write_qrels(folder / "qrels" / f"{split}.tsv", judgements)
+        queries = [{"_id": name, "text": text} for name, text in self.queries]
+        write_beir(folder, self.documents, queries or None, self.judgements)
 
 
 def text_rows(

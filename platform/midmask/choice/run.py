@@ -42,13 +42,14 @@ from midmask.choice.traces import (
     words_of,
 )
 from midmask.choice.verdict import Calibration, QueryCounts, Verdict
+from midmask.corpora.writer import write_beir
 from midmask.encoders.reading import SIZES
 from midmask.errors import UserError
 from midmask.experiment.graph import Step
 from midmask.experiment.plan import plan
 from midmask.experiment.training_steps import Survey
 from midmask.queries.candidates import queries_content
-from midmask.queries.collection import read_passages, write_collection
+from midmask.queries.collection import read_passages
 from midmask.queries.preview import queries_page
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -360,14 +361,9 @@ def _write_model(verdict: Verdict, folder: Path) -> None:
 
 def _write_collection(made: Made, folder: Path) -> None:
     """People search the passages as they are, not as the contest did, without what its queries were taken from."""
-    asked = queries_of(made.collection)
-    rows = [
-        (query, one["text"], *(one["metadata"][name] for name in ("source", "document")))
-        for query, one in asked.items()
-    ]
     pairs = {
-        split: [(query, passage) for query, own in relevant_of(made.collection, split).items() for passage in own]
+        split: [(query, passage, 1) for query, own in relevant_of(made.collection, split).items() for passage in own]
         for split in ("train", "dev", "test")
     }
     passages = (passage for some in read_passages(made.prepared.place) for passage in some)
-    write_collection(Place(str(folder)), passages, rows, pairs)
+    write_beir(Place(str(folder)), passages, queries_of(made.collection).values(), pairs)

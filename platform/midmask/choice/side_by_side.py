@@ -37,16 +37,17 @@ from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.searching import adopted, bm25_index, passage_encoding_step
 from midmask.experiment.training_steps import Survey
+from midmask.leaderboard.queries import query_texts
 from midmask.recipes import RECIPES
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import StoredPassages
 from midmask.retrieve.bm25.search import Bm25Config, Bm25Index
 from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
 from midmask.retrieve.ranked import fuse
+from midmask.retrieve.searched_queries import read_qrels
 from midmask.retrieve.searcher import Hit, Searcher
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.tables import read_table
 from midmask.training.run import Log
 
 Show = Callable[[str], None]
@@ -388,12 +389,11 @@ class SideBySide:
     @cached_property
     def made_queries(self) -> Mapping[str, str]:
         """At most 200 of the verdict's test queries by id, in the order of a hash; empty if it has none."""
-        corpus = self._corpus().place
-        qrels = read_table(corpus / "qrels.parquet", ["split", "query_id"]).to_pylist()
+        qrels = read_qrels(self._corpus()).to_pylist()
         test = sorted({row["query_id"] for row in qrels if row["split"] == "test"})
-        rows = read_table(corpus / "queries.parquet", ["query_id", "text"]).to_pylist()
-        texts = {row["query_id"]: row["text"] for row in rows}
-        return {name: texts[name] for name in fixed_sample(test, min(200, len(test)))}
+        drawn = fixed_sample(test, min(200, len(test)))
+        texts = query_texts(self._corpus(), drawn)
+        return {name: texts[name] for name in drawn}
 
     @property
     def quarantined(self) -> int:

@@ -17,10 +17,11 @@ from midmask.choice.verdict import Example
 from midmask.core.config import fingerprint
 from midmask.core.randomness import fixed_sample
 from midmask.corpora import CorpusConfig
+from midmask.corpora.writer import write_beir
 from midmask.evaluation.measures import by_query
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step, model_step
-from midmask.queries.collection import write_collection
+from midmask.queries.collection import query_row
 from midmask.queries.plain_sources import Passage
 from midmask.store.artifact import Artifact, load, produce
 from midmask.store.place import Place
@@ -182,7 +183,6 @@ class Sampler:
         others = [one.doc_id for one in passages_in(self.collection) if one.doc_id not in kept]
         kept |= set(fixed_sample(others, OTHERS))
         texts = (one for one in passages_in(self.collection) if one.doc_id in kept)
-        rows = ((query, str(asked[query]["text"]), "", "") for query in relevant)
-        pairs = [(query, passage) for query, own in relevant.items() for passage in own]
-        write_collection(out, texts, list(rows), {split: pairs})
+        rows = (query_row(query, str(asked[query]["text"])) for query in relevant)
+        write_beir(out, texts, rows, {split: [(query, one, 1) for query, own in relevant.items() for one in own]})
         return {"passages": len(kept), "queries": len(relevant)}

@@ -33,7 +33,6 @@ from midmask.corpora.statistics import TextStatistics, describe_missing
 from midmask.corpora.writer import (
     ALIASES,
     ANSWERS,
-    GROUP_ROWS,
     MISSING_PASSAGES,
     QRELS,
     QUARANTINE,
@@ -45,7 +44,7 @@ from midmask.corpora.writer import (
 from midmask.errors import UserError
 from midmask.store.artifact import Artifact, start_afresh
 from midmask.store.place import Place
-from midmask.store.tables import read_batches, read_row_groups
+from midmask.store.tables import read_row_groups
 
 log = logging.getLogger(__name__)
 
@@ -347,7 +346,6 @@ def join(config: JoinConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
 
 def _read_joined(corpus: Place, prefix: str) -> Iterator[pa.Table]:
     """The passages of a corpus, a row group at a time, with the prefix before their ids."""
-    for shard in (corpus / "docs").names():
-        for batch in read_batches(corpus / "docs" / shard, GROUP_ROWS):
-            ids = pc.binary_join_element_wise(prefix, batch["doc_id"], "")
-            yield pa.Table.from_batches([batch.set_column(batch.schema.names.index("doc_id"), "doc_id", ids)])
+    for table in _read_passage_texts(corpus / "docs"):
+        ids = pc.binary_join_element_wise(prefix, table["doc_id"], "")
+        yield table.set_column(table.column_names.index("doc_id"), "doc_id", ids)

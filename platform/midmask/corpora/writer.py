@@ -6,15 +6,14 @@ The artifact's bytes depend on the rows alone, not on how these were cut into bl
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, count, islice
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from midmask.store.place import Place
-from midmask.store.tables import read_batches, read_table, writing_table
+from midmask.store.tables import read_batches, writing_table
 
 GROUP_ROWS = 2_048
 SHARD_GROUPS = 8
@@ -82,32 +81,54 @@ def _write(groups: Iterator[pa.Table], place: Place, schema: pa.Schema) -> int:
 HEADER = "query-id\tcorpus-id\tscore\n"
 
 
+def write_beir(
+    folder: Place,
+    passages: Iterable[tuple[str, str, str]],
+    queries: Iterable[Mapping[str, Any]] | None,
+    qrels: Mapping[str, Iterable[tuple[str, str, int]]],
+) -> None:
+    """Writes a BEIR folder; equal rows give equal bytes.
+
+    Args:
+        passages: id, title, text; a stream. queries: rows as their file has them (`_id`, `text`, perhaps `metadata`);
+            None: there is no such file. qrels: split -> (query id, passage id, grade).
+    """
+    rows = ({"_id": doc_id, "title": title, "text": text} for doc_id, title, text in passages)
+    write_lines(folder / "corpus.jsonl.gz", rows)
+    if queries is not None:
+        write_lines(folder / "queries.jsonl.gz", queries)
+    for split, judgements in qrels.items():
+        write_qrels(folder / "qrels" / f"{split}.tsv", judgements)
+
+
 def export_beir(corpus: Place, folder: Place) -> None:
     """Writes the files of a corpus artifact's folder; passages stream through, a row group at a time.
 
     Slices are splits of their own (`qrels/test.head.tsv`). Answer strings have no place in the layout.
     """
+    docs = corpus / "docs"
     passages = (
-        {"_id": row["doc_id"], "title": row["title"], "text": row["text"]}
-        for shard in (corpus / "docs").names()
-        for row in _read_rows(corpus / "docs" / shard)
+        row for shard in docs.names() for columns in read_shard(docs / shard) for row in zip(*columns, strict=True)
     )
-    write_lines(folder / "corpus.jsonl.gz", passages)
     queries = ({"_id": row["query_id"], "text": row["text"]} for row in _read_rows(corpus / "queries.parquet"))
-    write_lines(folder / "queries.jsonl.gz", queries)
-    qrels = read_table(corpus / "qrels.parquet")
-    for split in pc.unique(qrels["split"]).to_pylist():
-        own = qrels.filter(pc.equal(qrels["split"], split))
-        columns = [own[name].to_pylist() for name in ("query_id", "doc_id", "grade")]
-        write_qrels(folder / "qrels" / f"{split}.tsv", zip(*columns, strict=True))
+    qrels: dict[str, list[tuple[str, str, int]]] = {}
+    for row in _read_rows(corpus / "qrels.parquet"):
+        qrels.setdefault(row["split"], []).append((row["query_id"], row["doc_id"], row["grade"]))
+    write_beir(folder, passages, queries, qrels)
+
+
+def read_shard(shard: Place) -> Iterator[tuple[list[str], list[str], list[str]]]:
+    """Ids, titles and texts of a shard of `docs/`, a row group at a time."""
+    for batch in read_batches(shard, GROUP_ROWS):
+        yield batch["doc_id"].to_pylist(), batch["title"].to_pylist(), batch["text"].to_pylist()
 
 
 def _read_rows(place: Place) -> Iterator[dict[str, Any]]:
-    for batch in read_batches(place, 2_048):
+    for batch in read_batches(place, GROUP_ROWS):
         yield from batch.to_pylist()
 
 
-def write_lines(place: Place, rows: Iterable[dict[str, Any]]) -> None:
+def write_lines(place: Place, rows: Iterable[Mapping[str, Any]]) -> None:
     """Writes JSON objects, one a line, as gzip without name and time in its header: equal rows give equal bytes."""
     with place.writing() as stream, gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
         for row in rows:

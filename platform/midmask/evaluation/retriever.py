@@ -19,7 +19,7 @@ import re
 import sys
 import time
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -37,6 +37,7 @@ from midmask.errors import UserError
 from midmask.evaluation import measures
 from midmask.evaluation.measures import expand
 from midmask.retrieve import ranked
+from midmask.retrieve.blocks import blocks_in
 from midmask.retrieve.index import IndexFields
 from midmask.retrieve.ranked import Fusion
 from midmask.retrieve.search_config import PoolFields
@@ -50,7 +51,7 @@ from midmask.retrieve.searched_queries import (
 )
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.tables import read_row_groups, write_table
+from midmask.store.tables import write_table
 
 NO_PASSAGE = ""
 """Stands in the judgements of a query that retrieved nothing, so that it is evaluated; no passage has this id."""
@@ -89,8 +90,9 @@ def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes, np.arange(len(known) + 1), sorter=order)
     grades = np.zeros(len(ranked), np.int32)
-    for ids, texts in _read_passages(docs):
-        at = known.rows(ids.to_pylist())
+    for block in blocks_in([docs / name for name in docs.names()]):
+        passages = block.read(["doc_id", "text"])
+        at, texts = known.rows(passages["doc_id"].to_pylist()), passages["text"].combine_chunks()
         for place in np.flatnonzero(at >= 0).tolist():
             own = join_answers(texts[place].as_py())
             for row in order[starts[at[place]] : starts[at[place] + 1]].tolist():
@@ -125,13 +127,6 @@ def _ranges(inside: NDArray[np.bool_]) -> str:
     """The characters whose codes are `inside`, as a character class has them."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], inside, [False]]).astype(np.int8)))
     return "".join(f"\\U{first:08x}-\\U{stop - 1:08x}" for first, stop in edges.reshape(-1, 2).tolist())
-
-
-def _read_passages(docs: Place) -> Iterator[tuple[pa.ChunkedArray, pa.ChunkedArray]]:
-    """(ids, texts) of the passages, a row group at a time."""
-    for shard in docs.names():
-        for table in read_row_groups(docs / shard, ["doc_id", "text"]):
-            yield table["doc_id"].combine_chunks(), table["text"].combine_chunks()
 
 
 log = logging.getLogger(__name__)

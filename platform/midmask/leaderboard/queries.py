@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from midmask.evaluation.statistics.pairing import Pairing
 from midmask.leaderboard.lineage import artifact_of
+from midmask.retrieve.blocks import StoredPassages
 from midmask.retrieve.searched_queries import excluded_pairs, without_self
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -57,16 +57,16 @@ def evaluated(place: Place | None) -> Evaluated:
 
 
 def query_texts(corpus: Artifact, query_ids: Collection[str]) -> dict[str, str]:
-    return _texts(corpus.place / "queries.parquet", "query_id", ["text"], query_ids, {})["text"]
+    """Query id -> text, for those that the corpus has."""
+    table = read_table(corpus.place / "queries.parquet", ["query_id", "text"])
+    table = table.filter(pc.is_in(table["query_id"], value_set=pa.array(list(query_ids), pa.string())))
+    return dict(zip(table["query_id"].to_pylist(), table["text"].to_pylist(), strict=True))
 
 
 def passage_texts(corpus: Artifact, doc_ids: Collection[str]) -> dict[str, tuple[str, str]]:
     """Passage id -> (title, text), for those that the corpus has."""
-    found: dict[str, dict[str, str]] = {}
-    docs = corpus.place / "docs"
-    for name in docs.names():
-        found = _texts(docs / name, "doc_id", ["title", "text"], doc_ids, found)
-    return {doc_id: (found["title"][doc_id] or "", text) for doc_id, text in found.get("text", {}).items()}
+    passages = StoredPassages(corpus.place).find(sorted(doc_ids))
+    return {doc_id: (title, text) for doc_id, title, text in passages.values()}
 
 
 def grades(corpus: Artifact, split: str, query_ids: Collection[str]) -> dict[str, dict[str, int]]:
@@ -93,24 +93,6 @@ def ranked_lists(source: Evaluated, query_ids: Collection[str]) -> dict[str, lis
     for query_id, doc_id in zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True):
         found[query_id].append(doc_id)
     return found
-
-
-def _texts(
-    file: Place, name: str, columns: list[str], wanted: Collection[str], found: Mapping[str, Mapping[str, str]]
-) -> dict[str, dict[str, str]]:
-    """Column -> id -> text of the wanted ids in a file, added to what was found before."""
-    gathered = {column: dict(found.get(column, {})) for column in columns}
-    ids = pa.array(sorted(wanted), pa.string())
-    with file.reading() as stream:
-        parquet = pq.ParquetFile(stream)
-        for group in range(parquet.num_row_groups):
-            here = pc.is_in(parquet.read_row_group(group, columns=[name])[name], value_set=ids)
-            if pc.any(here).as_py():
-                table = parquet.read_row_group(group, columns=[name, *columns]).filter(here)
-                for column in columns:
-                    pairs = zip(table[name].to_pylist(), table[column].to_pylist(), strict=True)
-                    gathered[column].update(pairs)
-    return gathered
 
 
 @dataclass(frozen=True)

@@ -180,9 +180,7 @@ def negatives_content(config: ReadNegativesConfig) -> dict[str, str]:
     Raises:
         UserError: if there is no such file.
     """
-    if not Path(config.file).is_file():
-        raise UserError(f"negatives file:{config.file}: there is no such file")
-    return {Path(config.file).name: file_fingerprint(config.file)}
+    return {Path(config.file).name: file_fingerprint(config.file, f"negatives file:{config.file}")}
 
 
 def read_negatives(config: ReadNegativesConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:

@@ -8,6 +8,7 @@ reported. Passages are divided before queries are made of them, since what a sou
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +16,10 @@ from midmask.core.arrays import Ints
 from midmask.core.randomness import hash64
 from midmask.corpora.documents.passages import document_of
 from midmask.corpora.duplicates import BANDS, ROWS, clusters, signatures, similar_pairs
-from midmask.corpora.writer import write_lines, write_qrels
+from midmask.corpora.writer import read_shard
 from midmask.queries.config import QueriesConfig
 from midmask.queries.plain_sources import MadeQuery, Passage, TermWeights
 from midmask.store.place import Place
-from midmask.store.tables import read_batches
-
-ROWS_AT_ONCE = 2_048
 
 BLOCK = 256
 """Passages that a source is given at a time."""
@@ -78,9 +76,8 @@ class CollectionFacts:
 def read_passages(corpus: Place) -> Iterator[list[Passage]]:
     """The passages of a prepared corpus in order, some at a time."""
     for shard in (corpus / "docs").names():
-        for batch in read_batches(corpus / "docs" / shard, ROWS_AT_ONCE):
-            columns = [batch[name].to_pylist() for name in ("doc_id", "title", "text")]
-            yield [Passage(*row) for row in zip(*columns, strict=True)]
+        for columns in read_shard(corpus / "docs" / shard):
+            yield list(map(Passage, *columns))
 
 
 def draw_passages(doc_ids: Sequence[str], seed: int, purpose: str, limit: int) -> set[str]:
@@ -122,27 +119,9 @@ def read_as_searched(corpus: Place, hiding: Mapping[str, Sequence[MadeQuery]]) -
             yield without_hidden(passage, own) if own else passage
 
 
-def write_collection(
-    folder: Place,
-    passages: Iterator[Passage],
-    queries: Sequence[tuple[str, str, str, str]],
-    qrels: Mapping[str, Sequence[tuple[str, str]]],
-) -> None:
-    """Writes a BEIR folder; equal rows give equal bytes.
-
-    Args:
-        queries: query_id, text, source, document. qrels: split -> (query_id, doc_id) of relevant pairs.
-    """
-    write_lines(
-        folder / "corpus.jsonl.gz", ({"_id": one.doc_id, "title": one.title, "text": one.text} for one in passages)
-    )
-    rows = (
-        {"_id": query_id, "text": text, "metadata": {"source": source, "document": document}}
-        for query_id, text, source, document in queries
-    )
-    write_lines(folder / "queries.jsonl.gz", rows)
-    for split, pairs in qrels.items():
-        write_qrels(folder / "qrels" / f"{split}.tsv", ((query_id, doc_id, 1) for query_id, doc_id in pairs))
+def query_row(query_id: str, text: str, source: str = "", document: str = "") -> dict[str, Any]:
+    """A made query as `queries.jsonl` of a BEIR folder has it; document: that it was made of."""
+    return {"_id": query_id, "text": text, "metadata": {"source": source, "document": document}}
 
 
 BY_DOCUMENT = "by document"

@@ -36,10 +36,11 @@ from midmask.core.batch import TokenRows
 from midmask.core.config import Config, added
 from midmask.core.randomness import hash64, python_stream
 from midmask.corpora.documents.passages import sentences, splitter
+from midmask.corpora.writer import read_shard
 from midmask.errors import UserError
 from midmask.exchange.passage_files import DocumentSpans, read_spans
 from midmask.masking.words import LEAST_WORDS, MOST_WORDS, phrases
-from midmask.queries.given import GivenLine, count_given, read_given, sort_by_shard
+from midmask.queries.given import GivenLine, Sourced, count_given, read_given, sort_by_shard
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
 from midmask.store.tables import read_batches, read_metadata, read_table, writing_table
@@ -173,7 +174,7 @@ def _spans_by_phrase(spans: list[list[int]], vocabulary: Vocabulary) -> list[set
     return [members for members in having.values() if len(members) > 1]
 
 
-class SpansConfig(Config):
+class SpansConfig(Sourced, Config):
     """How documents are cut into spans, or where their spans come from."""
 
     source: str = Field(
@@ -203,11 +204,6 @@ class SpansConfig(Config):
             return value
         raise ValueError("there is no such source; choose cut or file:PATH")
 
-    @property
-    def file(self) -> str:
-        """The path of the file of spans; empty if documents are cut here."""
-        return self.source.partition(":")[2]
-
 
 def spans_content(config: SpansConfig) -> dict[str, Any]:
     """What decides the spans besides the config: the splitter of sentences, and the file that they are read from.
@@ -215,34 +211,30 @@ def spans_content(config: SpansConfig) -> dict[str, Any]:
     Raises:
         UserError: if that is not there.
     """
-    if not config.file:
+    if not config.place:
         return splitter()
-    if not Place(config.file).exists():
+    if not Place(config.place).exists():
         raise UserError(f"spans.source = {config.source}: there is no such file")
-    return {**splitter(), "file": Place(config.file).digest()}
+    return {**splitter(), "file": Place(config.place).digest()}
 
 
 def _read_documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, str]]:
     """(doc_id, text) of the shard's documents, in order."""
-    for _, passages in groupby(_read_passages(shard), partial(_document_of, config.documents == "titles")):
-        rows = list(passages)
-        yield rows[0][0], "\n\n".join(text for _, _, text in rows)
-
-
-def _read_passages(shard: Place) -> Iterator[tuple[str, str, str]]:
-    for batch in read_batches(shard, ROW_GROUP):
-        yield from zip(*(batch[name].to_pylist() for name in ("doc_id", "title", "text")), strict=True)
+    rows = (row for columns in read_shard(shard) for row in zip(*columns, strict=True))
+    for _, passages in groupby(rows, partial(_document_of, config.documents == "titles")):
+        doc_ids, _, texts = zip(*passages, strict=True)
+        yield doc_ids[0], "\n\n".join(texts)
 
 
 def _document_of(titles: bool, row: tuple[str, str, str]) -> tuple[str, str]:
-    """What rows of one document share: their title, if titles make documents and there is one."""
+    """What rows (id, title, text) of one document share: their title, if titles make documents and there is one."""
     doc_id, title, _ = row
     return ("title", title) if titles and title else ("passage", doc_id)
 
 
 def _read_given(config: SpansConfig) -> Iterator[GivenLine]:
     """The file's lines; a blank span is a line of its own, of which nothing is kept."""
-    for number, document in read_spans(Place(config.file)):
+    for number, document in read_spans(Place(config.place)):
         usable = [span for span in document.spans if span.strip()]
         for span in document.spans:
             if not span.strip():
@@ -255,7 +247,7 @@ def _read_given(config: SpansConfig) -> Iterator[GivenLine]:
 
 def begin(config: SpansConfig, inputs: Inputs, out: Place) -> None:
     """Sorts the lines of a file by the shards of the corpus, once, before any shard is cut."""
-    if config.file:
+    if config.place:
         sort_by_shard(_read_given(config), inputs["corpus"].place, out)
 
 
@@ -279,13 +271,13 @@ def documents_of_shards(config: SpansConfig, inputs: Inputs, out: Place) -> Call
                     yield join_spans(doc_id, parts, limit)
             first += len(batch)
 
-    return as_given if config.file else cut_here
+    return as_given if config.place else cut_here
 
 
 def count_documents(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     """How many documents were read; of a file also how many spans they have there, and what became of its lines."""
     docs = inputs["corpus"].place / "docs"
-    if not config.file:
+    if not config.place:
         return {"documents": sum(1 for name in docs.names() for _ in _read_documents(config, docs / name))}
     documents, spans = count_given(out)
     passages = 0
@@ -312,7 +304,7 @@ SHARING = pa.field("sharing", pa.list_(pa.int32()))
 def _spans_of(config: SpansConfig, document: Document) -> tuple[list[range], random.Random]:
     """The sentences of each span, and the draws that come after those of lengths."""
     random_ = python_stream(int(hash64([document.doc_id], f"spans {config.seed}")[0]))
-    if config.file:
+    if config.place:
         return list(document.spans), random_
     return cut_into_spans(document, config.span_length - 2, config.short_share, random_), random_
 
@@ -376,7 +368,7 @@ def _finish(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     used = sum(map(len, starts))
     facts = count_documents(config, inputs, out)
     read = facts.pop("documents")
-    if not used and config.file:
+    if not used and config.place:
         raise UserError(f"spans.source = {config.source}: none of {read:,} documents has two spans; {facts['given']}")
     if not used:
         raise UserError(

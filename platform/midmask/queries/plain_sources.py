@@ -25,7 +25,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from midmask.core.randomness import hash64
 from midmask.corpora.documents.passages import sentences
@@ -38,8 +38,7 @@ from midmask.retrieve.lines import text_lines
 from midmask.store.place import Place
 
 
-@dataclass(frozen=True)
-class Passage:
+class Passage(NamedTuple):
     """A row of a prepared corpus."""
 
     doc_id: str

@@ -41,7 +41,7 @@ from midmask.core.config import Config, added, file_fingerprint, model_content
 from midmask.corpora.documents.passages import sentences, splitter
 from midmask.corpora.writer import QRELS
 from midmask.errors import UserError
-from midmask.queries.given import judged_queries, read_file, read_given, sort_by_shard
+from midmask.queries.given import Sourced, judged_queries, read_file, read_given, sort_by_shard
 from midmask.queries.query_model import GenerateConfig, QueryGenerator
 from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
@@ -92,7 +92,7 @@ BM25, MIDDLE_TRAINING = "bm25", "middle_training"
 JUDGES = f"{BM25}, {MIDDLE_TRAINING} (this recipe's, on all pairs) or a model (minilm, a folder, a cached hub id)"
 
 
-class PseudoQueriesConfig(Config):
+class PseudoQueriesConfig(Sourced, Config):
     """Where the queries of passages come from."""
 
     source: str = Field("sentences", description=SOURCES)
@@ -143,15 +143,6 @@ class PseudoQueriesConfig(Config):
         """The config without the consistency filter."""
         return self.model_copy(update={"judged_by": None, "keep_rank": None})
 
-    @property
-    def kind(self) -> str:
-        return self.source.partition(":")[0]
-
-    @property
-    def place(self) -> str:
-        """The path of a file or model."""
-        return self.source.partition(":")[2]
-
 
 def pseudo_queries_content(config: PseudoQueriesConfig) -> dict[str, Any]:
     """Fingerprints of the source's files, as a part of the artifact's identity.
@@ -162,9 +153,7 @@ def pseudo_queries_content(config: PseudoQueriesConfig) -> dict[str, Any]:
     if config.kind == "sentences":
         return splitter()
     if config.kind == "file":
-        if not Path(config.place).is_file():
-            raise UserError(f"pseudo_queries.source = {config.source}: there is no such file")
-        return {"file": file_fingerprint(config.place)}
+        return {"file": file_fingerprint(config.place, f"pseudo_queries.source = {config.source}")}
     if config.kind == "model":
         return dict(model_content(Path(config.place), "pseudo_queries.source"))
     return {}

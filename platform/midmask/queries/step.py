@@ -19,9 +19,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from midmask.corpora.writer import write_beir
 from midmask.errors import UserError
 from midmask.queries.candidates import WRITTEN, Candidate, CandidatePool, Roles, collect, roles_of
-from midmask.queries.collection import CollectionFacts, read_as_searched, split_passages, write_collection
+from midmask.queries.collection import CollectionFacts, query_row, read_as_searched, split_passages
 from midmask.queries.config import SPLITS, QueriesConfig, kind_and_place
 from midmask.queries.preview import examples_of, give_away, page, qrels_table, summary, write_examples
 from midmask.queries.selection import (
@@ -176,12 +177,12 @@ def _write(
     qrels: pa.Table,
 ) -> None:
     kept = [one for one in pool.candidates if one.is_in]
-    pairs: dict[str, list[tuple[str, str]]] = {"train": [], "dev": [], "test": []}
+    pairs: dict[str, list[tuple[str, str, int]]] = {"train": [], "dev": [], "test": []}
     for row in qrels.to_pylist():
-        pairs[row["split"]].append((row["query_id"], row["doc_id"]))
-    rows = [(one.query_id, one.made.text, one.source, known.document_of(one.made.doc_id)) for one in kept]
+        pairs[row["split"]].append((row["query_id"], row["doc_id"], 1))
+    rows = (query_row(one.query_id, one.made.text, one.source, known.document_of(one.made.doc_id)) for one in kept)
     hiding = hiding_of(kept)
-    write_collection(out / "collection" / name, read_as_searched(corpus, hiding), rows, pairs)
+    write_beir(out / "collection" / name, read_as_searched(corpus, hiding), rows, pairs)
     _write_candidates(out / "queries.parquet", pool.candidates, known, splits)
     examples = examples_of(kept, hiding, pool.passages, splits)
     write_examples(out / "examples.parquet", examples)

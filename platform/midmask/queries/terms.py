@@ -35,7 +35,7 @@ from midmask.core.arrays import Doubles
 from midmask.core.config import Config, file_fingerprint
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.errors import UserError, unknown
-from midmask.queries.given import GivenLine, is_utf8, read_given, sort_by_shard
+from midmask.queries.given import GivenLine, Sourced, is_utf8, read_given, sort_by_shard
 from midmask.queries.word_statistics import ShardWords, shard_words, token_ids
 from midmask.retrieve.lines import text_lines
 from midmask.store.artifact import Artifact
@@ -232,7 +232,7 @@ def _normalise(text: str) -> str:
 SOURCES = ("idf", "bm25", "attention", "uniform", "file")
 
 
-class WeighConfig(Config):
+class WeighConfig(Sourced, Config):
     """Where term weights come from."""
 
     source: str = Field(
@@ -274,18 +274,9 @@ class WeighConfig(Config):
         return self
 
     @property
-    def kind(self) -> str:
-        return self.source.partition(":")[0]
-
-    @property
     def needs_statistics(self) -> bool:
         """Whether the step reads the input `statistics`."""
         return self.kind in ("idf", "bm25")
-
-    @property
-    def path(self) -> str:
-        """The file after `file:`; empty for other sources."""
-        return self.source.partition(":")[2]
 
     @property
     def encoder_folder(self) -> Path:
@@ -310,9 +301,7 @@ def weigh_content(config: WeighConfig) -> dict[str, Any]:
         UserError: if the file or the encoder is not there.
     """
     if config.kind == "file":
-        if not Path(config.path).is_file():
-            raise UserError(f"weights.source = {config.source}: there is no such file")
-        return {"file": file_fingerprint(config.path)}
+        return {"file": file_fingerprint(config.place, f"weights.source = {config.source}")}
     if config.kind == "attention":
         return {name: file_fingerprint(config.encoder_folder / name) for name in ("config.json", "model.safetensors")}
     return {}
@@ -402,7 +391,7 @@ def _make_weigher(config: WeighConfig, inputs: Inputs, out: Place, vocabulary: V
 
 def _begin(config: WeighConfig, inputs: Inputs, out: Place) -> None:
     if config.kind == "file":
-        sort_vectors(config.path, inputs["corpus"].place, out, unit=config.scaling == "none")
+        sort_vectors(config.place, inputs["corpus"].place, out, unit=config.scaling == "none")
 
 
 def _worker(config: WeighConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:

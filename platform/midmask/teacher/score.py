@@ -277,9 +277,7 @@ def scores_content(file: str) -> dict[str, str]:
     Raises:
         UserError: if there is no such file.
     """
-    if not Path(file).is_file():
-        raise UserError(f"teacher.scores = {file}: there is no such file")
-    return {Path(file).name: file_fingerprint(file)}
+    return {Path(file).name: file_fingerprint(file, f"teacher.scores = {file}")}
 
 
 def read_scores(config: ReadScoresConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from midmask.choice.verdict import Calibration, QueryCounts, Recommendation, SystemEstimate, Verdict
-from midmask.corpora.writer import write_lines, write_qrels
+from midmask.corpora.writer import write_beir
 from midmask.encoders.representation import Representation
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -58,10 +58,9 @@ def write_collection(folder: Path, extra: int = 0) -> Path:
     filler = {
         f"filler/{row}.md#0-60": ("Filler", f"Row {row} of a table of users, disks and dates.") for row in range(extra)
     }
-    rows = ({"_id": name, "title": title, "text": text} for name, (title, text) in {**DOCUMENTS, **filler}.items())
-    write_lines(place / "corpus.jsonl.gz", rows)
-    write_lines(place / "queries.jsonl.gz", ({"_id": name, "text": text} for name, (text, _) in QUERIES.items()))
-    write_qrels(place / "qrels" / "test.tsv", [(name, doc_id, 1) for name, (_, doc_id) in QUERIES.items()])
+    passages = ((name, title, text) for name, (title, text) in {**DOCUMENTS, **filler}.items())
+    queries = ({"_id": name, "text": text} for name, (text, _) in QUERIES.items())
+    write_beir(place, passages, queries, {"test": [(name, doc_id, 1) for name, (_, doc_id) in QUERIES.items()]})
     return folder
 
 

@@ -49,7 +49,7 @@ def corpus_of(folder: Path, passages: Sequence[Passage], *, shard: int = 50, nam
     """A prepared corpus of these passages, `shard` of them in a file."""
     (folder / "docs").mkdir(parents=True)
     for at in range(0, len(passages), shard):
-        rows = [vars(one) for one in passages[at : at + shard]]
+        rows = [one._asdict() for one in passages[at : at + shard]]
         schema = pa.schema([(column, pa.string()) for column in ("doc_id", "title", "text")])
         pq.write_table(pa.Table.from_pylist(rows, schema), folder / "docs" / f"{at // shard:05d}.parquet")
     Place(str(folder / "statistics.json")).write_json({"name": name})

@@ -19,10 +19,11 @@ from pydantic import Field
 
 from midmask.core.arrays import Ints
 from midmask.core.config import Config
+from midmask.corpora.writer import read_shard
 from midmask.errors import UserError
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
-from midmask.store.tables import read_batches, read_table, write_table
+from midmask.store.tables import read_table, write_table
 
 WORD = r"(?u)\b\w\w+\b"
 
@@ -48,8 +49,6 @@ class StemmedWords:
         """One number per word; unknown words are learnt."""
         return [self.known.setdefault(stem, len(self.known)) for stem in self.stems(text)]
 
-
-ROWS_AT_ONCE = 2_048
 
 MERGED_AT_ONCE = 32
 """Shards whose words are added to those of the shards before them at a time."""
@@ -164,11 +163,8 @@ def read_counted(counts: Place, name: str) -> tuple[pa.Table, pa.Table]:
 
 
 def _read_texts(shard: Place, *, titles: bool) -> Iterator[Texts]:
-    for batch in read_batches(shard, ROWS_AT_ONCE):
-        texts = batch["text"].to_pylist()
-        if titles:
-            texts = [f"{title} {text}" for title, text in zip(batch["title"].to_pylist(), texts, strict=True)]
-        yield batch["doc_id"].to_pylist(), texts
+    for doc_ids, headings, texts in read_shard(shard):
+        yield doc_ids, list(map("{} {}".format, headings, texts)) if titles else texts
 
 
 def _worker(config: Bm25WordsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
