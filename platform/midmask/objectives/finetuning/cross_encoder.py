@@ -44,12 +44,12 @@ class ListwiseRanking(Objective):
             0.0, ge=0.0, le=100.0, description="weight of the agreement of two passes with dropout; 0: one pass"
         )
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("listwise", "r_drop")
     backbone: CrossEncoder  # type: ignore[assignment]
 
     def __init__(self, config: Config, encoder: CrossEncoder, vocabulary: Vocabulary) -> None:
-        super().__init__(encoder, vocabulary)  # type: ignore[arg-type]
-        self.config = config
+        super().__init__(config, encoder, vocabulary)  # type: ignore[arg-type]
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> ListRows:

@@ -68,14 +68,14 @@ class MASTER(Objective):
             weights = "weighted" in (self.keywords, self.encoder_mask)
             return Reads(rows="pseudo_queries", term_weights=weights)
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = (
         *(f"encoder_{name}_mlm" for name in ("whole", "first", "dual")),
         *(f"decoder_{name}_mlm" for name in BEHIND),
     )
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
+        super().__init__(config, backbone, vocabulary)
         self.decoders = nn.ModuleDict({name: Decoder.behind(backbone, layers=config.decoder_layers) for name in BEHIND})
         self.positions = DecoderPositions(backbone)
 
