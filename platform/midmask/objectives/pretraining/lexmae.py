@@ -29,11 +29,10 @@ from torch import Tensor, nn
 from midmask.core.batch import Batch, Part
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.heads import linear_column_max, linear_cross_entropy
-from midmask.masking import corrupt, select_tokens
+from midmask.masking import select_tokens
 from midmask.masking.randomness import Purpose, rekey
 from midmask.objectives.decoders import Decoder, decoder_input
-from midmask.objectives.objective import flat_targets
-from midmask.objectives.pretraining.encoder_mask import EncoderMask, MaskedConfig, MaskedRows, mask_for_encoder
+from midmask.objectives.pretraining.encoder_mask import EncoderMask, MaskedConfig, corrupted_rows, mask_for_encoder
 from midmask.objectives.pretraining.vector_decoding import BothSides, VectorDecoding
 from midmask.objectives.pretraining.vocabulary_weights import winning_vocabulary
 from midmask.text.vocabulary import Vocabulary
@@ -113,8 +112,7 @@ class LexMAE(VectorDecoding):
             selected_BL |= encoder.selected_BL
         elif self.config.overlap == "exclusive":
             selected_BL &= ~encoder.selected_BL
-        decoder_ids_BL = corrupt(apart, selected_BL, vocabulary)
-        decoder = MaskedRows(decoder_ids_BL, text.lengths_B, *flat_targets(text.ids_BL, selected_BL))
+        decoder = corrupted_rows(apart, selected_BL, vocabulary)
         real_BL = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device) < text.lengths_B[:, None]
         is_text_BL = (encoder.ids_BL != vocabulary.cls_id) & (encoder.ids_BL != vocabulary.sep_id)
         return LexMAERows(encoder, decoder, real_BL & is_text_BL)

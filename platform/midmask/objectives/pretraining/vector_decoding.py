@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from midmask.core.batch import Loss, Part, TokenRows
 from midmask.encoders.backbone import Backbone
-from midmask.masking import corrupt, select_words
+from midmask.masking import select_words
 from midmask.masking.randomness import Purpose, rekey
 from midmask.objectives.decoders import CausalDecoder, Decoder, DecoderPositions, decoder_input
 from midmask.objectives.objective import Objective, flat_targets, use_of_vector
-from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, masked_lm_part
+from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, corrupted_rows, masked_lm_part
 from midmask.text.vocabulary import Vocabulary
 
 
@@ -104,8 +104,7 @@ def mask_for_context(text: TokenRows, vocabulary: Vocabulary, ratio: float) -> M
     """
     apart = rekey(text)
     selected_BL = select_words(apart, vocabulary, ratio=ratio, purpose=Purpose.DECODER, count_specials=False)
-    corrupted_BL = corrupt(apart, selected_BL, vocabulary)
-    return MaskedRows(corrupted_BL, text.lengths_B, *flat_targets(text.ids_BL, selected_BL))
+    return corrupted_rows(apart, selected_BL, vocabulary)
 
 
 def end_to_end(first: TokenRows, second: TokenRows, pad_id: int) -> TokenRows:
