@@ -321,8 +321,8 @@ class Widened(Objective):
     parts: ClassVar[tuple[str, ...]] = ("widened",)
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config, self.wide = config, nn.Linear(D, WIDE, bias=False)
+        super().__init__(config, backbone, vocabulary)
+        self.wide = nn.Linear(D, WIDE, bias=False)
 
     def draw(self, batch: Batch) -> TokenRows:
         return batch.texts["passage"]

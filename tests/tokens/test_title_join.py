@@ -217,9 +217,9 @@ def test_simlm_s_guesses_leave_titles_their_ends() -> None:
     backbone = build_backbone(BackboneConfig(dropout=0.0), few, seed=0)
     objective = build_objective(pretraining_config({"name": "simlm"}), backbone, few, seed=0)
     drawn = objective.draw(Batch(0, {"passage": text}))
-    for rows in (drawn.sides.encoder, drawn.sides.decoder):
+    for rows in (drawn.encoder, drawn.decoder):
         assert torch.equal(rows.ids_BL == few.sep_id, text.ids_BL == few.sep_id)
         assert (rows.ids_BL != text.ids_BL).any()
     assert objective.generator.pair_sep == few.sep_id == backbone.pair_sep
     plain = build_objective(pretraining_config({"name": "simlm"}), backbone, replace(few, pairs=False), seed=0)
-    assert (plain.draw(Batch(0, {"passage": text})).sides.decoder.ids_BL == few.sep_id).sum() > 2 * 64
+    assert (plain.draw(Batch(0, {"passage": text})).decoder.ids_BL == few.sep_id).sum() > 2 * 64

@@ -46,15 +46,12 @@ HEAD_DROPOUTS = ("classifier_dropout", "seq_classif_dropout", "cls_dropout", "po
 
 @dataclass(frozen=True)
 class Template:
-    """How a tokenizer joins two texts: ids before, between and behind them.
-
-    types: the token type of the first text with what is around it, and of the second; none: the model takes no types.
-    """
+    """How a tokenizer joins two texts: ids before, between and behind them."""
 
     first: tuple[int, ...]
     between: tuple[int, ...]
     last: tuple[int, ...]
-    types: tuple[int, int] | None
+    types: tuple[int, int] | None  # token types of both texts, the first with what is around it; none: no types
     pad_id: int
 
 

@@ -61,7 +61,8 @@ class QueryExpert(nn.Module):
                 f"backbone.experts = {split.kind}: the feed-forward layers of {type(encoder).__name__} are not known "
                 "here. Use backbone.experts=all or none."
             )
-        self.weights = nn.ParameterDict({_key(name): nn.Parameter(own[name].detach().clone()) for name in names})
+        weights = {name.replace(".", "/"): nn.Parameter(own[name].detach().clone()) for name in names}
+        self.weights = nn.ParameterDict(weights)  # torch allows no dots in their names
 
     def named(self) -> Iterator[tuple[str, Tensor]]:
         """The encoder's name of each weight, and the query's value."""
@@ -103,11 +104,6 @@ class QueryExpert(nn.Module):
         with torch.no_grad():
             for name, weight in own.items():
                 weight.copy_(saved[name])
-
-
-def _key(name: str) -> str:
-    """A name that torch takes for a parameter; it allows no dots."""
-    return name.replace(".", "/")
 
 
 def read_expert_split(folder: Path) -> ExpertSplit | None:

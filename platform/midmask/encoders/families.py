@@ -81,40 +81,30 @@ def _behind_attention(layer: Any, attended: Tensor, x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Family:
-    """Where the parts of a Hugging Face masked LM are, and what its config calls them.
+    """Where the parts of a Hugging Face masked LM are, and what its config calls them."""
 
-    transform: (model, x) -> x, the MLM head up to, and without, its output matrix. output: model -> that matrix and its
-    bias. embed: (encoder, input_ids or inputs_embeds) -> what the first layer reads. projection: encoder -> the linear
-    layer from the embeddings' width to the hidden states', if they differ.
-    embedding_width: config -> columns of the word embeddings. has_positions: config -> whether there is a table of
-    absolute positions. first_position: config -> its row that the first token takes. norm_eps: config -> what norms add
-    to the variance. feed_forward, dropouts: names of config fields.
-    attention: how transformers computes it. mask: what it takes to hide padding: [B, 1, 1, L] as it is, or [B, L], of
-    which it makes masks of its own.
-    feed_forward_weights, feed_forward_norms: regular expressions for the names, in the base model, of the weights of
-    the feed-forward layers' linear layers, and of their norms.
-    layers: where the base model has its layers. layer_parts: where a layer has its parts, by their names in a
-    `decoders.DecoderLayer`; none if it is of another kind. attention_dropout: where a layer has that of its attention.
-    behind_attention: (layer, what the heads attended, what the layer reads), both [..., D] -> what the layer gives.
-    """
-
-    transform: Callable[[Any, Tensor], Tensor] = _transform_under_cls
-    output: Callable[[Any], tuple[Tensor, Tensor | None]] = _output_layer
-    embed: Callable[..., Tensor] = _embed
+    transform: Callable[[Any, Tensor], Tensor] = _transform_under_cls  # (model, x) -> x, all but the output matrix
+    output: Callable[[Any], tuple[Tensor, Tensor | None]] = _output_layer  # model -> that matrix and its bias
+    embed: Callable[..., Tensor] = _embed  # (encoder, input_ids or inputs_embeds) -> what the first layer reads
+    # encoder -> the linear layer from the embeddings' width to the hidden states', if they differ
     projection: Callable[[Any], nn.Linear | None] = lambda encoder: None
-    embedding_width: Callable[[Any], int] = lambda config: int(config.hidden_size)
-    has_positions: Callable[[Any], bool] = lambda config: True
-    first_position: Callable[[Any], int] = lambda config: 0
-    norm_eps: Callable[[Any], float] = lambda config: float(config.layer_norm_eps)
-    feed_forward: str = "intermediate_size"
-    dropouts: tuple[str, ...] = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    attention: Literal["sdpa", "eager"] = "sdpa"
+    embedding_width: Callable[[Any], int] = lambda config: int(config.hidden_size)  # columns of the word embeddings
+    has_positions: Callable[[Any], bool] = lambda config: True  # whether there is a table of absolute positions
+    first_position: Callable[[Any], int] = lambda config: 0  # its row that the first token takes
+    norm_eps: Callable[[Any], float] = lambda config: float(config.layer_norm_eps)  # what norms add to the variance
+    feed_forward: str = "intermediate_size"  # name of a config field
+    dropouts: tuple[str, ...] = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # names of config fields
+    attention: Literal["sdpa", "eager"] = "sdpa"  # how transformers computes it
+    # What hides padding: [B, 1, 1, L] as it is, or [B, L], of which transformers makes masks of its own
     mask: Literal["columns", "tokens"] = "columns"
+    # Patterns of names in the base model: weights of feed-forward layers' linear layers, and of their norms
     feed_forward_weights: str = r"layer\.\d+\.(intermediate|output)\.dense\."
     feed_forward_norms: str = r"layer\.\d+\.output\.LayerNorm\."
-    layers: str = "encoder.layer"
+    layers: str = "encoder.layer"  # where the base model has its layers
+    # Where a layer has its parts, by their names in a `decoders.DecoderLayer`; none if it is of another kind
     layer_parts: Mapping[str, str] | None = None
-    attention_dropout: str = "attention.self.dropout"
+    attention_dropout: str = "attention.self.dropout"  # where a layer has that of its attention
+    # (layer, what the heads attended, what the layer reads), both [..., D] -> what the layer gives
     behind_attention: Callable[[Any, Tensor, Tensor], Tensor] = _behind_attention
 
     def parts_of(self, encoder: nn.Module, number: int) -> dict[str, nn.Module]:
@@ -131,20 +121,15 @@ class Family:
 
 @dataclass(frozen=True)
 class BackboneShape:
-    """The facts about a backbone that a method needs before the backbone is made.
-
-    embedding_width: columns of the word embeddings and of the output matrix (ELECTRA: may differ from `width`).
-    has_positions: whether there is a table of absolute positions. max_length: tokens of the longest row. dropout: a
-    probability.
-    """
+    """The facts about a backbone that a method needs before the backbone is made."""
 
     family: str
     layers: int
     width: int
-    embedding_width: int
-    has_positions: bool
-    max_length: int
-    dropout: float
+    embedding_width: int  # columns of the word embeddings and of the output matrix (ELECTRA: may differ from `width`)
+    has_positions: bool  # whether there is a table of absolute positions
+    max_length: int  # tokens of the longest row
+    dropout: float  # a probability
 
     @property
     def has_plain_layers(self) -> bool:
@@ -209,15 +194,11 @@ def _electra_projection(encoder: Any) -> nn.Linear | None:
     return getattr(encoder, "embeddings_project", None)
 
 
-def _embedding_size(config: Any) -> int:
-    return int(getattr(config, "embedding_size", config.hidden_size))
-
-
 _DEBERTA = Family(
     transform=_deberta_transform,
     output=_deberta_output,
     projection=lambda encoder: encoder.embeddings.embed_proj,
-    embedding_width=_embedding_size,
+    embedding_width=lambda config: int(getattr(config, "embedding_size", config.hidden_size)),
     has_positions=lambda config: bool(config.position_biased_input),
     attention="eager",
     mask="tokens",

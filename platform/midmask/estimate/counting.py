@@ -161,7 +161,7 @@ def count_training(
     try:
         return _count(objective, batch, rows, bf16=bf16, parameters=parameters)
     except (DataDependentOutputException, DynamicOutputShapeException):
-        alone = EncoderAlone(objective.backbone, words).train(kind == "cpu")
+        alone = EncoderAlone(config, objective.backbone, words).train(kind == "cpu")
         return replace(_count(alone, batch, rows, bf16=bf16, parameters=parameters), is_whole=False)
 
 

@@ -17,23 +17,17 @@ from midmask.store.place import Place
 
 @dataclass(frozen=True)
 class Costs:
-    """The cost of an evaluation: that of computing its steps, each counted once, also if others share them.
+    """The cost of an evaluation: that of computing its steps, each counted once, also if others share them."""
 
-    train_seconds: of middle training, fine-tuning and teachers, by the clock. cpu_hours, gpu_hours: of all steps, by
-    the clock times the threads or GPUs that worked. pretrain_tokens, finetune_tokens: true tokens that were read, pads
-    not counted. bytes_per_passage: of what is searched of the encoded collection; none for BM25.
-    search_ms_per_query: milliseconds by the clock, neither building nor opening an index; none where the search did not
-    say. index_recall_at_10, _100, _depth: what an approximate search found of an exact one's best passages, on a sample
-    of its queries; none for an exact search, and for cutoffs beyond its depth.
-    """
-
-    train_seconds: float
-    cpu_hours: float
-    gpu_hours: float
-    pretrain_tokens: int
+    train_seconds: float  # of middle training, fine-tuning and teachers, by the clock
+    cpu_hours: float  # of all steps, by the clock times the threads that worked
+    gpu_hours: float  # likewise of GPUs
+    pretrain_tokens: int  # true tokens that were read, pads not counted
     finetune_tokens: int
-    bytes_per_passage: float | None
-    search_ms_per_query: float | None
+    bytes_per_passage: float | None  # of what is searched of the encoded collection; none for BM25
+    search_ms_per_query: float | None  # by the clock, without building or opening an index; none: it was not said
+    # What an approximate search found of an exact one's best passages, on a sample of its queries; none for an exact
+    # search, and for cutoffs beyond its depth
     index_recall_at_10: float | None = None
     index_recall_at_100: float | None = None
     index_recall_at_depth: float | None = None

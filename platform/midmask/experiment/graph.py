@@ -22,19 +22,17 @@ FORMAT = 3
 class Step:
     """One node: the name of its kind, its config, its inputs, and what its config's paths held when the plan was made.
 
-    `prepared` are inputs that follow from the config and the other inputs, such as BM25's index of the corpus.
-    `resume` is a finished prefix of this very step, such as its first quarter. `path`: of a training, where the recipe
-    has its length and batch (`stages.0.train`), for messages. These change no result, so they are not part of the
-    identity.
+    The last three change no result, so they are not part of the identity.
     """
 
     name: str
     config: Config
     inputs: Mapping[str, "Step"] = field(default_factory=dict)
     content: Mapping[str, Any] = field(default_factory=dict)
+    # Inputs that follow from the config and the other inputs, such as BM25's index of the corpus
     prepared: Mapping[str, "Step"] = field(default_factory=dict)
-    resume: "Step | None" = None
-    path: str = field(default="", compare=False)
+    resume: "Step | None" = None  # a finished prefix of this very step, such as its first quarter
+    path: str = field(default="", compare=False)  # where the recipe has a training's length and batch, for messages
 
     @property
     def kind(self) -> StepKind:
@@ -97,19 +95,14 @@ def model_step(evaluation: Step) -> Step | None:
 
 @dataclass
 class Graph:
-    """Which steps are left, and which of them can start.
+    """Which steps are left, and which of them can start; all by fingerprint."""
 
-    left: fingerprint -> step that has not ended. lacks: what each still waits for. users: what waits for each.
-    weight: the length of the longest chain that begins with it; long chains start first. there: targets, and inputs of
-    what is left, that were finished before.
-    """
-
-    left: dict[str, Step] = field(default_factory=dict)
-    lacks: dict[str, set[str]] = field(default_factory=dict)
-    users: dict[str, set[str]] = field(default_factory=dict)
-    weight: dict[str, float] = field(default_factory=dict)
+    left: dict[str, Step] = field(default_factory=dict)  # steps that have not ended
+    lacks: dict[str, set[str]] = field(default_factory=dict)  # what each still waits for
+    users: dict[str, set[str]] = field(default_factory=dict)  # what waits for each
+    weight: dict[str, float] = field(default_factory=dict)  # length of its longest chain; long ones start first
     started: set[str] = field(default_factory=set)
-    there: dict[str, Step] = field(default_factory=dict)
+    there: dict[str, Step] = field(default_factory=dict)  # targets, and inputs of what is left, finished before
 
     @staticmethod
     def of(targets: Iterable[Step], is_finished: Callable[[Step], bool], cost: Callable[[Step], float]) -> "Graph":

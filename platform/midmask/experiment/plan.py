@@ -114,24 +114,19 @@ def settle_precision(recipe: Recipe, precision: Precision) -> Recipe:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of one recipe by role, `stages` in order; `spans`, `pseudo_queries` (those that a consistency filter
-    keeps, if there is one) and `initial` (the encoder before any training) whether they are needed or not.
-    corpus, tokens: of fine-tuning and evaluation. pretraining_tokens: what the middle training reads: `tokens`, unless
-    the recipe names other collections or fine-tuning has one of its own. untuned: what fine-tuning begins with, as a
-    retriever. survey: what was read for it. precision: what `auto` stands for.
-    """
+    """The steps of one recipe by role; `spans`, `pseudo_queries` and `initial` whether they are needed or not."""
 
-    survey: Survey = field(compare=False)
-    corpus: Step
+    survey: Survey = field(compare=False)  # what was read for the plan
+    corpus: Step  # of fine-tuning and evaluation, as `tokens`
     tokens: Step
-    pretraining_tokens: Step
+    pretraining_tokens: Step  # `tokens`, unless the recipe names other collections or fine-tuning has one of its own
     spans: Step
-    pseudo_queries: Step
-    initial: Step
+    pseudo_queries: Step  # those that a consistency filter keeps, if there is one
+    initial: Step  # the encoder before any training
     pretrained: Step | None
-    untuned: Step
-    stages: tuple[Step, ...]
-    precision: Precision
+    untuned: Step  # what fine-tuning begins with, as a retriever
+    stages: tuple[Step, ...]  # in order
+    precision: Precision  # what `auto` stands for
 
     def evaluation(self, config: EvaluateConfig, *, model: Step | None = None, on: Step | None = None) -> Step:
         """The evaluation of an encoder: the last stage's, unless another is given.

@@ -2,9 +2,9 @@
 config.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, SerializeAsAny, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
 from midmask.core.config import Config, added, as_user_error, flatten, override
 from midmask.corpora import CorpusConfig, JoinConfig, judged_splits
@@ -43,7 +43,7 @@ class Recipe(Config):
     )
     weights: WeighConfig = Field(default_factory=WeighConfig, description="where term weights come from, if read")
     backbone: BackboneConfig = Field(default_factory=BackboneConfig, description="the encoder that is trained")
-    objective: SerializeAsAny[ObjectiveConfig] | None = Field(
+    objective: Annotated[SerializeAsAny[ObjectiveConfig] | None, BeforeValidator(pretraining_config)] = Field(
         description="the middle training; none: no middle training"
     )
     pretrain: TrainConfig = Field(description="length, batch and optimiser of the middle training")
@@ -71,11 +71,6 @@ class Recipe(Config):
     )
     stages: tuple[StageConfig, ...] = Field(min_length=1, description="fine-tuning stages, in order")
     evaluation: EvaluateConfig = Field(default_factory=EvaluateConfig, description="measures and depth of the search")
-
-    @field_validator("objective", mode="before")
-    @classmethod
-    def _objective_by_name(cls, value: Any) -> Any:
-        return pretraining_config(value)
 
     @field_validator("pretrain_on")
     @classmethod

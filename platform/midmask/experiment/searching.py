@@ -43,7 +43,7 @@ def ranking(
     """
     _check_index(wanted, model)
     representation = represented_by(model)
-    _check_pool(wanted, representation)
+    wanted.check_pool(_place(wanted), wanted.depth, late=representation.tokens is not None)
     passages = passage_encoding_step(tokens, model, wanted)
     tokens = passages.inputs["tokens"]
     queries = EncodeConfig(
@@ -136,11 +136,6 @@ def _check_index(wanted: EvaluateConfig | MineConfig, model: Step) -> None:
 def _dense_width(model: Step) -> int:
     """Width of a model's dense view; 0 where it is not known."""
     return represented_by(model).width or _hidden_width(model)
-
-
-def _check_pool(wanted: EvaluateConfig | MineConfig, representation: Representation) -> None:
-    """Raises UserError as `PoolFields.check_pool`."""
-    wanted.check_pool(_place(wanted), wanted.depth, late=representation.tokens is not None)
 
 
 def _place(wanted: EvaluateConfig | MineConfig) -> str:

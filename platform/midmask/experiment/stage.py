@@ -1,9 +1,9 @@
 """One stage of fine-tuning: where it starts, its loss, its negatives and its teacher."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from midmask.core.config import Config
 from midmask.errors import UserError, how_to_set
@@ -19,15 +19,11 @@ NegativeKind = Literal["bm25", "mined", "file"]
 
 @dataclass(frozen=True)
 class NegativeSource:
-    """Where hard negatives come from.
-
-    stage: of mined ones, the number of the stage whose encoder ranks, from 0; none: the one before. file: in the
-    layout of `exchange.negatives_files`.
-    """
+    """Where hard negatives come from."""
 
     kind: NegativeKind
-    stage: int | None = None
-    file: str = ""
+    stage: int | None = None  # of mined ones, the number of the stage whose encoder ranks, from 0; none: the one before
+    file: str = ""  # in the layout of `exchange.negatives_files`
 
     @staticmethod
     def parse(text: str) -> "NegativeSource":
@@ -49,7 +45,9 @@ class NegativeSource:
 class StageConfig(Config):
     """One fine-tuning stage of a bi-encoder."""
 
-    loss: SerializeAsAny[RankingConfig] = Field(default_factory=Contrastive.Config, description="the ranking loss")
+    loss: Annotated[SerializeAsAny[RankingConfig], BeforeValidator(finetuning_config)] = Field(
+        default_factory=Contrastive.Config, description="the ranking loss"
+    )
     starts_from: Literal["pretrained", "previous"] = Field(
         "pretrained", description="the pre-trained encoder, or the stage before this one"
     )
@@ -75,11 +73,6 @@ class StageConfig(Config):
         None, ge=8, description="largest number of tokens of a passage; none: as tokenised"
     )
     train: TrainConfig = Field(description="length, batch and optimiser of the stage")
-
-    @field_validator("loss", mode="before")
-    @classmethod
-    def _loss_by_name(cls, value: Any) -> Any:
-        return finetuning_config(value)
 
     def check(self, place: str) -> None:
         """Raises UserError for an index that no encoder searches, or if a query would have its positive for its only

@@ -8,10 +8,10 @@ and one that is used without fine-tuning.
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field, SerializeAsAny, field_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from midmask.core.config import Config, added
 from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
@@ -106,7 +106,9 @@ class PretrainConfig(Config):
     """Middle training: an objective on all passages of a corpus."""
 
     backbone: BackboneConfig = Field(description="the encoder that is trained")
-    objective: SerializeAsAny[ObjectiveConfig] = Field(description="what it is trained on")
+    objective: Annotated[SerializeAsAny[ObjectiveConfig], BeforeValidator(pretraining_config)] = Field(
+        description="what it is trained on"
+    )
     train: TrainConfig = Field(description="length, batch and optimiser")
     stop_after: int | None = Field(
         None, ge=1, description="steps to stop after, as a prefix of the whole run; none: all"
@@ -116,18 +118,15 @@ class PretrainConfig(Config):
     )
     excerpt: int | None = added(None, "tokens of a passage that each visit reads, drawn anew; none: all", ge=8)
 
-    @field_validator("objective", mode="before")
-    @classmethod
-    def _objective_by_name(cls, value: Any) -> Any:
-        return pretraining_config(value)
-
 
 class FinetuneConfig(Config):
     """One stage of fine-tuning: a bi-encoder on the train queries of a corpus."""
 
     backbone: BackboneConfig = Field(description="the encoder, if it does not come from another step")
     representation: Representation = Field(default_factory=Representation, description="what is scored")
-    loss: SerializeAsAny[RankingConfig] = Field(description="the ranking loss")
+    loss: Annotated[SerializeAsAny[RankingConfig], BeforeValidator(finetuning_config)] = Field(
+        description="the ranking loss"
+    )
     train: TrainConfig = Field(description="length, batch and optimiser")
     per_query: int = Field(0, ge=0, description="hard negatives a query in each step")
     missing_positive_score: Literal["refuse", "highest"] = Field(
@@ -135,11 +134,6 @@ class FinetuneConfig(Config):
     )
     query_length: int = Field(32, ge=4, description="tokens of a query")
     passage_length: int = Field(128, ge=8, description="tokens of a passage")
-
-    @field_validator("loss", mode="before")
-    @classmethod
-    def _loss_by_name(cls, value: Any) -> Any:
-        return finetuning_config(value)
 
 
 TrainingConfig = PretrainConfig | FinetuneConfig | TeachConfig | GeneratorConfig
@@ -185,7 +179,7 @@ def adopt(config: AdoptConfig, inputs: Mapping[str, Artifact], out: Place) -> di
 def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> PretrainSetup:
     """Builds the setup of a pre-training worker from config and input artifacts, as plain data that can be sent."""
     name = config.objective.reads().rows
-    longest = config.excerpt or _max_length(inputs["tokens"])
+    longest = config.excerpt or int(inputs["tokens"].record["config"]["max_length"])
     read = inputs[name if name in inputs else "tokens"]
     places = {name: artifact.place for name, artifact in inputs.items()}
     return PretrainSetup(
@@ -227,11 +221,6 @@ def finetune_setup(config: FinetuneConfig, inputs: Mapping[str, Artifact]) -> Fi
         start=inputs["start"].place if "start" in inputs else None,
         form=TextForm.of(inputs["tokens"].record["config"]),
     )
-
-
-def _max_length(tokens: Artifact) -> int:
-    """Tokens of a passage at most."""
-    return int(tokens.record["config"]["max_length"])
 
 
 def _file(inputs: Mapping[str, Artifact], name: str, file: str) -> Place | None:

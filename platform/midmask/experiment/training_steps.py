@@ -196,18 +196,14 @@ def stages_content(recipe: Recipe, survey: Survey) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Stages:
-    """The stages of a recipe, laid out one after the other.
-
-    pretrained: the encoder of the middle training; none: the recipe's backbone as it is, whose files are `backbone`.
-    tokenizer: fingerprints of its folder, empty for a vocabulary of its own. held: what `stages_content` found.
-    """
+    """The stages of a recipe, laid out one after the other."""
 
     recipe: Recipe
     tokens: Step
-    pretrained: Step | None
-    backbone: Mapping[str, Any]
-    tokenizer: Mapping[str, Any]
-    held: Mapping[str, Any]
+    pretrained: Step | None  # the encoder of the middle training; none: the recipe's backbone as it is
+    backbone: Mapping[str, Any]  # its files
+    tokenizer: Mapping[str, Any]  # fingerprints of its folder, empty for a vocabulary of its own
+    held: Mapping[str, Any]  # what `stages_content` found
 
     @property
     def corpus(self) -> Step:

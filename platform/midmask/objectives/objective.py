@@ -82,15 +82,15 @@ class ObjectiveConfig(Config):
 class Objective(nn.Module, ABC):
     """A loss on a backbone. Subclasses are final, but for `CoupledObjective`.
 
-    `parts`: names of the loss's terms, as logged.
+    `parts`: names of the loss's terms, as logged. `config`: subclasses name its type.
     """
 
+    config: Any
     parts: ClassVar[tuple[str, ...]]
 
-    def __init__(self, backbone: Backbone, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: ObjectiveConfig, backbone: Backbone, vocabulary: Vocabulary) -> None:
         super().__init__()
-        self.backbone = backbone
-        self._vocabulary = vocabulary
+        self.config, self.backbone, self._vocabulary = config, backbone, vocabulary
 
     @abstractmethod
     def draw(self, batch: Batch) -> Any:

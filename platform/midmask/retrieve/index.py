@@ -56,13 +56,10 @@ SAMPLE_KEY = 16
 
 @dataclass(frozen=True)
 class VectorBlocks:
-    """Vectors in blocks, each read when it is needed: a collection's may be more than memory holds.
+    """Vectors in blocks, each read when it is needed: a collection's may be more than memory holds."""
 
-    lengths: rows of each block. read: the number of a block -> its vectors, float32 [n, D].
-    """
-
-    lengths: Sequence[int]
-    read: Callable[[int], Floats]
+    lengths: Sequence[int]  # rows of each block
+    read: Callable[[int], Floats]  # the number of a block -> its vectors, float32 [n, D]
 
     @classmethod
     def of(cls, *blocks: Floats) -> Self:

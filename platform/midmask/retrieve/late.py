@@ -11,7 +11,7 @@ Held at once: the codes of one block of passages in float32, or as many of them 
 Shapes: Q queries, K results of a query, N passages of a block, L tokens of one query, T tokens of some passages.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -92,7 +92,8 @@ class LateShard:
             chosen = None if wanted is None else np.searchsorted(rows, wanted[query])
             return passages.score(queries.records_T["codes"][part], queries.records_T["scale"][part], chosen)
 
-        return _map(score, len(queries), self._threads)
+        with ThreadPoolExecutor(self._threads) as pool:
+            return list(pool.map(score, range(len(queries))))
 
 
 class DecodedTokens:
@@ -125,8 +126,3 @@ def _within(rows: Ints, start: int, stop: int) -> Ints:
     """Those of ascending rows that lie in start … stop - 1, from `start` on."""
     first, last = np.searchsorted(rows, [start, stop])
     return rows[first:last] - start
-
-
-def _map(score: Callable[[int], Floats], count: int, threads: int) -> list[Floats]:
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(score, range(count)))

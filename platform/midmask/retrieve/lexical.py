@@ -113,14 +113,11 @@ def search_in_batches(search: Callable[[slice], list[Best]], queries: int, k: in
 
 @dataclass(frozen=True)
 class BoundedScores:
-    """Scores of a query against a block of passages.
+    """Scores of a query against a block of passages."""
 
-    scores_N: float64 or float32, within ± `error` of the exact ones. exact: rows of the block -> their exact scores.
-    """
-
-    scores_N: NDArray[np.floating]
+    scores_N: NDArray[np.floating]  # float64 or float32, within ± `error` of the exact ones
     error: float
-    exact: Callable[[Ints], Doubles]
+    exact: Callable[[Ints], Doubles]  # rows of the block -> their exact scores
 
 
 class LexicalIndex:

@@ -207,15 +207,11 @@ a quarter longer at 4,096, and as long at 512 and 2,048. The figure for GPUs is 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How token rows become views; everything but `threads` changes the numbers.
-
-    terms: words of a lexical view that are kept, the heaviest; none: all. max_length: tokens a row is cut to (its first
-    ones and its last one, [SEP]); none: as tokenised.
-    """
+    """How token rows become views; everything but `threads` changes the numbers."""
 
     pad_id: int
-    terms: int | None = None
-    max_length: int | None = None
+    terms: int | None = None  # words of a lexical view that are kept, the heaviest; none: all
+    max_length: int | None = None  # tokens a row is cut to, its first ones and its last one, [SEP]; none: as tokenised
     batch_tokens: int = BATCH_TOKENS["cpu"]
     device: str = "cpu"
     threads: int = 1
@@ -301,17 +297,13 @@ def _code_tokens(tokens: TokenVectors) -> tuple[Views, NDArray[np.bool_]]:
 
 @dataclass(frozen=True)
 class TextEncoder:
-    """The encoder in a model artifact, for rows of a tokens artifact; it is opened when it is first used.
-
-    length: tokens a row is cut to; none: as tokenised. terms: words of a lexical view that are kept; none: as many as
-    the model was trained for.
-    """
+    """The encoder in a model artifact, for rows of a tokens artifact; it is opened when it is first used."""
 
     model: Artifact
     tokens: Artifact
     side: Side
-    length: int | None = None
-    terms: int | None = None
+    length: int | None = None  # tokens a row is cut to; none: as tokenised
+    terms: int | None = None  # words of a lexical view that are kept; none: as many as the model was trained for
     threads: int = 1
     precision: Precision = "fp32"
 

@@ -89,7 +89,7 @@ def read_position(place: Place) -> dict[str, Any]:
 
 def _write(file: Place, tensors: dict[str, Tensor]) -> str:
     """Writes the tensors; returns the SHA-256 of the file."""
-    data = safetensors.torch.save(_on_cpu(tensors))
+    data = safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     file.write(data)
     return hashlib.sha256(data).hexdigest()
 
@@ -152,19 +152,12 @@ def _load_moments(saved: dict[str, Tensor], module: nn.Module, optimiser: torch.
     states: dict[int, dict[str, Tensor]] = {}
     order = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     for index, parameter in enumerate(order):
-        state = {key: saved[f"{key}/{names[parameter]}"] for key in _keys(saved, names[parameter])}
+        keys = {key: f"{key}/{names[parameter]}" for key in ("step", "exp_avg", "exp_avg_sq")}
+        state = {key: saved[name] for key, name in keys.items() if name in saved}
         if state:  # a parameter that never had a gradient has none
             states[index] = state
     # load_state_dict puts the step counts where this device's AdamW wants them
     optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
-
-
-def _keys(saved: dict[str, Tensor], name: str) -> list[str]:
-    return [key for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}/{name}" in saved]
-
-
-def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
 HEADS = "heads.safetensors"

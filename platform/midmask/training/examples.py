@@ -181,15 +181,12 @@ def lengths_of(tokens: Place) -> Ints32:
 
 @dataclass(frozen=True)
 class PassageExamples:
-    """Pre-training: a row is a passage of the tokens artifact.
-
-    weights: an artifact of term weights. by_length: whether batches are grouped by length; not where the rows of a
-    batch meet, since all negatives of a text would then be of its length.
-    """
+    """Pre-training: a row is a passage of the tokens artifact."""
 
     tokens: Place
     fingerprint: str
-    weights: Place | None = None
+    weights: Place | None = None  # an artifact of term weights
+    # Whether batches are grouped by length; not where rows of a batch meet: a text's negatives would be of its length
     by_length: bool = True
 
     def open(self) -> "PassageSource":

@@ -34,13 +34,11 @@ from midmask.training.reader import Read
 
 @dataclass(frozen=True)
 class Cached:
-    """What the second pass of one micro-batch needs: the gradient by each of its vectors, and the random state.
-
-    weights: each parameter that rows meet through, and its gradient; of the last micro-batch alone.
-    """
+    """What the second pass of one micro-batch needs: the gradient by each of its vectors, and the random state."""
 
     gradients: tuple[Tensor, ...]
     random: tuple[Tensor, ...]
+    # Each parameter that rows meet through, and its gradient; of the last micro-batch alone
     weights: tuple[tuple[Tensor, Tensor], ...] = ()
 
     def replay(self) -> None:
@@ -90,17 +88,13 @@ def _random_state(device: torch.device) -> tuple[Tensor, ...]:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What happened in one step, over all workers. Tensors stay on the device until somebody reads them.
-
-    sums, float64: the loss's total, then each part's sum over its targets. counts, float64: each part's targets, then
-    tokens, slots (tokens with padding) and the digest of what was read. gradient_norms: before clipping, of all
-    parameters and of the heads, [2].
-    """
+    """What happened in one step, over all workers. Tensors stay on the device until somebody reads them."""
 
     step: int
-    sums: Tensor
+    sums: Tensor  # float64: the loss's total, then each part's sum over its targets
+    # float64: each part's targets, then tokens, slots (tokens with padding) and the digest of what was read
     counts: Tensor
-    gradient_norms: Tensor
+    gradient_norms: Tensor  # before clipping, of all parameters and of the heads, [2]
     learning_rate: float
     wait_seconds: float
     seconds: float

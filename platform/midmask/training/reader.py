@@ -22,16 +22,13 @@ AHEAD = 4
 
 @dataclass(frozen=True)
 class Read:
-    """One step's work for one worker: micro-batches on the CPU, and their numbers for the trace.
-
-    tokens: true tokens; slots: tokens with padding; digest: sum over the rows of a CRC-32 of their number and tokens,
-    which does not depend on how the rows lie over workers.
-    """
+    """One step's work for one worker: micro-batches on the CPU, and their numbers for the trace."""
 
     step: int
     micro: list[Batch]
-    tokens: int
-    slots: int
+    tokens: int  # without padding
+    slots: int  # tokens with padding
+    # Sum over the rows of a CRC-32 of their number and tokens: how rows lie over workers does not change it
     digest: int
 
 

@@ -104,18 +104,14 @@ Built = tuple[Backbone | CrossEncoder | Seq2Seq, Objective, Vocabulary]
 
 @dataclass(frozen=True)
 class TrainingSetup(ABC):
-    """One training run, picklable and small; its places are reached from wherever the worker runs.
+    """One training run, picklable and small; its places are reached from wherever the worker runs."""
 
-    tokens: an artifact whose tokenizer the model has. rows: what a row of the run is. path: where a recipe has the
-    config of such a training, for messages; `stages.*` stands for every stage.
-    """
-
-    path: ClassVar[str]
+    path: ClassVar[str]  # where a recipe has the config of such a training, for messages; `stages.*`: every stage
     objective: ObjectiveConfig
     train: TrainConfig
     backbone: BackboneConfig
-    tokens: Place
-    rows: Examples
+    tokens: Place  # an artifact whose tokenizer the model has
+    rows: Examples  # what a row of the run is
 
     @property
     def stop(self) -> int:
@@ -134,9 +130,9 @@ class TrainingSetup(ABC):
     @abstractmethod
     def build(self) -> Built: ...
 
-    @abstractmethod
     def save(self, objective: Objective, folder: Path) -> None:
         """Writes the trained model as a Hugging Face folder."""
+        objective.backbone.save(folder, self.tokenizer)
 
     def longest_rows(self, count: int, words: Vocabulary) -> Batch:
         """Made-up rows, each as long as a row of this run can be."""
@@ -147,12 +143,10 @@ class TrainingSetup(ABC):
 
 @dataclass(frozen=True)
 class StartedSetup(TrainingSetup):
-    """A run that may begin with the weights of another. start: an artifact whose `model/` is trained on. form: how the
-    texts were written before they were tokenised.
-    """
+    """A run that may begin with the weights of another."""
 
-    start: Place | None = None
-    form: TextForm = field(default_factory=TextForm)
+    start: Place | None = None  # an artifact whose `model/` is trained on
+    form: TextForm = field(default_factory=TextForm)  # how the texts were written before they were tokenised
 
     @property
     def origin(self) -> Path | None:
@@ -176,20 +170,15 @@ class StartedSetup(TrainingSetup):
 
 @dataclass(frozen=True)
 class PretrainSetup(StartedSetup):
-    """Middle training.
-
-    resume: an artifact of a prefix of this very run, to go on from. stop_after: steps to stop after, as a prefix of the
-    whole run. corpus: for a probe. probed: the corpus's tokens, if the training reads others. self_distillation: weight
-    of the distance to the starting encoder in the loss. longest: tokens that a text has at most.
-    """
+    """Middle training."""
 
     path: ClassVar[str] = "pretrain"
-    resume: Place | None = None
-    stop_after: int | None = None
-    corpus: Place | None = None
-    probed: Place | None = None
-    self_distillation: float = 0.0
-    longest: int = 512
+    resume: Place | None = None  # an artifact of a prefix of this very run, to go on from
+    stop_after: int | None = None  # steps to stop after, as a prefix of the whole run
+    corpus: Place | None = None  # for a probe
+    probed: Place | None = None  # the corpus's tokens, if the training reads others
+    self_distillation: float = 0.0  # weight of the distance to the starting encoder in the loss
+    longest: int = 512  # tokens that a text has at most
 
     @property
     def stop(self) -> int:
@@ -210,9 +199,6 @@ class PretrainSetup(StartedSetup):
         if self.origin is None:
             return None
         return Guard(self.encoder(self.vocabulary()).to(device), self.self_distillation)
-
-    def save(self, objective: Objective, folder: Path) -> None:
-        objective.backbone.save(folder, self.tokenizer)
 
 
 @dataclass(frozen=True)
@@ -254,9 +240,6 @@ class TeachSetup(TrainingSetup):
         vocabulary = Vocabulary.of(self.tokenizer)
         encoder = build_cross_encoder(self.backbone, self.tokenizer, max_length=length, seed=seed)
         return encoder, ListwiseRanking(self.objective, encoder, vocabulary), vocabulary
-
-    def save(self, objective: Objective, folder: Path) -> None:
-        objective.backbone.save(folder, self.tokenizer)
 
 
 @dataclass(frozen=True)

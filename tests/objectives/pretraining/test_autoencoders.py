@@ -106,8 +106,8 @@ def test_health_tells_what_the_decoder_does_without_the_text_s_vector() -> None:
     drawn = retromae.draw(READ)
     found = retromae.health(drawn)
     hidden = retromae.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-    same = sum(hidden[row, 0] for row in range(4)) / 4
-    decoded = retromae.decode(torch.stack([same] * 4)[:, None], drawn.decoder.ids_BL, drawn.visible_BXL)
+    same = torch.stack([sum(hidden[row, 0] for row in range(4)) / 4] * 4)[:, None]
+    decoded = retromae.decoder(retromae.backbone, retromae.positions, same, drawn.decoder.ids_BL, drawn.visible_BXL)
     logits = retromae.backbone.transform(decoded) @ retromae.backbone.output_weight_VD.t()
     logits = (logits + retromae.backbone.output_bias_V).flatten(0, 1)[drawn.decoder.rows_R]
     expected = torch.nn.functional.cross_entropy(logits, drawn.decoder.labels_R)

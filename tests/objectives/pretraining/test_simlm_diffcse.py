@@ -67,8 +67,8 @@ def test_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
     for row in range(4):
         text = ids(READ.texts["passage"], row)
         ordinary = [j for j, token in enumerate(text) if token not in (CLS, SEP, UNK)]
-        states = reference.encode(ids(drawn.sides.encoder, row))
-        guessed = reference.embed(ids(drawn.sides.decoder, row))
+        states = reference.encode(ids(drawn.encoder, row))
+        guessed = reference.embed(ids(drawn.decoder, row))
         decoded = reference.decoder([states[0], *guessed[1:]], config.decoder_layers)
         terms["encoder_rlm"] += [reference.surprise(states[j], text[j]) for j in ordinary]
         terms["decoder_rlm"] += [reference.surprise(decoded[j], text[j]) for j in ordinary]
@@ -83,7 +83,7 @@ def test_a_second_draw_joins_the_encoders_for_the_decoder() -> None:
     mean (21.0 in the published code's run, whose words are not all of one token). A false alarm once in a million draws
     of seeds."""
     drawn = certain().draw(one_token_words(400, 41))
-    encoder, decoder = (rows.ids_BL == GUESS for rows in (drawn.sides.encoder, drawn.sides.decoder))
+    encoder, decoder = (rows.ids_BL == GUESS for rows in (drawn.encoder, drawn.decoder))
     assert set(encoder.sum(1).tolist()) == {13} and not (encoder & ~decoder).any()
     sizes = decoder.sum(1).double()
     variance = 12 * (13 / 41) * (28 / 41) * (29 / 40)  # of the overlap, hypergeometric
@@ -94,13 +94,13 @@ def test_a_second_draw_joins_the_encoders_for_the_decoder() -> None:
 
 def test_equal_ratios_replace_the_same_places_on_both_sides() -> None:
     drawn = certain(decoder_mask_ratio=0.3).draw(one_token_words(20, 41))
-    assert torch.equal(drawn.sides.encoder.ids_BL == GUESS, drawn.sides.decoder.ids_BL == GUESS)
+    assert torch.equal(drawn.encoder.ids_BL == GUESS, drawn.decoder.ids_BL == GUESS)
 
 
 def test_unknown_and_special_tokens_are_neither_replaced_nor_targets() -> None:
     texts = [[UNK, 9, UNK, 12], [UNK] * 6, [7] * 9]
     drawn = certain().draw(batch(texts))
-    for rows in (drawn.sides.encoder, drawn.sides.decoder):
+    for rows in (drawn.encoder, drawn.decoder):
         assert [places(rows, row) for row in range(3)] == [[2, 4], [], list(range(1, 10))]
         for row, text in enumerate(texts):
             read = ids(rows, row)
@@ -129,7 +129,7 @@ def test_guesses_follow_the_generators_softmax() -> None:
 
 def test_guesses_differ_between_the_sides() -> None:
     drawn = build(SimLM).draw(one_token_words(40, 60))
-    same = drawn.sides.encoder.ids_BL == drawn.sides.decoder.ids_BL
+    same = drawn.encoder.ids_BL == drawn.decoder.ids_BL
     assert same[drawn.generator.selected_BL].float().mean() < 0.2, "of 60 tokens, independent draws agree on few"
 
 
@@ -160,7 +160,7 @@ def test_a_generator_from_a_folder_is_frozen_and_no_part_of_the_state(method: An
     assert loss.parts["generator_mlm"].count == model.counts(drawn)["generator_mlm"] == 0
     assert not any("generator" in name for name in model.state_dict())
     again = model.train().draw(READ)
-    edited = (each.sides.encoder if method is SimLM else each.edited for each in (drawn, again))
+    edited = (each.encoder if method is SimLM else each.edited for each in (drawn, again))
     assert torch.equal(*(rows.ids_BL for rows in edited)), "no dropout in guesses"
 
 
@@ -268,7 +268,7 @@ def test_the_discriminator_begins_as_a_copy_with_weights_of_its_own() -> None:
 def test_health_tells_the_share_that_is_replaced() -> None:
     simlm, diffcse, read = certain().eval(), certain(DiffCSE).eval(), one_token_words(20, 40)
     drawn = simlm.draw(read)
-    guessed = int((drawn.sides.decoder.ids_BL == GUESS).sum())
+    guessed = int((drawn.decoder.ids_BL == GUESS).sum())
     assert float(simlm.health(drawn)["replaced"]) == pytest.approx(guessed / 800)
     drawn = diffcse.draw(BATCH)
     assert float(diffcse.health(drawn)["replaced"]) == pytest.approx(int(drawn.edited.replaced_BL.sum()) / 48)

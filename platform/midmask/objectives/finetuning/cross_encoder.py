@@ -44,12 +44,12 @@ class ListwiseRanking(Objective):
             0.0, ge=0.0, le=100.0, description="weight of the agreement of two passes with dropout; 0: one pass"
         )
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("listwise", "r_drop")
     backbone: CrossEncoder  # type: ignore[assignment]
 
     def __init__(self, config: Config, encoder: CrossEncoder, vocabulary: Vocabulary) -> None:
-        super().__init__(encoder, vocabulary)  # type: ignore[arg-type]
-        self.config = config
+        super().__init__(config, encoder, vocabulary)  # type: ignore[arg-type]
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> ListRows:
@@ -61,7 +61,8 @@ class ListwiseRanking(Objective):
         return {"listwise": queries, "r_drop": queries * (self.config.r_drop > 0)}
 
     def forward(self, drawn: ListRows) -> Loss:
-        passes = [self._log_shares(drawn) for _ in range(2 if self.config.r_drop > 0 else 1)]
+        scores = (self.backbone(drawn.pairs).view(-1, drawn.group) for _ in range(2 if self.config.r_drop > 0 else 1))
+        passes = [F.log_softmax(scores_QG, dim=1) for scores_QG in scores]  # float32, within each list
         counts = self.counts(drawn)
         listwise = -torch.stack([log_QG[:, 0].sum() for log_QG in passes]).mean()
         parts = {"listwise": Part(listwise, counts["listwise"])}
@@ -71,7 +72,3 @@ class ListwiseRanking(Objective):
             apart = (apart + F.kl_div(other_QG, one_QG, reduction="sum", log_target=True)) / 2
             parts["r_drop"] = Part(apart, counts["r_drop"], self.config.r_drop)
         return Loss(parts)
-
-    def _log_shares(self, drawn: ListRows) -> Tensor:
-        """log softmax of the scores within each list, float32 [Q, G]."""
-        return F.log_softmax(self.backbone(drawn.pairs).view(-1, drawn.group), dim=1)

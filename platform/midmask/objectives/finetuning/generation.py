@@ -50,12 +50,12 @@ class QueryGeneration(Objective):
             "decoder has learnt to read it",
         )
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("generation",)
     backbone: Seq2Seq  # type: ignore[assignment]
 
     def __init__(self, config: Config, model: Seq2Seq, vocabulary: Vocabulary) -> None:
-        super().__init__(model, vocabulary)  # type: ignore[arg-type]
-        self.config = config
+        super().__init__(config, model, vocabulary)  # type: ignore[arg-type]
         model.model.encoder.requires_grad_(not config.frozen_encoder)
 
     @torch.no_grad()

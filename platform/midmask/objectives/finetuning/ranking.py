@@ -244,10 +244,11 @@ class RankedRows:
 class Ranking(CoupledObjective):
     """A loss of fine-tuning; subclasses are final. Their `parts` end in those of the regularisers."""
 
+    config: RankingConfig
+
     def __init__(self, config: RankingConfig, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
+        super().__init__(config, backbone, vocabulary)
         config.check_representation(backbone.pooling.representation, backbone.width)
-        self.config = config
 
     @abstractmethod
     def ranking_parts(self, rows: RankedRows) -> dict[str, Part]:

@@ -24,11 +24,9 @@ from pydantic import Field
 from torch import Tensor
 
 from midmask.core.batch import Batch, Loss, Part
-from midmask.encoders.backbone import Backbone
 from midmask.objectives.objective import Objective
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
 from midmask.objectives.pretraining.vocabulary_weights import Bag, bag_cross_entropy, bag_of_words, vocabulary_logits
-from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -49,11 +47,8 @@ class BOW(Objective):
         bow_weight_end: float = Field(0.1, ge=0.0, description="factor of the bag-of-words loss at the end of the run")
         bow_unknown: bool = Field(False, description="[UNK] is a target like any token (published: false)")
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("mlm", "bag_of_words")
-
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> BOWRows:

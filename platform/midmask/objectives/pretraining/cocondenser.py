@@ -48,11 +48,11 @@ class CoCondenser(CoupledObjective):
         def reads(self) -> Reads:
             return Reads(rows="spans", context="any", term_weights=self.encoder_mask == "weighted")
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive", "head_mlm", "late_mlm")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
+        super().__init__(config, backbone, vocabulary)
         self.head = Head(config, backbone)
 
     @torch.no_grad()

@@ -96,11 +96,11 @@ class Condenser(Objective):
 
         name: Literal["condenser"] = Field("condenser", description="name of the objective")
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("head_mlm", "late_mlm")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
+        super().__init__(config, backbone, vocabulary)
         self.head = Head(config, backbone)
 
     @torch.no_grad()

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from midmask.core.batch import Batch
 from midmask.encoders.backbone import Backbone
-from midmask.objectives.decoders import Decoder, DecoderPositions
+from midmask.objectives.decoders import Decoder
 from midmask.objectives.objective import Reads
 from midmask.objectives.pretraining.encoder_mask import mask_for_encoder
 from midmask.objectives.pretraining.vector_decoding import (
@@ -51,10 +51,7 @@ class CoTMAE(VectorDecoding):
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
-        self.decoder = Decoder.behind(backbone, layers=config.decoder_layers)
-        self.positions = DecoderPositions(backbone)
+        super().__init__(config, backbone, vocabulary, Decoder.behind(backbone, layers=config.decoder_layers))
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> BothSides:
@@ -65,7 +62,3 @@ class CoTMAE(VectorDecoding):
         )
         others = end_to_end(second, first, vocabulary.pad_id)
         return BothSides(encoder, mask_for_context(others, vocabulary, self.config.decoder_mask_ratio))
-
-    @property
-    def reader(self) -> Decoder:
-        return self.decoder

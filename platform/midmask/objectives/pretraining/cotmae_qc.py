@@ -21,15 +21,10 @@ from pydantic import Field
 
 from midmask.core.batch import Batch
 from midmask.encoders.backbone import Backbone
-from midmask.objectives.decoders import CausalDecoder, DecoderPositions
+from midmask.objectives.decoders import CausalDecoder
 from midmask.objectives.objective import Reads
 from midmask.objectives.pretraining.encoder_mask import mask_for_encoder
-from midmask.objectives.pretraining.vector_decoding import (
-    BothSides,
-    DecodedConfig,
-    VectorDecoding,
-    next_tokens,
-)
+from midmask.objectives.pretraining.vector_decoding import BothSides, DecodedConfig, VectorDecoding, next_tokens
 from midmask.text.vocabulary import Vocabulary
 
 
@@ -46,13 +41,12 @@ class QueryAsContext(VectorDecoding):
         def reads(self) -> Reads:
             return Reads(rows="pseudo_queries", term_weights=self.encoder_mask == "weighted")
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_clm")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
-        self.causal_decoder = CausalDecoder.behind(backbone, layers=config.decoder_layers, window=config.window)
-        self.positions = DecoderPositions(backbone)
+        decoder = CausalDecoder.behind(backbone, layers=config.decoder_layers, window=config.window)
+        super().__init__(config, backbone, vocabulary, decoder)
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> BothSides:
@@ -60,7 +54,3 @@ class QueryAsContext(VectorDecoding):
         vocabulary = self.vocabulary(passage.ids_BL.device)
         encoder = mask_for_encoder(passage, vocabulary, self.config, count_specials=False)
         return BothSides(encoder, next_tokens(query))
-
-    @property
-    def reader(self) -> CausalDecoder:
-        return self.causal_decoder

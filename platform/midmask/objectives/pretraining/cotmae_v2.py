@@ -84,11 +84,11 @@ class CoTMAEv2(Objective):
                 return Reads(rows="pseudo_queries", term_weights=weights)
             return Reads(rows="spans", context=self.context, term_weights=weights)
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "ae_mlm", "ar_clm")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
+        super().__init__(config, backbone, vocabulary)
         self.decoder = Decoder.behind(backbone, layers=config.ae_layers)
         self.causal_decoder = CausalDecoder.behind(backbone, layers=config.ar_layers, window=config.window, vectors=2)
         self.positions = DecoderPositions(backbone)

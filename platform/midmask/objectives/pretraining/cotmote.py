@@ -106,11 +106,11 @@ class CoTMoTE(Objective):
         def reads(self) -> Reads:
             return Reads(rows="pseudo_queries")
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("passage_mlm", "query_mlm", "passage_clm", "query_clm")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
+        super().__init__(config, backbone, vocabulary)
         self.positions = DecoderPositions(backbone)
         vectors = 2 if config.views == "both" and config.decoding == "together" else 1
         self.causal_decoder = CausalDecoder.behind(

@@ -141,11 +141,11 @@ class DiffCSE(CoupledObjective):
             )
             super().check(shape)
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive", "replaced", "generator_mlm")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
+        super().__init__(config, backbone, vocabulary)
         self.projector = Projector(backbone.width)
         self.discriminator = Discriminator(backbone)
         self.generator = build_generator(config.generator, backbone, vocabulary)

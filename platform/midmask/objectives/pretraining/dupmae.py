@@ -104,11 +104,11 @@ class DupMAE(Objective):
             if self.decode != "ot":
                 super().check(shape)
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm", "bag_of_words")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
+        super().__init__(config, backbone, vocabulary)
         self.decoder = None if config.decode == "ot" else RetroMAEDecoder(config, backbone)
         self.positions = None if config.decode == "ot" else DecoderPositions(backbone)
         self.projection = None

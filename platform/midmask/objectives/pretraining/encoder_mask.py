@@ -91,8 +91,13 @@ def mask_for_encoder(
         selected_BL = select_highest(
             text, vocabulary, ratio=ratio, purpose=purpose, temperature=config.mask_temperature
         )
-    corrupted_BL = corrupt(text, selected_BL, vocabulary)
-    return MaskedRows(corrupted_BL, text.lengths_B, *flat_targets(text.ids_BL, selected_BL))
+    return corrupted_rows(text, selected_BL, vocabulary)
+
+
+def corrupted_rows(text: TokenRows, selected_BL: Tensor, vocabulary: Vocabulary) -> MaskedRows:
+    """The text with the selected tokens corrupted (80/10/10), which are its targets."""
+    ids_BL = corrupt(text, selected_BL, vocabulary)
+    return MaskedRows(ids_BL, text.lengths_B, *flat_targets(text.ids_BL, selected_BL))
 
 
 def masked_lm_part(backbone: Backbone, hidden_BLD: Tensor, rows: MaskedRows, *, weight: float = 1.0) -> Part:

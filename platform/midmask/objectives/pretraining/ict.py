@@ -23,7 +23,6 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from midmask.core.batch import Batch, Part, TokenRows
-from midmask.encoders.backbone import Backbone
 from midmask.encoders.representation import sentence_vectors
 from midmask.masking import only, word_runs
 from midmask.masking.randomness import Purpose, rekey, uniform
@@ -79,11 +78,8 @@ class ICT(CoupledObjective):
         def compares_rows(self) -> bool:
             return True
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive",)
-
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> PieceRows:

@@ -80,11 +80,11 @@ class LaPraDoR(CoupledObjective):
         def check(self, shape: BackboneShape) -> None:
             require_dropout(shape, self.name)
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive", "dropout")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
+        super().__init__(config, backbone, vocabulary)
         self.cache_KD: Tensor
         self.cached: Tensor
         self.register_buffer("cache_KD", torch.zeros(config.cache, backbone.width))

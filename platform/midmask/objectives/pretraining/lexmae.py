@@ -26,20 +26,14 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from midmask.core.batch import Batch, Loss, Part
+from midmask.core.batch import Batch, Part
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.heads import linear_column_max, linear_cross_entropy
-from midmask.masking import corrupt, select_tokens
+from midmask.masking import select_tokens
 from midmask.masking.randomness import Purpose, rekey
-from midmask.objectives.decoders import Decoder, DecoderPositions, decoder_input
-from midmask.objectives.objective import Objective, flat_targets, use_of_vector
-from midmask.objectives.pretraining.encoder_mask import (
-    EncoderMask,
-    MaskedConfig,
-    MaskedRows,
-    mask_for_encoder,
-    masked_lm_part,
-)
+from midmask.objectives.decoders import Decoder, decoder_input
+from midmask.objectives.pretraining.encoder_mask import EncoderMask, MaskedConfig, corrupted_rows, mask_for_encoder
+from midmask.objectives.pretraining.vector_decoding import BothSides, VectorDecoding
 from midmask.objectives.pretraining.vocabulary_weights import winning_vocabulary
 from midmask.text.vocabulary import Vocabulary
 
@@ -48,15 +42,13 @@ SATURATED_FLOOR = 1e-4
 
 
 @dataclass(frozen=True)
-class LexMAERows:
+class LexMAERows(BothSides):
     """The two sides of a batch, and the positions of the encoder's side that the maximum is over."""
 
-    encoder: MaskedRows
-    decoder: MaskedRows
     pooled_BL: Tensor
 
 
-class LexMAE(Objective):
+class LexMAE(VectorDecoding):
     class Config(MaskedConfig):
         """LexMAE; the defaults are the paper's."""
 
@@ -97,13 +89,12 @@ class LexMAE(Objective):
                 )
             return self
 
+    config: Config
+    decoder: Decoder
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
-        self.decoder = Decoder.behind(backbone, layers=config.decoder_layers)
-        self.positions = DecoderPositions(backbone)
+        super().__init__(config, backbone, vocabulary, Decoder.behind(backbone, layers=config.decoder_layers))
         entries, width = backbone.output_weight_VD.shape
         self.transform, self.norm = nn.Linear(backbone.width, width), nn.LayerNorm(width, backbone.norm_eps)
         nn.init.normal_(self.transform.weight, std=0.02)
@@ -121,42 +112,32 @@ class LexMAE(Objective):
             selected_BL |= encoder.selected_BL
         elif self.config.overlap == "exclusive":
             selected_BL &= ~encoder.selected_BL
-        decoder_ids_BL = corrupt(apart, selected_BL, vocabulary)
-        decoder = MaskedRows(decoder_ids_BL, text.lengths_B, *flat_targets(text.ids_BL, selected_BL))
+        decoder = corrupted_rows(apart, selected_BL, vocabulary)
         real_BL = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device) < text.lengths_B[:, None]
         is_text_BL = (encoder.ids_BL != vocabulary.cls_id) & (encoder.ids_BL != vocabulary.sep_id)
         return LexMAERows(encoder, decoder, real_BL & is_text_BL)
-
-    def counts(self, drawn: LexMAERows) -> dict[str, Tensor]:
-        return {"encoder_mlm": drawn.encoder.count, "decoder_mlm": drawn.decoder.count}
-
-    def forward(self, drawn: LexMAERows) -> Loss:
-        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        encoder = masked_lm_part(self.backbone, hidden_BLD, drawn.encoder, weight=self.config.encoder_weight)
-        return Loss({"encoder_mlm": encoder, "decoder_mlm": self._decoder_part(self._vector(hidden_BLD, drawn), drawn)})
 
     def _pool_logits(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
         """u, [B, V]."""
         features_BLD = self.backbone.transform(hidden_BLD)
         return linear_column_max(features_BLD, self.backbone.output_weight_VD, self.backbone.output_bias_V, pooled_BL)
 
-    def _vector(self, hidden_BLD: Tensor, drawn: LexMAERows) -> Tensor:
-        """What the decoder reads in the place of [CLS], [B, D]."""
+    def vector(self, hidden_BLD: Tensor, drawn: LexMAERows) -> Tensor:
         if self.config.bottleneck == "cls":
-            return self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B)
+            return super().vector(hidden_BLD, drawn)
         if self.config.bottleneck == "off":
-            return self.positions.embed(self.backbone, drawn.decoder.ids_BL[:, :1])[:, 0]
+            return self.positions.embed(self.backbone, drawn.decoder.ids_BL[:, :1])
         u_BV = self._pool_logits(hidden_BLD, drawn.pooled_BL)
         if self.config.bottleneck == "softmax":
             a_BV = torch.softmax(u_BV, 1)
         else:
             s_BV = torch.log1p(torch.relu(u_BV))
             a_BV = s_BV / (s_BV.sum(1, keepdim=True) + SATURATED_FLOOR)
-        return a_BV @ self.backbone.word_embeddings_VD.detach()
+        return (a_BV @ self.backbone.word_embeddings_VD.detach())[:, None]
 
-    def _decoder_part(self, vector_BD: Tensor, drawn: LexMAERows) -> Part:
+    def decoder_part(self, vector_B1D: Tensor, drawn: LexMAERows) -> Part:
         rows = drawn.decoder
-        x_BLD = decoder_input(self.backbone, self.positions, vector_BD[:, None], rows.ids_BL)
+        x_BLD = decoder_input(self.backbone, self.positions, vector_B1D, rows.ids_BL)
         decoded_BLD = self.decoder(x_BLD, rows.lengths_B)
         states_RD = decoded_BLD.flatten(0, 1).index_select(0, rows.rows_R)
         features_RD = self.norm(F.gelu(self.transform(states_RD)))
@@ -165,11 +146,10 @@ class LexMAE(Objective):
 
     def health(self, drawn: LexMAERows) -> dict[str, Tensor]:
         """Whether the decoder uses the bottleneck, and whether texts have winners of their own in the max-pool."""
-        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
         if self.config.bottleneck == "off":
             return {}
-        vector_BD = self._vector(hidden_BLD, drawn)
-        found = use_of_vector(vector_BD, lambda vector: self._decoder_part(vector, drawn))
+        measures = super().health(drawn)
         if self.config.bottleneck != "cls":
-            found["winning_vocabulary"] = winning_vocabulary(self._pool_logits(hidden_BLD, drawn.pooled_BL))
-        return found
+            hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
+            measures["winning_vocabulary"] = winning_vocabulary(self._pool_logits(hidden_BLD, drawn.pooled_BL))
+        return measures

@@ -29,11 +29,11 @@ from torch import Tensor, nn
 
 from midmask.core.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.backbone import Backbone
-from midmask.masking import corrupt, find_words, only, select_highest, select_words
+from midmask.masking import find_words, only, select_highest, select_words
 from midmask.masking.randomness import Purpose, rekey
 from midmask.objectives.decoders import Decoder, DecoderPositions
-from midmask.objectives.objective import Objective, Reads, flat_targets, use_of_vector
-from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
+from midmask.objectives.objective import Objective, Reads, use_of_vector
+from midmask.objectives.pretraining.encoder_mask import MaskedRows, corrupted_rows, mask_for_encoder, masked_lm_part
 from midmask.objectives.pretraining.vector_decoding import DecodedConfig, decoder_part, mask_for_context
 from midmask.text.vocabulary import Vocabulary
 
@@ -68,14 +68,14 @@ class MASTER(Objective):
             weights = "weighted" in (self.keywords, self.encoder_mask)
             return Reads(rows="pseudo_queries", term_weights=weights)
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = (
         *(f"encoder_{name}_mlm" for name in ("whole", "first", "dual")),
         *(f"decoder_{name}_mlm" for name in BEHIND),
     )
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
+        super().__init__(config, backbone, vocabulary)
         self.decoders = nn.ModuleDict({name: Decoder.behind(backbone, layers=config.decoder_layers) for name in BEHIND})
         self.positions = DecoderPositions(backbone)
 
@@ -110,7 +110,7 @@ class MASTER(Objective):
             purpose=Purpose.DECODER,
             temperature=config.mask_temperature,
         )
-        return _masked(apart, heaviest_BL & (text.ids_BL != vocabulary.unk_id), vocabulary)
+        return corrupted_rows(apart, heaviest_BL & (text.ids_BL != vocabulary.unk_id), vocabulary)
 
     def _mask_both(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, MaskedRows]:
         """The text with some words hidden, and with all others hidden."""
@@ -119,7 +119,7 @@ class MASTER(Objective):
             text, vocabulary, ratio=ratio, purpose=Purpose.SELECT, count_specials=False, unknown="skipped"
         )
         ordinary_BL = find_words(text, vocabulary).candidate_BL & (text.ids_BL != vocabulary.unk_id)
-        return _masked(text, hidden_BL, vocabulary), _masked(text, ordinary_BL & ~hidden_BL, vocabulary)
+        return corrupted_rows(text, hidden_BL, vocabulary), corrupted_rows(text, ordinary_BL & ~hidden_BL, vocabulary)
 
     def counts(self, drawn: MASTERRows) -> dict[str, Tensor]:
         encoded = {f"encoder_{name}_mlm": rows.count for name, rows in drawn.encoded.items()}
@@ -163,8 +163,3 @@ def halves(text: TokenRows, vocabulary: Vocabulary) -> tuple[TokenRows, TokenRow
     candidate_BL = find_words(text, vocabulary).candidate_BL
     first_BL = candidate_BL & (candidate_BL.cumsum(1) <= candidate_BL.sum(1, keepdim=True) // 2)
     return only(text, first_BL, vocabulary), only(text, ~first_BL, vocabulary)
-
-
-def _masked(text: TokenRows, hidden_BL: Tensor, vocabulary: Vocabulary) -> MaskedRows:
-    """The text with some tokens corrupted, which are its targets."""
-    return MaskedRows(corrupt(text, hidden_BL, vocabulary), text.lengths_B, *flat_targets(text.ids_BL, hidden_BL))

@@ -20,10 +20,8 @@ from torch import Tensor
 
 from midmask.core.batch import Batch, Loss
 from midmask.core.config import added
-from midmask.encoders.backbone import Backbone
 from midmask.objectives.objective import Objective, Reads
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.text.vocabulary import Vocabulary
 
 
 class MLM(Objective):
@@ -55,11 +53,8 @@ class MLM(Objective):
             first, last = self.encoder_mask_ratio, self.final_mask_ratio
             return self.model_copy(update={"encoder_mask_ratio": first + (last - first) * progress})
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("mlm",)
-
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> MaskedRows:

@@ -71,11 +71,11 @@ class MLMTermFrequency(Objective):
                 raise ValueError("tf_reduction = mean has no effect with tf_loss = cosine; leave it at sum")
             return self
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("mlm", "term_frequencies")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
+        super().__init__(config, backbone, vocabulary)
         self.frequencies = None
         if config.tf_head == "linear":
             self.frequencies = nn.Linear(backbone.width, len(backbone.output_weight_VD))

@@ -22,25 +22,24 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from midmask.core.batch import Batch, Loss, Part, TokenRows
+from midmask.core.batch import Batch, Part, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.families import BackboneShape
 from midmask.errors import UserError
 from midmask.masking import select_words, visibility
 from midmask.masking.randomness import Purpose
 from midmask.objectives.decoders import DecoderLayer, DecoderPositions, decoder_input
-from midmask.objectives.objective import Objective, flat_targets, use_of_vector
+from midmask.objectives.objective import flat_targets
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
+from midmask.objectives.pretraining.vector_decoding import BothSides, VectorDecoding
 from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class RetroMAERows:
+class RetroMAERows(BothSides):
     """Both sides of a batch. The decoder's ids are the true ones ("enhanced") or masked ("basic"); visible_BXL says
     which columns a decoder row sees, X being L ("enhanced") or 1 ("basic": all rows alike)."""
 
-    encoder: MaskedRows
-    decoder: MaskedRows
     visible_BXL: Tensor
 
 
@@ -136,19 +135,18 @@ class RetroMAEDecoder(nn.ModuleList):
         return decoded
 
 
-class RetroMAE(Objective):
+class RetroMAE(VectorDecoding):
     class Config(DecodingConfig):
         """RetroMAE; the defaults are the paper's."""
 
         name: Literal["retromae"] = Field("retromae", description="name of the objective")
 
+    config: Config
+    decoder: RetroMAEDecoder
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
-        self.decoder = RetroMAEDecoder(config, backbone)
-        self.positions = DecoderPositions(backbone)
+        super().__init__(config, backbone, vocabulary, RetroMAEDecoder(config, backbone))
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> RetroMAERows:
@@ -156,26 +154,7 @@ class RetroMAE(Objective):
         vocabulary = self.vocabulary(text.ids_BL.device)
         return RetroMAERows(mask_for_encoder(text, vocabulary, self.config), *self.decoder.draw(text, vocabulary))
 
-    def counts(self, drawn: RetroMAERows) -> dict[str, Tensor]:
-        return {"encoder_mlm": drawn.encoder.count, "decoder_mlm": drawn.decoder.count}
-
-    def forward(self, drawn: RetroMAERows) -> Loss:
-        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        encoder = masked_lm_part(self.backbone, hidden_BLD, drawn.encoder, weight=self.config.encoder_weight)
-        decoder = self._decoder_part(self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B), drawn)
-        return Loss({"encoder_mlm": encoder, "decoder_mlm": decoder})
-
-    def _decoder_part(self, vector_BD: Tensor, drawn: RetroMAERows) -> Part:
-        decoded_BLD = self.decode(vector_BD[:, None], drawn.decoder.ids_BL, drawn.visible_BXL)
-        return masked_lm_part(self.backbone, decoded_BLD, drawn.decoder, weight=self.config.decoder_weight)
-
-    def decode(self, vector_B1D: Tensor, ids_BL: Tensor, visible_BXL: Tensor) -> Tensor:
-        """The decoder's last states, [B, L, D]."""
-        decoded: Tensor = self.decoder(self.backbone, self.positions, vector_B1D, ids_BL, visible_BXL)
-        return decoded
-
-    def health(self, drawn: RetroMAERows) -> dict[str, Tensor]:
-        """Whether the decoder uses the sentence vector."""
-        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        vector_BD = self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B)
-        return use_of_vector(vector_BD, lambda vector: self._decoder_part(vector, drawn))
+    def decoder_part(self, vector_B1D: Tensor, drawn: RetroMAERows) -> Part:
+        rows = drawn.decoder
+        decoded_BLD = self.decoder(self.backbone, self.positions, vector_B1D, rows.ids_BL, drawn.visible_BXL)
+        return masked_lm_part(self.backbone, decoded_BLD, rows, weight=self.config.decoder_weight)

@@ -19,11 +19,9 @@ from pydantic import Field
 from torch import Tensor
 
 from midmask.core.batch import Batch, Loss
-from midmask.encoders.backbone import Backbone
 from midmask.masking import find_words
 from midmask.objectives.objective import Objective
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -44,11 +42,8 @@ class ROM(Objective):
             "weighted", description="an exact share by term weight; for other masks use the objective mlm"
         )
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("mlm",)
-
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> ROMRows:

@@ -19,14 +19,9 @@ from pydantic import Field
 
 from midmask.core.batch import Batch
 from midmask.encoders.backbone import Backbone
-from midmask.objectives.decoders import CausalDecoder, DecoderPositions
+from midmask.objectives.decoders import CausalDecoder
 from midmask.objectives.pretraining.encoder_mask import EncoderMask, mask_for_encoder
-from midmask.objectives.pretraining.vector_decoding import (
-    BothSides,
-    DecodedConfig,
-    VectorDecoding,
-    next_tokens,
-)
+from midmask.objectives.pretraining.vector_decoding import BothSides, DecodedConfig, VectorDecoding, next_tokens
 from midmask.text.vocabulary import Vocabulary
 
 
@@ -44,20 +39,15 @@ class SEED(VectorDecoding):
             2, ge=1, description="tokens that a decoder row sees, itself included; none: all before it"
         )
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_clm")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
-        self.causal_decoder = CausalDecoder.behind(backbone, layers=config.decoder_layers, window=config.window)
-        self.positions = DecoderPositions(backbone)
+        decoder = CausalDecoder.behind(backbone, layers=config.decoder_layers, window=config.window)
+        super().__init__(config, backbone, vocabulary, decoder)
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> BothSides:
         text = batch.texts["passage"]
         encoder = mask_for_encoder(text, self.vocabulary(text.ids_BL.device), self.config)
         return BothSides(encoder, next_tokens(text))
-
-    @property
-    def reader(self) -> CausalDecoder:
-        return self.causal_decoder

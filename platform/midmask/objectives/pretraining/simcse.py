@@ -67,11 +67,11 @@ class SimCSE(CoupledObjective):
         def check(self, shape: BackboneShape) -> None:
             require_dropout(shape, self.name)
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive", "mlm")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
+        super().__init__(config, backbone, vocabulary)
         self.projection = nn.Linear(backbone.width, backbone.width) if config.projection else None
         if self.projection is not None:
             nn.init.normal_(self.projection.weight, std=0.02)

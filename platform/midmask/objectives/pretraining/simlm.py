@@ -23,14 +23,14 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from midmask.core.batch import Batch, Loss, Part, TokenRows
+from midmask.core.batch import Batch, Loss, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.families import BackboneShape
 from midmask.errors import UserError
 from midmask.masking import find_words, keep_pairs, select_words
 from midmask.masking.randomness import Purpose, rekey
-from midmask.objectives.decoders import Decoder, DecoderPositions
-from midmask.objectives.objective import Objective, flat_targets, require_plain_layers
+from midmask.objectives.decoders import Decoder
+from midmask.objectives.objective import flat_targets, require_plain_layers
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder
 from midmask.objectives.pretraining.generator import (
     TokenGeneratorConfig,
@@ -39,25 +39,18 @@ from midmask.objectives.pretraining.generator import (
     generator_count,
     generator_part,
 )
-from midmask.objectives.pretraining.vector_decoding import (
-    BothSides,
-    DecodedConfig,
-    decoder_part,
-    loss_of_both,
-    vector_health,
-)
+from midmask.objectives.pretraining.vector_decoding import BothSides, DecodedConfig, VectorDecoding
 from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class SimLMRows:
+class SimLMRows(BothSides):
     """Texts with guesses in them, their true tokens being the targets; and masked, as the generator reads them."""
 
-    sides: BothSides
     generator: MaskedRows
 
 
-class SimLM(Objective):
+class SimLM(VectorDecoding):
     class Config(TokenGeneratorConfig, DecodedConfig):
         """SimLM; the defaults are the paper's, but for the generator."""
 
@@ -87,16 +80,15 @@ class SimLM(Objective):
                 )
             super().check(shape)
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("encoder_rlm", "decoder_rlm", "generator_mlm")
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
-        self.decoder = Decoder.behind(backbone, layers=config.decoder_layers)
-        for number, layer in enumerate(self.decoder, backbone.layers - config.decoder_layers):
+        decoder = Decoder.behind(backbone, layers=config.decoder_layers)
+        for number, layer in enumerate(decoder, backbone.layers - config.decoder_layers):
             for name, part in backbone.layer_parts(number).items():
                 layer.get_submodule(name).load_state_dict(part.state_dict())
-        self.positions = DecoderPositions(backbone)
+        super().__init__(config, backbone, vocabulary, decoder)
         self.generator = build_generator(config.generator, backbone, vocabulary)
 
     @torch.no_grad()
@@ -111,13 +103,13 @@ class SimLM(Objective):
             decoder_BL = encoder_BL | select_words(text, vocabulary, ratio=more, purpose=Purpose.DECODER)
         ordinary_BL = find_words(text, vocabulary).candidate_BL & (text.ids_BL != vocabulary.unk_id)
         targets = flat_targets(text.ids_BL, ordinary_BL)
-        sides = (
+        encoder, decoder = (
             MaskedRows(self._guess(each, hidden_BL, vocabulary), text.lengths_B, *targets)
             for each, hidden_BL in ((text, encoder_BL), (rekey(text), decoder_BL))
         )
         masked_BL = text.ids_BL.masked_fill(encoder_BL, vocabulary.mask_id)
         generator = MaskedRows(masked_BL, text.lengths_B, *flat_targets(text.ids_BL, encoder_BL))
-        return SimLMRows(BothSides(*sides), generator)
+        return SimLMRows(encoder, decoder, generator)
 
     def _guess(self, text: TokenRows, hidden_BL: Tensor, vocabulary: Vocabulary) -> Tensor:
         """The text with tokens drawn by the generator where it is hidden."""
@@ -126,20 +118,15 @@ class SimLM(Objective):
 
     def counts(self, drawn: SimLMRows) -> dict[str, Tensor]:
         learns = generator_count(self.generator, drawn.generator)
-        return {**drawn.sides.counts(self.parts[:2]), "generator_mlm": learns}
+        return {**super().counts(drawn), "generator_mlm": learns}
 
     def forward(self, drawn: SimLMRows) -> Loss:
-        both = loss_of_both(self.backbone, drawn.sides, self.config, self.parts[:2], self._decode)
+        both = super().forward(drawn)
         generator = generator_part(self.generator, drawn.generator, weight=self.config.generator_weight)
         return Loss({**both.parts, "generator_mlm": generator})
 
-    def _decode(self, vector_B1D: Tensor, rows: MaskedRows) -> Part:
-        weight = self.config.decoder_weight
-        return decoder_part(self.backbone, self.positions, self.decoder, vector_B1D, rows, weight=weight)
-
     def health(self, drawn: SimLMRows) -> dict[str, Tensor]:
         """Also the share of the decoder's targets that were replaced by another token."""
-        rows = drawn.sides.decoder
+        rows = drawn.decoder
         replaced_R = rows.ids_BL.flatten()[rows.rows_R] != rows.labels_R
-        use = vector_health(self.backbone, drawn.sides, self._decode)
-        return {**use, "replaced": replaced_R.sum() / rows.count.clamp(min=1)}
+        return {**super().health(drawn), "replaced": replaced_R.sum() / rows.count.clamp(min=1)}

@@ -31,7 +31,6 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from midmask.core.batch import Batch, Part, TokenRows
-from midmask.encoders.backbone import Backbone
 from midmask.encoders.representation import sentence_vectors
 from midmask.masking import only
 from midmask.masking.randomness import Purpose, uniform
@@ -81,11 +80,8 @@ class Spider(CoupledObjective):
                     raise ValueError(f"shortest_{kind} = {low} is more than longest_{kind} = {high}; swap them")
             return self
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive",)
-
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> ExampleRows:

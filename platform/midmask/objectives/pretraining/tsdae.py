@@ -72,11 +72,11 @@ class TSDAE(Objective):
                 "objective.name = tsdae: its decoder is the encoder itself with an attention in each layer, and layers",
             )
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("decoder_clm",)
 
     def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
+        super().__init__(config, backbone, vocabulary)
         self.attentions = nn.ModuleList(VectorAttention(backbone) for _ in range(backbone.layers))
 
     @torch.no_grad()

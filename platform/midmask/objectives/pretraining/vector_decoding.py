@@ -5,27 +5,23 @@ What they share: both sides' rows, both losses, the contexts that decoders read,
 Shapes: B rows, L tokens, D width, K sentence vectors of a row.
 """
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from midmask.core.batch import Loss, Part, TokenRows
 from midmask.encoders.backbone import Backbone
-from midmask.masking import corrupt, select_words
+from midmask.masking import select_words
 from midmask.masking.randomness import Purpose, rekey
 from midmask.objectives.decoders import CausalDecoder, Decoder, DecoderPositions, decoder_input
 from midmask.objectives.objective import Objective, flat_targets, use_of_vector
-from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, masked_lm_part
+from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, corrupted_rows, masked_lm_part
 from midmask.text.vocabulary import Vocabulary
-
-Decode = Callable[[Tensor, MaskedRows], Part]
-"""The loss of a decoder, given the sentence vectors, [B, K, D], and what it reads behind them."""
 
 
 class DecodedConfig(MaskedConfig):
@@ -43,45 +39,39 @@ class BothSides:
     encoder: MaskedRows
     decoder: MaskedRows
 
-    def counts(self, parts: tuple[str, ...]) -> dict[str, Tensor]:
-        """The number of targets by part; `parts` names the encoder's and the decoder's."""
-        return dict(zip(parts, (self.encoder.count, self.decoder.count), strict=True))
-
 
 class VectorDecoding(Objective):
-    """A masked encoder and one decoder behind its sentence vector. Subclasses, which are final, draw both
-    sides and name the decoder; their `parts` are the encoder's and the decoder's."""
+    """A masked encoder and one decoder behind its sentence vector, both weighed by fields of the config. Subclasses,
+    which are final, draw both sides; the first two of their `parts` are the encoder's and the decoder's."""
 
-    config: DecodedConfig
-    positions: DecoderPositions
+    def __init__(self, config: MaskedConfig, backbone: Backbone, vocabulary: Vocabulary, decoder: nn.Module) -> None:
+        super().__init__(config, backbone, vocabulary)
+        self._decoder_name = "causal_decoder" if isinstance(decoder, CausalDecoder) else "decoder"
+        self.add_module(self._decoder_name, decoder)
+        self.positions = DecoderPositions(backbone)
 
-    @property
-    @abstractmethod
-    def reader(self) -> Decoder | CausalDecoder:
-        """The decoder."""
+    def counts(self, drawn: Any) -> dict[str, Tensor]:
+        return dict(zip(self.parts, (drawn.encoder.count, drawn.decoder.count), strict=False))
 
-    def counts(self, drawn: BothSides) -> dict[str, Tensor]:
-        return drawn.counts(self.parts)
+    def forward(self, drawn: Any) -> Loss:
+        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
+        encoder = masked_lm_part(self.backbone, hidden_BLD, drawn.encoder, weight=self.config.encoder_weight)
+        decoder = self.decoder_part(self.vector(hidden_BLD, drawn), drawn)
+        return Loss(dict(zip(self.parts, (encoder, decoder), strict=False)))
 
-    def forward(self, drawn: BothSides) -> Loss:
-        return loss_of_both(self.backbone, drawn, self.config, self.parts, self._decode)
+    def vector(self, hidden_BLD: Tensor, drawn: Any) -> Tensor:
+        """What the decoder reads in the place of the first token, [B, 1, D]; by default the sentence vector."""
+        return self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B)[:, None]
 
-    def _decode(self, vector_B1D: Tensor, rows: MaskedRows) -> Part:
-        weight = self.config.decoder_weight
-        return decoder_part(self.backbone, self.positions, self.reader, vector_B1D, rows, weight=weight)
+    def decoder_part(self, vector_B1D: Tensor, drawn: Any) -> Part:
+        """The decoder's loss behind these vectors."""
+        decoder, weight = getattr(self, self._decoder_name), self.config.decoder_weight
+        return decoder_part(self.backbone, self.positions, decoder, vector_B1D, drawn.decoder, weight=weight)
 
-    def health(self, drawn: BothSides) -> dict[str, Tensor]:
-        return vector_health(self.backbone, drawn, self._decode)
-
-
-def loss_of_both(
-    backbone: Backbone, rows: BothSides, config: DecodedConfig, parts: tuple[str, ...], decode: Decode
-) -> Loss:
-    """The encoder's loss on its masked text, and the decoder's behind its sentence vector."""
-    hidden_BLD = backbone.hidden(rows.encoder.ids_BL, rows.encoder.lengths_B)
-    encoder = masked_lm_part(backbone, hidden_BLD, rows.encoder, weight=config.encoder_weight)
-    vector_B1D = backbone.sentence_vector(hidden_BLD, rows.encoder.lengths_B)[:, None]
-    return Loss(dict(zip(parts, (encoder, decode(vector_B1D, rows.decoder)), strict=True)))
+    def health(self, drawn: Any) -> dict[str, Tensor]:
+        """Whether the decoder makes use of the vector."""
+        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
+        return use_of_vector(self.vector(hidden_BLD, drawn), lambda vector: self.decoder_part(vector, drawn))
 
 
 def decoder_part(
@@ -100,13 +90,6 @@ def decoder_part(
     return masked_lm_part(backbone, states_BLD, rows, weight=weight)
 
 
-def vector_health(backbone: Backbone, rows: BothSides, decode: Decode) -> dict[str, Tensor]:
-    """Whether a decoder behind h makes use of it."""
-    hidden_BLD = backbone.hidden(rows.encoder.ids_BL, rows.encoder.lengths_B)
-    vector_B1D = backbone.sentence_vector(hidden_BLD, rows.encoder.lengths_B)[:, None]
-    return use_of_vector(vector_B1D, lambda vector: decode(vector, rows.decoder))
-
-
 def next_tokens(text: TokenRows) -> MaskedRows:
     """The text unmasked, for a causal decoder: each place but the last predicts the token after its own, [SEP] too."""
     places_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
@@ -121,8 +104,7 @@ def mask_for_context(text: TokenRows, vocabulary: Vocabulary, ratio: float) -> M
     """
     apart = rekey(text)
     selected_BL = select_words(apart, vocabulary, ratio=ratio, purpose=Purpose.DECODER, count_specials=False)
-    corrupted_BL = corrupt(apart, selected_BL, vocabulary)
-    return MaskedRows(corrupted_BL, text.lengths_B, *flat_targets(text.ids_BL, selected_BL))
+    return corrupted_rows(apart, selected_BL, vocabulary)
 
 
 def end_to_end(first: TokenRows, second: TokenRows, pad_id: int) -> TokenRows:

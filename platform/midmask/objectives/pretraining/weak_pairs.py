@@ -24,13 +24,11 @@ from pydantic import Field
 from torch import Tensor
 
 from midmask.core.batch import Batch, Part, TokenRows
-from midmask.encoders.backbone import Backbone
 from midmask.encoders.representation import sentence_vectors
 from midmask.masking.randomness import fingerprints
 from midmask.objectives import distributed as world
 from midmask.objectives.in_batch import agreement, cross_entropy_part
 from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Reads, Represented
-from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -59,11 +57,8 @@ class WeakPairs(CoupledObjective):
         def reads(self) -> Reads:
             return Reads(rows="pseudo_queries")
 
+    config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive",)
-
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(backbone, vocabulary)
-        self.config = config
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> PairRows:

@@ -69,16 +69,12 @@ class Bm25WordsConfig(Config):
 
 @dataclass(frozen=True)
 class WordStatistics:
-    """What the scores of every shard depend on.
+    """What the scores of every shard depend on."""
 
-    words: the different ones, sorted. passages_W: passages that have each. passages: of the collection. mean_length:
-    words of a passage, repetitions included.
-    """
-
-    words: pa.LargeStringArray
-    passages_W: Ints
-    passages: int
-    mean_length: float
+    words: pa.LargeStringArray  # the different ones, sorted
+    passages_W: Ints  # passages that have each
+    passages: int  # of the collection
+    mean_length: float  # words of a passage, repetitions included
 
 
 def count_shard(texts: Iterable[Texts], out: Place, name: str) -> None:
