@@ -15,7 +15,6 @@ from midmask.app.run_contents import all_datasets, behind, collection_name
 from midmask.app.tracked_job import GraphObserver, GraphProgress, TrackedJob, TrackedSystem
 from midmask.backend.cluster import Resources
 from midmask.core.config import fingerprint, override
-from midmask.core.progress import SweepProgress
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
@@ -30,7 +29,7 @@ from midmask.store.digests import RECORD
 from midmask.store.place import Place
 from midmask.sweep.plan import final_evaluations
 from midmask.sweep.run import TrialsObserver
-from midmask.sweep.search import TrialContext
+from midmask.sweep.search import SweepProgress, TrialContext
 from midmask.sweep.space import Space
 from midmask.tracking import TrackedRow, TrackedRun, Tracker, read_runs
 from tests.support.benchmark.tiny import short, write_collection

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 
-from midmask.core.progress import clock, size
+from midmask.core.words import clock, size
 from midmask.evaluation.statistics.ranks import RankRange, competition_ranks, label
 from midmask.leaderboard.entries import LABELS, Entry, Marks, Shown, Value, baselines, gain_per_hour, kind
 from midmask.leaderboard.rows import CollectionSplit
@@ -280,11 +280,7 @@ def number(board: Board, column: BoardColumn, cell: BoardCell) -> str:
         return f"{found:.{board.decimals[column.key]}f}"
     if column.key == GAIN:
         return f"{found:+.2f}" if abs(found) < 100 else f"{found:+,.0f}"
-    return {HOURS: _duration, BYTES: size, SEARCH: _milliseconds}[column.key](found)
-
-
-def _duration(hours: float) -> str:
-    return clock(3600 * hours)
+    return {HOURS: lambda hours: clock(3600 * hours), BYTES: size, SEARCH: _milliseconds}[column.key](found)
 
 
 def _milliseconds(number: float) -> str:

@@ -9,7 +9,7 @@ from html import escape
 
 import streamlit as st
 
-from midmask.core.progress import size
+from midmask.core.words import single_unit, size
 from midmask.leaderboard.lineage import Link, artifact_place, as_dot, commit_of, input_of, lineage
 from midmask.leaderboard.rows import LeaderboardRow, measure_names
 from midmask.pages.context import PageContext, choose_place, named, nothing_evaluated, rows_at, run_of
@@ -84,7 +84,7 @@ def steps(links: Sequence[Link]) -> None:
     st.html(table([*heads, ("Fingerprint", "")], lines, "steps"))
     lost = [one for one in links if one.missing]
     seconds = sum(one.seconds or 0 for one in links)
-    st.caption(f"{len(links)} steps, which took {_duration(seconds)} when they were computed.")
+    st.caption(f"{len(links)} steps, which took {single_unit(seconds)} when they were computed.")
     for one in lost:
         st.warning(f"{one.step} {one.place}: {one.missing}. What it was made of is not known from here.")
     with st.expander("The record of a step"):
@@ -108,15 +108,9 @@ def _line(number: int, one: Link, numbers: dict[str, int]) -> list[tuple[str, st
         (sources or NONE, "quiet wrap"),
         (escape(counts[0]) if counts else NONE, "num"),
         (NONE if one.size is None else size(one.size), "num"),
-        (NONE if one.seconds is None else _duration(one.seconds), "num"),
+        (NONE if one.seconds is None else single_unit(one.seconds), "num"),
         (f'<code title="{escape(str(one.place))}">{escape(one.fingerprint)}</code>', ""),
     ]
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} h"
 
 
 def again(context: PageContext, row: LeaderboardRow, run: TrackedRow, links: Sequence[Link]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from midmask.core.progress import clock
+from midmask.core.words import clock
 from midmask.errors import UserError
 from midmask.leaderboard.running import RunningJob, StepState, ended_early, running_jobs, step_state
 from midmask.pages.context import PageContext

@@ -11,7 +11,7 @@ from statistics import fmean, median
 import plotly.graph_objects as go
 import streamlit as st
 
-from midmask.core.progress import clock
+from midmask.core.words import clock
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.training import (
