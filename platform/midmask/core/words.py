@@ -1,8 +1,16 @@
-"""Times and sizes in words: short forms for logs and tables, a longer one for sentences."""
+"""Times, sizes and absent values in words: short forms for logs and tables, a longer one for sentences."""
 
 import math
 
+MISSING = "—"
+"""A cell of a table that has no value."""
+
 NOT_KNOWN = "not known"
+
+
+def number_cell(value: float | None, form: str) -> str:
+    """The value in this format; `MISSING` for None."""
+    return MISSING if value is None else format(value, form)
 
 
 def clock(seconds: float) -> str:
