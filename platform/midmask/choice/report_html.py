@@ -17,6 +17,7 @@ from midmask.choice.picture import NARROW, WIDE, drawable, front, picture
 from midmask.choice.report_text import GAINS, by_reason, dropped, given_up_note, signed, table_note
 from midmask.choice.verdict import Example, SystemEstimate, Verdict
 from midmask.core.words import duration, size
+from midmask.queries.plain_sources import FUNCTION_WORDS
 from midmask.retrieve.bm25.words import WORD
 
 LIGHT = {
@@ -189,15 +190,6 @@ SMALL = """
 }
 """
 
-
-FUNCTION_WORDS = frozenset(
-    (
-        "a an and are as at be by can do does for from had has have how i if in into is it its may me my no not of on "
-        "or our so that the their then there these they this to was we were what when where which who why will with "
-        "you your"
-    ).split()
-)
-"""English words that say nothing about what a text is about; they are not highlighted."""
 
 LENGTH = 420
 """Characters of an excerpt, about."""
