@@ -64,15 +64,12 @@ class SweepProgress:
         self._steps: dict[tuple[str, str], StepProgress] = {}
 
     def started(self, source: str, name: str) -> None:
-        if source not in self._numbers:
-            self._numbers[source] = self._done + len(self._numbers) + 1
+        self._numbers.setdefault(source, self._done + len(self._numbers) + 1)
         self._show(f"{self._prefix(source)}: {name}")
 
     def step(self, source: str, step: str, at: int, of: int, loss: float | None) -> None:
-        key = (source, step)
-        if key not in self._steps:
-            self._steps[key] = StepProgress(f"{self._prefix(source)} {step}", self._show_with_tail)
-        self._steps[key].update(at, of, loss)
+        progress = StepProgress(f"{self._prefix(source)} {step}", self._show_with_tail)
+        self._steps.setdefault((source, step), progress).update(at, of, loss)
 
     def measured(self, source: str, text: str) -> None:
         self._show(f"{self._prefix(source)} {text}")
