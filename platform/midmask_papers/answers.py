@@ -23,8 +23,9 @@ from midmask.benchmark.records import ENDING, read_records
 from midmask.benchmark.results import Result, Results
 from midmask.core.config import Config, as_user_error
 from midmask.core.registry import Registry
+from midmask.core.words import MISSING
 from midmask.errors import UserError
-from midmask.evaluation.rendering import MISSING, markdown, plain_csv
+from midmask.evaluation.rendering import markdown, plain_csv
 from midmask.store.place import Place
 from midmask_papers.claims_methods import (
     CONCLUSIONS,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import numpy as np
 
 from midmask.benchmark.results import Results
-from midmask.evaluation.rendering import MISSING, markdown
+from midmask.core.words import MISSING
+from midmask.evaluation.rendering import markdown
 from midmask.evaluation.statistics.intervals import deviation
 from midmask_papers.published import NONE, home, order_splits, published
 from midmask_papers.tables import VIEWS

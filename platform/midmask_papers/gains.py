@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 from midmask.benchmark.design import BM25
 from midmask.benchmark.records import read_records
 from midmask.benchmark.results import Results, SystemKey
+from midmask.core.words import MISSING
 from midmask.errors import UserError, unknown
-from midmask.evaluation.rendering import MISSING, markdown
+from midmask.evaluation.rendering import markdown
 from midmask.evaluation.statistics.intervals import IntervalEstimate
 from midmask.store.place import Place
 from midmask_papers.figures import COLOURS, draw_panels, quiet

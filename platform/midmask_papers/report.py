@@ -16,9 +16,10 @@ from midmask.benchmark.design import BM25, NONE, Benchmark
 from midmask.benchmark.layout import BenchmarkCell, Layout, LeftOut, group_by_reason
 from midmask.benchmark.records import collect, describe_left_out
 from midmask.benchmark.results import Results, SystemKey
+from midmask.core.words import MISSING
 from midmask.errors import UserError
 from midmask.evaluation.embeddings import CAVEAT, PERPLEXITY, Map
-from midmask.evaluation.rendering import MISSING, markdown
+from midmask.evaluation.rendering import markdown
 from midmask.evaluation.tables import by_measure, tabulate
 from midmask.leaderboard.embeddings import PAIRS, draw_sample, encodings, map_embeddings
 from midmask.store.digests import RECORD

@@ -15,7 +15,7 @@ from midmask.app.run_contents import all_datasets, behind, collection_name
 from midmask.app.tracked_job import GraphObserver, GraphProgress, TrackedJob, TrackedSystem
 from midmask.backend.cluster import Resources
 from midmask.core.config import fingerprint, override
-from midmask.core.progress import SweepProgress
+from midmask.experiment.changes import apply_changes
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
@@ -30,7 +30,7 @@ from midmask.store.digests import RECORD
 from midmask.store.place import Place
 from midmask.sweep.plan import final_evaluations
 from midmask.sweep.run import TrialsObserver
-from midmask.sweep.search import TrialContext
+from midmask.sweep.search import SweepProgress, TrialContext
 from midmask.sweep.space import Space
 from midmask.tracking import TrackedRow, TrackedRun, Tracker, read_runs
 from tests.support.benchmark.tiny import short, write_collection
@@ -159,7 +159,7 @@ def test_runs_are_nested_and_a_second_time_only_linked(store: str) -> None:
 @contextmanager
 def sweep(folder: Path, uri: str, name: str) -> Iterator[tuple[Tracker, TrackedRun, TrialContext, TrialsObserver]]:
     recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
-    context = TrialContext(recipe.model_dump(mode="json"), Survey(), SPACE, storage, None, ALONE)
+    context = TrialContext(recipe, Survey(), SPACE, storage, None, ALONE)
     with Tracker(uri, folder, QUICK) as tracker, tracker.run(name, tags={}, params={}) as parent:
         job = TrackedJob("sweep", tracker, parent, storage, ALONE)
         yield tracker, parent, context, TrialsObserver(job, context, SweepProgress(3, 0, print), sweep=name)
@@ -175,11 +175,12 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
     with sweep(folder, store, "5eed") as (_, parent, context, board):
         for number, rate in enumerate((1e-4, 2e-4)):
             point = {"pretrain.learning_rate": rate}
-            (dev,) = final_evaluations(context.recipe_at(point), SPACE, context.survey)
+            start = start_of(context, point)
+            (dev,) = start["evaluations"]
             trainings = [step for step in dev.upstream() if step.name in ("pretrain", "finetune")]
             source = fingerprint(point)
             for _ in range(2):  # its process died, and Ray Tune started it again
-                board(source, row("start", parameters=point))
+                board(source, start)
             probe = Step("finetune", trainings[1].config, {})
             for step in (probe, *trainings):
                 for at in (1, 2):
@@ -203,13 +204,19 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
     assert len(second.inputs.model_inputs) == 1 + stages and not second.outputs.model_outputs
 
 
+def start_of(context: TrialContext, point: dict[str, float]) -> dict[str, Any]:
+    """What a trial sends first: its plan."""
+    recipe = apply_changes(context.recipe, point)
+    return row("start", parameters=point, recipe=recipe, evaluations=final_evaluations(recipe, SPACE, context.survey))
+
+
 def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> None:
     """One was measured, and has its collection and number of queries; one was pruned at a rung; one died."""
     with sweep(folder, store, "e4ded") as (tracker, parent, context, board):
         points = [{"pretrain.learning_rate": rate} for rate in (1e-4, 2e-4, 3e-4)]
         measured, pruned, died = map(fingerprint, points)
         for source, point in zip((measured, pruned, died), points, strict=True):
-            board(source, row("start", parameters=point))
+            board(source, start_of(context, point))
         told = {"number": len(SPACE.shares), "share": 1.0, "seconds": 1.0, "corpus": "tiny", "queries": 12}
         board(measured, row("rung", **told, measures={"nDCG@10": 0.5}, costs={}))
         board(pruned, row("early end", how="pruned"))

@@ -22,17 +22,16 @@ from midmask.choice.report_text import (
     LONGEST_PASSAGE,
     certainty,
     code,
-    duration,
     headline,
     loading_lines,
     readable,
     score,
     search_command,
     signed,
-    size,
     verdict_markdown,
 )
 from midmask.choice.verdict import QueryCounts, Recommendation, SystemEstimate, Verdict
+from midmask.core.words import duration, size
 from midmask.errors import UserError
 from tests.support.dashboards.browser import chromium
 from tests.support.verdicts import HOSTILE, HOSTILE_PASSAGE, HOSTILE_QUERY, PUMP, systems, undecided, verdict

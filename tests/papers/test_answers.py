@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from midmask.benchmark.results import Result, Results
+from midmask.core.words import MISSING
 from midmask.errors import UserError
-from midmask.evaluation.rendering import MISSING
 from midmask.experiment.costs import Costs
 from midmask.store.place import Place
 from midmask_papers.answers import CLAIMS, Experiment, page, read_experiments, verdicts

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from midmask.app.job import mistake_in, resolve_storage
+from midmask.app.progress import StepProgress
 from midmask.core.config import flatten, override
-from midmask.core.progress import StepProgress, clock
 from midmask.core.redaction import has_credentials, redacted
+from midmask.core.words import clock
 from midmask.corpora import CorpusConfig
 from midmask.errors import UserError, unknown
 from midmask.experiment.changes import for_each_stage, refuse_idle

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from midmask.core.process import ticking
-from midmask.core.progress import clock
+from midmask.core.words import clock
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import KINDS
 from midmask.experiment.time_left import TimeLeft, TimeRange
@@ -34,6 +34,33 @@ FIRST_MINUTE = 60.0
 
 LONG_S = 20.0
 """Seconds before steps are estimated, which takes some seconds of a processor: a short job is not worth them."""
+
+LINE_S = 10.0
+"""Seconds between two lines of a training."""
+
+
+class StepProgress:
+    """Lines for one running step; silent in between."""
+
+    def __init__(self, name: str, show: Callable[[str], None]) -> None:
+        self._name = name
+        self._show = show
+        self._first: tuple[float, int] | None = None
+        self._shown = 0.0
+
+    def update(self, at: int, of: int, loss: float | None) -> None:
+        """`at` of `of` optimiser steps are done."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (now, at)
+        began, start = self._first
+        if now - self._shown < LINE_S and at < of:
+            return
+        self._shown = now
+        rate = (at - start) / (now - began) if now > began else 0.0
+        left = f" · {rate:.1f} steps/s · {clock((of - at) / rate)} left" if rate > 0 else ""
+        value = f" · loss {loss:.4f}" if loss is not None else ""
+        self._show(f"{self._name}: step {at} of {of}{left}{value}")
 
 
 @dataclass(frozen=True)

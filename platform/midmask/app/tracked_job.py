@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from midmask.app.job import Options, log_file, mistake_in
-from midmask.app.progress import JobProgress, displayed
+from midmask.app.progress import JobProgress, StepProgress, displayed
 from midmask.app.run_contents import (
     artifact_tag,
     base_tags,
@@ -23,7 +23,6 @@ from midmask.app.run_contents import (
 )
 from midmask.backend.cluster import Resources, compute_aside, connect
 from midmask.core.config import fingerprint, flatten
-from midmask.core.progress import StepProgress
 from midmask.errors import last_line
 from midmask.estimate import Shape, estimate
 from midmask.estimate.devices import this_machine

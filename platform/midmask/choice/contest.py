@@ -36,7 +36,7 @@ from midmask.choice.contest_terms import (
     room,
 )
 from midmask.choice.traces import Sample
-from midmask.core.progress import clock as words
+from midmask.core.words import clock
 from midmask.estimate import Estimate, estimate
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.run import Runner
@@ -380,7 +380,7 @@ class Contest:
                     why = self._failures.get(one.keys[0], "the time was up before it was measured")
                     self._journal.give_up([one], f"round {number + 1}: {why}")
             best = self._best_words() or "nothing measured yet"
-            log.info("%s; %s of %s spent", best, words(self._clock.spent), words(self._clock.budget))
+            log.info("%s; %s of %s spent", best, clock(self._clock.spent), clock(self._clock.budget))
 
     def _measure_on_dev(self, contenders: Sequence[Contender], size: Size, until: float) -> float:
         """The seconds that it took."""

@@ -27,7 +27,7 @@ from midmask.choice.run import choose, deliver, queries_step
 from midmask.choice.verdict import Verdict
 from midmask.core.config import as_user_error, flatten
 from midmask.core.process import same_command
-from midmask.core.progress import clock
+from midmask.core.words import clock
 from midmask.corpora import CorpusConfig
 from midmask.errors import UserError
 from midmask.experiment.graph import Step

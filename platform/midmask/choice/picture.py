@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
 
-from midmask.choice.report_text import MINUS, duration, made_interval, readable, signed
+from midmask.choice.report_text import MINUS, made_interval, readable, signed
 from midmask.choice.verdict import SystemEstimate, Verdict
+from midmask.core.words import duration
 from midmask.evaluation.statistics.ranks import on_front
 
 DISTANCES = (9.0, 14.0, 22.0, 34.0, 50.0, 72.0, 100.0, 140.0)

@@ -14,8 +14,10 @@ from typing import NamedTuple
 
 from midmask.choice import report_text
 from midmask.choice.picture import NARROW, WIDE, drawable, front, picture
-from midmask.choice.report_text import GAINS, by_reason, dropped, duration, given_up_note, signed, table_note
+from midmask.choice.report_text import GAINS, by_reason, dropped, given_up_note, signed, table_note
 from midmask.choice.verdict import Example, SystemEstimate, Verdict
+from midmask.core.words import duration, size
+from midmask.queries.plain_sources import FUNCTION_WORDS
 from midmask.retrieve.bm25.words import WORD
 
 LIGHT = {
@@ -189,15 +191,6 @@ SMALL = """
 """
 
 
-FUNCTION_WORDS = frozenset(
-    (
-        "a an and are as at be by can do does for from had has have how i if in into is it its may me my no not of on "
-        "or our so that the their then there these they this to was we were what when where which who why will with "
-        "you your"
-    ).split()
-)
-"""English words that say nothing about what a text is about; they are not highlighted."""
-
 LENGTH = 420
 """Characters of an excerpt, about."""
 
@@ -325,7 +318,7 @@ def _opening(verdict: Verdict) -> str:
         (f"Gain in {verdict.measure}, {verdict.queries.test:,} made queries", *made),
         ("Gain expected for people's queries", *expected),
         ("Computing", duration(taken.seconds), f"{training}{spent}"),
-        ("Index", report_text.size(taken.bytes_per_passage), "per passage"),
+        ("Index", size(taken.bytes_per_passage), "per passage"),
     ]
     shown = "".join(
         f"<div><dt>{text(name)}</dt><dd>{text(value)} <small>{text(more)}</small></dd></div>"
@@ -376,7 +369,7 @@ def _row(verdict: Verdict, one: SystemEstimate, names: Sequence[str]) -> str:
     cells = [
         *("baseline" if baseline else _with_ends(*map(signed, gain)) for gain in gains),
         text(duration(one.seconds)),
-        text(report_text.size(one.bytes_per_passage)),
+        text(size(one.bytes_per_passage)),
     ]
     shown = "".join(
         f'<td role="cell" data-label="{text(name)}"><span>{cell}</span></td>'

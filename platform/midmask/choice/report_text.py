@@ -11,11 +11,10 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from midmask.choice.verdict import Calibration, Example, QueryCounts, SystemEstimate, Verdict
-from midmask.core.progress import size as size_words
+from midmask.core.words import NOT_KNOWN, duration, size
 from midmask.evaluation.rendering import markdown, markdown_text
 
 MINUS = "\N{MINUS SIGN}"
-NOT_KNOWN = "not known"
 NO_LOADER = "sentence-transformers has no module for this representation."
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -51,36 +50,6 @@ def percent(share: float) -> str:
 def interval_level(verdict: Verdict) -> str:
     """Such as `90% interval`."""
     return f"{percent(verdict.calibration.level)} interval"
-
-
-def duration(seconds: float) -> str:
-    """A time as people write it: `12 s`, `3 min 7 s`, `42 min`, `1 h 12 min`, `26 h`, `3 days 4 h`."""
-    if not math.isfinite(seconds):
-        return NOT_KNOWN
-    if seconds <= 0.5:  # which rounds to 0
-        return "under 1 s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 600:
-        return _two(whole, 60, "min", "s")
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    if minutes < 600:
-        return _two(minutes, 60, "h", "min")
-    hours = round(seconds / 3600)
-    return f"{hours} h" if hours < 48 else _two(hours, 24, "days", "h")
-
-
-def _two(count: int, size: int, large: str, small: str) -> str:
-    rest = f" {count % size} {small}" if count % size else ""
-    return f"{count // size} {large}{rest}"
-
-
-def size(count: float) -> str:
-    """Bytes as people read them: `512 B`, `1.5 kB`."""
-    return size_words(count) if math.isfinite(count) else NOT_KNOWN
 
 
 def named(label: str) -> str:

@@ -6,7 +6,6 @@ alike. The finalists search the whole collection for the test queries, unless th
 well.
 """
 
-import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step, model_step
 from midmask.queries.collection import query_row
 from midmask.queries.plain_sources import Passage
+from midmask.retrieve.lines import text_lines
 from midmask.store.artifact import Artifact, load, produce
 from midmask.store.place import Place
 
@@ -77,9 +77,7 @@ def passages_in(collection: Place) -> Iterator[Passage]:
 
 
 def _rows(file: Place) -> Iterator[dict[str, Any]]:
-    with file.reading() as stream, gzip.open(stream) as lines:
-        for line in lines:
-            yield json.loads(line)
+    return (json.loads(line) for _, line in text_lines(file))
 
 
 def examples(

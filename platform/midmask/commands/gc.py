@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from midmask.app.flags import add_storage_flag
 from midmask.app.job import INSIDE, home, resolve_storage
 from midmask.commands import program
-from midmask.core.progress import gib
 from midmask.core.redaction import redacted
+from midmask.core.words import gib
 from midmask.errors import UserError
 from midmask.store.place import Place
 from midmask.tracking import resolve_tracking_uri

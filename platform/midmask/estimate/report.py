@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from midmask.core.config import Config, as_user_error
-from midmask.core.progress import gib
+from midmask.core.words import gib, hours_or_days
 from midmask.errors import UserError
 from midmask.estimate.charges import Charge
 from midmask.estimate.devices import DEVICES
@@ -158,7 +158,7 @@ def warnings(plan: Estimate) -> list[str]:
     """What can be done, but should be known."""
     found = []
     if plan.total_hours > SLOW_HOURS:
-        found.append(f"slow: {lasting(plan.total_hours)} on {plan.shape}, of which {slowest(plan)}")
+        found.append(f"slow: {hours_or_days(plan.total_hours)} on {plan.shape}, of which {slowest(plan)}")
     if plan.free is not None and plan.peak_bytes > plan.free:
         found.append(f"storage: {gib(plan.peak_bytes)} are needed, {gib(plan.free)} are free; name another --storage")
     return found
@@ -167,7 +167,7 @@ def warnings(plan: Estimate) -> list[str]:
 def slowest(plan: Estimate) -> str:
     """The step that takes longest, and how long."""
     worst = max(plan.charges, key=plan.hours)
-    return f"{worst.step.name} {worst.step.fingerprint} alone takes {lasting(plan.hours(worst))}"
+    return f"{worst.step.name} {worst.step.fingerprint} alone takes {hours_or_days(plan.hours(worst))}"
 
 
 def format_count(count: float) -> str:
@@ -176,11 +176,6 @@ def format_count(count: float) -> str:
         if count >= size:
             return f"{count / size:,.1f}{unit}"
     return f"{count:.0f}" if count else ""
-
-
-def lasting(hours: float) -> str:
-    """Hours as people read them: 3.5 hours, 4.2 days."""
-    return f"{hours / 24:,.1f} days" if hours >= 48 else f"{hours:,.1f} hours"
 
 
 CPU_DAYS = 7
@@ -203,8 +198,8 @@ def refuse_impossible(plan: Estimate) -> None:
         flops = format_count(sum(charge.flops for charge in plan.charges))
         raise UserError(
             f"--on {plan.shape}: {flops} FLOPs at {format_count(plan.shape.rate)} FLOP/s and the work of CPU cores "
-            f"take {lasting(plan.total_hours)} without a GPU, of which {slowest(plan)}; name GPUs such as --on 8xH100, "
-            "or set a smaller backbone.name, fewer pretrain.steps or fewer stages"
+            f"take {hours_or_days(plan.total_hours)} without a GPU, of which {slowest(plan)}; name GPUs such as --on "
+            "8xH100, or set a smaller backbone.name, fewer pretrain.steps or fewer stages"
         )
 
 

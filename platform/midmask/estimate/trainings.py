@@ -17,7 +17,7 @@ logits                of a fused cross-entropy, for a chunk of targets (`encoder
 from dataclasses import dataclass, replace
 from typing import Any
 
-from midmask.core.progress import gib
+from midmask.core.words import gib
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.heads import CHUNK_VALUES
 from midmask.encoders.representation import Representation

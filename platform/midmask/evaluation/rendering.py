@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from html import escape
 from typing import Literal, NamedTuple, get_args
 
+from midmask.core.words import MISSING
 from midmask.errors import UserError, unknown
 from midmask.evaluation.statistics.ranks import label
 from midmask.evaluation.statistics.significance import Comparison
@@ -48,8 +49,6 @@ CORRECTION_NAMES = {
     "hs": "Holm-Šidák",
     "fdr_bh": "Benjamini-Hochberg",
 }
-
-MISSING = "—"
 
 STRICTER = 5
 """A second star stands at the level over this: 0.01 beside 0.05."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from midmask.core.words import MISSING, number_cell
 from midmask.evaluation.measures import DEFAULT
 from midmask.evaluation.rendering import markdown
 from midmask.evaluation.statistics.intervals import deviation
@@ -123,7 +124,7 @@ def _measures_table(
     title: str, rows: Mapping[str, Mapping[str, float]], queries: Mapping[str, int], measures: Sequence[str]
 ) -> str:
     cells = [
-        [key, str(queries.get(key, "—")), *(_number(values.get(measure)) for measure in measures)]
+        [key, str(queries.get(key, MISSING)), *(number_cell(values.get(measure), ".4f") for measure in measures)]
         for key, values in rows.items()
     ]
     return markdown([title, "queries", *measures], cells)
@@ -140,23 +141,15 @@ def comparison_table(systems: Sequence[System], baseline: str, measure: str, oth
     for system in systems:
         row = compared.get(system.label)
         cells = [system.label, _spread(system, "dev", measure), _spread(system, "test", measure)]
-        cells += [_number(system.mean("test", name)) for name in others]
-        cells += [f"{row.difference:+.4f}" if row else "—", f"{row.p_corrected:.2g}" if row else "—"]
+        cells += [number_cell(system.mean("test", name), ".4f") for name in others]
+        cells += [f"{row.difference:+.4f}" if row else MISSING, f"{row.p_corrected:.2g}" if row else MISSING]
         cells += [" + ".join(str(system.evaluations[split][0].result["queries"]) for split in ("dev", "test"))]
         cells += [str(len(system.evaluations["test"]))]
-        cells += [_seconds(system.pretrain_seconds), _seconds(system.finetune_seconds)]
+        cells += [number_cell(system.pretrain_seconds, ".0f"), number_cell(system.finetune_seconds, ".0f")]
         rows.append(cells)
     return markdown(headers, rows)
 
 
-def _number(value: float | None) -> str:
-    return "—" if value is None else f"{value:.4f}"
-
-
 def _spread(system: System, split: str, measure: str) -> str:
     many = len(system.evaluations[split]) > 1
-    return _number(system.mean(split, measure)) + (f" ± {system.spread(split, measure):.4f}" if many else "")
-
-
-def _seconds(value: float | None) -> str:
-    return "—" if value is None else f"{value:.0f}"
+    return number_cell(system.mean(split, measure), ".4f") + (f" ± {system.spread(split, measure):.4f}" if many else "")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 
-from midmask.core.progress import clock, size
+from midmask.core.words import MISSING, clock, size
 from midmask.evaluation.statistics.ranks import RankRange, competition_ranks, label
 from midmask.leaderboard.entries import LABELS, Entry, Marks, Shown, Value, baselines, gain_per_hour, kind
 from midmask.leaderboard.rows import CollectionSplit
@@ -264,9 +264,6 @@ def _key(value: float | None, column: BoardColumn, reverse: bool) -> tuple[bool,
     return value is None, sign * (value or 0.0)
 
 
-NONE = "—"
-
-
 MOST_LETTERS = 2
 """Letters that follow each other and are written one by one; of more, the first and the last."""
 
@@ -275,16 +272,12 @@ def number(board: Board, column: BoardColumn, cell: BoardCell) -> str:
     """The cell's number as it is printed, with its unit; a dash for what is not known."""
     found = cell.sorts_by
     if found is None:
-        return NONE
+        return MISSING
     if column.place is not None or column.key in RECALLS:
         return f"{found:.{board.decimals[column.key]}f}"
     if column.key == GAIN:
         return f"{found:+.2f}" if abs(found) < 100 else f"{found:+,.0f}"
-    return {HOURS: _duration, BYTES: size, SEARCH: _milliseconds}[column.key](found)
-
-
-def _duration(hours: float) -> str:
-    return clock(3600 * hours)
+    return {HOURS: lambda hours: clock(3600 * hours), BYTES: size, SEARCH: _milliseconds}[column.key](found)
 
 
 def _milliseconds(number: float) -> str:
@@ -423,7 +416,7 @@ def range_of(board: Board, line: BoardLine) -> str:
 def rank_text(board: Board, line: BoardLine) -> str:
     """A rank as exports tell it: `2 (1-3)`, or a dash."""
     rank, allowed = board.ranks.get(line.entry.name), range_of(board, line)
-    return NONE if rank is None else f"{rank} ({allowed})" if allowed else f"{rank}"
+    return MISSING if rank is None else f"{rank} ({allowed})" if allowed else f"{rank}"
 
 
 def lanes_of(board: Board) -> dict[str, tuple[bool, ...]]:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from midmask.core.words import MISSING
 from midmask.errors import UserError, unknown
-from midmask.evaluation.rendering import MISSING, csv_cell, markdown, markdown_text
+from midmask.evaluation.rendering import csv_cell, markdown, markdown_text
 from midmask.evaluation.statistics.pairing import Pairing, Sided, pair_systems, widest
 from midmask.evaluation.statistics.significance import p_text, sentence
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
-from midmask.leaderboard.entries import LABELS, Entry, PerQueryOf, has_measure, kind, seed_tables
+from midmask.leaderboard.entries import LABELS, Entry, PerQueryOf, kind, seed_tables
 from midmask.leaderboard.lineage import artifact_place
 from midmask.leaderboard.queries import evaluated, query_texts
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
@@ -71,7 +72,7 @@ def comparable(found: Sequence[Entry], place: CollectionSplit, measure: str, val
     """
     here = [entry for entry in found if entry.value(place, measure)]
     here.sort(key=lambda entry: (entry.trial, -entry.started.timestamp()))
-    known = {name: _tables(entry, place, measure, values) for name, entry in short_names(here[:MOST]).items()}
+    known = {name: seed_tables(entry, place, values, measure) for name, entry in short_names(here[:MOST]).items()}
     entries = {name: entry for name, entry in short_names(here[:MOST]).items() if known[name]}
     tables = {name: known[name] for name in entries}
     return ComparableSystems(entries, tables, tuple(known.keys() - tables.keys()), max(0, len(here) - MOST))
@@ -92,12 +93,6 @@ def short_names(found: Sequence[Entry]) -> dict[str, Entry]:
         name = " · ".join(filter(None, parts))
         names[entry.name if name in names else name] = entry
     return names
-
-
-def _tables(entry: Entry, place: CollectionSplit, measure: str, values: PerQueryOf) -> list[pa.Table]:
-    """One table per seed; none at all if a seed has no values of the measure."""
-    found = seed_tables(entry, place, values)
-    return found if all(has_measure(table, measure) for table in found) else []
 
 
 SIDES: tuple[Sided, ...] = ("wins", "losses")

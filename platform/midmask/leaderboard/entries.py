@@ -347,9 +347,10 @@ def _error(name: str, column: TableColumn) -> float:
     return standard_error([Variance.of_mean(sample.means_Q)]).value
 
 
-def seed_tables(entry: Entry, place: CollectionSplit, values: PerQueryOf) -> list[pa.Table]:
-    """A system's values per query at a place, one table per seed; none at all if a seed's run keeps none."""
+def seed_tables(entry: Entry, place: CollectionSplit, values: PerQueryOf, measure: str = "") -> list[pa.Table]:
+    """A system's values per query at a place, one table per seed; none if a seed's run keeps none (of `measure`)."""
     found = [table for row in entry.rows[place] if (table := values(row)) is not None]
+    found = [table for table in found if not measure or has_measure(table, measure)]
     return found if len(found) == len(entry.rows[place]) else []
 
 

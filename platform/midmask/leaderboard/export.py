@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from html import escape
 
+from midmask.core.words import MISSING
 from midmask.evaluation.rendering import csv_cell, markdown, markdown_text
 from midmask.leaderboard.board import (
     HEADS,
     NEWEST,
-    NONE,
     Board,
     BoardColumn,
     BoardLine,
@@ -167,7 +167,7 @@ def _rank(board: Board, line: BoardLine, lanes: Mapping[str, Sequence[bool]]) ->
     )
     allowed = range_of(board, line)
     small = f'<span class="spread" title="ranks that the tests allow">{allowed}</span>' if allowed else ""
-    return f'<td class="num rank">{bars}{board.ranks.get(name, NONE)}{small}</td>'
+    return f'<td class="num rank">{bars}{board.ranks.get(name, MISSING)}{small}</td>'
 
 
 def _html_cells(board: Board, line: BoardLine, letters: dict[str, str], link: LinkOf | None) -> list[str]:
@@ -255,7 +255,7 @@ def as_markdown(board: Board) -> str:
     for line in board.lines:
         letter = f"{line.letter} " if board.view.marks == "better_than" else ""
         title = f"{letter}{line.entry.recipe}" + (f" ({line.entry.note})" if line.entry.note else "")
-        labels = [getattr(line.entry, name) or NONE for name in board.fields]
+        labels = [getattr(line.entry, name) or MISSING for name in board.fields]
         row = [markdown_text(text) for text in (title, rank_text(board, line), *labels)]
         for column in board.columns:
             cell = line.cells[column.key]

@@ -10,7 +10,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Literal
 
-from midmask.core.progress import clock
+from midmask.core.words import clock
 from midmask.tracking import TrackedRow
 from midmask.tracking.reading import History, MetricPoint, read_histories
 from midmask.training.collapse import find_collapses

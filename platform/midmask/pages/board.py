@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 import plotly.graph_objects as go
 import streamlit as st
 
+from midmask.core.words import MISSING
 from midmask.corpora.splits import is_slice
 from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.ranks import on_front
@@ -49,7 +50,7 @@ from midmask.leaderboard.training import PHASES, trainings
 from midmask.pages import lineage as lineage_page
 from midmask.pages import training
 from midmask.pages.context import PageContext, run_of
-from midmask.pages.look import ALL, NONE, PALETTE, choice, choices, draw, link, live_table, table
+from midmask.pages.look import ALL, PALETTE, choice, choices, draw, link, live_table, table
 from midmask.pages.training import Overlay, panel
 from midmask.tracking import TrackedRow, redacted
 from midmask.tracking.names import EXECUTOR
@@ -250,7 +251,7 @@ def show_card(board: Board, context: PageContext) -> None:
     """The choice of a system, which the table's names make too, and the card of the one that is chosen."""
     names = {line.entry.name: line for line in board.lines}
     st.subheader("One system")
-    line = names.get(choice("System", KEY, [NONE, *names], label_visibility="collapsed"))
+    line = names.get(choice("System", KEY, [MISSING, *names], label_visibility="collapsed"))
     if line is None:
         st.caption("Click a name in the table, or choose here: what it is, its model, and the command that makes it.")
         return

@@ -14,6 +14,7 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
+from midmask.core.words import MISSING
 from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.intervals import Variance, standard_error
 from midmask.evaluation.statistics.pairing import EQUAL, Pairing, Sided, pair_systems, widest
@@ -32,7 +33,7 @@ from midmask.leaderboard.queries import (
 )
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
 from midmask.pages.context import PageContext, choose_place, nothing_evaluated, places_of, rows_at
-from midmask.pages.look import LOSS, NONE, TIE, VERDICTS, WIN, choice, choices, draw, link, side_by_side, table
+from midmask.pages.look import LOSS, TIE, VERDICTS, WIN, choice, choices, draw, link, side_by_side, table
 from midmask.store.place import Place
 
 SIDES: Mapping[str, Sided] = {"largest differences": "either", "wins": "wins", "losses": "losses"}
@@ -152,7 +153,7 @@ def _differences(row: Comparison | None) -> list[tuple[str, str]]:
     marks; the colour repeats them.
     """
     if row is None:
-        return [(NONE, "num"), (NONE, "num"), (NONE, ""), (NONE, "num"), (NONE, "num")]
+        return [(MISSING, "num"), (MISSING, "num"), (MISSING, ""), (MISSING, "num"), (MISSING, "num")]
     said, kind = VERDICTS[row.outcome]
     return [
         (f"{row.mean:.4f}", "num"),
@@ -440,7 +441,7 @@ def _ranking(passages: Sequence[RetrievedPassage]) -> str:
 
 def _ranks(passage: RetrievedPassage) -> str:
     """Where each run has it, in the order of the runs."""
-    ranks = [f"{escape(name)} {NONE if rank is None else rank}" for name, rank in passage.ranks.items()]
+    ranks = [f"{escape(name)} {MISSING if rank is None else rank}" for name, rank in passage.ranks.items()]
     return f'<span class="quiet">rank: {", ".join(ranks)} ·</span>' if ranks else ""
 
 

@@ -7,13 +7,14 @@ from textwrap import shorten, wrap
 import plotly.graph_objects as go
 import streamlit as st
 
+from midmask.core.words import MISSING
 from midmask.errors import UserError
 from midmask.evaluation.embeddings import CAVEAT, PERPLEXITY, Map
 from midmask.leaderboard.embeddings import PAIRS, EmbeddingSample, Encodings, draw_sample, encodings, map_embeddings
 from midmask.leaderboard.queries import passage_texts, query_texts
 from midmask.leaderboard.rows import LeaderboardRow
 from midmask.pages.context import PageContext, choose_place, named, nothing_evaluated, places_of, rows_at
-from midmask.pages.look import NONE, PASSAGES, QUERIES, choice, choices, draw, link, side_by_side, table
+from midmask.pages.look import PASSAGES, QUERIES, choice, choices, draw, link, side_by_side, table
 from midmask.store.place import Place
 
 VIEWS = ("dense", "lexical")
@@ -146,6 +147,6 @@ def divergences(found: Mapping[str, Map], rows: Mapping[str, LeaderboardRow], co
 
 def _line(name: str, own: Map, row: LeaderboardRow, context: PageContext) -> Sequence[tuple[str, str]]:
     kl, js = own.divergence.kl, own.divergence.js
-    numbers = [f"{len(own.queries_N2):,}", f"{kl:.3g}", f"{js:.3g}", f"{js / kl:.2f}" if kl else NONE]
+    numbers = [f"{len(own.queries_N2):,}", f"{kl:.3g}", f"{js:.3g}", f"{js / kl:.2f}" if kl else MISSING]
     numbers += [f"{own.cosines.pairs:.3f}", f"{own.cosines.others:.3f}"]
     return [(link(context.link(row), name), ""), *((number, "num") for number in numbers)]

@@ -9,11 +9,11 @@ from html import escape
 
 import streamlit as st
 
-from midmask.core.progress import size
+from midmask.core.words import MISSING, single_unit, size
 from midmask.leaderboard.lineage import Link, artifact_place, as_dot, commit_of, input_of, lineage
 from midmask.leaderboard.rows import LeaderboardRow, measure_names
 from midmask.pages.context import PageContext, choose_place, named, nothing_evaluated, rows_at, run_of
-from midmask.pages.look import NONE, choice, link, table
+from midmask.pages.look import choice, link, table
 from midmask.tracking import TrackedRow, redacted
 
 STYLE = """<style>
@@ -56,10 +56,10 @@ def facts(row: LeaderboardRow, run: TrackedRow, context: PageContext) -> str:
     values = " · ".join(f"{escape(name)} <b>{row.measures[name]:.4f}</b>" for name in measure_names([row]))
     told = {
         "Number": values,
-        "Recipe": escape(" · ".join(part for part in (row.recipe, row.protocol, row.representation) if part)) or NONE,
-        "Pre-trained on": escape(row.pretrain_on) or NONE,
-        "Backbone, seed": escape(f"{row.backbone or NONE}, {row.seed.strip() or NONE}"),
-        "Commit": escape(commit_of(run)) or f'<span class="quiet">{NONE} the run does not tell</span>',
+        "Recipe": escape(" · ".join(filter(None, (row.recipe, row.protocol, row.representation)))) or MISSING,
+        "Pre-trained on": escape(row.pretrain_on) or MISSING,
+        "Backbone, seed": escape(f"{row.backbone or MISSING}, {row.seed.strip() or MISSING}"),
+        "Commit": escape(commit_of(run)) or f'<span class="quiet">{MISSING} the run does not tell</span>',
         "Tracked (UTC)": f"{run.started:%Y-%m-%d %H:%M}",
         "Run": link(context.link(run), run.run_id),
     }
@@ -84,7 +84,7 @@ def steps(links: Sequence[Link]) -> None:
     st.html(table([*heads, ("Fingerprint", "")], lines, "steps"))
     lost = [one for one in links if one.missing]
     seconds = sum(one.seconds or 0 for one in links)
-    st.caption(f"{len(links)} steps, which took {_duration(seconds)} when they were computed.")
+    st.caption(f"{len(links)} steps, which took {single_unit(seconds)} when they were computed.")
     for one in lost:
         st.warning(f"{one.step} {one.place}: {one.missing}. What it was made of is not known from here.")
     with st.expander("The record of a step"):
@@ -105,18 +105,12 @@ def _line(number: int, one: Link, numbers: dict[str, int]) -> list[tuple[str, st
         (f"{number}", "num quiet"),
         (f"<b>{escape(one.step)}</b>", "quiet" if one.missing else ""),
         (escape(told) if not one.missing else "not reachable", "wrap" if not one.missing else "quiet"),
-        (sources or NONE, "quiet wrap"),
-        (escape(counts[0]) if counts else NONE, "num"),
-        (NONE if one.size is None else size(one.size), "num"),
-        (NONE if one.seconds is None else _duration(one.seconds), "num"),
+        (sources or MISSING, "quiet wrap"),
+        (escape(counts[0]) if counts else MISSING, "num"),
+        (MISSING if one.size is None else size(one.size), "num"),
+        (MISSING if one.seconds is None else single_unit(one.seconds), "num"),
         (f'<code title="{escape(str(one.place))}">{escape(one.fingerprint)}</code>', ""),
     ]
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} h"
 
 
 def again(context: PageContext, row: LeaderboardRow, run: TrackedRow, links: Sequence[Link]) -> None:

@@ -11,7 +11,6 @@ from streamlit.delta_generator import DeltaGenerator
 from midmask.leaderboard.export import STYLE as TABLE_STYLE
 
 ALL = "all"
-NONE = "—"
 
 VERDICTS = {
     "better": ("▲ better", "gain"),

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from midmask.core.progress import clock
+from midmask.core.words import MISSING, clock
 from midmask.errors import UserError
 from midmask.leaderboard.running import RunningJob, StepState, ended_early, running_jobs, step_state
 from midmask.pages.context import PageContext
-from midmask.pages.look import NONE, link, table
+from midmask.pages.look import link, table
 from midmask.tracking import TrackedRow
 from midmask.tracking.reading import MetricPoint, read_last
 
@@ -157,7 +157,7 @@ def _line(run: TrackedRow, context: PageContext) -> Sequence[tuple[str, str]]:
         (escape(run.name), ""),
         (escape(run.tags.get("midmask.step", "")), ""),
         (f'<span class="mm-status {escape(run.status)}">{escape(run.status)}</span>', ""),
-        (f"{run.ended:%Y-%m-%d %H:%M}" if run.ended else NONE, "quiet"),
-        (escape(run.tags.get("midmask.reason", "").rstrip(": ")) or NONE, "quiet"),
+        (f"{run.ended:%Y-%m-%d %H:%M}" if run.ended else MISSING, "quiet"),
+        (escape(run.tags.get("midmask.reason", "").rstrip(": ")) or MISSING, "quiet"),
         (link(context.link(run), run.run_id[:8]), ""),
     ]

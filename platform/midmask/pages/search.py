@@ -30,9 +30,10 @@ from midmask.choice.judgements import (
     query_id,
     team_draft,
 )
+from midmask.core.words import MISSING
 from midmask.errors import UserError
 from midmask.pages.context import PageContext
-from midmask.pages.look import NONE, choice, table
+from midmask.pages.look import choice, table
 from midmask.pages.search_results import SHOWN, STYLE, card, keep, lists, plain, results
 
 if TYPE_CHECKING:  # brings torch, which the other pages do not need
@@ -303,8 +304,8 @@ def _judged_table(site: "SideBySide", rows: dict[str, JudgedSystem]) -> str:
                 (escape(label), ""),
                 (f"{row.value:.3f}", "num best" if row.value == best else "num"),
                 (f"{row.judged:.0%}", "num quiet"),
-                (f"{estimate.gain:+.3f}" if estimate else NONE, "num"),
-                (f"{estimate.gain_low:+.3f} to {estimate.gain_high:+.3f}" if estimate else NONE, "num quiet"),
+                (f"{estimate.gain:+.3f}" if estimate else MISSING, "num"),
+                (f"{estimate.gain_low:+.3f} to {estimate.gain_high:+.3f}" if estimate else MISSING, "num quiet"),
             ]
         )
     return table(heads, lines, "judged systems")

@@ -12,13 +12,14 @@ import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from midmask.core.words import MISSING
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.rows import STEP, Point, measure_names, measured, resolve_cached, rows, sweep_surface, sweeps
 from midmask.leaderboard.store_view import cache_folder
 from midmask.pages import sweep_figures
 from midmask.pages.context import PageContext
-from midmask.pages.look import LABELLED, NONE, VERDICTS, choice, draw, link, side_by_side, table
+from midmask.pages.look import LABELLED, VERDICTS, choice, draw, link, side_by_side, table
 from midmask.sweep.sweep_file import (
     ComparedSystem,
     DifferenceToFloor,
@@ -209,7 +210,7 @@ def _system(one: ComparedSystem) -> Cells:
         cells.append((f"{one.means[split]:.4f}", "num"))
         own = one.to_floor.get(split)
         if own is None:
-            cells += [(NONE, "num"), (NONE, "")]
+            cells += [(MISSING, "num"), (MISSING, "")]
             continue
         said, kind = VERDICTS[own.outcome]
         cells += [(f"{own.difference:+.4f}{_tested(own)}", f"num {kind}"), (said, kind)]
@@ -256,7 +257,7 @@ def show_trials(runs: Sequence[TrackedRow], place: tuple[str, str], measure: str
         [
             (escape(run.name), ""),
             (_status(_state(run)), ""),
-            (NONE if (value := values[run.run_id]) is None else f"{value:.4f}", "num"),
+            (MISSING if (value := values[run.run_id]) is None else f"{value:.4f}", "num"),
             (link(link_of(run), run.run_id[:8]), ""),
         ]
         for run in ordered[:SHOWN]
@@ -277,16 +278,16 @@ def _point(sweep: SweepResult, point: SweepPoint, run: TrackedRow | None, link_o
         (escape(point.label) + mark, ""),
         (_status("complete" if point.complete else "pruned"), ""),
         *((value, kind if number == 0 else "num") for number, value in enumerate(values)),
-        (f"{len(point.seeds)}" if point.complete else NONE, "num"),
-        (against if point.complete else NONE, "quiet"),
-        (link(link_of(run), run.run_id[:8]) if run else NONE, ""),
+        (f"{len(point.seeds)}" if point.complete else MISSING, "num"),
+        (against if point.complete else MISSING, "quiet"),
+        (link(link_of(run), run.run_id[:8]) if run else MISSING, ""),
     ]
 
 
 def _unknown(sweep: SweepResult, run: TrackedRow, link_of: TrialLinkOf) -> Cells:
     """A trial without a result."""
-    values = [(NONE, "num") for _ in sweep.objectives]
-    about = [(NONE, "num"), (NONE, "quiet"), (link(link_of(run), run.run_id[:8]), "")]
+    values = [(MISSING, "num") for _ in sweep.objectives]
+    about = [(MISSING, "num"), (MISSING, "quiet"), (link(link_of(run), run.run_id[:8]), "")]
     return [(escape(run.name), ""), (_status(_state(run)), ""), *values, *about]
 
 
@@ -309,5 +310,5 @@ def _counted(states: Counter[str], count: int) -> str:
 
 def _number(value: float | None) -> str:
     if value is None:
-        return NONE
+        return MISSING
     return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}"

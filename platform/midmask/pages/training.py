@@ -11,7 +11,7 @@ from statistics import fmean, median
 import plotly.graph_objects as go
 import streamlit as st
 
-from midmask.core.progress import clock
+from midmask.core.words import MISSING, clock
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.training import (
@@ -32,7 +32,7 @@ from midmask.leaderboard.training import (
     trainings,
 )
 from midmask.pages.context import PageContext
-from midmask.pages.look import NONE, choice, choices, colour, draw, link, side_by_side, swatch, table
+from midmask.pages.look import choice, choices, colour, draw, link, side_by_side, swatch, table
 from midmask.tracking import TrackedRow
 
 AXES: Mapping[str, Callable[[Curves, int], float | None]] = {
@@ -186,7 +186,7 @@ def _groups(chosen: Sequence[TrackedRow]) -> list[str]:
     """Draws the choice of a group; the group of each run."""
     values = {name: {run.tags.get(f"midmask.{name}", "") for run in chosen} for name in GROUPS}
     by = choice("Colour by", "by", [ALONE, *(name for name in GROUPS if len(values[name]) > 1)])
-    return [run.run_id if by == ALONE else run.tags.get(f"midmask.{by}", "") or NONE for run in chosen]
+    return [run.run_id if by == ALONE else run.tags.get(f"midmask.{by}", "") or MISSING for run in chosen]
 
 
 def panels(overlay: Overlay, titles: Mapping[str, str], *, log: bool) -> None:
@@ -238,12 +238,12 @@ def summaries(told: Sequence[Curves], overlay: Overlay, context: PageContext) ->
             [
                 (swatch(overlay.colour_number(number)) + link(context.link(run), run.name), ""),
                 (f'<span class="mm-status {escape(run.status)}">{escape(run.status)}</span>', ""),
-                (f"{loss[-1].step:,}" if loss else NONE, "num"),
-                (f"{loss[-1].value:.4f}" if loss else NONE, "num"),
-                (_short(tokens[0]) if tokens else NONE, "num"),
-                (clock(3600 * hours[0]) if hours else NONE, "num"),
-                (f"{median(point.value for point in speed):,.0f}" if speed else NONE, "num"),
-                (f"{fmean(point.value for point in wait):.1%}" if wait else NONE, "num"),
+                (f"{loss[-1].step:,}" if loss else MISSING, "num"),
+                (f"{loss[-1].value:.4f}" if loss else MISSING, "num"),
+                (_short(tokens[0]) if tokens else MISSING, "num"),
+                (clock(3600 * hours[0]) if hours else MISSING, "num"),
+                (f"{median(point.value for point in speed):,.0f}" if speed else MISSING, "num"),
+                (f"{fmean(point.value for point in wait):.1%}" if wait else MISSING, "num"),
             ]
         )
     heads = [("Run", ""), ("Status", ""), ("Last step", "num"), ("Last loss", "num"), ("Tokens", "num")]

@@ -78,14 +78,19 @@ def draw_order(seed: int, count: int, *names: str | int) -> list[int]:
     return sorted(range(count), key=lambda number: (draw(seed, *names, number), number))
 
 
-STOP_WORDS = frozenset(
-    "about above after again against all also am an and any are as at be because been before being below between both "
-    "but by can cannot could did do does doing down during each either else etc ever every few for from further had "
-    "has have having he her here hers him himself his how however if in into is it its itself just may me might more "
-    "most must my myself near neither no nor not now of off often on once one only onto or other our ours out over own "
-    "per quite rather same shall she should since so some such than that the their theirs them themselves then there "
-    "these they this those through thus to too under until up upon us very via was we were what when where whether "
-    "which while who whom whose why will with within without would yet you your yours".split()
+FUNCTION_WORDS = frozenset(
+    "a an and are as at be by can do does for from had has have how i if in into is it its may me my no not of on or "
+    "our so that the their then there these they this to was we were what when where which who why will with you "
+    "your".split()
+)
+"""English words that say nothing about what a text is about; they are not highlighted."""
+
+STOP_WORDS = FUNCTION_WORDS | frozenset(
+    "about above after again against all also am any because been before being below between both but cannot could "
+    "did doing down during each either else etc ever every few further having he her here hers him himself his "
+    "however itself just might more most must myself near neither nor now off often once one only onto other ours out "
+    "over own per quite rather same shall she should since some such than theirs them themselves those through thus "
+    "too under until up upon us very via whether while whom whose within without would yet yours".split()
 )
 """English words that tell nothing of a passage's topic."""
 

@@ -12,9 +12,10 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from midmask.core.config import Config, override
+from midmask.core.words import number_cell
 from midmask.errors import UserError
 from midmask.evaluation.measures import expand
-from midmask.evaluation.rendering import MISSING, markdown
+from midmask.evaluation.rendering import markdown
 from midmask.evaluation.statistics.ranks import on_front
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step
@@ -126,9 +127,9 @@ def index_table(sweep: IndexSweep, done: Mapping[str, Artifact], storage: Place)
         values.append((mean, milliseconds, costs.bytes_per_passage or 0.0))
         rows.append(
             [
-                *(label, f"{mean:.4f}", _number(costs.index_recall_at_10, ".4f")),
-                *(_number(costs.index_recall_at_100, ".4f"), f"{milliseconds:.3g}"),
-                *(_number(costs.bytes_per_passage, ",.0f"), _number(built, ".1f")),
+                *(label, f"{mean:.4f}", number_cell(costs.index_recall_at_10, ".4f")),
+                *(number_cell(costs.index_recall_at_100, ".4f"), f"{milliseconds:.3g}"),
+                *(number_cell(costs.bytes_per_passage, ",.0f"), number_cell(built, ".1f")),
             ]
         )
     front = on_front(values, ("max", "min", "min"))
@@ -142,7 +143,3 @@ def index_table(sweep: IndexSweep, done: Mapping[str, Artifact], storage: Place)
         f"front: no other index is at least as good in {measure}, ms and bytes, and better in one.",
     ]
     return "\n".join([markdown(heads, rows), "", *lines, notes({"all": done[next(iter(sweep.evaluations))]})])
-
-
-def _number(value: float | None, form: str) -> str:
-    return MISSING if value is None else format(value, form)

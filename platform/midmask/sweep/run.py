@@ -19,7 +19,7 @@ from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.channel import Channel
 from midmask.backend.cluster import share_among_trials, whole
 from midmask.core.config import fingerprint, flatten
-from midmask.core.progress import SweepProgress, clock
+from midmask.core.words import clock
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.graph import Graph, Step, model_step
 from midmask.experiment.kinds import StepKind
@@ -41,7 +41,7 @@ from midmask.sweep.plan import (
     trial_rungs,
 )
 from midmask.sweep.plots import draw
-from midmask.sweep.search import TrialContext, pruning, search
+from midmask.sweep.search import SweepProgress, TrialContext, pruning, search
 from midmask.sweep.space import Space, briefly, budget, describe_point, mark_of
 from midmask.sweep.study import open_study, outcomes, remaining
 from midmask.sweep.sweep_file import SWEEP_FILE, parse_sweep

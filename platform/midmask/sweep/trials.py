@@ -18,6 +18,7 @@ from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState
 
 from midmask.core.config import flatten
+from midmask.core.words import MISSING, number_cell
 from midmask.evaluation.rendering import markdown
 from midmask.evaluation.statistics.intervals import RankCorrelation, SeedSpread
 from midmask.evaluation.statistics.ranks import on_front
@@ -187,10 +188,10 @@ def trials_table(trials: Trials, standings: Mapping[str, Comparison]) -> str:
     rows = []
     for trial in trials.all:
         point, own = trial.outcome.parameters, standings.get(trial.label)
-        row = [format_value(point[path]) if path in point else "—" for path in paths]
-        row += [_number(trial.outcome.measures.get(number)) for number in probes]
+        row = [format_value(point[path]) if path in point else MISSING for path in paths]
+        row += [number_cell(trial.outcome.measures.get(at), ".4f") for at in probes]
         row += [_of(trial, name) for name in names]
-        row += [f"{own.difference:+.4f}", f"{own.p_corrected:.2g}"] if own else ["—", "—"]
+        row += [f"{own.difference:+.4f}", f"{own.p_corrected:.2g}"] if own else [MISSING, MISSING]
         if several:
             row += ["yes" if trial.label in trials.front else "", mark_of(space, point) or ""]
         else:
@@ -341,11 +342,7 @@ def _sizes(own: Trial, other: Trial) -> str:
 def _of(trial: Trial, name: str) -> str:
     """What was measured, a cost or a measure."""
     if trial.measured is None:
-        return "—"
+        return MISSING
     if name in trial.measured.costs:
         return f"{trial.measured.costs[name]:.5g}"
-    return _number(trial.measured.measures.get(name))
-
-
-def _number(value: float | None) -> str:
-    return "—" if value is None else f"{value:.4f}"
+    return number_cell(trial.measured.measures.get(name), ".4f")

@@ -41,9 +41,8 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here
     for point in remaining(study, space).points:
         study.enqueue_trial(point)
         trial, told = study.ask(), []
-        context = TrialContext(
-            recipe.model_dump(mode="json"), one.survey, space, storage, heard, Resources(cpus=1, gpus=0, side_by_side=1)
-        )  # type: ignore[arg-type]
+        use = Resources(cpus=1, gpus=0, side_by_side=1)
+        context = TrialContext(recipe, one.survey, space, storage, heard, use)  # type: ignore[arg-type]
         run_trial(context, suggest(space, trial), told.append)
         for row in told[:-1]:
             trial.report(row["objective0"], row["rung"])
