@@ -18,12 +18,12 @@ from midmask.choice.report_text import model_card
 from midmask.choice.side_by_side import SearchStore, SideBySide, rank_changes
 from midmask.choice.verdict import Recommendation, Verdict
 from midmask.corpora import CorpusConfig
+from midmask.corpora.text_files import text_lines
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.folder import Card, save_bi_encoder
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.retrieve.blocks import StoredPassages
-from midmask.retrieve.lines import text_lines
 from midmask.store.place import Place
 from tests.support.choice import searched
 from tests.support.choice.searched import DOCUMENTS, QUERIES, rewrite, write_verdict

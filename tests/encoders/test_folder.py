@@ -26,7 +26,7 @@ from midmask.encoders.model_settings import FILE, ModelSettings, read_facts, vie
 from midmask.encoders.representation import Representation, Side, TextVectors
 from midmask.encoders.text_settings import TextForm
 from midmask.errors import UserError
-from midmask.text.token_rows import encoder
+from midmask.text.tokens import encoder
 from tests.support.encoders.models import TEXTS, WORDS, random_model
 from tests.support.encoders.public import opened, vectors_of, views
 from tests.support.encoders.tokenizers import LONGEST, TEMPLATES, write_classifier, write_tokenizer

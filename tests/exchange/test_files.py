@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
+from midmask.corpora.text_files import write_lines
 from midmask.errors import UserError
 from midmask.exchange import mteb_files
 from midmask.exchange.mteb_files import MtebResult, measure_name, read_result, score_name
@@ -26,7 +27,6 @@ from midmask.exchange.passage_files import DocumentSpans, read_spans, read_token
 from midmask.exchange.pgvector import MOST_WORDS, encode_rows, is_same
 from midmask.exchange.score_files import LIST, read_pickle, read_pickled_scores, read_scores_file
 from midmask.mining.listed import ReadNegativesConfig, read_negatives
-from midmask.retrieve.lines import write_lines
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views
 from midmask.store.artifact import Artifact

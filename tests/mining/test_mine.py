@@ -16,6 +16,7 @@ import pytest
 
 from midmask.corpora.duplicates import SHINGLE, signatures
 from midmask.corpora.pydocs import plain_words
+from midmask.corpora.text_files import write_lines
 from midmask.errors import UserError
 from midmask.exchange.negatives_files import HardNegatives, line_of, read_negatives_file
 from midmask.mining.known import NEAR_DUPLICATES, Groups, KnownRelevant, NearDuplicatesConfig
@@ -23,7 +24,6 @@ from midmask.mining.listed import Cursor, ReadNegativesConfig, align, read_negat
 from midmask.mining.mine import DrawQueriesConfig, MineConfig, draw_queries, draw_subset, mine
 from midmask.mining.negatives import FilterConfig
 from midmask.retrieve import ranked
-from midmask.retrieve.lines import write_lines
 from midmask.retrieve.searched_queries import judged_queries
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place

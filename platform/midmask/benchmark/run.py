@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from midmask.app.compute import compute
+from midmask.app.run import compute
 from midmask.app.run_contents import BM25_TAGS, all_datasets
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.cluster import share

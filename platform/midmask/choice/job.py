@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from midmask.app.compute import compute
 from midmask.app.driver import ending, model_product, tell_cost
 from midmask.app.job import Options
+from midmask.app.run import compute
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.cluster import share
 from midmask.benchmark.design import names_in

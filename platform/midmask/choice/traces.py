@@ -16,13 +16,13 @@ from midmask.choice.verdict import Example
 from midmask.core.config import fingerprint
 from midmask.core.randomness import fixed_sample
 from midmask.corpora import CorpusConfig
+from midmask.corpora.text_files import text_lines
 from midmask.corpora.writer import write_beir
 from midmask.evaluation.measures import by_query
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step, model_step
 from midmask.queries.collection import query_row
 from midmask.queries.plain_sources import Passage
-from midmask.retrieve.lines import text_lines
 from midmask.store.artifact import Artifact, load, produce
 from midmask.store.place import Place
 

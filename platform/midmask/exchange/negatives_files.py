@@ -14,8 +14,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from midmask.corpora.text_files import parse_lines, text_lines
 from midmask.errors import UserError, quoted
-from midmask.retrieve.lines import parse_lines, text_lines
 from midmask.store.place import Place
 
 

@@ -27,9 +27,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.corpora.tables import columns_told, is_id, is_list_of_ids, is_list_of_numbers, readable
+from midmask.corpora.text_files import parse_lines, text_lines, unpack
 from midmask.errors import UserError, quoted
 from midmask.exchange.negatives_files import id_in
-from midmask.retrieve.lines import parse_lines, text_lines, unpack
 from midmask.store.place import Place
 
 EXPANSION = 1_032

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from midmask.core.config import Config, runtime
 from midmask.core.randomness import hash64
+from midmask.corpora.text_files import write_lines
 from midmask.encoders.precision import EncodingFields
 from midmask.errors import UserError
 from midmask.exchange.negatives_files import HardNegatives, line_of
@@ -37,7 +38,6 @@ from midmask.mining.negatives import (
     verdicts,
 )
 from midmask.retrieve.index import IndexFields
-from midmask.retrieve.lines import write_lines
 from midmask.retrieve.search_config import PoolFields
 from midmask.retrieve.searched_queries import is_self, judged_queries, read_self_matches
 from midmask.store.artifact import Artifact

@@ -28,11 +28,10 @@ from pydantic import Field
 from midmask.core.arrays import Ints
 from midmask.core.config import Config, runtime
 from midmask.corpora.ids import IdTable
-from midmask.corpora.text_files import form_by_name
+from midmask.corpora.text_files import form_by_name, text_lines
 from midmask.corpora.writer import write_shards
 from midmask.errors import UserError
 from midmask.exchange.passage_files import TokenBlock, read_token_files, token_files
-from midmask.retrieve.lines import text_lines
 from midmask.retrieve.searched_queries import relevant_passages
 from midmask.store.artifact import Artifact, start_afresh
 from midmask.store.place import Place

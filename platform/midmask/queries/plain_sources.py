@@ -29,12 +29,11 @@ from typing import NamedTuple, Protocol
 
 from midmask.core.randomness import hash64
 from midmask.corpora.documents.passages import sentences
-from midmask.corpora.text_files import form_by_name
+from midmask.corpora.text_files import form_by_name, text_lines
 from midmask.errors import UserError
 from midmask.queries.given import is_utf8
 from midmask.retrieve.bm25.search import Bm25Index
 from midmask.retrieve.bm25.words import WORD, StemmedWords
-from midmask.retrieve.lines import text_lines
 from midmask.store.place import Place
 
 

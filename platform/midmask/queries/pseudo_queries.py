@@ -48,8 +48,7 @@ from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
 from midmask.store.tables import read_batches, read_metadata, read_table, write_table, writing_table
-from midmask.text.token_rows import encoder, make_cutter
-from midmask.text.tokens import ROW_GROUP, TOKENISED_QUERIES
+from midmask.text.tokens import ROW_GROUP, TOKENISED_QUERIES, encoder, make_cutter
 
 
 def neighbour_reader(docs: Place) -> Callable[[str, int, pa.RecordBatch], list[list[str]]]:

@@ -33,11 +33,11 @@ from torch import Tensor
 
 from midmask.core.arrays import Doubles
 from midmask.core.config import Config, file_fingerprint
+from midmask.corpora.text_files import text_lines
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.errors import UserError, unknown
 from midmask.queries.given import GivenLine, Sourced, is_utf8, read_given, sort_by_shard
 from midmask.queries.word_statistics import ShardWords, shard_words, token_ids
-from midmask.retrieve.lines import text_lines
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.pretrained import found_folder

@@ -37,8 +37,8 @@ from pydantic import Field
 
 from midmask.core.arrays import Doubles, Ints
 from midmask.core.config import Config, added
+from midmask.corpora.text_files import text_lines, write_lines
 from midmask.errors import UserError, known_names
-from midmask.retrieve.lines import text_lines, write_lines
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_row_groups, read_table

@@ -20,11 +20,10 @@ from pydantic import Field
 from midmask.core.config import Config, runtime
 from midmask.corpora.checked_rows import UNKNOWN_ID
 from midmask.corpora.splits import is_slice
-from midmask.corpora.text_files import whole_stream
+from midmask.corpora.text_files import unpack, whole_stream
 from midmask.corpora.writer import QUARANTINE
 from midmask.errors import UserError, unknown
 from midmask.retrieve import ranked
-from midmask.retrieve.lines import unpack
 from midmask.retrieve.searched_queries import read_answers, read_qrels, read_self_matches, without_self
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place

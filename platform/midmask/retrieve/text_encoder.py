@@ -35,7 +35,7 @@ from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import CodedTokens, Views
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.text.token_rows import encoder, prompt_tokens
+from midmask.text.tokens import encoder, prompt_tokens
 from midmask.text.vocabulary import Vocabulary, largest_id, load_tokenizer, refuse_tokens_beyond
 
 T = TypeVar("T")

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from midmask.app.compute import compute
 from midmask.app.job import Options
-from midmask.app.run import run_recipe_steps
+from midmask.app.run import compute, run_recipe_steps
 from midmask.app.run_contents import all_datasets, base_tags, log_report, metric_keys, model_of, run_name
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.channel import Channel

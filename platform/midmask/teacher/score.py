@@ -18,19 +18,19 @@ from pydantic import Field
 from midmask.core.arrays import Ints32
 from midmask.core.batch import TokenRows
 from midmask.core.config import Config, file_fingerprint, runtime
+from midmask.corpora.text_files import write_lines
 from midmask.encoders.cross_encoder import read_cross_encoder
 from midmask.errors import UserError
 from midmask.exchange.score_files import read_scores_file
 from midmask.mining.negatives import SCORES
 from midmask.retrieve.blocks import StoredPassages
-from midmask.retrieve.lines import write_lines
 from midmask.retrieve.text_encoder import length_batches, run_batches
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
 from midmask.store.tables import read_table, write_table
 from midmask.teacher.candidates import COUNTS, FOLDER, by_query, passage_texts, write_candidates
-from midmask.text.token_rows import encoder
+from midmask.text.tokens import encoder
 from midmask.training.pairs import cut_rows
 
 BATCH_TOKENS = 4096
