@@ -75,7 +75,7 @@ def read_file(place: Place) -> Iterator[GivenLine]:
     """The lines of a JSON-lines or tab-separated file of queries; which of both is read off each line.
 
     Raises:
-        UserError: as `retrieve.lines.text_lines`.
+        UserError: as `corpora.text_files.text_lines`.
     """
     lines = text_lines(
         place, name=f"pseudo_queries.source = file:{place}", errors="replace", form=form_by_name(place.base)
