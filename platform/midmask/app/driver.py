@@ -54,13 +54,11 @@ SETTINGS = "config_sentence_transformers.json"
 
 @dataclass(frozen=True)
 class Product:
-    """What a job made. kind: in a word or two, such as `model`. loading: lines of Python; none where no library of ours
-    loads it from there.
-    """
+    """A result of a job, as the end of the job's output lists it."""
 
-    kind: str
+    kind: str  # in one or two words, such as `model`
     place: str
-    loading: Sequence[str] = ()
+    loading: Sequence[str] = ()  # lines of Python that load it; empty if no library of this project does
 
 
 def ending(

@@ -48,36 +48,28 @@ _ATTEMPT = re.compile(r"\d{4,}-[0-9a-f]{8}")
 
 @dataclass(frozen=True)
 class StoredFile:
-    """name: path below the store. changed: seconds since 1970. is_linked: whether it lies behind a link."""
+    """A file below a store."""
 
-    name: str
+    name: str  # path below the store
     size: int
-    changed: float
-    is_linked: bool = False
+    changed: float  # seconds since 1970
+    is_linked: bool = False  # whether it lies behind a link
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A finished artifact, or an attempt at one.
+    """A finished artifact, or an attempt at one."""
 
-    address: of its folder below the store, such as `pretrain/0123456789abcdef`. fingerprint: of the artifact. names:
-    fingerprints of other artifacts in its record. changed: when the record, or the newest file of an attempt, was
-    written, in seconds since 1970. own_attempt: on an object store, the name of the attempt that holds its files.
-    is_attempt: whether it is an attempt. may_live: whether the process that makes it may be alive. is_held: whether it
-    has to stay because it lies behind a link or its record cannot be read. is_marked: whether no job would go on from
-    the attempt, since it was being filled or deleted when its process ended.
-    """
-
-    address: str
-    fingerprint: str
+    address: str  # of its folder below the store, such as `pretrain/0123456789abcdef`
+    fingerprint: str  # of the artifact
     size: int
-    changed: float
-    names: frozenset[str] = frozenset()
-    own_attempt: str = ""
+    changed: float  # when the record, or the newest file of an attempt, was written; seconds since 1970
+    names: frozenset[str] = frozenset()  # fingerprints of other artifacts in its record
+    own_attempt: str = ""  # on an object store, the name of the attempt that holds the artifact's files
     is_attempt: bool = False
-    may_live: bool = False
-    is_held: bool = False
-    is_marked: bool = False
+    may_live: bool = False  # whether the process that makes it may be alive
+    is_held: bool = False  # whether it has to stay: it lies behind a link, or its record cannot be read
+    is_marked: bool = False  # whether no job would resume the attempt: its process ended while filling or deleting it
 
     @property
     def step(self) -> str:
@@ -220,16 +212,15 @@ TRIED = {kind.name for kind in KINDS.values() if kind.trains and kind.model in (
 
 @dataclass(frozen=True)
 class Sorted:
-    """A store's artifacts and attempts. needed: by a run or a registered model. kept: not needed, but too young, held,
-    or of a store in which a job runs. spare: intermediates of finished results, which only --intermediates deletes.
-    unneeded: what can be deleted. running: whether a job runs, so that artifacts are not deleted now.
-    """
+    """The artifacts and attempts of a store, by whether they are needed."""
 
-    needed: list[Stored] = field(default_factory=list)
+    needed: list[Stored] = field(default_factory=list)  # by a run or a registered model
+    # not needed, but too young, held, or in a store in which a job runs
     kept: list[Stored] = field(default_factory=list)
+    # intermediates of finished results; only --intermediates deletes them
     spare: list[Stored] = field(default_factory=list)
-    unneeded: list[Stored] = field(default_factory=list)
-    running: bool = False
+    unneeded: list[Stored] = field(default_factory=list)  # can be deleted
+    running: bool = False  # whether a job runs, so that artifacts are not deleted now
 
 
 def sort_contents(contents: StoreContents, tracked: "References", before: float, *, intermediates: bool) -> Sorted:
@@ -362,11 +353,11 @@ _DRAFT = "tmp"
 
 @dataclass(frozen=True)
 class Copy:
-    """One copied folder. used: when it was last used, in seconds since 1970."""
+    """One copied folder."""
 
     path: Path
     size: int
-    used: float
+    used: float  # when it was last used, in seconds since 1970
 
     @property
     def is_draft(self) -> bool:

@@ -159,31 +159,24 @@ def mistake_in(error: BaseException) -> str | None:
 
 @dataclass(frozen=True)
 class Options:
-    """The shared flags of a job, resolved by the driver; nothing in here is relative to a working directory.
+    """The shared flags of a job, resolved by the driver; nothing in here is relative to a working directory."""
 
-    job: name of the job, from its file. corpus: `pydocs` or FORMAT:PLACE. further_corpora: those of a benchmark beside
-    it. pretrain_on: empty, or what the middle training reads in its place. recipe, protocol, workers,
-    workers_per_training, seed: None where not given. scale: of the protocol, demo or published. changes: dotted config
-    path -> value as typed. storage: absolute path or URI. tracking_uri: as MLflow wants it. on: the cluster that a dry
-    run is reckoned for; none: this machine.
-    """
-
-    job: str
-    corpus: str
-    pretrain_on: tuple[str, ...]
-    recipe: str | None
-    protocol: str | None
-    scale: Literal["demo", "published"]
-    changes: Mapping[str, str]
+    job: str  # name of the job, from its file
+    corpus: str  # `pydocs` or FORMAT:PLACE
+    pretrain_on: tuple[str, ...]  # collections that the middle training reads in place of `corpus`; empty: not given
+    recipe: str | None  # None: not given
+    protocol: str | None  # None: not given
+    scale: Literal["demo", "published"]  # of the protocol
+    changes: Mapping[str, str]  # dotted config path -> value as typed
     home: Path
-    storage: str
-    tracking_uri: str
-    workers: int | None
-    workers_per_training: int | None
-    seed: int | None
+    storage: str  # absolute path or URI
+    tracking_uri: str  # as MLflow expects it
+    workers: int | None  # None: not given
+    workers_per_training: int | None  # None: not given
+    seed: int | None  # None: not given
     dry_run: bool
-    on: str | None = None
-    further_corpora: tuple[str, ...] = ()
+    on: str | None = None  # cluster shape for the estimate of a dry run; None: this machine
+    further_corpora: tuple[str, ...] = ()  # that a benchmark reads besides `corpus`
 
     @property
     def training_workers(self) -> int | None:

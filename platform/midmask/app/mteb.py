@@ -17,11 +17,11 @@ STEP = "import_mteb"
 
 @dataclass(frozen=True)
 class MtebModel:
-    """A model in one revision. results: file -> what it holds, a task in each."""
+    """A model in one revision, with its results."""
 
     name: str
     revision: str
-    results: Mapping[Path, MtebResult]
+    results: Mapping[Path, MtebResult]  # file -> its contents, one task each
 
     @property
     def values(self) -> dict[str, float]:
@@ -36,11 +36,11 @@ class MtebModel:
 
 @dataclass(frozen=True)
 class MtebImport:
-    """written: how many of the models are new on the leaderboard. others: files of other tasks than retrieval."""
+    """The outcome of an import of MTEB results."""
 
     models: Sequence[MtebModel]
-    written: int
-    others: Sequence[Path]
+    written: int  # number of models that are new on the leaderboard
+    others: Sequence[Path]  # files of tasks other than retrieval
 
 
 def import_results(places: Sequence[Path], tracking_uri: str, folder: Path) -> MtebImport:
@@ -94,11 +94,11 @@ def track_models(models: Sequence[MtebModel], tracker: Tracker) -> int:
 
 @dataclass(frozen=True)
 class TaskRanking:
-    """tasks: that all ranked models have. ranks: by name, the best first. others: models that lack one of the tasks."""
+    """Ranks of models over the tasks that all of them have."""
 
-    tasks: Sequence[str]
-    ranks: Mapping[str, TaskRank]
-    others: Sequence[str]
+    tasks: Sequence[str]  # that all ranked models have
+    ranks: Mapping[str, TaskRank]  # by model name, the best first
+    others: Sequence[str]  # models that lack one of the tasks
 
 
 def rank_models(models: Sequence[MtebModel]) -> TaskRanking:

@@ -65,20 +65,17 @@ class StepProgress:
 
 @dataclass(frozen=True)
 class JobState:
-    """What is shown of a job. number: of the phase, from 1. done, steps: of all phases that are planned so far. left:
-    None in the first minute, and before any step was measured. at_most: seconds after which the job ends by itself, of
-    a job with a budget of time. best: the best result so far; "" before there is one.
-    """
+    """The progress of a job at one moment."""
 
-    number: int
+    number: int  # of the phase, from 1
     phases: int
     phase: str
-    done: int
-    steps: int
+    done: int  # finished steps of all phases planned so far
+    steps: int  # number of steps of all phases planned so far
     elapsed: float
-    left: TimeRange | None
-    at_most: float | None
-    best: str
+    left: TimeRange | None  # None in the first minute, and before any step was measured
+    at_most: float | None  # seconds after which a job with a time budget ends by itself
+    best: str  # the best result so far; "" before there is one
 
 
 class JobProgress:

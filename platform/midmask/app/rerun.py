@@ -33,27 +33,22 @@ SCALES: tuple[Scale, ...] = ("demo", "published")
 
 @dataclass(frozen=True)
 class Wanted:
-    """A run. tags, params: as MLflow has them. split: whose queries were searched, empty for what is no evaluation.
-    zero_shot: the collection, if it is not the recipe's own. model: the folder, if one was given in place of the
-    recipe's last stage.
-    """
+    """A tracked run whose result is to be made again."""
 
-    tags: Mapping[str, str]
-    params: Mapping[str, str]
-    split: str = ""
-    zero_shot: str = ""
-    model: str = ""
+    tags: Mapping[str, str]  # as MLflow stores them
+    params: Mapping[str, str]  # as MLflow stores them
+    split: str = ""  # whose queries were searched; empty: the run is no evaluation
+    zero_shot: str = ""  # the collection, if it is not the recipe's own
+    model: str = ""  # the folder, if one was given in place of the recipe's last stage
 
 
 @dataclass(frozen=True)
 class Rerun:
-    """arguments: the job and its flags, one text each, not quoted. differs: fields whose values these do not reach,
-    none if the command is exact. newer: fields that the run did not have yet, so that they are left as they are now.
-    """
+    """A command that makes a run's result again."""
 
-    arguments: tuple[str, ...]
-    differs: tuple[str, ...] = ()
-    newer: tuple[str, ...] = ()
+    arguments: tuple[str, ...]  # the job and its flags, one text each, not quoted
+    differs: tuple[str, ...] = ()  # fields whose values the command does not reach; empty if it is exact
+    newer: tuple[str, ...] = ()  # fields that the run did not have yet; they keep their present values
 
 
 @dataclass(frozen=True)

@@ -106,16 +106,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrackedJob:
-    """A job while its run is open. name: the tag `midmask.job` of its runs. run: the run in which all others are
-    nested. storage: of the steps' artifacts. use: what its trainings may use. progress: of all that it computes.
-    """
+    """A job while its run is open."""
 
-    name: str
+    name: str  # the tag `midmask.job` of its runs
     tracker: Tracker
-    run: TrackedRun
-    storage: Place
-    use: Resources
-    progress: JobProgress = field(default_factory=JobProgress)
+    run: TrackedRun  # in which all other runs of the job are nested
+    storage: Place  # of the steps' artifacts
+    use: Resources  # resources of its trainings
+    progress: JobProgress = field(default_factory=JobProgress)  # of all steps that it computes
 
     def open_run(self, name: str, tags: Mapping[str, str], params: Mapping[str, Any]) -> TrackedRun:
         """A nested run to write to."""
@@ -191,18 +189,16 @@ def _link_finished(tracker: Tracker, name: str, tags: Mapping[str, str], parent:
 class TrackedSystem:
     """A recipe with one seed, for which steps are computed: of a job, a benchmark, or a sweep's final comparison.
 
-    evaluations: by name. As soon as all of them are finished, the system gets a run of that name with their measures.
-    Empty: no such run, as for a recipe that a job runs by itself, where each evaluation has a run. main: name of the
-    evaluation whose artifact pages open for the system. tags: of the system's run, beside or in place of the recipe's.
-    params: of the system's run; empty: all fields of the recipe.
+    When all evaluations are finished, the system gets a run of its name with their measures. Without evaluations it
+    gets no run, as for a recipe that a job runs by itself, where each evaluation has a run.
     """
 
     name: str
     recipe: Recipe
-    evaluations: Mapping[str, Step] = field(default_factory=dict)
-    main: str = ""
-    tags: Mapping[str, str] = field(default_factory=dict)
-    params: Mapping[str, Any] = field(default_factory=dict)
+    evaluations: Mapping[str, Step] = field(default_factory=dict)  # by name
+    main: str = ""  # name of the evaluation whose artifact pages open for the system
+    tags: Mapping[str, str] = field(default_factory=dict)  # of the system's run, beside or in place of the recipe's
+    params: Mapping[str, Any] = field(default_factory=dict)  # of the system's run; empty: all fields of the recipe
 
     @property
     def fingerprint(self) -> str:

@@ -23,21 +23,17 @@ CONNECTS_WITHIN_S = 3.0
 
 @dataclass(frozen=True)
 class NodeReport:
-    """name: the host's. address: by which Ray knows it. clock: seconds that its clock is ahead of the asking process's.
-    versions: as `own_versions` has them. gpus: that Ray has, that torch sees, that faiss sees. closed: addresses of
-    nodes whose Ray it cannot reach. store, tracking: why it cannot use them; empty if it can. silent: why it has said
-    nothing at all.
-    """
+    """The state of one node of a cluster, as the node reports it."""
 
-    name: str
-    address: str
-    clock: float = 0.0
-    versions: Mapping[str, str] = field(default_factory=dict)
-    gpus: tuple[int, int, int] = (0, 0, 0)
-    closed: tuple[str, ...] = ()
-    store: str = ""
-    tracking: str = ""
-    silent: str = ""
+    name: str  # the host's
+    address: str  # in Ray
+    clock: float = 0.0  # seconds that its clock is ahead of the asking process's
+    versions: Mapping[str, str] = field(default_factory=dict)  # as `own_versions` returns them
+    gpus: tuple[int, int, int] = (0, 0, 0)  # seen by Ray, by torch and by faiss
+    closed: tuple[str, ...] = ()  # addresses of nodes whose Ray it cannot reach
+    store: str = ""  # why it cannot use the store; empty if it can
+    tracking: str = ""  # why it cannot use the tracking store; empty if it can
+    silent: str = ""  # why it did not answer; empty if it did
 
 
 def report_on_nodes(storage: Place, tracking_uri: str) -> list[NodeReport]:

@@ -74,16 +74,14 @@ def scheduler(halving: Halving | None) -> TrialScheduler:
 
 @dataclass(frozen=True)
 class TrialSearch:
-    """What an Optuna study is asked for. suggest: a trial of Optuna -> a point. modes: min or max, per objective.
-    points: to be tried first. sampler, storage: as Optuna has them.
-    """
+    """The search of an Optuna study."""
 
     study: str
-    storage: Any
-    sampler: Any
-    suggest: Callable[[Any], dict[str, Any]]
-    modes: Sequence[str]
-    points: Sequence[dict[str, Any]]
+    storage: Any  # as Optuna takes it
+    sampler: Any  # as Optuna takes it
+    suggest: Callable[[Any], dict[str, Any]]  # a trial of Optuna -> a point
+    modes: Sequence[str]  # min or max, per objective
+    points: Sequence[dict[str, Any]]  # to be tried first
 
 
 class EarlyEnds(tune.Callback):  # type: ignore[misc]  # Ray has no types

@@ -16,15 +16,14 @@ from torch import Tensor
 class TokenRows:
     """Token ids of some texts, padded on the right, special tokens included.
 
-    ids_BL: int64. lengths_B: int64, true lengths. keys_B: int64, one random key per row, a function of (seed, epoch,
-    example) only: every mask of a row is drawn from its key, so it does not depend on the batch or the worker.
-    weights_BL: the term weight of each token in [0, 1], float32, where the objective asked for them.
+    A key is a function of (seed, epoch, example) only. Every mask of a row is drawn from its key, so it does not depend
+    on the batch or the worker.
     """
 
-    ids_BL: Tensor
-    lengths_B: Tensor
-    keys_B: Tensor
-    weights_BL: Tensor | None = None
+    ids_BL: Tensor  # int64
+    lengths_B: Tensor  # int64, true lengths
+    keys_B: Tensor  # int64, one random key per row
+    weights_BL: Tensor | None = None  # float32, each token's term weight in [0, 1], if the objective reads it
 
 
 @dataclass(frozen=True)

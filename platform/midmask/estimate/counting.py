@@ -100,23 +100,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Counted:
-    """One step of training.
+    """The counted cost of one step of training."""
 
-    row: FLOPs of a row, forward and backward. pair: FLOPs of each row with each, where rows meet in the loss.
-    first_pass: FLOPs of a row's vectors without a gradient, where rows meet. kept: bytes of a row that autograd keeps
-    for the backward pass; kept_once: what it keeps however many rows there are, such as the gradient of an output
-    matrix. targets: of a row, in the part of the loss that has most. parameters: all that are trained.
-    is_whole: false if the loss cannot be computed without numbers, so that the encoder alone was counted.
-    """
-
-    row: float
-    pair: float
-    first_pass: float
-    kept: float
-    kept_once: float
-    targets: float
-    parameters: int
-    is_whole: bool = True
+    row: float  # FLOPs of a row, forward and backward
+    pair: float  # FLOPs of each row with each, where rows meet in the loss
+    first_pass: float  # FLOPs of a row's vectors without a gradient, where rows meet
+    kept: float  # bytes of a row that autograd keeps for the backward pass
+    kept_once: float  # bytes that it keeps for any number of rows, such as the gradient of an output matrix
+    targets: float  # of a row, in the term of the loss that has most
+    parameters: int  # all that are trained
+    is_whole: bool = True  # false: the loss cannot be computed without numbers, so only the encoder was counted
 
     def flops(self, rows: int) -> float:
         """Of a step on a batch of so many rows."""
@@ -275,12 +268,12 @@ def _repeat(batch: Batch) -> Batch:
 
 @dataclass(frozen=True)
 class _Forward:
-    """A loss with its graph. flops: of the forward pass; kept: bytes; targets: of the part that has most."""
+    """A loss with its graph, and the cost of its forward pass."""
 
     total: Tensor
-    flops: float
-    kept: int
-    targets: int
+    flops: float  # of the forward pass
+    kept: int  # bytes that autograd keeps
+    targets: int  # of the term that has most
 
 
 def _forward(objective: Objective, batch: Batch, *, bf16: bool) -> _Forward:

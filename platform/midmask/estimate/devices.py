@@ -38,18 +38,15 @@ BF16_GAIN = 2.0
 
 @dataclass(frozen=True)
 class Device:
-    """One device. memory: bytes; of a CPU core none, since cores share theirs. peak: FLOP/s, dense, in the type that
-    training takes (bf16 or fp16; fp32 on CPUs). utilisation: share of it that a training reaches. measured: what the
-    utilisation was measured on, if it was. fp32: FLOP/s, dense, off the tensor cores; of a CPU core none, since there
-    it is the peak."""
+    """A kind of device: its memory and its speed."""
 
     name: str
     kind: Literal["cpu", "cuda"]
-    memory: int | None
-    peak: float
-    utilisation: float
-    measured: str = ""
-    fp32: float | None = None
+    memory: int | None  # bytes; None for a CPU core, since cores share theirs
+    peak: float  # FLOP/s, dense, in the type of trainings (bf16 or fp16; fp32 on CPUs)
+    utilisation: float  # fraction of the peak that a training reaches
+    measured: str = ""  # what the utilisation was measured on, if it was
+    fp32: float | None = None  # FLOP/s, dense, off the tensor cores; None for a CPU core, where it is the peak
 
     @property
     def room(self) -> float | None:
@@ -97,15 +94,13 @@ EXAMPLES = "8xH100, 8xH100:2048 (GiB of each machine's memory) or 2xcpu"
 
 @dataclass(frozen=True)
 class Shape:
-    """So many devices of one kind. cores: CPU cores of the whole cluster. ram: bytes of a machine's memory: as was
-    said, else this machine's; none: not known, of machines with named GPUs. label: what the shape is called where it
-    was not named."""
+    """The shape of a cluster: a number of devices of one kind, with CPU cores and memory."""
 
     device: Device
     count: int
-    cores: int
-    ram: int | None
-    label: str = ""
+    cores: int  # CPU cores of the whole cluster
+    ram: int | None  # bytes of one machine's memory; None: not known, as for named GPUs
+    label: str = ""  # name to show where the shape was not named
 
     def __str__(self) -> str:
         return self.label or f"{self.count}x{self.device.name}"

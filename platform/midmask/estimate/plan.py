@@ -79,14 +79,13 @@ WRITES, READS = 60, 100
 
 @dataclass(frozen=True)
 class Traffic:
-    """writes, reads: requests to the store, as stores bill them (a list counts as a write). up, down: bytes to it and
-    from it. exchanged: bytes that training workers send each other."""
+    """Requests to an object store and bytes over the network."""
 
-    writes: float
-    reads: float
-    up: float
-    down: float
-    exchanged: float
+    writes: float  # requests, as stores bill them; a list counts as a write
+    reads: float  # requests
+    up: float  # bytes to the store
+    down: float  # bytes from the store
+    exchanged: float  # bytes that training workers send each other
 
 
 def traffic(charges: Iterable[Charge], volumes: Volumes, workers: int) -> Traffic:
@@ -121,18 +120,16 @@ def _exchanged(charge: Charge, workers: int) -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The charges of all steps that are still to be done. workers: of a training. at_once: trainings side by side.
-    cached: steps that are done. volumes: a line for each collection and for what was assumed. free: bytes where the
-    storage is, if that is a disk; traffic: if it is not."""
+    """The cost of all steps that are still to be computed."""
 
     shape: Shape
-    workers: int
-    at_once: int
+    workers: int  # of a training
+    at_once: int  # trainings side by side
     charges: tuple[Charge, ...]
-    cached: int
-    volumes: tuple[str, ...]
-    free: int | None
-    traffic: Traffic | None
+    cached: int  # number of finished steps
+    volumes: tuple[str, ...]  # a line for each collection and for each assumption
+    free: int | None  # bytes on the storage's disk; None if it is no disk
+    traffic: Traffic | None  # None if the storage is a disk
 
     @property
     def total_hours(self) -> float:

@@ -37,11 +37,10 @@ class StorePrices(Config):
 
 
 class PriceList(Config):
-    """device_hour: dollars for an hour of one device, by its name in `--on`. source: where the prices are from, and of
-    when."""
+    """Prices of devices and of an object store."""
 
-    source: str
-    device_hour: dict[str, Dollars]
+    source: str  # where the prices are from, and their date
+    device_hour: dict[str, Dollars]  # dollars for an hour of one device, by its name in `--on`
     store: StorePrices
 
 

@@ -89,16 +89,13 @@ ANY_LENGTH = 1 << 20
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes from which an encoder's costs are computed where they are not counted.
-
-    parameters: all of them, the MLM head and a query's experts included.
-    """
+    """The sizes from which an encoder's costs are computed where they are not counted."""
 
     layers: int
     width: int
     embedding_width: int
     vocabulary: int
-    parameters: int
+    parameters: int  # all of them, the MLM head and a query's experts included
 
 
 @remembered(Sizes)

@@ -98,16 +98,15 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Training:
-    """A training as it is reckoned. counted: a step of it. tokens: of one row. dropout: whether the encoder has any.
-    fitting: rows that the device's memory holds, where that cuts a worker's share."""
+    """A training whose cost is estimated."""
 
     config: TrainingConfig
     sizes: Sizes
-    counted: Counted
-    tokens: float
+    counted: Counted  # one step
+    tokens: float  # of one row
     steps: int
-    dropout: bool
-    fitting: int | None = None
+    dropout: bool  # whether the encoder has any
+    fitting: int | None = None  # rows that fit into the device's memory; None: a worker's whole share
 
     @property
     def train(self) -> TrainConfig:

@@ -45,14 +45,13 @@ LIKELY = 1_000
 
 @dataclass(frozen=True)
 class Volume:
-    """A collection. splits: queries by split, those with a judgement. characters: of each passage in the sample.
-    source: where the numbers are from, as a sentence's end."""
+    """The number and the lengths of a collection's texts."""
 
     passages: int
     queries: int
-    splits: dict[str, int]
-    characters: tuple[int, ...]
-    source: str
+    splits: dict[str, int]  # number of queries with a judgement, by split
+    characters: tuple[int, ...]  # of each passage in the sample
+    source: str  # where the numbers are from, as a sentence's end
 
     @property
     def mean_characters(self) -> float:
@@ -67,10 +66,10 @@ class Volume:
 
 @dataclass(frozen=True)
 class TextVolumes:
-    """A collection as token rows; tokens: mean of a passage, specials included."""
+    """A collection as token rows."""
 
     volume: Volume
-    tokens: float
+    tokens: float  # mean of a passage, specials included
     query_tokens: float
     vocabulary: int
 

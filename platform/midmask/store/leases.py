@@ -26,14 +26,12 @@ LEASE = ".lease"
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds between two renewals of a lease; until an unchanged one is dead; between two looks of a process that
-    waits. by_process: whether an owner on this machine is looked up by its process id.
-    """
+    """The times of leases, in seconds."""
 
-    renew_s: float = 5.0
-    dead_s: float = 60.0
-    look_s: float = 0.5
-    by_process: bool = True
+    renew_s: float = 5.0  # between two renewals of a lease
+    dead_s: float = 60.0  # until the owner of an unchanged lease counts as dead
+    look_s: float = 0.5  # between two looks of a process that waits
+    by_process: bool = True  # whether an owner on this machine is looked up by its process id
 
 
 class LeaseWatch:

@@ -78,13 +78,10 @@ def _open_filesystem(root: str, process: int) -> tuple[pyarrow.fs.FileSystem, st
 
 @dataclass(frozen=True)
 class Place:
-    """A folder or file by path or URI. Files are written whole or not at all.
-
-    digests: for a place in a finished artifact, what its record states; then a file's contents are checked when this
-    process first opens it.
-    """
+    """A folder or file by path or URI. Files are written whole or not at all."""
 
     uri: str
+    # for a place in a finished artifact: compares a file with its record when this process first opens it
     digests: Check | None = field(default=None, compare=False, repr=False)
 
     @property

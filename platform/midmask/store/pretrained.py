@@ -27,14 +27,11 @@ HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 @dataclass(frozen=True)
 class PackagedModel:
-    """A published model that an installed Python package holds. The package is read as files, never imported.
+    """A published model that an installed Python package holds. The package is read as files, never imported."""
 
-    package: its import name. folder: the model's place in it. sha256: of model.safetensors, the publisher's own.
-    """
-
-    package: str
-    folder: str
-    sha256: str
+    package: str  # its import name
+    folder: str  # the model's place in it
+    sha256: str  # of model.safetensors, the publisher's own
     licence: str
     source: str
 

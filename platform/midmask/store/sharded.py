@@ -17,24 +17,18 @@ Inputs = Mapping[str, Artifact]
 
 @dataclass(frozen=True)
 class Sharded:
-    """One such step; called, it computes all of it in this process.
+    """A step that is computed shard by shard; called, it computes all shards in this process."""
 
-    folder: where the shards are written, below the step's place. over: the input and its folder whose shards they
-    follow, such as "corpus/docs"; or a folder of the step's own, which `begin` fills. begin: what must be there before
-    the first shard; safe to call again. worker: makes the function that writes `<folder>/<file name>` for a name; what
-    is costly to load is loaded there, once a worker.
-    finish: what is written after the last shard, and the step's small results. stays: whether workers load so much
-    (a model) that they should be kept, one per GPU. file_name: of a shard, by the name of its source; the same, if it
-    has the same format.
-    """
-
-    folder: str
-    over: str
-    begin: Callable[[Any, Inputs, Place], None]
+    folder: str  # where the shards are written, below the step's place
+    over: str  # input and folder whose shards it follows, such as "corpus/docs"; or its own folder that `begin` fills
+    begin: Callable[[Any, Inputs, Place], None]  # makes what must exist before the first shard; safe to call again
+    # loads what is costly, once a worker; returns the function that writes `<folder>/<file name>` for a name
     worker: Callable[[Any, Inputs, Place], Callable[[str], None]]
+    # writes what comes after the last shard; returns the step's small results
     finish: Callable[[Any, Inputs, Place], dict[str, Any]]
+    # whether workers load so much (a model) that they are kept, one per GPU
     stays: Callable[[Any], bool] = lambda config: False
-    file_name: Callable[[str], str] = str
+    file_name: Callable[[str], str] = str  # name of a source -> of its shard
 
     def missing(self, inputs: Inputs, out: Place) -> list[str]:
         """Names of the sources whose shards are still to be made; removes files that a killed run has left half

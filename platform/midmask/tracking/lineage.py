@@ -37,33 +37,25 @@ MetricRow = list[Any]
 
 @dataclass(frozen=True)
 class Dataset:
-    """A collection that a run has read.
-
-    digest: its fingerprint. source: where it was read from. context: what for: pretrain, train, eval, or several of
-    them. counts: of passages, queries and the like; MLflow calls them the profile.
-    """
+    """A collection that a run has read."""
 
     name: str
-    digest: str
-    source: str
-    context: str
-    counts: Mapping[str, float] = field(default_factory=dict)
+    digest: str  # its fingerprint
+    source: str  # where it was read from
+    context: str  # its use: pretrain, train, eval, or several of them
+    counts: Mapping[str, float] = field(default_factory=dict)  # of passages, queries and the like; MLflow's profile
 
 
 @dataclass(frozen=True)
 class TrackedModel:
-    """A checkpoint that lies in the storage.
-
-    step, fingerprint: of the step that made it, which identify it. kind: encoder, retriever or cross-encoder, MLflow's
-    model type. place: its artifact. params: of the step's config.
-    """
+    """A checkpoint in the storage, identified by the step that made it and the step's fingerprint."""
 
     name: str
-    step: str
-    fingerprint: str
-    kind: str
-    place: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    step: str  # that made it
+    fingerprint: str  # of that step
+    kind: str  # encoder, retriever or cross-encoder: MLflow's model type
+    place: str  # its artifact
+    params: Mapping[str, Any] = field(default_factory=dict)  # of the step's config
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -38,19 +38,15 @@ _ALIAS = re.compile(r"(?![vV]\d+$)(?!latest$)[\w-]{1,255}", re.ASCII)
 
 @dataclass(frozen=True)
 class RegistryEntry:
-    """An entry of the registry: a model's folder with its tags.
+    """An entry of the registry: a model's folder with its tags."""
 
-    objective, backbone: of the model's last training; they make its name. fingerprint: of the artifact that holds it.
-    outputs: view -> its width, such as {"dense": 384, "lexical": 30522}. lineage: name -> value of what made it
-    (recipe, corpus, the steps' fingerprints). run_id: the tracked run that trained it, if there is one.
-    """
-
-    objective: str
-    backbone: str
-    fingerprint: str
-    outputs: Mapping[str, int]
+    objective: str  # of the model's last training
+    backbone: str  # of the model's last training
+    fingerprint: str  # of the artifact that holds the model
+    outputs: Mapping[str, int]  # view -> its width, such as {"dense": 384, "lexical": 30522}
+    # origin: name -> value (recipe, corpus, the steps' fingerprints)
     lineage: Mapping[str, str] = field(default_factory=dict)
-    run_id: str | None = None
+    run_id: str | None = None  # the tracked run that trained it, if there is one
 
     @property
     def name(self) -> str:

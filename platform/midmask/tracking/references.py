@@ -21,17 +21,15 @@ _STEP = re.compile(r"/[^/?]+/[^/?]+(?=\?|$)")
 
 @dataclass(frozen=True)
 class References:
-    """What is tracked. named: fingerprints in the tags and params of runs that are not deleted, of their models, of
-    registered models, and in values that have not reached the store. tried: fingerprints of the models of a sweep's
-    trials; runs of trials name no evaluations. storages: places of the stores in which artifacts of these runs lie.
-    running: names of the runs that a living process writes. runs: how many there are.
-    """
+    """The artifacts that tracked runs and registered models name, and the jobs that still run."""
 
+    # fingerprints in runs that are not deleted, their models, registered models, and values not sent yet
     named: frozenset[str] = frozenset()
+    # fingerprints of the models of a sweep's trials, whose runs name no evaluations
     tried: frozenset[str] = frozenset()
-    storages: frozenset[str] = frozenset()
-    running: tuple[str, ...] = ()
-    runs: int = 0
+    storages: frozenset[str] = frozenset()  # places of the stores in which artifacts of these runs lie
+    running: tuple[str, ...] = ()  # names of the runs that a living process writes
+    runs: int = 0  # how many there are
 
     def __or__(self, other: "References") -> "References":
         return References(
