@@ -1,4 +1,4 @@
-"""What is wrong with the nodes of a cluster, and what mends it, from what they say of themselves."""
+"""Finds faults of a cluster's nodes in the reports of the nodes, with the remedy for each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,10 +13,10 @@ CLOCKS_AGREE_S = 30.0
 
 
 def faults(reports: Sequence[NodeReport], own: Mapping[str, str]) -> list[list[str]]:
-    """Of each node what is wrong with it, a line each.
+    """The faults of each node, one line per fault.
 
     Args:
-        own: versions of Python and the packages here.
+        own: versions of Python and the packages on this machine.
     """
     return [list(_faults(report, len(reports) > 1, own)) for report in reports]
 
@@ -39,14 +39,16 @@ def _faults(report: NodeReport, several: bool, own: Mapping[str, str]) -> Iterat
             yield f"cannot use {what}: {why}"
 
 
-def _of_versions(found: Mapping[str, str], own: Mapping[str, str]) -> Iterator[str]:
-    theirs = {name: found.get(name, ABSENT) for name in own if name not in FAISS_BUILDS}
+def _of_versions(versions: Mapping[str, str], own: Mapping[str, str]) -> Iterator[str]:
+    theirs = {name: versions.get(name, ABSENT) for name in own if name not in FAISS_BUILDS}
     names = [name for name, version in theirs.items() if version != own[name]]
     if names:
-        told = ", ".join(f"{name} {theirs[name]} ({own[name]} here)" for name in names)
-        wanted = [f"{name}=={own[name]}" for name in names if name not in ("Python", "midmask") and own[name] != ABSENT]
-        typed = f": pip install {' '.join(wanted)}" if wanted else ""
-        yield f"has other versions: {told}; install the same there{typed}"
+        differences = ", ".join(f"{name} {theirs[name]} ({own[name]} here)" for name in names)
+        packages = [
+            f"{name}=={own[name]}" for name in names if name not in ("Python", "midmask") and own[name] != ABSENT
+        ]
+        typed = f": pip install {' '.join(packages)}" if packages else ""
+        yield f"has other versions: {differences}; install the same there{typed}"
 
 
 def _of_reach(report: NodeReport, several: bool) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What a job's driver does: lays out the plan, runs the steps that are missing, and tells what they cost and gave.
+"""The driver of a job: lays out the plan, runs the missing steps, and prints their costs and results.
 
 The end of a job's output is the same for all jobs:
 
@@ -33,7 +33,7 @@ from midmask.store.pretrained import model_folder
 
 
 def tell_cost(targets: Iterable[Step], options: Options, *, side_by_side: bool = False) -> None:
-    """Prints what is still to be paid for these steps and all that they need, on `--on` or this machine.
+    """Prints the estimated cost of the unfinished steps among these and their inputs, on `--on` or this machine.
 
     Args:
         side_by_side: whether several trainings run at once, as in sweeps and benchmarks.
@@ -42,14 +42,14 @@ def tell_cost(targets: Iterable[Step], options: Options, *, side_by_side: bool =
         UserError: for an unknown shape; with the sum, if the plan could never run there.
     """
     shape = None if options.on is None else shape_named(options.on)
-    own = {"workers": options.workers, "per_training": options.workers_per_training}
-    plan = estimate(targets, Place(options.storage), shape, **own, side_by_side=side_by_side)
+    limits = {"workers": options.workers, "per_training": options.workers_per_training}
+    plan = estimate(targets, Place(options.storage), shape, **limits, side_by_side=side_by_side)
     print(f"\n{as_text(plan)}")
     refuse_impossible(plan)
 
 
 SETTINGS = "config_sentence_transformers.json"
-"""Of a folder that sentence-transformers loads; it names the class."""
+"""File that names the class of a folder which sentence-transformers loads."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def ending(
 
 
 def model_product(folder: Place, kind: str = "model") -> Product:
-    """A model's folder, and what loads it."""
+    """The product of a job that makes a model: the folder, and the lines that load it."""
     if not folder.is_path:
         return Product(kind, folder.uri)
     return Product(kind, folder.uri, _loading_lines(folder))
@@ -152,11 +152,11 @@ def apply_flags(recipe: Recipe, options: Options) -> Recipe:
     if options.seed is not None:
         changes |= recipe.all_seeds(options.seed)
     refuse_idle(recipe, options.changes)
-    wanted = with_changes(override(recipe, changes), options.changes, options.scale)
-    read = [resolve_corpus(name, options.home) for name in wanted.pretrain_on]
-    wanted = override(wanted, {"pretrain_on": read})
-    _check(wanted, options)
-    return wanted
+    changed_recipe = with_changes(override(recipe, changes), options.changes, options.scale)
+    sources = [resolve_corpus(name, options.home) for name in changed_recipe.pretrain_on]
+    changed_recipe = override(changed_recipe, {"pretrain_on": sources})
+    _check(changed_recipe, options)
+    return changed_recipe
 
 
 def _check(recipe: Recipe, options: Options) -> None:
@@ -175,7 +175,7 @@ def scale_notes(recipe: Recipe, options: Options) -> list[str]:
     """A line for each field that `--scale published` does not make as published."""
     if options.scale != "published":
         return []
-    return [f"--scale published, but {one}" for one in list_unpublished(recipe)]
+    return [f"--scale published, but {note}" for note in list_unpublished(recipe)]
 
 
 def dry_run(recipe: Recipe, targets: Mapping[str, Step], storage: Place) -> str:
@@ -194,7 +194,7 @@ def dry_run(recipe: Recipe, targets: Mapping[str, Step], storage: Place) -> str:
 
 
 def _work(step: Step) -> str:
-    """What a training step costs, in rows."""
+    """The size of a training step, in rows."""
     if not isinstance(step.config, TrainingConfig):
         return ""
     count, rows = step.optimiser_steps, step.config.train.batch_size
@@ -247,10 +247,10 @@ def choose_split(recipe: Recipe, asked: str | None, options: Options, *, trains:
     """
     if not trains and not {"corpus", "corpus.splits"} & options.changes.keys():
         recipe = override(recipe, {"corpus.splits": "official"})
-    there = judged_splits(recipe.corpus)
-    split = asked or usual_split(there)
-    if split not in there:
-        known = f"it has {', '.join(there)}" if there else "it has no judged queries"
-        drawn = "" if trains or not there else "; --set corpus.splits=complete draws train, dev and test from these"
-        raise UserError(f"--split {split}: {recipe.corpus.name} has no such split: {known}{drawn}.")
+    splits = judged_splits(recipe.corpus)
+    split = asked or usual_split(splits)
+    if split not in splits:
+        available = f"it has {', '.join(splits)}" if splits else "it has no judged queries"
+        drawn = "" if trains or not splits else "; --set corpus.splits=complete draws train, dev and test from these"
+        raise UserError(f"--split {split}: {recipe.corpus.name} has no such split: {available}{drawn}.")
     return recipe, split

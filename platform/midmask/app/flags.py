@@ -51,13 +51,13 @@ def parse(
     add_shared_flags(parser)
     if add_flags is not None:
         add_flags(parser)
-    known = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
+    names = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
     for name in (argument.split("=")[0] for argument in arguments if argument.startswith("--")):
-        if name not in known:  # argparse would first complain of required flags, of which this may be one, mistyped
-            raise unknown("flag", name, known)
+        if name not in names:  # argparse would first complain of required flags, of which this may be one, mistyped
+            raise unknown("flag", name, names)
     flags, rest = parser.parse_known_intermixed_args(arguments)  # files may stand before or after flags
     if rest:
-        raise unknown("argument", rest[0], known)
+        raise unknown("argument", rest[0], names)
     _settle_corpora(flags)
     return flags
 

@@ -1,12 +1,12 @@
-"""What lies in a store and in this machine's copies of remote ones, which of it is not needed, and how it is deleted.
+"""Lists the contents of a store and this machine's copies of remote stores; finds and deletes unneeded ones.
 
 All files of a store are listed once; then every record is read. A file that belongs to neither an artifact nor an
 attempt, such as a sweep's `optuna.db`, is not listed. Links to folders are followed, so that all records are found, and
 what lies behind them is marked as linked.
 
-Needed are the artifacts that tracked runs and registered models name, and all that these were made from. Of the trials
-of a sweep, also all that was made from the models they trained: their runs name no evaluations, and a sweep that goes
-on reads these.
+The artifacts that tracked runs and registered models name are needed, and all artifacts that these were made from. For
+the trials of a sweep, all artifacts made from their models are needed too: the runs of trials name no evaluations, and
+a resumed sweep reads these.
 """
 
 import contextlib
@@ -97,15 +97,17 @@ def read_contents(storage: Place, now: float) -> StoreContents:
         in_attempts.setdefault(attempt, []).append(file) if attempt else others.append(file)
     files = _files_of_artifacts(others)
     with ThreadPoolExecutor(READERS) as readers:
-        records = dict(zip(files, readers.map(lambda one: _try_record(storage / one), files), strict=True))
+        records = dict(zip(files, readers.map(lambda name: _try_record(storage / name), files), strict=True))
     artifacts = []
-    for address, own in files.items():
+    for address, own_files in files.items():
         record = records[address]
         attempt = (record or {}).get("attempt", "")
-        inside = [f"{address}/{attempt}"] if record else [one for one in in_attempts if one.startswith(f"{address}/")]
-        inner = [file for one in inside for file in in_attempts.pop(one, [])]
-        artifacts.append(_artifact(address, [*own, *inner], record, attempt))
-    attempts = [_attempt(storage, address, own, now) for address, own in sorted(in_attempts.items())]
+        inside = (
+            [f"{address}/{attempt}"] if record else [name for name in in_attempts if name.startswith(f"{address}/")]
+        )
+        inner = [file for name in inside for file in in_attempts.pop(name, [])]
+        artifacts.append(_artifact(address, [*own_files, *inner], record, attempt))
+    attempts = [_attempt(storage, address, own_files, now) for address, own_files in sorted(in_attempts.items())]
     return StoreContents(tuple(artifacts), tuple(attempts))
 
 
@@ -141,24 +143,24 @@ def _attempt_of(name: str, storage: Place) -> str:
     """The address of the attempt that a file belongs to, or is the lease of; empty if there is none."""
     parts = name.split("/")
     for at in range(2, len(parts)):
-        own = parts[at].partition(LEASE)[0]
-        if parts[at - 1].endswith(ATTEMPTS) if storage.is_path else _ATTEMPT.fullmatch(own):
-            return "/".join([*parts[:at], own])
+        attempt = parts[at].partition(LEASE)[0]
+        if parts[at - 1].endswith(ATTEMPTS) if storage.is_path else _ATTEMPT.fullmatch(attempt):
+            return "/".join([*parts[:at], attempt])
     return ""
 
 
 def _files_of_artifacts(files: Iterable[StoredFile]) -> dict[str, list[StoredFile]]:
     """Address -> files of every folder with a record; a record inside of such a folder is one of its files."""
     by_name = {file.name: file for file in files}
-    found: dict[str, list[StoredFile]] = {}
+    by_folder: dict[str, list[StoredFile]] = {}
     for name in sorted(by_name, key=lambda name: name.count("/")):
         folder, _, last = name.rpartition("/")
-        if last == RECORD and "/" in folder and not any(above in found for above in _folders_above(folder)):
-            found[folder] = []
+        if last == RECORD and "/" in folder and not any(above in by_folder for above in _folders_above(folder)):
+            by_folder[folder] = []
     for name, file in by_name.items():
-        if owner := next((above for above in _folders_above(name) if above in found), None):
-            found[owner].append(file)
-    return found
+        if owner := next((above for above in _folders_above(name) if above in by_folder), None):
+            by_folder[owner].append(file)
+    return by_folder
 
 
 def _folders_above(name: str) -> Iterator[str]:
@@ -224,31 +226,31 @@ class Sorted:
 
 
 def sort_contents(contents: StoreContents, tracked: "References", before: float, *, intermediates: bool) -> Sorted:
-    """Sorts what lies in a store.
+    """Sorts the contents of a store by whether they are needed.
 
     Args:
         before: seconds since 1970; what has changed since is kept.
         intermediates: whether intermediates of finished results can be deleted, too.
     """
     needed = needed_fingerprints(contents.artifacts, tracked)
-    searched = {name for one in contents.artifacts for name in one.names if one.fingerprint in needed}
-    running = bool(tracked.running) or any(one.may_live for one in contents.attempts)
-    found = Sorted(running=running)
-    for one in contents.artifacts:
-        stays = one.is_held or one.changed > before or running
-        is_spare = one.step in INTERMEDIATE and one.fingerprint in searched
-        if one.fingerprint in needed and (stays or not is_spare):
-            found.needed.append(one)
+    searched = {name for item in contents.artifacts for name in item.names if item.fingerprint in needed}
+    running = bool(tracked.running) or any(item.may_live for item in contents.attempts)
+    contents_by_need = Sorted(running=running)
+    for item in contents.artifacts:
+        stays = item.is_held or item.changed > before or running
+        is_spare = item.step in INTERMEDIATE and item.fingerprint in searched
+        if item.fingerprint in needed and (stays or not is_spare):
+            contents_by_need.needed.append(item)
         elif stays:
-            found.kept.append(one)
+            contents_by_need.kept.append(item)
         elif is_spare and not intermediates:
-            found.spare.append(one)
+            contents_by_need.spare.append(item)
         else:
-            found.unneeded.append(one)
-    for one in contents.attempts:
-        stays = one.is_held or one.may_live or (one.changed > before and not one.is_marked)
-        (found.kept if stays else found.unneeded).append(one)
-    return found
+            contents_by_need.unneeded.append(item)
+    for item in contents.attempts:
+        stays = item.is_held or item.may_live or (item.changed > before and not item.is_marked)
+        (contents_by_need.kept if stays else contents_by_need.unneeded).append(item)
+    return contents_by_need
 
 
 def needed_fingerprints(artifacts: Iterable[Stored], tracked: "References") -> set[str]:
@@ -256,30 +258,30 @@ def needed_fingerprints(artifacts: Iterable[Stored], tracked: "References") -> s
     inputs: dict[str, set[str]] = {}
     users: dict[str, set[str]] = {}
     trained = set()
-    for one in artifacts:
-        inputs.setdefault(one.fingerprint, set()).update(one.names)
-        trained |= {one.fingerprint} if one.step in TRIED else set()
-        for name in one.names:
-            users.setdefault(name, set()).add(one.fingerprint)
+    for artifact in artifacts:
+        inputs.setdefault(artifact.fingerprint, set()).update(artifact.names)
+        trained |= {artifact.fingerprint} if artifact.step in TRIED else set()
+        for name in artifact.names:
+            users.setdefault(name, set()).add(artifact.fingerprint)
     tried = _reach(tracked.tried, inputs) & trained
     return _reach(tracked.named | _reach(tried, users), inputs) & inputs.keys()
 
 
 def _reach(start: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
-    """All that the edges lead to, the start included."""
-    found, waiting = set(start), list(start)
+    """Every node that can be reached along the edges, the start included."""
+    reached, waiting = set(start), list(start)
     while waiting:
-        new = edges.get(waiting.pop(), set()) - found
-        found |= new
+        new = edges.get(waiting.pop(), set()) - reached
+        reached |= new
         waiting += new
-    return found
+    return reached
 
 
 def refuse_strangers(storage: Place, contents: StoreContents, tracked: "References", uris: Iterable[str]) -> None:
     """Raises UserError if no tracked run names an artifact in this store, so that all would look unneeded."""
     if not contents.artifacts or _real_place(storage.uri) in map(_real_place, tracked.storages):
         return
-    others = ", ".join(sorted(redacted(one) for one in tracked.storages)[:3])
+    others = ", ".join(sorted(redacted(uri) for uri in tracked.storages)[:3])
     raise UserError(
         f"none of the {tracked.runs:,} runs tracked in {', '.join(map(redacted, uris))} names an artifact of "
         f"{redacted(storage.uri)}, so all its {len(contents.artifacts):,} artifacts would look unneeded"
@@ -361,19 +363,19 @@ class Copy:
 
     @property
     def is_draft(self) -> bool:
-        """Whether it was being made or deleted when its process ended."""
+        """Whether the copy was being made or deleted when its process ended."""
         return self.path.name.startswith(_DRAFT)
 
 
 def list_copies() -> list[Copy]:
-    """The copies, that used last first; other files in the cache folder are not listed."""
+    """The copies, most recently used first; other files in the cache folder are not listed."""
     folder = cache_folder()
-    found = []
+    copies = []
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir() and not path.is_symlink() and (_COPY.fullmatch(path.name) or path.name.startswith(_DRAFT)):
             size = sum(file.size for file in files_below(Place(str(path))))
-            found.append(Copy(path, size, path.stat().st_mtime))
-    return sorted(found, key=lambda copy: -copy.used)
+            copies.append(Copy(path, size, path.stat().st_mtime))
+    return sorted(copies, key=lambda copy: -copy.used)
 
 
 def find_excess(copies: Iterable[Copy], limit: float, now: float) -> list[Copy]:
@@ -381,16 +383,16 @@ def find_excess(copies: Iterable[Copy], limit: float, now: float) -> list[Copy]:
     are always among them.
 
     Args:
-        copies: that used last first.
+        copies: most recently used first.
         now: seconds since 1970.
     """
-    found, total = [], 0
+    excess, total = [], 0
     for copy in copies:
         total += copy.size
         if now - copy.used > IN_USE_S and (copy.is_draft or total > limit):
-            found.append(copy)
+            excess.append(copy)
             total -= copy.size
-    return found
+    return excess
 
 
 def remove(copy: Copy) -> None:

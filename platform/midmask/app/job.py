@@ -63,7 +63,7 @@ def set_up_logging() -> None:
     Of midmask's lines below a warning only those of `SHOWN`, unless `MIDMASK_VERBOSE` says otherwise.
     """
     root = logging.getLogger()
-    for old in [one for one in root.handlers if one.name in ("console", "waiting")]:
+    for old in [candidate for candidate in root.handlers if candidate.name in ("console", "waiting")]:
         root.removeHandler(old)
     console = logging.StreamHandler(_StandardError())
     console.addFilter(_is_shown)
@@ -88,7 +88,7 @@ def log_file(folder: Path, job: str) -> Iterator[Path]:
     file = logging.FileHandler(path, encoding="utf-8")
     file.setFormatter(FORMAT)
     root = logging.getLogger()
-    for waiting in [one for one in root.handlers if isinstance(one, MemoryHandler)]:
+    for waiting in [candidate for candidate in root.handlers if isinstance(candidate, MemoryHandler)]:
         waiting.setTarget(file)
         waiting.flush()
         root.removeHandler(waiting)
@@ -128,7 +128,7 @@ def interrupt(number: int, frame: object) -> NoReturn:
 
 
 def output_is_read() -> bool:
-    """Whether there is still a reader at the other end of standard output."""
+    """Whether standard output still has a reader."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return not any(event & select.POLLERR for _, event in poll.poll(0))
@@ -255,13 +255,13 @@ def hide_tracking_uri(uri: str | None) -> None:
     if uri is None or redacted(uri) == uri:
         return
     os.environ["MLFLOW_TRACKING_URI"] = uri
-    typed, kept = iter(sys.orig_argv[1:]), []
+    typed, remaining = iter(sys.orig_argv[1:]), []
     for argument in typed:
         if argument == "--tracking-uri":
             next(typed)
         elif not argument.startswith("--tracking-uri="):
-            kept.append(argument)
-    os.execv(sys.executable, [sys.executable, *kept])
+            remaining.append(argument)
+    os.execv(sys.executable, [sys.executable, *remaining])
 
 
 def home(job_file: Path | None = None) -> Path:
@@ -330,8 +330,8 @@ def refuse_misspelt(flags: argparse.Namespace) -> None:
             table[name]
     for name in (*([flags.corpus] if flags.corpus else ()), *flags.further_corpora):
         refuse_unknown_form(name)
-    own = getattr(flags, "sections", ())  # of a job that has fields beside a recipe's
-    refuse_unknown_fields(path for path, _ in flags.changes if not path.startswith(own))
+    sections = getattr(flags, "sections", ())  # of a job that has fields beside a recipe's
+    refuse_unknown_fields(path for path, _ in flags.changes if not path.startswith(sections))
 
 
 def resolve_storage(flag: str | None, base: Path) -> str:

@@ -63,28 +63,28 @@ def read_models(files: Sequence[Path]) -> tuple[list[MtebModel], list[Path]]:
     Raises:
         UserError: as `read_result`; for two files of one model, revision and task; and where no file is of retrieval.
     """
-    found: dict[tuple[str, str], dict[Path, MtebResult]] = {}
+    by_model: dict[tuple[str, str], dict[Path, MtebResult]] = {}
     others = []
     for file in files:
         result = read_result(file)
         if not result.measures:
             others.append(file)
             continue
-        own = found.setdefault((result.model, result.revision), {})
-        for earlier, known in own.items():
-            if known.task == result.task:
+        results = by_model.setdefault((result.model, result.revision), {})
+        for earlier, earlier_result in results.items():
+            if earlier_result.task == result.task:
                 raise UserError(f"{earlier} and {file}: both are {result.model} on {result.task}; give one of them")
-        own[file] = result
-    if not found:
+        results[file] = result
+    if not by_model:
         raise UserError(f"{others[0]}: no retrieval task among {len(others):,} files; they need scores as ndcg_at_10")
-    return [MtebModel(*key, own) for key, own in found.items()], others
+    return [MtebModel(*key, results) for key, results in by_model.items()], others
 
 
 def track_models(models: Sequence[MtebModel], tracker: Tracker) -> int:
-    """Writes a run for each model whose results are not tracked yet; how many these are."""
+    """Writes a run for each model whose results are not tracked yet; returns their number."""
     written = 0
     for model in models:
-        contents = {f"{one.task}/{one.dataset_revision}": _plain(one) for one in model.results.values()}
+        contents = {f"{result.task}/{result.dataset_revision}": _plain(result) for result in model.results.values()}
         identity = fingerprint({"model": model.name, "revision": model.revision, "results": contents})
         if tracker.find(identity, step=STEP).finished is None:
             _track(model, identity, tracker)
@@ -108,10 +108,14 @@ def rank_models(models: Sequence[MtebModel]) -> TaskRanking:
     values = {_called(model, models): model.values for model in models}
 
     def whole(tasks: frozenset[str]) -> list[str]:
-        return [name for name, own in values.items() if tasks <= own.keys()]
+        return [name for name, model_values in values.items() if tasks <= model_values.keys()]
 
-    sets = dict.fromkeys(frozenset(own) for own in values.values() if own)
-    tasks = max((one for one in sets if len(whole(one)) > 1), key=lambda one: len(whole(one)) * len(one), default=None)
+    sets = dict.fromkeys(frozenset(model_values) for model_values in values.values() if model_values)
+    tasks = max(
+        (task_set for task_set in sets if len(whole(task_set)) > 1),
+        key=lambda task_set: len(whole(task_set)) * len(task_set),
+        default=None,
+    )
     if tasks is None:
         return TaskRanking([], {}, list(values))
     ranked = {name: {task: values[name][task] for task in sorted(tasks)} for name in whole(tasks)}
@@ -119,13 +123,13 @@ def rank_models(models: Sequence[MtebModel]) -> TaskRanking:
 
 
 def _called(model: MtebModel, models: Sequence[MtebModel]) -> str:
-    alone = sum(one.name == model.name for one in models) == 1
+    alone = sum(other.name == model.name for other in models) == 1
     return model.name if alone else f"{model.name} {model.revision[:8]}"
 
 
 def _track(model: MtebModel, identity: str, tracker: Tracker) -> None:
-    """A collection is known by its revision in MTEB alone, so its column is its own: nothing shows that a folder of the
-    same name holds the same passages and judgements.
+    """Writes one run for a model. A collection is identified by its revision in MTEB, so it gets its own column: a
+    folder of the same name may hold other passages and judgements.
     """
     about = {"midmask.job": "import-mteb", "midmask.step": STEP, "midmask.fingerprint": identity}
     tags = {**FOLDER_TAGS, **about, "midmask.recipe": model.name, "midmask.representation": "MTEB"}
@@ -143,7 +147,7 @@ def _plain(result: MtebResult) -> dict[str, Mapping[str, float]]:
 
 
 SHOWN = 8
-"""Names that a list has; of the others, their number."""
+"""Names that a list shows; the others are only counted."""
 
 
 def import_sentence(found: MtebImport) -> str:
@@ -160,8 +164,8 @@ def rank_table(ranking: TaskRanking) -> str:
     if not ranking.ranks:
         return "No two models have all tasks of one of them, so none is ranked."
     rows = [
-        [name, str(one.rank), f"{one.allowed.best}-{one.allowed.worst}", f"{one.mean:.4f}"]
-        for name, one in ranking.ranks.items()
+        [name, str(row.rank), f"{row.allowed.best}-{row.allowed.worst}", f"{row.mean:.4f}"]
+        for name, row in ranking.ranks.items()
     ]
     head = ["model", "rank", "ranks allowed", f"mean {MAIN}"]
     caption = (
@@ -175,6 +179,6 @@ def rank_table(ranking: TaskRanking) -> str:
 
 
 def _listed(names: Sequence[object]) -> str:
-    """The first of them, and how many there are."""
+    """The first `SHOWN` names, and the number of the others."""
     more = f" and {len(names) - SHOWN:,} others" if len(names) > SHOWN else ""
     return ", ".join(map(str, names[:SHOWN])) + more

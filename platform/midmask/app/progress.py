@@ -103,7 +103,7 @@ class JobProgress:
         self._best = ""
 
     def plan(self, phases: Mapping[str, Iterable[Step]]) -> None:
-        """These steps are what is left of these phases. A step that several phases need belongs to the first."""
+        """Sets the steps that are left in these phases. A step that several phases need belongs to the first."""
         with self._lock:
             for phase, steps in phases.items():
                 self._forget(self._phases.setdefault(phase, {}))
@@ -115,10 +115,10 @@ class JobProgress:
     def enter(self, phase: str) -> None:
         """A phase begins. Those before it are over, also if not all of their steps were needed, as of pruned trials."""
         with self._lock:
-            for name, own in self._phases.items():
+            for name, keys in self._phases.items():
                 if name == phase:
                     break
-                self._forget(own)
+                self._forget(keys)
             self.phase = phase
 
     def reach(self, phase: str) -> None:
@@ -128,12 +128,12 @@ class JobProgress:
     def begin(self, key: str, kind: str, lanes: int = 1) -> None:
         """A step starts, beside lanes - 1 others. One that was not planned stands for one of its kind and phase."""
         with self._lock:
-            own = self._phases.get(self.phase, {})
-            stand_in = self._left.begin(key, kind, self._clock(), lanes, own)
+            keys = self._phases.get(self.phase, {})
+            stand_in = self._left.begin(key, kind, self._clock(), lanes, keys)
             if stand_in is not None:
                 self._steps[key] = self._steps.pop(stand_in)
-                del own[stand_in]
-                own[key] = None
+                del keys[stand_in]
+                keys[key] = None
 
     def advance(self, key: str, share: float) -> None:
         """This share of a step is done, from 0 to 1."""
@@ -188,10 +188,10 @@ class JobProgress:
             return self._expect is not None and self.budget_left is None and not self._is_told()
 
     def state(self) -> JobState:
-        """What is shown."""
-        told = self.elapsed() >= FIRST_MINUTE and self._expect is not None and self.budget_left is None
+        """The progress of the job now."""
+        shows_time = self.elapsed() >= FIRST_MINUTE and self._expect is not None and self.budget_left is None
         with self._lock:
-            told &= self._is_told()
+            shows_time &= self._is_told()
             names = list(self._phases)
             return JobState(
                 number=names.index(self.phase) + 1 if self.phase in names else 0,
@@ -200,7 +200,7 @@ class JobProgress:
                 done=len(self._done),
                 steps=len(self._done) + len(self._open()),
                 elapsed=self.elapsed(),
-                left=self._left.left(self._clock()) if told else None,
+                left=self._left.left(self._clock()) if shows_time else None,
                 at_most=self.budget_left() if self.budget_left else None,
                 best=self._best,
             )
@@ -211,10 +211,10 @@ class JobProgress:
 
     def _open(self) -> list[str]:
         """Steps of all phases that have not ended."""
-        return [key for own in self._phases.values() for key in own if key not in self._done and key in self._steps]
+        return [key for keys in self._phases.values() for key in keys if key not in self._done and key in self._steps]
 
     def _add(self, phase: str, step: Step) -> None:
-        if not any(step.fingerprint in own for own in self._phases.values()):
+        if not any(step.fingerprint in keys for keys in self._phases.values()):
             self._phases[phase][step.fingerprint] = None
             self._steps[step.fingerprint] = step
             self._left.add(step.fingerprint, step.name)
@@ -224,13 +224,13 @@ class JobProgress:
         self._left.drop(lost)
         for key in lost:
             self._steps.pop(key, None)
-            for own in self._phases.values():
-                own.pop(key, None)
+            for phase_keys in self._phases.values():
+                phase_keys.pop(key, None)
 
 
 log = logging.getLogger(__name__)
 seconds_log = logging.getLogger(f"{__name__}.seconds")
-"""Of lines that only the log file has."""
+"""Logger of lines that only the log file gets."""
 
 MINUTE = 60.0
 SLOWER = 3
@@ -325,7 +325,7 @@ def bar(state: JobState) -> "Table":
 
 
 def share_done(state: JobState) -> float:
-    """Of the time, where its end is known; else of the steps. From 0 to 1."""
+    """Fraction of the job that is done, 0 to 1: of the time if its end is known, else of the steps."""
     rest = state.left.middle if state.left else state.at_most
     if rest is not None:
         return state.elapsed / (state.elapsed + max(rest, 0.0)) if state.elapsed > 0 else 0.0

@@ -1,4 +1,4 @@
-"""The command that makes a tracked run's result again, from the tags and params that the run bears.
+"""The command that makes a tracked run's result again, from the run's tags and params.
 
 A run's params are its whole recipe. The command names the recipe and the protocol, and sets only what differs from them
 as this version of the code has them, so that it can be read. The recipe that the command would make is then laid beside
@@ -53,7 +53,7 @@ class Rerun:
 
 @dataclass(frozen=True)
 class _Base:
-    """Where changes are counted from: a recipe, and the flags that name it."""
+    """A recipe and the flags that name it, as the base of changes."""
 
     flags: tuple[str, ...]
     recipe: Recipe
@@ -69,14 +69,14 @@ def rerun(wanted: Wanted) -> Rerun:
     if RUN_FILE in wanted.tags:
         return _rerun_run_file(wanted)
     params = {path: text for path, text in wanted.params.items() if path != MODEL_PARAM}
-    found = [_from(base, params) for base in _bases(wanted)]
-    nearest = min(found, key=lambda one: (len(one.differs), len(one.arguments)))
+    commands = [_from(base, params) for base in _bases(wanted)]
+    nearest = min(commands, key=lambda command: (len(command.differs), len(command.arguments)))
     changed = (MODEL_PARAM,) if _has_changed(wanted) else ()
     kind = KINDS.get(wanted.tags.get("midmask.step", ""))
     job = (kind and kind.job) or "evaluate_retriever"
-    own = {"--split": wanted.split, "--zero-shot": wanted.zero_shot, "--model": wanted.model}
-    told = {**(own if job == "evaluate_retriever" else {}), "--storage": _storage(wanted)}
-    flags = [part for flag, value in told.items() if value for part in (flag, value)]
+    evaluation_flags = {"--split": wanted.split, "--zero-shot": wanted.zero_shot, "--model": wanted.model}
+    flag_values = {**(evaluation_flags if job == "evaluate_retriever" else {}), "--storage": _storage(wanted)}
+    flags = [part for flag, value in flag_values.items() if value for part in (flag, value)]
     return Rerun((f"jobs/{job}.py", *nearest.arguments, *flags), (*nearest.differs, *changed), nearest.newer)
 
 
@@ -116,9 +116,9 @@ def _bases(wanted: Wanted) -> Iterator[_Base]:
     named = ("--recipe", recipe.name, "--corpus", corpus)
     yield _based(named, recipe, wanted.params, "demo")
     for scale in SCALES if protocol in PROTOCOLS else ():
-        own = at_scale(recipe, protocol, scale)
+        scaled = at_scale(recipe, protocol, scale)
         flags = (*named, "--protocol", protocol, "--scale", scale)
-        yield _based(flags, own, wanted.params, scale)
+        yield _based(flags, scaled, wanted.params, scale)
 
 
 def _based(flags: tuple[str, ...], recipe: Recipe, params: Mapping[str, str], scale: Scale) -> _Base:
@@ -134,27 +134,29 @@ def _from(base: _Base, params: Mapping[str, str]) -> Rerun:
     """Flags that change this base into the run's recipe, and the fields that they do not reach."""
     changes = _changes(_texts(base.recipe), params)
     try:
-        own = _texts(with_changes(base.recipe, changes, base.scale))
+        reached = _texts(with_changes(base.recipe, changes, base.scale))
     except UserError:
         return Rerun(base.flags, tuple(sorted(params)))
     settings = [part for path, value in changes.items() for part in ("--set", f"{path}={value}")]
-    differs = sorted(path for path, text in params.items() if own.get(path) != text)
-    return Rerun((*base.flags, *settings), tuple(differs), tuple(sorted(own.keys() - params.keys())))
+    differs = sorted(path for path, text in params.items() if reached.get(path) != text)
+    return Rerun((*base.flags, *settings), tuple(differs), tuple(sorted(reached.keys() - params.keys())))
 
 
 def _changes(default: Mapping[str, str], params: Mapping[str, str]) -> dict[str, str]:
     """Path -> value as it is typed. What is of another kind, or on one side alone, is set as a whole."""
     whole = {path.rpartition(".")[0] for path, text in params.items() if _is_kind(path) and default.get(path) != text}
-    whole |= {one for path in params.keys() - default.keys() if (one := _above(path, default))}
-    whole = {one for one in whole if not any(one.startswith(f"{other}.") for other in whole)}
-    none = {one for path in default.keys() - params.keys() if (one := _above(path, params))}
+    whole |= {parent for path in params.keys() - default.keys() if (parent := _above(path, default))}
+    whole = {parent for parent in whole if not any(parent.startswith(f"{other}.") for other in whole)}
+    missing = {parent for path in default.keys() - params.keys() if (parent := _above(path, params))}
     changes = {
         path: text
         for path, text in params.items()
-        if default.get(path, text) != text and not any(path.startswith(f"{one}.") for one in whole)
+        if default.get(path, text) != text and not any(path.startswith(f"{parent}.") for parent in whole)
     }
     return (
-        changes | dict.fromkeys(sorted(none), "none") | {one: json.dumps(_nested(one, params)) for one in sorted(whole)}
+        changes
+        | dict.fromkeys(sorted(missing), "none")
+        | {parent: json.dumps(_nested(parent, params)) for parent in sorted(whole)}
     )
 
 
@@ -172,15 +174,15 @@ def _above(path: str, others: Mapping[str, str]) -> str:
 
 def _nested(path: str, params: Mapping[str, str]) -> dict[str, Any]:
     """The config at a path as an object."""
-    found: dict[str, Any] = {}
+    config: dict[str, Any] = {}
     for name, text in params.items():
         if name.startswith(f"{path}."):
             *parents, leaf = name.removeprefix(f"{path}.").split(".")
-            target = found
+            target = config
             for parent in parents:
                 target = target.setdefault(parent, {})
             target[leaf] = _value(text)
-    return found
+    return config
 
 
 def _texts(recipe: Recipe) -> dict[str, str]:

@@ -146,7 +146,7 @@ def _run_files_job(job: TrackedJob, recipe: Recipe, evaluations: Mapping[str, St
 
 
 def _run_file_system(name: str, recipe: Recipe, evaluation: Step) -> TrackedSystem:
-    """What the leaderboard shows of a run file. Its params are the settings of its evaluation, and what was read."""
+    """The system that the leaderboard shows for a run file; its params are the evaluation's settings and inputs."""
     reading = evaluation.inputs["ranked"]
     assert isinstance(reading.config, RunFileConfig), reading.name
     tags = {**RUN_FILE_TAGS, "midmask.recipe": name, RUN_FILE: reading.config.file}
@@ -158,8 +158,8 @@ def _run_file_system(name: str, recipe: Recipe, evaluation: Step) -> TrackedSyst
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
     """Fields of a recipe that change what is measured of a run file, by dotted path."""
-    wanted = {f"evaluation.{name}" for name in EVALUATION_FIELDS}
-    return {path: value for path, value in flatten(recipe).items() if path.startswith("corpus.") or path in wanted}
+    settings = {f"evaluation.{name}" for name in EVALUATION_FIELDS}
+    return {path: value for path, value in flatten(recipe).items() if path.startswith("corpus.") or path in settings}
 
 
 def register(options: Options, recipe: Recipe, step: Step, artifact: Artifact, alias: str) -> str:

@@ -1,4 +1,4 @@
-"""What the tracked runs of steps and systems contain: tags, metrics, files, and collections and models as inputs.
+"""The contents of the tracked runs of steps and systems: tags, metrics, files, and collections and models as inputs.
 
     prepare ─► tokenise ─► pretrain ─► finetune ─► encode ─► search ─► evaluate
     dataset                model       model                           dataset (eval), model
@@ -40,37 +40,37 @@ from midmask.tracking import (
 
 
 def behind(step: Step) -> tuple[list[Step], list[Step]]:
-    """(collections, models) nearest behind a step, each once; a collection is what itself reads."""
+    """The nearest (collections, models) upstream of a step, each once; a collection is its own nearest."""
     collections: dict[str, Step] = {step.fingerprint: step} if step.kind.is_collection else {}
     models: dict[str, Step] = {}
     waiting = _read(step)
     while waiting:
-        one = waiting.pop(0)
-        if one.kind.model:
-            models[one.fingerprint] = one
-        elif one.kind.is_collection:
-            collections[one.fingerprint] = one
+        source = waiting.pop(0)
+        if source.kind.model:
+            models[source.fingerprint] = source
+        elif source.kind.is_collection:
+            collections[source.fingerprint] = source
         else:
-            waiting += _read(one)
+            waiting += _read(source)
     return list(collections.values()), list(models.values())
 
 
 def _read(step: Step) -> list[Step]:
-    """The inputs that are read; `like` only lends its vocabulary."""
+    """The inputs of a step without `like`, which only lends its vocabulary, and without health inputs."""
     left_out = ("like", *step.kind.health_inputs)
     return [source for name, source in step.inputs.items() if name not in left_out]
 
 
 def datasets_of(steps: Iterable[Step], storage: Place) -> list[Dataset]:
     """The collections that these steps read, each once, with all that it was read for as its context."""
-    found: dict[str, Dataset] = {}
+    datasets: dict[str, Dataset] = {}
     for step in steps:
         context = step.kind.context
         for source in behind(step)[0]:
-            known = found.setdefault(source.fingerprint, _dataset(source, storage, context))
-            if context not in known.context.split(", "):
-                found[source.fingerprint] = replace(known, context=f"{known.context}, {context}")
-    return list(found.values())
+            dataset = datasets.setdefault(source.fingerprint, _dataset(source, storage, context))
+            if context not in dataset.context.split(", "):
+                datasets[source.fingerprint] = replace(dataset, context=f"{dataset.context}, {context}")
+    return list(datasets.values())
 
 
 def all_datasets(targets: Iterable[Step], storage: Place) -> list[Dataset]:
@@ -87,7 +87,7 @@ def _dataset(source: Step, storage: Place, context: str) -> Dataset:
 
 
 def collection_name(source: Step) -> str:
-    """As metrics and tables bear it."""
+    """The name of a collection in metrics and tables."""
     if isinstance(source.config, CorpusConfig):
         return source.config.short_name
     return _source(source).rstrip("/").rsplit("/", 1)[-1]
@@ -190,16 +190,16 @@ def step_tags(step: Step) -> dict[str, str]:
     """The tags of one step's run. BM25 is a system of its own, whatever recipe it is held against, and so is a folder
     that was evaluated in place of a recipe's last stage.
     """
-    own = {"midmask.step": step.name, "midmask.fingerprint": step.fingerprint}
+    tags = {"midmask.step": step.name, "midmask.fingerprint": step.fingerprint}
     if isinstance(step.config, EvaluateConfig):
-        own["midmask.split"] = step.config.split
+        tags["midmask.split"] = step.config.split
     if "bm25" in (step.name, *(source.name for source in step.inputs.values())):
-        return {**own, **BM25_TAGS}
+        return {**tags, **BM25_TAGS}
     folder = evaluated_folder(step)
     if folder is None:
-        return own
+        return tags
     assert isinstance(folder.config, AdoptConfig), folder.name
-    return {**own, **FOLDER_TAGS, "midmask.recipe": folder_name(folder.config.folder)}
+    return {**tags, **FOLDER_TAGS, "midmask.recipe": folder_name(folder.config.folder)}
 
 
 def step_params(step: Step) -> dict[str, str]:
@@ -215,7 +215,7 @@ def evaluated_folder(step: Step) -> Step | None:
 
 
 def folder_name(folder: str) -> str:
-    """What a model folder is called as a system: the name of a pre-trained backbone, else the end of its path."""
+    """The name of a model folder as a system: the name of a pre-trained backbone, else the end of its path."""
     place = Path(folder)
     named = next((name for name in PRETRAINED if found_folder(name) == place), None)
     return named or (f"{place.parent.name}/{place.name}" if place.name == "model" else place.name)
@@ -256,11 +256,13 @@ def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[st
     of, on = next(iter(models), None), next(iter(datasets), None)
     parts = {split: result, **result.get("slices", {})}
     folder = artifact.place.local()
-    for part, own in parts.items():
-        values = own["measures"]
+    for part, part_result in parts.items():
+        values = part_result["measures"]
         run.log({metric_key(corpus, part, measure): value for measure, value in values.items()}, step=0, of=of, on=on)
         run.log_file(folder / "per_query" / f"{corpus}.{part}.parquet", "per_query")
-        run.tag({artifact_key(corpus, part): str(artifact.address), queries_key(corpus, part): str(own["queries"])})
+        run.tag(
+            {artifact_key(corpus, part): str(artifact.address), queries_key(corpus, part): str(part_result["queries"])}
+        )
     run.log_file(folder / "runs" / f"{corpus}.{split}.trec.gz", "runs")
     if step.inputs["ranked"].name != "read_run":  # what another tool's list has cost is not known
         run.log(costs_of(step, storage).metrics(), step=0)
@@ -274,7 +276,7 @@ def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[st
 def log_inputs(
     run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]
 ) -> tuple[list[Dataset], list[TrackedModel]]:
-    """The collections and models that a step reads, as the run's inputs; both."""
+    """The collections and models that a step reads, as the run's inputs; returns both."""
     datasets = datasets_of([step], storage)
     models = [model_of(source, storage, tags) for source in behind(step)[1]]
     run.log_inputs(datasets)
@@ -291,13 +293,13 @@ def log_report(run: TrackedRun, text: str) -> None:
 
 def numbers(result: Mapping[str, Any]) -> dict[str, float]:
     """The numeric leaves of a step's result, by dotted path."""
-    found: dict[str, float] = {}
+    leaves: dict[str, float] = {}
     for name, value in result.items():
         if isinstance(value, Mapping):
-            found.update({f"{name}.{inner}": leaf for inner, leaf in numbers(value).items()})
+            leaves.update({f"{name}.{inner}": leaf for inner, leaf in numbers(value).items()})
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            found[name] = float(value)
-    return found
+            leaves[name] = float(value)
+    return leaves
 
 
 def metric_keys(step: str, values: Mapping[str, float]) -> dict[str, float]:

@@ -36,7 +36,7 @@ from midmask.tracking import LOG, PROGRESS, TrackedRun, Tracker
 from midmask.tracking.names import EXECUTOR
 
 details_log = logging.getLogger(f"{__name__}.details")
-"""Of lines that only the log file has."""
+"""Logger of lines that only the log file gets."""
 
 _, TRAININGS, SEARCHES = PHASES = get_args(Phase)
 """Phases of a graph whose job has no others."""
@@ -64,14 +64,14 @@ class GraphProgress:
         phases = {phase: left} if phase else {name: [] for name in PHASES}
         for step in left if phase is None else ():
             phases[step.kind.phase].append(step)
-        job.plan({name: own for name, own in phases.items() if own or name == phase})
+        job.plan({name: phase_steps for name, phase_steps in phases.items() if phase_steps or name == phase})
 
     def begin(self, step: Step, name: str) -> None:
         """A step starts, whose lines begin with `name`."""
         if self._trainings is not None:
-            own = step.kind.phase
-            if own == TRAININGS or (own == SEARCHES and not self._trainings):
-                self._job.reach(own)
+            phase = step.kind.phase
+            if phase == TRAININGS or (phase == SEARCHES and not self._trainings):
+                self._job.reach(phase)
         lanes = 1 if step.kind.whole_collection else self._side_by_side
         self._job.begin(step.fingerprint, step.name, lanes)
         self._running[step.fingerprint] = StepProgress(name, lambda line: details_log.info("%s", line))
@@ -159,21 +159,21 @@ def open_job(
 
 
 def log_folder(options: Options) -> Path:
-    """Beside the artifacts if they lie on a disk, else in the project's folder."""
+    """The folder of log files: beside the artifacts if these lie on a disk, else in the project's folder."""
     storage = Place(options.storage)
     return (Path(storage.uri) if storage.is_path else options.home) / "logs"
 
 
 def expected_seconds(steps: Sequence[Step], *, storage: Place, use: Resources) -> dict[str, float]:
     """Fingerprint -> the share of the time by the clock that a step is expected to take, in seconds."""
-    found: dict[str, float] = compute_aside(_estimate_seconds, steps, storage, use, this_machine())
-    return found
+    seconds: dict[str, float] = compute_aside(_estimate_seconds, steps, storage, use, this_machine())
+    return seconds
 
 
 def _estimate_seconds(steps: Sequence[Step], storage: Place, use: Resources, shape: Shape) -> dict[str, float]:
-    """On the driver's machine, whose devices a worker without a GPU does not see."""
-    own = {"workers": use.side_by_side, "per_training": use.workers}
-    plan = estimate(steps, storage, shape, **own, side_by_side=use.side_by_side > 1)
+    """Expected seconds of each step, by fingerprint; `shape` is the driver's, as workers without a GPU see none."""
+    limits = {"workers": use.side_by_side, "per_training": use.workers}
+    plan = estimate(steps, storage, shape, **limits, side_by_side=use.side_by_side > 1)
     return {charge.step.fingerprint: 3600 * plan.hours(charge) for charge in plan.charges}
 
 
@@ -202,7 +202,7 @@ class TrackedSystem:
 
     @property
     def fingerprint(self) -> str:
-        """Of all its evaluations: the tag `midmask.fingerprint` of its run."""
+        """Fingerprint of all evaluations of the system: the tag `midmask.fingerprint` of its run."""
         return fingerprint({name: step.fingerprint for name, step in self.evaluations.items()})
 
 
@@ -279,8 +279,8 @@ class GraphObserver:
         elif self._keep_going:
             details_log.error("%s (%s) failed: %s", step.name, step.fingerprint, reason, exc_info=error)
         why = reason if isinstance(error, TimeIsUp) else f"{step.name}: {reason}"  # TimeIsUp names the step itself
-        for one in lost:
-            for system in self._evaluating.get(one.fingerprint, ()):
+        for lost_step in lost:
+            for system in self._evaluating.get(lost_step.fingerprint, ()):
                 self.failures.setdefault(system.name, why)
 
     def _owner(self, step: Step) -> TrackedSystem:

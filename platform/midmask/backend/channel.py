@@ -66,8 +66,8 @@ class Post:
 
     def _accept(self, writer: str, first: int, rows: list[tuple[str, ReportRow]]) -> None:
         with self._rows as transaction:
-            found = transaction.execute("SELECT sent FROM writers WHERE name = ?", [writer]).fetchone()
-            new = rows[max(0, (found[0] if found else 0) - first) :]
+            sent_row = transaction.execute("SELECT sent FROM writers WHERE name = ?", [writer]).fetchone()
+            new = rows[max(0, (sent_row[0] if sent_row else 0) - first) :]
             packed = [(source, pickle.dumps(row)) for source, row in new]
             transaction.executemany("INSERT INTO rows (source, row) VALUES (?, ?)", packed)
             if new:
@@ -77,8 +77,8 @@ class Post:
         """(number, source, row) of every row that came after row number `after`; the others are forgotten."""
         with self._rows as transaction:
             transaction.execute("DELETE FROM rows WHERE number <= ?", [after])
-        found = self._rows.execute("SELECT number, source, row FROM rows ORDER BY number").fetchall()
-        return [(number, source, pickle.loads(row)) for number, source, row in found]
+        selected = self._rows.execute("SELECT number, source, row FROM rows ORDER BY number").fetchall()
+        return [(number, source, pickle.loads(row)) for number, source, row in selected]
 
 
 def _warn(error: sqlite3.Error) -> None:
@@ -155,15 +155,15 @@ class Channel:
     def open() -> Iterator["Drain"]:
         """The driver's end, for the length of a block."""
         place = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        own = Scratch()
+        scratch = Scratch()
         options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, "scheduling_strategy": place}
-        drain = Drain(ray.remote(**options)(Post).remote(str(own.folder / "reports.db")))
+        drain = Drain(ray.remote(**options)(Post).remote(str(scratch.folder / "reports.db")))
         try:
             yield drain
         finally:
             with suppress(ray.exceptions.RayError):
                 ray.kill(drain._post)
-            own.remove()
+            scratch.remove()
 
 
 class Drain(Channel):
@@ -179,13 +179,13 @@ class Drain(Channel):
         Empty, with a warning, if the actor does not answer within `WAIT_S`; the rows then come with a later call.
         """
         try:
-            found = ray.get(self._post.take.remote(self._taken), timeout=WAIT_S)
+            arrived = ray.get(self._post.take.remote(self._taken), timeout=WAIT_S)
         except ray.exceptions.RayError as error:
             self._warn(error)
             return []
         self._is_late = False
-        self._taken = max((number for number, _, _ in found), default=self._taken)
-        return [(source, row) for _, source, row in found]
+        self._taken = max((number for number, _, _ in arrived), default=self._taken)
+        return [(source, row) for _, source, row in arrived]
 
     @contextmanager
     def forwarding(self, to: Callable[[str, ReportRow], None], *, every_s: float = 1.0) -> Iterator[None]:

@@ -136,7 +136,7 @@ def _start() -> None:
     """
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(OUTLIVED_BY_S))
-    own = Scratch()
+    scratch = Scratch()
     try:
         ray.init(
             address="local",
@@ -144,7 +144,7 @@ def _start() -> None:
             num_cpus=usable_cores(),
             object_store_memory=min(LARGEST_LOCAL_STORE, usable_memory() // 5),
             logging_level=logging.ERROR,
-            _temp_dir=str(own.folder / RAY),
+            _temp_dir=str(scratch.folder / RAY),
         )
     except Exception as error:  # Ray raises no kind of its own
         if "timed out during startup" not in str(error):
@@ -153,14 +153,14 @@ def _start() -> None:
             "the local Ray did not start within the 30 seconds that Ray waits: this machine is busy. Type the same "
             "command again when it is less so, or name a cluster in RAY_ADDRESS."
         ) from None
-    atexit.register(_stop, own)
-    end_with_local_ray(own.folder, own.remove)
+    atexit.register(_stop, scratch)
+    end_with_local_ray(scratch.folder, scratch.remove)
     log.info("no Ray cluster runs here; started a local one: %s", _size())
 
 
-def _stop(own: Scratch) -> None:
+def _stop(scratch: Scratch) -> None:
     ray.shutdown()
-    own.remove()
+    scratch.remove()
 
 
 def _size() -> str:
@@ -223,7 +223,7 @@ Executor = Literal["process", "ray train"]
 
 @dataclass(frozen=True)
 class Resources:
-    """What one training may use."""
+    """CPUs, GPUs and processes that one training may use."""
 
     # Of each of its processes.
     cpus: float
@@ -250,7 +250,7 @@ class Resources:
 
 
 def alive_nodes() -> list[Mapping[str, Any]]:
-    """Those that `ray.nodes()` has and that still run."""
+    """The nodes of `ray.nodes()` that are alive."""
     return [node for node in ray.nodes() if node["Alive"]]
 
 
@@ -265,20 +265,20 @@ def whole(workers: int | None) -> Resources:
 
 
 def share(trainings: int, asked: int | None, per_training: int | None) -> Resources:
-    """As `resources`, of the cluster that this process is connected to; a single training at a time is alone."""
+    """Resources of trainings on the cluster that this process is connected to; one training at a time is alone."""
     use = resources(ray.cluster_resources(), trainings, asked, per_training)
     return replace(use, alone=use.side_by_side == 1)
 
 
 def share_among_trials(trainings: int, asked: int | None, per_training: int | None) -> Resources:
-    """As `share`, for the trials of a search, each of which has a process that runs its steps."""
+    """Resources for the trials of a search, each of which has a process that runs its steps."""
     return replace(share(trainings, asked, per_training), alone=False)
 
 
 def resources(
     cluster: dict[str, float], trainings: int, asked: int | None, per_training: int | None = None
 ) -> Resources:
-    """Each process on a GPU of its own, or on a CPU core where there is none.
+    """Resources of trainings: each process has its own GPU, or its own CPU core if there are no GPUs.
 
     Args:
         trainings: how many there are at most.
@@ -304,8 +304,8 @@ def resources(
             f"--workers {together}: {together} trainings{each} need {together * workers} {kind}s together, the cluster "
             f"has {room}. Type --workers {room // workers} or fewer."
         )
-    own = 1 if not gpus else max(1, cpus // (gpus + 1))
-    return Resources(cpus=own, gpus=1 if gpus else 0, side_by_side=together, workers=workers)
+    cpus_each = 1 if not gpus else max(1, cpus // (gpus + 1))
+    return Resources(cpus=cpus_each, gpus=1 if gpus else 0, side_by_side=together, workers=workers)
 
 
 def compute_aside(function: Callable[..., Any], *arguments: Any) -> Any:

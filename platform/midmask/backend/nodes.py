@@ -1,4 +1,4 @@
-"""What every node of a cluster says of itself: versions, clock, GPUs, which other nodes it reaches, and the stores."""
+"""Reports of every node of a cluster: versions, clock, GPUs, which other nodes it reaches, and the stores."""
 
 import socket
 import time
@@ -40,14 +40,14 @@ def report_on_nodes(storage: Place, tracking_uri: str) -> list[NodeReport]:
     """One report for each node that is alive, the head's first."""
     nodes = sorted(alive_nodes(), key=lambda node: "node:__internal_head__" not in node["Resources"])
     doors = [(node["NodeManagerAddress"], node["NodeManagerPort"]) for node in nodes]
-    asked = [_Examiner.options(scheduling_strategy=_on(node)).remote() for node in nodes]  # type: ignore[attr-defined]
-    answers = [one.examine.remote(doors, storage, tracking_uri) for one in asked]
+    examiners = [_Examiner.options(scheduling_strategy=_on(node)).remote() for node in nodes]  # type: ignore[attr-defined]
+    answers = [examiner.examine.remote(doors, storage, tracking_uri) for examiner in examiners]
     ray.wait(answers, num_returns=len(answers), timeout=ANSWERS_WITHIN_S)
-    return [_report(*parts) for parts in zip(nodes, asked, answers, strict=True)]
+    return [_report(*parts) for parts in zip(nodes, examiners, answers, strict=True)]
 
 
 def gpus_seen() -> tuple[int, int]:
-    """By torch and by faiss."""
+    """Number of GPUs that torch sees and that faiss sees."""
     import torch  # here, for the sake of --help
 
     from midmask.retrieve.dense import faiss_gpus
@@ -88,18 +88,18 @@ def _on(node: Mapping[str, Any]) -> NodeAffinitySchedulingStrategy:
 def _report(node: Mapping[str, Any], examiner: Any, answer: Any) -> NodeReport:
     name, address = node["NodeManagerHostname"], node["NodeManagerAddress"]
     try:
-        said = ray.get(answer, timeout=0)
+        values = ray.get(answer, timeout=0)
         clock = _ahead(examiner)
     except ray.exceptions.GetTimeoutError:
         return NodeReport(name, address, silent=f"it has not answered within {ANSWERS_WITHIN_S:.0f} s")
     except ray.exceptions.RayError as error:
         return NodeReport(name, address, silent=last_line(error)[:300])
-    gpus = (int(node["Resources"].get("GPU", 0)), *said.pop("gpus"))
-    return NodeReport(name, address, clock=clock, gpus=gpus, **said)
+    gpus = (int(node["Resources"].get("GPU", 0)), *values.pop("gpus"))
+    return NodeReport(name, address, clock=clock, gpus=gpus, **values)
 
 
 def _ahead(examiner: Any) -> float:
     """Seconds by which a node's clock is ahead of this process's, at the middle of the exchange."""
     before = time.time()
-    there = ray.get(examiner.clock.remote(), timeout=ANSWERS_WITHIN_S)
-    return float(there - (before + time.time()) / 2)
+    remote = ray.get(examiner.clock.remote(), timeout=ANSWERS_WITHIN_S)
+    return float(remote - (before + time.time()) / 2)

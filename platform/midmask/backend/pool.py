@@ -147,8 +147,8 @@ def actor_pool(
         "max_task_retries": RESTARTS,
         "scheduling_strategy": "SPREAD",
     }
-    made = ray.remote(worker).options(**options)
-    actors = [made.remote(*own) for own in arguments]
+    actor_class = ray.remote(worker).options(**options)
+    actors = [actor_class.remote(*actor_arguments) for actor_arguments in arguments]
     try:
         yield actors
     finally:

@@ -1,4 +1,4 @@
-"""What tasks of Ray Data read: the pieces of a collection (the step "prepare"), and the steps of a training.
+"""The data that tasks of Ray Data read: the pieces of a collection (the step "prepare"), and the steps of a training.
 
 Nothing here imports torch, which tasks would load longer than they read.
 

@@ -40,11 +40,11 @@ class Scratch:
 @contextlib.contextmanager
 def scratch(root: Path = ROOT) -> Iterator[Path]:
     """A private folder for the length of a block."""
-    own = Scratch(root)
+    private = Scratch(root)
     try:
-        yield own.folder
+        yield private.folder
     finally:
-        own.remove()
+        private.remove()
 
 
 def remove_abandoned(root: Path) -> None:

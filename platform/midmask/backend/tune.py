@@ -47,7 +47,7 @@ class Halving:
 
 
 class _Earlier(NamedTuple):
-    """What the scheduler asks of a trial."""
+    """The part of a trial that the scheduler uses."""
 
     trial_id: str
 

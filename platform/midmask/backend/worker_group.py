@@ -76,18 +76,18 @@ def choose_interface() -> None:
     if address in interfaces:
         os.environ[INTERFACE_VARIABLE] = interfaces[address]
     else:
-        known = ", ".join(f"{name} {each}" for each, name in interfaces.items())
+        names = ", ".join(f"{name} {each}" for each, name in interfaces.items())
         logger.warning(
             "node %s joined Ray as %s, which none of its interfaces has (%s); if workers do not find each other, set "
             "%s=INTERFACE on it",
-            *(socket.gethostname(), address, known, INTERFACE_VARIABLE),
+            *(socket.gethostname(), address, names, INTERFACE_VARIABLE),
         )
 
 
 def interfaces_by_address() -> dict[str, str]:
     """Internet address -> the interface of this machine that has it."""
-    found = psutil.net_if_addrs().items()
-    return {each.address: name for name, own in found for each in own if _is_address(each.address)}
+    interfaces = psutil.net_if_addrs().items()
+    return {each.address: name for name, addresses in interfaces for each in addresses if _is_address(each.address)}
 
 
 def refuse_loopback_nodes(nodes: Iterable[Mapping[str, Any]]) -> None:
@@ -244,7 +244,7 @@ def _train(trainer: Callable[[], Any], reports: "_Reports") -> Any:
 
 
 def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
-    """What every worker runs."""
+    """The function that every worker runs."""
     channel: Channel = config["channel"]
     if world.rank() == 0 and (group := get_current_placement_group()) is not None:
         channel.push(GROUP, [{"group": group, "workers": world.size()}])
@@ -340,8 +340,8 @@ def absolute(setup: TrainingSetup) -> TrainingSetup:
 
 def _places(values: Any) -> dict[str, Any]:
     """The places in a dataclass's fields, absolute."""
-    found = {field.name: getattr(values, field.name) for field in fields(values)}
-    return {name: _absolute(place) for name, place in found.items() if isinstance(place, Place)}
+    values_by_name = {field.name: getattr(values, field.name) for field in fields(values)}
+    return {name: _absolute(place) for name, place in values_by_name.items() if isinstance(place, Place)}
 
 
 def _absolute(place: Place) -> Place:

@@ -28,7 +28,7 @@ class TokenRows:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one worker sees in one step: named groups of rows.
+    """The input of one worker in one training step: named groups of rows.
 
     Pre-training: "passage", and "context" where the objective reads pairs: row i of both belong together (two spans of
     a document; a passage and its pseudo-query). Fine-tuning: "query" and "passage", the latter with `group` rows per

@@ -1,4 +1,4 @@
-"""Configs, and what makes two of them the same experiment.
+"""Configs, and the fingerprint that two configs of the same experiment share.
 
 A field is *identity* or *runtime*. Identity changes the result (objective, corpus, masks, global batch, seed,
 precision) and enters the fingerprint. Runtime does not (workers, micro-batch, log interval); it is declared with
@@ -26,7 +26,7 @@ NUMERIC_LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 
 
 ABSENT = "absent"
-"""What stands for the version of a library that is not installed."""
+"""Stands for the version of a library that is not installed."""
 
 LARGEST = 2**53
 """Whole numbers from here on are no exact floats, and most fields would overflow long before."""

@@ -40,8 +40,8 @@ def _group_limits(name: str) -> Iterator[str]:
         groups = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return
-    for own in (Path(line.removeprefix("0::")) for line in groups if line.startswith("0::")):
-        for group in (own, *own.parents):
+    for innermost in (Path(line.removeprefix("0::")) for line in groups if line.startswith("0::")):
+        for group in (innermost, *innermost.parents):
             file = CONTROL_GROUPS / group.relative_to("/") / name
             if file.exists():
                 yield file.read_text().strip()
@@ -86,7 +86,7 @@ HEAD = "MIDMASK_HEAD_COMMAND"
 
 
 def same_command() -> str:
-    """What was typed to start this process; for a submitted job, with `ray job submit`."""
+    """The command that was typed to start this process; for a submitted job, with `ray job submit`."""
     typed = redacted(shlex.join(sys.orig_argv))
     if RAY_JOB not in os.environ:
         return typed

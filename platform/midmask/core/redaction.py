@@ -104,7 +104,7 @@ def redact_output(arguments: Iterable[str] = ()) -> None:
 
 
 def _print_exception_of_thread(args: threading.ExceptHookArgs) -> None:
-    """Of a thread that ends by SystemExit nothing, as in Python: so Ray ends those that wait for it when it goes."""
+    """Prints a thread's exception; nothing for SystemExit, as in Python, since Ray ends its waiting threads by it."""
     if args.exc_type is not SystemExit:
         _print_exception(args.exc_type, args.exc_value, args.exc_traceback)
 

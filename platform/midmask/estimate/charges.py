@@ -1,4 +1,4 @@
-"""What each kind of step costs: tokens, FLOPs or seconds of a CPU core, memory of a device, bytes in the storage.
+"""The cost of each kind of step: tokens, FLOPs or seconds of a CPU core, memory of a device, bytes in the storage.
 
 A training's work follows the mean length of its texts, its memory the longest.
 """
@@ -64,7 +64,7 @@ def mean_lengths(step: Step, volumes: Volumes) -> Lengths:
 
 
 def longest_lengths(step: Step) -> Lengths:
-    """The most tokens that the texts of a row have."""
+    """Maximum number of tokens of a row's texts."""
     config: Any = step.config
     if isinstance(config, FinetuneConfig | GeneratorConfig):
         return Lengths(config.passage_length, config.query_length)
@@ -82,7 +82,7 @@ def longest_lengths(step: Step) -> Lengths:
 
 @dataclass(frozen=True)
 class Charge:
-    """What one step costs. Sizes are in bytes, times in seconds."""
+    """The cost of one step. Sizes are in bytes, times in seconds."""
 
     step: Step
     bytes: float  # of the artifact in the storage
@@ -105,7 +105,7 @@ class Charge:
 POSTINGS_PER_SECOND = 1e8
 """Entries of a lexical index that a core adds up in a second."""
 LONGEST_PAIR = 512
-"""Tokens that a teacher from elsewhere reads at most."""
+"""Maximum number of tokens that an adopted teacher reads."""
 BERT_ENTRIES = 30_522
 UNPRUNED = {"passages": 200, "queries": 30}
 """Words of a text's lexical view, where nothing but the regularisers limits them."""
@@ -127,7 +127,7 @@ class Charges:
         self._kind, self._workers, self._room = kind, workers, room
 
     def of(self, step: Step) -> Charge:
-        own: dict[str, Callable[[Step], Charge]] = {
+        by_name: dict[str, Callable[[Step], Charge]] = {
             "encode": self._encode,
             "index": self._index,
             "search": self._search,
@@ -135,7 +135,7 @@ class Charges:
             "score": self._score,
             "initial": self._initial,
         }
-        charge = self._training if step.kind.trains else own.get(step.name, self._on_cores)
+        charge = self._training if step.kind.trains else by_name.get(step.name, self._on_cores)
         return charge(step)
 
     def encoder(self, step: Step) -> tuple[BackboneConfig, int]:
@@ -151,7 +151,7 @@ class Charges:
         return backbone.model_copy(update={"name": name.name, "fresh": name.fresh}), vocabulary
 
     def _read_adopted(self, step: Step) -> BackboneConfig:
-        """A folder from elsewhere; one of a family that is only searched with is taken to be of BERT's base size."""
+        """The backbone of an adopted folder; BERT's base size if its family is only searched with, not trained."""
         folder = BackboneConfig(name=step.config.folder)  # type: ignore[attr-defined]
         try:
             encoder_sizes(folder, 0)
@@ -168,22 +168,22 @@ class Charges:
         encoder, vocabulary = self.encoder(step)
         done = step.resume.optimiser_steps if step.resume else 0
         lengths, steps = mean_lengths(step, self.volumes), step.optimiser_steps - done
-        own = training(config, encoder, vocabulary, lengths, steps, kind=self._kind)
-        if not own.counted.is_whole:
+        trained = training(config, encoder, vocabulary, lengths, steps, kind=self._kind)
+        if not trained.counted.is_whole:
             name = config.objective.name if isinstance(config, PretrainConfig) else config.loss.name
             self.notes[f"{name}: its loss needs numbers to be counted, so only its encoder's work is estimated"] = None
-        rows, parameters = config.train.batch_size, own.counted.parameters
-        own, memory = fit(own, longest_lengths(step), workers=self._workers, room=self._room, kind=self._kind)
+        rows, parameters = config.train.batch_size, trained.counted.parameters
+        trained, memory = fit(trained, longest_lengths(step), workers=self._workers, room=self._room, kind=self._kind)
         stays = isinstance(config, PretrainConfig)
         size = training_bytes(parameters, steps=step.optimiser_steps, rows=rows, state_stays=stays)
         return Charge(
             step,
-            tokens=own.rows * own.tokens,
-            flops=own.flops(self._workers),
+            tokens=trained.rows * trained.tokens,
+            flops=trained.flops(self._workers),
             bytes=size,
             peak_bytes=checkpoint_bytes(parameters),
             memory=memory,
-            training=own,
+            training=trained,
             bf16=config.train.precision == "bf16",
         )
 
@@ -191,9 +191,7 @@ class Charges:
         return Charge(step, bytes=4 * self.sizes(step).parameters)
 
     def _encoding_volumes(self, step: Step) -> tuple[TextVolumes, int, float, float]:
-        """Of a step `encode` or `sample`: its texts, how many of them, tokens of each, words of each in a
-        lexical view.
-        """
+        """(texts, their number, tokens of each, words of each in a lexical view) of a step `encode` or `sample`."""
         if step.name == "sample":
             drawn: Any = step.config
             texts, count, tokens, terms = self._encoding_volumes(step.inputs["queries"])
@@ -224,7 +222,7 @@ class Charges:
         )
 
     def _index(self, step: Step) -> Charge:
-        """One process builds it whole in the host's memory, beside the vectors that it learns from."""
+        """The cost of an index: one process builds all of it in the host's memory, beside its training vectors."""
         config: Any = step.config
         model = step.inputs["passages"].inputs["model"]
         _, count, _, terms = self._encoding_volumes(step.inputs["passages"])
@@ -233,8 +231,8 @@ class Charges:
         width = represented_by(model).width or self.sizes(model).width
         rows = min(count, config.training_rows or 0)
         size = dense_bytes(config.index, width)
-        kept = config.ef_construction or EF_CONSTRUCTION
-        built = index_flops(config.index, width=width, passages=count, rows=rows, candidates=kept)
+        candidates = config.ef_construction or EF_CONSTRUCTION
+        built = index_flops(config.index, width=width, passages=count, rows=rows, candidates=candidates)
         return Charge(
             step,
             core_seconds=built / INDEX_FLOPS_PER_SECOND / config.threads,
@@ -269,7 +267,7 @@ class Charges:
         )
 
     def _search_sample(self, step: Step) -> Charge:
-        """A part of the passages is held at once, and none on a GPU."""
+        """The cost of a search that holds a part of the passages at once, and none on a GPU."""
         whole = self._search(step)
         _, passages, _, _ = self._encoding_volumes(step.inputs["passages"])
         return replace(whole, host=whole.host * min(1.0, ROW_GROUP * PART / passages), index=0.0)
@@ -283,7 +281,7 @@ class Charges:
             config.split, min(filter(None, map(_most_queries, mined + ranked)), default=None)
         )
         listed = sum(map(_list_length, mined)) + sum(
-            min(_list_length(one), config.depth or _list_length(one)) for one in ranked
+            min(_list_length(source_list), config.depth or _list_length(source_list)) for source_list in ranked
         )
         teacher = step.inputs["teacher"]
         longest = teacher.config.loss.max_length if isinstance(teacher.config, TeachConfig) else LONGEST_PAIR
@@ -299,9 +297,9 @@ class Charges:
         """The nearest tokens upstream, which tell how long texts are. Where BM25 lists passages for a teacher from
         elsewhere nothing is tokenised before it: then tokens of the corpus, as many as its passages have.
         """
-        found = [source for source in step.upstream() if source.name == "tokenise"]
+        tokenised = [source for source in step.upstream() if source.name == "tokenise"]
         whole = TokensConfig(max_length=LONGEST_PAIR, query_length=LONGEST_PAIR)
-        return found[-1] if found else Step("tokenise", whole, {"corpus": step.inputs["corpus"]})
+        return tokenised[-1] if tokenised else Step("tokenise", whole, {"corpus": step.inputs["corpus"]})
 
     def _on_cores(self, step: Step) -> Charge:
         count, size = read_and_written(step, self.volumes)
@@ -329,6 +327,6 @@ def _most_queries(step: Step) -> int | None:
 
 
 def _list_length(step: Step) -> int:
-    """Candidates a query in mined negatives, or in a ranked list."""
+    """Candidates per query in mined negatives, or in a ranked list."""
     config: Any = step.config
     return int(config.per_query if hasattr(config, "per_query") else getattr(config, "depth", 1))

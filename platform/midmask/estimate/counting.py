@@ -1,4 +1,4 @@
-"""What models cost: FLOPs and memory, counted by torch while the real classes run on tensors without numbers.
+"""The cost of models: FLOPs and memory, counted by torch while the real classes run on tensors without numbers.
 
 An objective is built on the `meta` device and its weights become torch's fake tensors: they have a shape, a type and a
 device, and no values. The texts are real, so that masks, targets and lengths are drawn as in training. All that follows
@@ -41,7 +41,7 @@ def flop_counter() -> FlopCounterMode:
 
 
 def _formulas() -> dict[Any, Callable[..., int]]:
-    """What the counter of torch lacks or counts otherwise; arguments are shapes."""
+    """FLOP formulas that torch's counter lacks or counts otherwise; arguments are shapes."""
 
     def forward(q: Any, k: Any, v: Any, *rest: Any, **named: Any) -> int:
         rows, heads, length, width = q
@@ -90,7 +90,7 @@ class Row:
 
     @staticmethod
     def of(passage: float, context: float, group: int = 0) -> "Row":
-        """Of mean lengths."""
+        """The row of texts with these mean lengths."""
         return Row(max(SHORTEST, round(passage)), max(SHORTEST, round(context)) if context else 0, group)
 
     @property
@@ -112,7 +112,7 @@ class Counted:
     is_whole: bool = True  # false: the loss cannot be computed without numbers, so only the encoder was counted
 
     def flops(self, rows: int) -> float:
-        """Of a step on a batch of so many rows."""
+        """FLOPs of a step on a batch of so many rows."""
         return rows * self.row + rows**2 * self.pair
 
 
@@ -223,18 +223,18 @@ def _forget_numbers(model: nn.Module) -> None:
 
 
 def _count(objective: Objective, batch: Batch, rows: int, *, bf16: bool, parameters: int) -> Counted:
-    """What `rows` rows cost. The same rows twice, with the same masks, tell what of the memory grows."""
-    one, two = _forward(objective, batch, bf16=bf16), _forward(objective, _repeat(batch), bf16=bf16)
+    """The cost of `rows` rows. Counting them twice, with the same masks, shows how much of the memory grows."""
+    once, twice = _forward(objective, batch, bf16=bf16), _forward(objective, _repeat(batch), bf16=bf16)
     first_pass, pair = _cost_of_pairs(objective, batch, rows) if isinstance(objective, CoupledObjective) else (0.0, 0.0)
     with flop_counter() as counter:
-        torch.autograd.backward(one.total)
+        torch.autograd.backward(once.total)
     return Counted(
-        row=(one.flops + counter.get_total_flops()) / rows - rows * pair,
+        row=(once.flops + counter.get_total_flops()) / rows - rows * pair,
         pair=pair,
         first_pass=first_pass,
-        kept=(two.kept - one.kept) / rows,
-        kept_once=2 * one.kept - two.kept,
-        targets=one.targets / rows,
+        kept=(twice.kept - once.kept) / rows,
+        kept_once=2 * once.kept - twice.kept,
+        targets=once.targets / rows,
         parameters=parameters,
     )
 

@@ -35,27 +35,27 @@ LOOKED_AT = 4
 def apply_measured_utilisation(shape: Shape, storage: Place) -> Shape:
     """The shape with the utilisation that finished trainings in the storage reached on devices of its kind, the median
     of them, since some ran beside other work; the shape itself if there are none."""
-    found = [flops / seconds for kind, flops, seconds in finished_trainings(storage) if kind == shape.device.kind]
-    if not found:
+    rates = [flops / seconds for kind, flops, seconds in finished_trainings(storage) if kind == shape.device.kind]
+    if not rates:
         return shape
-    rate = median(found)
-    note = f"{len(found)} finished training{'s' if len(found) > 1 else ''} in {storage}"
+    rate = median(rates)
+    note = f"{len(rates)} finished training{'s' if len(rates) > 1 else ''} in {storage}"
     return replace(shape, device=replace(shape.device, utilisation=rate / shape.device.peak, measured=note))
 
 
 def finished_trainings(storage: Place) -> Iterator[tuple[str, float, float]]:
-    """Of each training that is long enough: kind of device, FLOPs, and seconds times devices (of CPUs: cores, and as
-    many seconds as it takes in fp32).
+    """(kind of device, FLOPs, seconds times devices) of each training that is long enough. On CPUs the devices are
+    cores, and the seconds those of fp32.
     """
     for name in (kind.name for kind in KINDS.values() if kind.trains):
-        places = [storage / name / own for own in (storage / name).names()[:LOOKED_AT]]
+        places = [storage / name / name_of_artifact for name_of_artifact in (storage / name).names()[:LOOKED_AT]]
         for place in places:
-            if (place / RECORD).exists() and (one := _measure_training(name, load(place))) is not None:
-                yield one
+            if (place / RECORD).exists() and (measured := _measure_training(name, load(place))) is not None:
+                yield measured
 
 
 def _measure_training(name: str, done: Artifact) -> tuple[str, float, float] | None:
-    """None for a training that is too short, or whose record or model is of an older form."""
+    """One row of `finished_trainings`; None if the training is too short, or its record or model has an older form."""
     result: dict[str, Any] = done.result
     try:
         config: Any = KINDS[name].config.model_validate(done.record["config"])
@@ -64,12 +64,12 @@ def _measure_training(name: str, done: Artifact) -> tuple[str, float, float] | N
             return None
         encoder = BackboneConfig(name=str((done.place / "model").local()))
         kind, steps = str(result["device"]), int(result["steps"])
-        own = training(config, encoder, 0, read_lengths(config, result), steps, kind=kind)
+        counted = training(config, encoder, 0, read_lengths(config, result), steps, kind=kind)
     except (KeyError, ValueError, UserError):
         return None
     cores = int(result["threads"]) if kind == "cpu" else 1
     in_fp32 = seconds * workers * cores * gain(kind, bf16=config.train.precision == "bf16")
-    return kind, own.flops(workers), in_fp32
+    return kind, counted.flops(workers), in_fp32
 
 
 WRITES, READS = 60, 100
@@ -89,25 +89,25 @@ class Traffic:
 
 
 def traffic(charges: Iterable[Charge], volumes: Volumes, workers: int) -> Traffic:
-    """Of all steps that are left, on a storage that is not a disk.
+    """The traffic of all unfinished steps on an object store.
 
     Args:
         workers: of a training.
     """
-    own = list(charges)
-    sizes = {charge.step.fingerprint: charge.bytes for charge in own}
+    left = list(charges)
+    sizes = {charge.step.fingerprint: charge.bytes for charge in left}
     written = sum(sizes.values())
-    inputs = [source for charge in own for source in charge.step.inputs.values()]
+    inputs = [source for charge in left for source in charge.step.inputs.values()]
     for source in inputs:
         if source.fingerprint not in sizes:  # finished; asked for once, though several steps read it
             sizes[source.fingerprint] = volumes.size(source)
     read = sum(sizes[source.fingerprint] for source in inputs)
     return Traffic(
-        writes=WRITES * len(own) + written / READ_AT_ONCE,
-        reads=READS * len(own) + (written + read) / READ_AT_ONCE,
+        writes=WRITES * len(left) + written / READ_AT_ONCE,
+        reads=READS * len(left) + (written + read) / READ_AT_ONCE,
         up=written,
         down=written + read,
-        exchanged=sum(_exchanged(charge, workers) for charge in own),
+        exchanged=sum(_exchanged(charge, workers) for charge in left),
     )
 
 
@@ -145,9 +145,9 @@ class Estimate:
         return self.total_bytes + max((charge.peak_bytes for charge in self.charges), default=0.0)
 
     def hours(self, charge: Charge) -> float:
-        """Of one step, or the share of it that a cluster notices where trainings run side by side. Trainings have as
-        many GPUs as workers, what else has FLOPs all of them; on CPUs everything has all cores. No training takes less
-        than its host needs to issue its operators."""
+        """Hours of one step; where trainings run side by side, its share of the cluster's time. Trainings have as many
+        GPUs as workers, other steps with FLOPs have all; on CPUs every step has all cores. No training takes less than
+        its host needs to issue its operators."""
         device, devices = self.shape.device, self.shape.count
         if charge.training is not None and device.kind == "cuda":
             devices = self.workers * self.at_once
@@ -191,25 +191,25 @@ def estimate(
         per_training: processes of a training, each with one device, or core, to itself; none: one if `side_by_side`,
             else as `workers` says.
     """
-    known = shape or apply_measured_utilisation(this_machine(), storage)
-    every = known.count if known.device.kind == "cuda" or side_by_side else 1
+    cluster = shape or apply_measured_utilisation(this_machine(), storage)
+    every = cluster.count if cluster.device.kind == "cuda" or side_by_side else 1
     count = per_training or (1 if side_by_side else workers or every)
     at_once = (workers or max(1, every // count)) if side_by_side else 1
-    charges = Charges(storage, known.device.kind, count, known.device.room)
+    charges = Charges(storage, cluster.device.kind, count, cluster.device.room)
     left: dict[str, Step] = {}
     seen: set[str] = set()
     for target in targets:
         _collect_missing(target, storage, left, seen)
-    own = tuple(charges.of(step) for step in left.values())
+    costs = tuple(charges.of(step) for step in left.values())
     facts = dict.fromkeys(_volume(charges, step) for step in left.values())
     free = shutil.disk_usage(_nearest_folder(storage)).free if storage.is_path else None
-    asked = None if storage.is_path else traffic(own, charges.volumes, count)
+    requests = None if storage.is_path else traffic(costs, charges.volumes, count)
     volumes = (*(fact for fact in facts if fact), *charges.notes)
-    return Estimate(known, count, at_once, own, len(seen) - len(left), volumes, free, asked)
+    return Estimate(cluster, count, at_once, costs, len(seen) - len(left), volumes, free, requests)
 
 
 def _collect_missing(step: Step, storage: Place, left: dict[str, Step], seen: set[str]) -> None:
-    """Steps to compute, in the order of `experiment.run.Runner`: inputs first, none behind a finished step."""
+    """Adds the steps to compute to `left`: inputs first, none upstream of a finished step."""
     if step.fingerprint in seen:
         return
     seen.add(step.fingerprint)
@@ -221,7 +221,7 @@ def _collect_missing(step: Step, storage: Place, left: dict[str, Step], seen: se
 
 
 def _volume(charges: Charges, step: Step) -> str:
-    """How much a collection holds and where that is known from."""
+    """The size of a step's collection and the source of that number; empty if the step has no collection."""
     corpus = step if step.name in ("prepare", "join") else step.inputs.get("corpus")
     if corpus is None or corpus.name not in ("prepare", "join"):
         return ""
@@ -231,6 +231,6 @@ def _volume(charges: Charges, step: Step) -> str:
 
 
 def _nearest_folder(storage: Place) -> Path:
-    """The first folder on the way to the storage that is there."""
+    """The storage's folder, or its nearest parent that exists."""
     folder = Path(storage.uri).absolute()
     return next(path for path in (folder, *folder.parents) if path.exists())

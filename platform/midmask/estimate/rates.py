@@ -49,7 +49,7 @@ WHOLE, STATE = 4, 12
 
 
 def vector_bytes(representation: Representation, sizes: Sizes, *, terms: float, tokens: float) -> float:
-    """Of one text's vectors.
+    """Bytes of one text's vectors.
 
     Args:
         terms: words of its lexical view, if it has one. tokens: of the text, specials included.
@@ -61,7 +61,7 @@ def vector_bytes(representation: Representation, sizes: Sizes, *, terms: float, 
 
 
 def training_bytes(parameters: int, *, steps: int, rows: int, state_stays: bool) -> float:
-    """Of a finished training: model and heads, the trace, and the state to go on from, if it stays."""
+    """Bytes of a finished training: model and heads, the trace, and the state to go on from, if it stays."""
     return WHOLE * parameters + STATE * parameters * state_stays + trace_bytes(steps, rows)
 
 
@@ -70,7 +70,7 @@ def trace_bytes(steps: int, rows: int) -> float:
 
 
 def checkpoint_bytes(parameters: int) -> float:
-    """While a training runs: the checkpoints that are kept, and the one that is being written."""
+    """Bytes while a training runs: the checkpoints that are kept, and the one that is being written."""
     return (KEPT + 1) * STATE * parameters
 
 
@@ -81,7 +81,7 @@ SENTENCES = 5
 
 
 def vocabulary_seconds(step: Step, volumes: Volumes) -> float:
-    """Of the process that trains a tokenizer, if this step does."""
+    """Seconds of the process that trains a tokenizer, if this step does."""
     config: Any = step.config
     if step.name != "tokenise" or config.tokenizer is not None or "like" in step.inputs:
         return 0.0
@@ -90,7 +90,7 @@ def vocabulary_seconds(step: Step, volumes: Volumes) -> float:
 
 
 def bm25_size(step: Step, volumes: Volumes) -> tuple[int, int]:
-    """Passages and queries of a step `bm25`."""
+    """Numbers of passages and queries of a step `bm25`."""
     config: Any = step.config
     volume = volumes.corpus(step.inputs["corpus"])
     if "asked" in step.inputs:
@@ -186,17 +186,17 @@ LINK_BYTES = 8
 
 
 def bm25_seconds(queries: float, passages: float) -> float:
-    """Of one core, for scoring."""
+    """Seconds of one core for BM25 scores."""
     return queries * passages / BM25_PASSAGES_PER_SECOND
 
 
 def maxsim_seconds(token_pairs: float, width: int) -> float:
-    """Of one core, for the products of so many pairs of 8-bit token vectors; width 0: there are none."""
+    """Seconds of one core for the products of so many pairs of 8-bit token vectors; width 0: there are none."""
     return token_pairs * width / CODES_PER_SECOND
 
 
 def dense_bytes(factory: str, width: int) -> float:
-    """Of one vector in a faiss index, by its factory string; 4 a dimension where nothing compresses it."""
+    """Bytes of one vector in a faiss index, by its factory string; 4 per dimension where nothing compresses it."""
     if reduced := re.search(r"(?:OPQ\d+_|PCAR?)(\d+)", factory):
         width = int(reduced[1])
     links = re.search(r"HNSW(\d+)", factory)
@@ -210,23 +210,23 @@ def dense_bytes(factory: str, width: int) -> float:
 
 
 def index_flops(factory: str, *, width: int, passages: int, rows: int, candidates: int = EF_CONSTRUCTION) -> float:
-    """What building an index multiplies: vectors are compared with centres, in learning IVF's lists and PQ's codes and
+    """FLOPs of building an index: vectors are compared with centres, in learning IVF's lists and PQ's codes and
     in adding all vectors, or with each other in HNSW's graph.
 
     Args:
         rows: vectors that it learns from. candidates: of a graph that is built.
     """
-    found = 0.0
+    flops = 0.0
     if lists := re.search(r"IVF(\d+)", factory):
         count = int(lists[1])
-        found += 2.0 * width * count * (LIST_ROUNDS * min(rows, CENTRE_ROWS * count) + passages)
+        flops += 2.0 * width * count * (LIST_ROUNDS * min(rows, CENTRE_ROWS * count) + passages)
     if product := re.search(r"(?<!O)PQ\d+(?:x(\d+))?", factory):
         codes = 2 ** int(product[1] or 8)
         rounds = CODE_ROUNDS + ROTATION_ROUNDS * ("OPQ" in factory)
-        found += 2.0 * width * codes * (rounds * min(rows, CENTRE_ROWS * codes) + passages)
+        flops += 2.0 * width * codes * (rounds * min(rows, CENTRE_ROWS * codes) + passages)
     if graph := re.search(r"^HNSW(\d+)", factory):
-        found += GRAPH_FACTOR * 2.0 * width * candidates * 2 * int(graph[1]) * passages
-    return found
+        flops += GRAPH_FACTOR * 2.0 * width * candidates * 2 * int(graph[1]) * passages
+    return flops
 
 
 def index_bytes(factory: str, *, width: int, terms: float) -> tuple[float, float]:

@@ -73,9 +73,9 @@ def priced(plan: Estimate) -> str:
     hours = plan.total_hours * plan.shape.count
     parts = [f"{hours * each:,.2f} USD for {hours:,.1f} hours of one {device} at {each:g}"]
     if plan.traffic is not None:
-        asked = (prices.store.writes * plan.traffic.writes + prices.store.reads * plan.traffic.reads) / 1000
+        request_price = (prices.store.writes * plan.traffic.writes + prices.store.reads * plan.traffic.reads) / 1000
         month = prices.store.gib_month * plan.total_bytes / GIB
-        parts += [f"{asked:,.2f} for requests", f"{month:,.2f} for each month in the store"]
+        parts += [f"{request_price:,.2f} for requests", f"{month:,.2f} for each month in the store"]
     return f"price: {', '.join(parts)} ({prices.source})"
 
 
@@ -92,7 +92,7 @@ def as_text(plan: Estimate) -> str:
         return "\n".join([*lines, "  nothing is left to compute"])
     lines.append(f"  {'step':<16}" + "".join(f"{name:>{width}}" for name, width in COLUMNS))
     kinds = dict.fromkeys(charge.step.name for charge in plan.charges)
-    lines += [_line(plan, kind, [one for one in plan.charges if one.step.name == kind]) for kind in kinds]
+    lines += [_line(plan, kind, [each for each in plan.charges if each.step.name == kind]) for kind in kinds]
     lines.append(_line(plan, "in all", plan.charges))
     lines += _cut_trainings(plan)
     largest = max(plan.charges, key=lambda charge: charge.memory.total if charge.memory else 0.0)
@@ -118,49 +118,49 @@ def _device(plan: Estimate) -> str:
 
 
 def _traffic(plan: Estimate) -> list[str]:
-    """What goes over the network, where the storage is not a disk."""
-    found = []
-    if (asked := plan.traffic) is not None:
-        requests = f"{format_count(asked.writes)} requests that write or list, {format_count(asked.reads)} that read"
-        found.append(f"object store: {requests}; {gib(asked.up)} up, {gib(asked.down)} down")
-        if asked.exchanged:
-            found.append(f"between workers: {gib(asked.exchanged)} of gradients")
-    return found
+    """Lines on the traffic over the network; none if the storage is a disk."""
+    lines = []
+    if (sums := plan.traffic) is not None:
+        requests = f"{format_count(sums.writes)} requests that write or list, {format_count(sums.reads)} that read"
+        lines.append(f"object store: {requests}; {gib(sums.up)} up, {gib(sums.down)} down")
+        if sums.exchanged:
+            lines.append(f"between workers: {gib(sums.exchanged)} of gradients")
+    return lines
 
 
 def _cut_trainings(plan: Estimate) -> list[str]:
     """Which trainings compute their rows in several micro-batches, since their device does not hold all of them."""
-    found: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for charge in plan.charges:
         if charge.training is not None and charge.training.fitting is not None:
             rows, share = charge.training.at_once(plan.workers), charge.training.share(plan.workers)
-            found[f"  micro-batch in {charge.step.name}: {rows} of {share} rows at once, which fit into memory"] = None
-    return list(found)
+            lines[f"  micro-batch in {charge.step.name}: {rows} of {share} rows at once, which fit into memory"] = None
+    return list(lines)
 
 
 def _line(plan: Estimate, name: str, charges: Iterable[Charge]) -> str:
-    own = list(charges)
-    memory = max(charge.memory.total if charge.memory else plan.index_of_a_device(charge) for charge in own)
-    hours = sum(plan.hours(charge) for charge in own)
+    of_kind = list(charges)
+    memory = max(charge.memory.total if charge.memory else plan.index_of_a_device(charge) for charge in of_kind)
+    hours = sum(plan.hours(charge) for charge in of_kind)
     cells = (
-        str(len(own)),
-        format_count(sum(one.tokens for one in own)),
-        format_count(sum(one.flops for one in own)),
+        str(len(of_kind)),
+        format_count(sum(each.tokens for each in of_kind)),
+        format_count(sum(each.flops for each in of_kind)),
         gib(memory) if memory else "",
-        gib(sum(one.bytes for one in own)),
+        gib(sum(each.bytes for each in of_kind)),
         f"{hours:,.2f}" if hours >= 0.005 else "<0.01",
     )
     return f"  {name:<16}" + "".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells, COLUMNS, strict=True))
 
 
 def warnings(plan: Estimate) -> list[str]:
-    """What can be done, but should be known."""
-    found = []
+    """Warnings of a plan that is possible but slow, or short of storage."""
+    lines = []
     if plan.total_hours > SLOW_HOURS:
-        found.append(f"slow: {hours_or_days(plan.total_hours)} on {plan.shape}, of which {slowest(plan)}")
+        lines.append(f"slow: {hours_or_days(plan.total_hours)} on {plan.shape}, of which {slowest(plan)}")
     if plan.free is not None and plan.peak_bytes > plan.free:
-        found.append(f"storage: {gib(plan.peak_bytes)} are needed, {gib(plan.free)} are free; name another --storage")
-    return found
+        lines.append(f"storage: {gib(plan.peak_bytes)} are needed, {gib(plan.free)} are free; name another --storage")
+    return lines
 
 
 def slowest(plan: Estimate) -> str:
@@ -236,7 +236,7 @@ def _refuse_too_large(plan: Estimate, charge: Charge) -> None:
 
 
 def _advice(charge: Charge, memory: Memory, rows: int, room: float) -> str:
-    """What to set so that a training fits, or the smallest device that has room for one row."""
+    """Advice on what to set so that a training fits, or the smallest device that has room for one row."""
     field = f"{charge.step.path}.micro_batch"
     if (fitting := memory.fitting(rows, room)) >= 1:
         return f"set {field}={fitting} or less"
@@ -254,12 +254,12 @@ def _advice(charge: Charge, memory: Memory, rows: int, room: float) -> str:
 
 def _refuse_index(plan: Estimate, charge: Charge) -> None:
     """A dense index on GPUs is shared by them; on the host it is there whole, as are words; of BM25's, the ids."""
-    shape, own, name = plan.shape, plan.index_of_a_device(charge), charge.step.name
+    shape, share, name = plan.shape, plan.index_of_a_device(charge), charge.step.name
     room = shape.device.room or 0.0
-    if charge.index and own > room:
-        enough = shape.count * -(-own // room)
+    if charge.index and share > room:
+        enough = shape.count * -(-share // room)
         raise UserError(
-            f"{name} on {shape}: the index of all passages takes {gib(charge.index)}, {gib(own)} on each GPU, and "
+            f"{name} on {shape}: the index of all passages takes {gib(charge.index)}, {gib(share)} on each GPU, and "
             f"there are {gib(room)}; use --on {enough:.0f}x{shape.device.name} or more, a compressed evaluation.index "
             "(and stages.N.mine.index) such as IVF65536,PQ64, or a smaller representation.width"
         )

@@ -40,8 +40,8 @@ def remembered(make: type[T]) -> Callable[[Callable[P, T]], Callable[P, T]]:
             values = [*args, *kwargs.values()]
             if any(isinstance(value, BackboneConfig) and value.name not in SIZES for value in values):
                 return function(*args, **kwargs)
-            told = {"function": function.__qualname__, "code": _digest_of_code(), "libraries": library_versions()}
-            name = f"counts/{fingerprint({**told, 'arguments': list(map(_plain, values))})}.json"
+            versions = {"function": function.__qualname__, "code": _digest_of_code(), "libraries": library_versions()}
+            name = f"counts/{fingerprint({**versions, 'arguments': list(map(_plain, values))})}.json"
             value: T = recall(name, parse, partial(function, *args, **kwargs), plain=_outward)
             return value
 
@@ -55,14 +55,14 @@ def remembered(make: type[T]) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def _outward(result: Any) -> Any:
-    """A result as plain data."""
+    """A dataclass of numbers as a dict; a number as it is."""
     return vars(result) if is_dataclass(result) else result
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, ObjectiveConfig):
-        own = {**PRETRAINING, **FINETUNING}.get(value.name, type(value))
-        return {"class": own.__qualname__, "source": _digest_of_class(own), **value.model_dump(mode="json")}
+        objective = {**PRETRAINING, **FINETUNING}.get(value.name, type(value))
+        return {"class": objective.__qualname__, "source": _digest_of_class(objective), **value.model_dump(mode="json")}
     if isinstance(value, Config):
         return value.model_dump(mode="json")
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
@@ -77,10 +77,10 @@ def _digest_of_class(own: type) -> str:
 @cache
 def _digest_of_code() -> str:
     """Digest of midmask's own source: any of it may change a count."""
-    found = sha256()
+    digest = sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        found.update(path.read_bytes())
-    return found.hexdigest()
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 ANY_LENGTH = 1 << 20
@@ -130,7 +130,7 @@ def outline_backbone(config: BackboneConfig, vocabulary: int) -> tuple[Backbone,
 
 
 def outline_cross_encoder(config: BackboneConfig, vocabulary: int) -> tuple[CrossEncoder, Vocabulary]:
-    """The same of a cross-encoder, which joins texts as BERT does.
+    """A cross-encoder on the `meta` device and its vocabulary; it joins texts as BERT does.
 
     Raises:
         UserError: if there is no such model, or its family is not supported.
@@ -143,7 +143,7 @@ def outline_cross_encoder(config: BackboneConfig, vocabulary: int) -> tuple[Cros
 
 
 def outline_seq2seq(config: BackboneConfig, vocabulary: int, decoder_layers: int) -> tuple[Seq2Seq, Vocabulary]:
-    """The same of an encoder-decoder.
+    """An encoder-decoder on the `meta` device and its vocabulary.
 
     Raises:
         UserError: if there is no such encoder, or its family is not supported.

@@ -1,4 +1,4 @@
-"""What a training costs, from its step or from a finished one's record: its work, its memory, its micro-batches.
+"""The cost of a training, from its step or from a finished one's record: its work, its memory, its micro-batches.
 
 The memory of a device is a part that is always used, and a part that a micro-batch keeps for the backward pass. A
 micro-batch has as many of the longest rows as the device holds, as the training finds out itself
@@ -60,7 +60,7 @@ class Memory:
 
 
 def training_memory(counted: Counted, sizes: Sizes, *, rows: int, kind: str, dropout: bool) -> Memory:
-    """Of one device.
+    """The memory that a training takes on one device.
 
     Args:
         counted: a step of the training, on a device of this kind and in its precision.
@@ -210,7 +210,7 @@ def pair_tokens(query: float, passage: float, longest: float) -> float:
 
 
 def read_lengths(config: TrainingConfig, result: dict[str, Any]) -> Lengths:
-    """Of a finished training, from the tokens that it read."""
+    """Mean lengths of a finished training's texts, from the tokens that it read."""
     row = result["tokens"] / (result["steps"] * config.train.batch_size)
     if isinstance(config, PretrainConfig):
         reads = config.objective.reads().rows
@@ -230,7 +230,7 @@ def fit(own: Training, longest: Lengths, *, workers: int, room: float | None, ki
         longest: tokens of the longest texts, which a GPU must hold; a CPU's limit is told by the mean.
         room: bytes of a device, where `train.memory_gib` does not say otherwise; none: unlimited.
     """
-    known = own.room(room)
+    limit = own.room(room)
     stretch = max(1.0, row_tokens(own.config, longest) / own.tokens) if kind == "cuda" else 1.0
     counted = replace(own.counted, kept=stretch * own.counted.kept)
 
@@ -239,8 +239,8 @@ def fit(own: Training, longest: Lengths, *, workers: int, room: float | None, ki
         return training_memory(counted, own.sizes, rows=rows, kind=kind, dropout=own.dropout)
 
     whole = memory(own)
-    if known is None or own.train.micro_batch is not None or whole.total <= known:
+    if limit is None or own.train.micro_batch is not None or whole.total <= limit:
         return own, whole
     share = own.share(workers)
-    fitted = replace(own, fitting=even_split(share, max(1, whole.fitting(share, known))))
+    fitted = replace(own, fitting=even_split(share, max(1, whole.fitting(share, limit))))
     return fitted, memory(fitted)

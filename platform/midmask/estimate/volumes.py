@@ -60,8 +60,8 @@ class Volume:
     def of_split(self, split: str | None, most: int | None = None) -> int:
         """Queries of a split, at most so many."""
         guess = round(self.queries * SHARE_OF_SPLIT.get(str(split), 0.1))
-        found = max(1, min(self.splits.get(str(split), guess), self.queries))
-        return min(found, most or found)
+        queries = max(1, min(self.splits.get(str(split), guess), self.queries))
+        return min(queries, most or queries)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class TextVolumes:
 
 
 class Volumes:
-    """Looks volumes up, each once."""
+    """Looks up the volumes of collections, each once."""
 
     def __init__(self, storage: Place) -> None:
         self._storage = storage
@@ -92,7 +92,7 @@ class Volumes:
         return float(sum(file["size"] for file in done.record.get("files", {}).values())) if done else 0.0
 
     def corpus(self, step: Step) -> Volume:
-        """Of a step `prepare` or `join`."""
+        """The volume of a step `prepare` or `join`."""
         if step.fingerprint not in self._corpora:
             self._corpora[step.fingerprint] = self._look(step)
         return self._corpora[step.fingerprint]
@@ -107,7 +107,7 @@ class Volumes:
         return _estimate_volume(config)
 
     def texts(self, step: Step) -> TextVolumes:
-        """Of a step `tokenise` or `read_tokens`."""
+        """The token volumes of a step `tokenise` or `read_tokens`."""
         if step.fingerprint not in self._texts:
             self._texts[step.fingerprint] = self._read(step)
         return self._texts[step.fingerprint]
@@ -186,8 +186,8 @@ def _estimate_rows(pieces: Sequence[Piece]) -> tuple[int, tuple[int, ...]]:
     characters: list[int] = []
     for piece in pieces[:: -(-len(pieces) // LOOKED_AT)]:
         table, whole = _first_block(piece)
-        own = _characters(table)
-        characters += own
+        lengths = _characters(table)
+        characters += lengths
         rows += len(table)
         size += piece.size if whole else _bytes_of(table) / (GZIP if piece.file.endswith(".gz") else 1)
     total = sum(piece.size for piece in pieces)
@@ -205,13 +205,13 @@ def _first_block(piece: Piece) -> tuple[pa.Table, bool]:
 
 
 def _characters(table: Any) -> tuple[int, ...]:
-    """Of each row's title and text."""
+    """Number of characters of each row's title and text."""
     if "text" not in table.schema.names:
         return ()
     return tuple(len(text or "") for text in table["text"].to_pylist())
 
 
 def _bytes_of(table: pa.Table) -> float:
-    """What the rows take in a file: their texts and ids, and a few characters around each."""
+    """Bytes that the rows take in a file: their texts and ids, and a few characters around each."""
     columns = [name for name in ("doc_id", "query_id", "title", "text") if name in table.column_names]
     return 12.0 * len(table) + sum(int(pc.sum(pc.binary_length(table[name])).as_py() or 0) for name in columns)

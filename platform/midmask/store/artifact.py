@@ -34,7 +34,7 @@ FILLING = f"filling{DRAFT}"
 
 
 def folder_of_attempts(place: Place) -> Place:
-    """Where the attempts at an artifact lie."""
+    """The folder of the attempts at an artifact."""
     return Place(f"{place.uri}{ATTEMPTS}") if place.is_path else place
 
 
@@ -205,7 +205,7 @@ class Artifact:
 
 
 def load(place: Place) -> Artifact:
-    """A finished artifact.
+    """Loads the finished artifact at a place.
 
     Raises:
         UserError: if there is no record, so nothing finished here, or a file is missing or has another size than the

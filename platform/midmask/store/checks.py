@@ -1,4 +1,4 @@
-"""What a process can say of where it runs: the versions of what is installed there, and whether it can use a store."""
+"""Checks of the machine that a process runs on: versions of installed packages, and access to a store."""
 
 import platform
 import uuid
@@ -15,7 +15,7 @@ PACKAGES = ("midmask", "torch", "transformers", "ray", "mlflow", "optuna", "pyar
 
 
 def own_versions() -> dict[str, str]:
-    """Of Python and `PACKAGES`; `ABSENT` for what is not installed here."""
+    """Versions of Python and `PACKAGES`; `ABSENT` for what is not installed here."""
     return {"Python": platform.python_version(), **library_versions(PACKAGES)}
 
 

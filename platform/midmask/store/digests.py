@@ -73,13 +73,13 @@ class Digests:
         if (copy.uri, sha256) in _intact:
             return
         try:
-            found = copy.sha256() if held is None else hashlib.sha256(held).hexdigest()
+            actual = copy.sha256() if held is None else hashlib.sha256(held).hexdigest()
         except FileNotFoundError:
-            found = "missing"
-        if found != sha256:
+            actual = "missing"
+        if actual != sha256:
             only_copy = copy != file and file.sha256() == sha256
             damaged, folder = (copy, os.path.dirname(copy.uri)) if only_copy else (file, self.artifact.uri)
-            change = "it is missing" if found == "missing" else "its contents have changed since it was written"
+            change = "it is missing" if actual == "missing" else "its contents have changed since it was written"
             raise UserError(f"{damaged} is damaged: {change}. Delete {folder} and run the same command again.")
         _intact.add((copy.uri, sha256))
 
@@ -122,5 +122,5 @@ def check_sizes(artifact: Place, folder: Place, files: Files) -> None:
     sizes = folder.sizes() if files else {}
     for name, stated in files.items():
         if sizes.get(name) != stated["size"]:
-            found = f"it has {sizes[name]:,} bytes of {stated['size']:,}" if name in sizes else "it is missing"
-            raise UserError(f"{folder / name} is damaged: {found}. Delete {artifact} and run the same command again.")
+            fault = f"it has {sizes[name]:,} bytes of {stated['size']:,}" if name in sizes else "it is missing"
+            raise UserError(f"{folder / name} is damaged: {fault}. Delete {artifact} and run the same command again.")

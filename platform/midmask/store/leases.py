@@ -35,7 +35,7 @@ class Timing:
 
 
 class LeaseWatch:
-    """What this process has seen of other processes' leases."""
+    """Other processes' leases, as this process has observed them."""
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
@@ -76,13 +76,13 @@ class LeaseWatch:
 @contextlib.contextmanager
 def lease(place: Place, timing: Timing) -> Iterator[None]:
     """Holds a lease: written now, written again by a thread while the block runs, then deleted."""
-    own, beats = _this_process(), itertools.count()
+    owner, beats = _this_process(), itertools.count()
 
     def renew() -> None:
         with contextlib.suppress(OSError, UserError):  # the work itself meets the same error and states it
-            place.write_json({**own, "beat": next(beats)})
+            place.write_json({**owner, "beat": next(beats)})
 
-    place.write_json({**own, "beat": next(beats)})
+    place.write_json({**owner, "beat": next(beats)})
     try:
         with ticking(renew, timing.renew_s, "lease"):
             yield
@@ -94,7 +94,7 @@ def lease(place: Place, timing: Timing) -> Iterator[None]:
 
 
 def _read_lease(lease: Place) -> dict[str, Any] | None:
-    """What the lease states; None if there is none; empty if it cannot be read now, as while it is written again."""
+    """The contents of a lease; None if there is none; empty if it cannot be read now, as while it is written again."""
     try:
         state: dict[str, Any] = lease.read_json()
     except FileNotFoundError:
@@ -105,7 +105,7 @@ def _read_lease(lease: Place) -> dict[str, Any] | None:
 
 
 def _this_process() -> dict[str, Any]:
-    """What tells this process from all others: machine, process namespace (a container), id and start.
+    """The identity of this process: machine, process namespace (a container), id and start.
 
     Where the system does not name the machine, a lease lives as long as it changes.
     """

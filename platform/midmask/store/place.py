@@ -30,7 +30,7 @@ CLOSED_BY_STORE = {"ACCESS_DENIED": "allow this user to write", "NO_SUCH_BUCKET"
 
 @contextlib.contextmanager
 def refusing(place: str, remedies: Mapping[int, str]) -> Iterator[None]:
-    """Turns these errors of the system, met while writing to `place`, into the user's mistake that they are."""
+    """Turns these operating system errors, raised while writing to `place`, into a UserError."""
     try:
         yield
     except OSError as error:

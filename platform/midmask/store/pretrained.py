@@ -93,12 +93,12 @@ _sha256 = cache(Place.sha256)  # each process reads the file once, whatever it n
 
 def _packaged(name: str, field: str) -> Path:
     model = PRETRAINED[name]
-    found = importlib.util.find_spec(model.package)
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec(model.package)
+    if spec is None or not spec.submodule_search_locations:
         raise UserError(
             f"{field} = {name!r}: its package {model.package} is not installed. Type {how_to_install('pretrained')}"
         )
-    folder = Path(found.submodule_search_locations[0]) / model.folder
+    folder = Path(spec.submodule_search_locations[0]) / model.folder
     file = folder / "model.safetensors"
     if not file.is_file() or _sha256(Place(str(file))) != model.sha256:
         raise UserError(

@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 def recall(name: str, parse: Callable[[Any], T], compute: Callable[[], T], plain: Callable[[T], Any]) -> T:
-    """The value of an earlier process, or else a new one, which is then kept. A file that cannot be read, or that
-    `parse` refuses with a ValueError or TypeError, is written anew; a disk that takes none is no error.
+    """The cached value of an earlier process, or else a new value, which is then cached. A file that cannot be read, or
+    that `parse` refuses with a ValueError or TypeError, is written anew; a disk that takes none is no error.
 
     Args:
         name: relative path of the file, which holds all that the value depends on, as a fingerprint.

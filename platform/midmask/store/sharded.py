@@ -35,11 +35,11 @@ class Sharded:
         written.
         """
         source, _, folder = self.over.rpartition("/")
-        wanted = ((inputs[source].place if source else out) / folder).names()
+        sources = ((inputs[source].place if source else out) / folder).names()
         present = (out / self.folder).names()
-        for name in set(present) - set(map(self.file_name, wanted)):
+        for name in set(present) - set(map(self.file_name, sources)):
             (out / self.folder / name).delete()
-        return [name for name in wanted if self.file_name(name) not in present]
+        return [name for name in sources if self.file_name(name) not in present]
 
     def __call__(self, config: Config, inputs: Inputs, out: Place) -> dict[str, Any]:
         self.begin(config, inputs, out)

@@ -1,4 +1,4 @@
-"""What runs read and made, as MLflow has it: datasets as inputs, models as outputs of one run and inputs of others.
+"""The inputs and outputs of runs in MLflow: datasets as inputs, models as outputs of one run and inputs of others.
 
 A model is a LoggedModel without files: its tag `midmask.artifact` says where the checkpoint lies, and only registering
 (`models`) copies weights. It is known by step and fingerprint, so the run that made it, the runs that use it, and a job
@@ -68,7 +68,7 @@ def model_name(text: str) -> str:
 
 
 def datasets_entry(datasets: list[Dataset]) -> list[dict[str, Any]]:
-    return [asdict(one) | {"source": redacted(one.source)} for one in datasets]
+    return [asdict(dataset) | {"source": redacted(dataset.source)} for dataset in datasets]
 
 
 def model_entry(model: TrackedModel) -> dict[str, Any]:
@@ -84,12 +84,12 @@ def measured_entry(model: dict[str, Any], dataset: Dataset, rows: list[MetricRow
 def send_lineage(client: MlflowClient, run_id: str, kind: str, value: Any) -> None:
     """One entry to the store; one that had arrived already changes nothing."""
     if kind == "datasets":
-        client.log_inputs(run_id, datasets=[_dataset_input(one) for one in value])
+        client.log_inputs(run_id, datasets=[_dataset_input(dataset) for dataset in value])
     elif kind == "made":
         _send_made(client, run_id, value["model"], value["at"])
     elif kind == "used":
         model_id = _model(client, run_id, value).model_id
-        if model_id not in {one.model_id for one in client.get_run(run_id).inputs.model_inputs}:
+        if model_id not in {dataset.model_id for dataset in client.get_run(run_id).inputs.model_inputs}:
             client.log_inputs(run_id, models=[LoggedModelInput(model_id)])
     else:
         _send_measured(client, run_id, value)
@@ -109,7 +109,7 @@ def _dataset_input(value: Mapping[str, Any]) -> DatasetInput:
 
 def _send_made(client: MlflowClient, run_id: str, value: Mapping[str, Any], at: int) -> None:
     model_id = _model(client, run_id, value, made_here=True).model_id
-    if model_id not in {one.model_id for one in client.get_run(run_id).outputs.model_outputs}:
+    if model_id not in {output.model_id for output in client.get_run(run_id).outputs.model_outputs}:
         client.log_outputs(run_id, [LoggedModelOutput(model_id, at)])
 
 
@@ -128,8 +128,8 @@ def _model(client: MlflowClient, run_id: str, value: Mapping[str, Any], *, made_
     experiment = str(client.get_run(run_id).info.experiment_id)
     identity = {"midmask.step": value["step"], "midmask.fingerprint": value["fingerprint"]}
     query = " AND ".join(f"tags.`{name}` = '{text}'" for name, text in identity.items())
-    found = client.search_logged_models([experiment], query)
-    model = found[0] if found else client.create_logged_model(
+    models = client.search_logged_models([experiment], query)
+    model = models[0] if models else client.create_logged_model(
         experiment,
         name=value["name"],
         source_run_id=run_id if made_here else None,

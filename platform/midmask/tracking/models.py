@@ -109,12 +109,12 @@ def register_model(
     client, experiment = patiently(lambda: create_store(uri, home), uri, patience)
     try:
         _create_name(client, entry.name)
-        known = client.search_model_versions(f"name='{entry.name}' and tags.`{FINGERPRINT}`='{entry.fingerprint}'")
-        version = known[0] if known else _create_version(client, experiment, folder, entry, tags)
+        versions = client.search_model_versions(f"name='{entry.name}' and tags.`{FINGERPRINT}`='{entry.fingerprint}'")
+        version = versions[0] if versions else _create_version(client, experiment, folder, entry, tags)
         client.set_registered_model_alias(entry.name, alias, version.version)
     except FAILURES as error:
         raise UserError(f"{entry.name} cannot be registered in {redacted(uri)}: {reason(error)}") from None
-    done = Registered(entry.name, int(version.version), fresh=not known)
+    done = Registered(entry.name, int(version.version), fresh=not versions)
     log.info("%s is %s@%s", done.uri, done.name, alias)
     return done
 
@@ -130,10 +130,10 @@ def _create_name(client: MlflowClient, name: str) -> None:
 def _find_model(client: MlflowClient, experiment: str, entry: RegistryEntry) -> LoggedModel | None:
     """The model of a tracked run with this fingerprint; its tags become the entry's too."""
     same = client.search_logged_models([experiment], f"tags.`{FINGERPRINT}` = '{entry.fingerprint}'")
-    found = next((model for model in same if ARTIFACT in model.tags), None)
-    if found is not None:
-        client.set_logged_model_tags(found.model_id, entry.tags)
-    return found
+    model_found = next((model for model in same if ARTIFACT in model.tags), None)
+    if model_found is not None:
+        client.set_logged_model_tags(model_found.model_id, entry.tags)
+    return model_found
 
 
 def _create_version(

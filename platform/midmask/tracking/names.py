@@ -69,7 +69,7 @@ def sqlite_file(uri: str) -> Path | None:
 
 
 def ui_command(uri: str) -> str:
-    """What to type to look at the runs in MLflow's own pages."""
+    """The command that opens the runs in MLflow's own pages."""
     if not is_database(uri):
         return f"open {redacted(uri)}"
     return f"mlflow ui --backend-store-uri {shlex.quote(redacted(uri))} --host 127.0.0.1 --port 5000"

@@ -42,7 +42,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class JournalEntry(NamedTuple):
-    """One thing to send. kind and value:
+    """One entry to send to the store. Kinds and their values:
 
     metrics  [[key, value, time in ms, step], …]
     params   {name: text}
@@ -160,8 +160,8 @@ def journal_path(home: Path, uri: str, run_id: str) -> Path:
 def find_left_behind(home: Path, uri: str) -> list[tuple[str, Path]]:
     """(run id, path) of every journal of this store, alive or not."""
     prefix = _store(uri) + "-"
-    found = sorted((home / "mlflow-pending").glob(f"{prefix}*.jsonl"))
-    return [(path.stem.removeprefix(prefix), path) for path in found]
+    journals = sorted((home / "mlflow-pending").glob(f"{prefix}*.jsonl"))
+    return [(path.stem.removeprefix(prefix), path) for path in journals]
 
 
 def _store(uri: str) -> str:
@@ -266,11 +266,11 @@ class Sender:
         self._stop()
         self._thread.join(self._patience.retry)
         with self._changed:
-            kept = sorted(outbox.journal.path for outbox in self._open if outbox.waiting)
+            journals = sorted(outbox.journal.path for outbox in self._open if outbox.waiting)
             for outbox in list(self._open):
                 outbox.closing = True
                 self._release(outbox, remove=not outbox.waiting)
-        return kept
+        return journals
 
     def _stop(self) -> None:
         self._give_up.set()
@@ -286,7 +286,7 @@ class Sender:
             self._stop()
 
     def _take(self) -> Iterator[tuple[Outbox, list[JournalEntry]]]:
-        """What has gathered in the queue, as batches, each run's in their order."""
+        """Takes all entries from the queue; yields them in batches, each run's in order."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._give_up.is_set())
             self._changed.wait_for(lambda: self._hurry or self._give_up.is_set(), self._patience.flush)

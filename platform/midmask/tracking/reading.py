@@ -39,7 +39,7 @@ def artifact_file(uri: str, run_id: str, path: str, cache: Path) -> Path | None:
         client = connect(uri)
         place = client.get_run(run_id).info.artifact_uri
         if (local := _local(place)) is not None:
-            return found if (found := local / path).exists() else None
+            return file if (file := local / path).exists() else None
         names = {item.path for item in client.list_artifacts(run_id, str(PurePosixPath(path).parent))}
         return _copy(f"{place}/{path}", copy, uri) if path in names else None
     except FAILURES as error:
@@ -80,12 +80,14 @@ def read_histories(uri: str, run_id: str, keys: Iterable[str]) -> dict[str, Hist
     """
     try:
         client = connect(uri)
-        told = {key: client.get_metric_history(run_id, key) for key in keys}
+        histories = {key: client.get_metric_history(run_id, key) for key in keys}
     except FAILURES as error:
         raise UserError(unreachable(uri, error)) from None
     return {
-        key: sorted({one.step: _point(one) for one in sorted(own, key=lambda one: one.timestamp)}.values())
-        for key, own in told.items()
+        key: sorted(
+            {metric.step: _point(metric) for metric in sorted(metrics, key=lambda metric: metric.timestamp)}.values()
+        )
+        for key, metrics in histories.items()
     }
 
 
@@ -145,8 +147,8 @@ class StoreReader:
         """Identifies the store, so that one made anew in the same place is distinguished from the one before; empty
         while nothing is tracked.
         """
-        own = self._experiment
-        return f"{own.experiment_id} of {own.creation_time}" if own else ""
+        experiment = self._experiment
+        return f"{experiment.experiment_id} of {experiment.creation_time}" if experiment else ""
 
     def all(self, progress: Callable[[int], None] = lambda count: None) -> list[TrackedRow]:
         """Every run that is not deleted, oldest first, so that a run that comes meanwhile moves no page.
@@ -167,7 +169,7 @@ class StoreReader:
         return list({run.run_id: run for query in queries for run in self._rows(query)}.values())
 
     def named(self, run_ids: Collection[str]) -> list[TrackedRow]:
-        """Those of these runs that are not deleted."""
+        """The named runs that are not deleted."""
         ids = sorted(run_ids)
         parts = (ids[start : start + NAMED_AT_ONCE] for start in range(0, len(ids), NAMED_AT_ONCE))
         queries = (f"attributes.run_id IN ({', '.join(repr(run_id) for run_id in part)})" for part in parts)
@@ -189,29 +191,29 @@ class StoreReader:
 
     def models(self) -> list[LoggedModel]:
         """Every checkpoint that runs made or used, as MLflow has it."""
-        found: list[LoggedModel] = []
+        models: list[LoggedModel] = []
         token: str | None = None
         while self._client is not None and self._experiment is not None:
             with self._name_errors():
                 page = self._client.search_logged_models([self._experiment.experiment_id], page_token=token)
-            found += page
+            models += page
             token = page.token
             if not token:
                 break
-        return found
+        return models
 
     def versions(self) -> list[ModelVersion]:
         """Every version of a model in the registry."""
-        found: list[ModelVersion] = []
+        versions: list[ModelVersion] = []
         token: str | None = None
         while self._client is not None:
             with self._name_errors():
                 page = self._client.search_model_versions(max_results=PAGE, page_token=token)
-            found += page
+            versions += page
             token = page.token
             if not token:
                 break
-        return found
+        return versions
 
     def _rows(self, query: str) -> Iterator[TrackedRow]:
         return (_row(run) for page in self._pages(query) for run in page)
@@ -220,11 +222,11 @@ class StoreReader:
         token = None
         while self._client is not None and self._experiment is not None:
             with self._name_errors():
-                found = self._client.search_runs(
+                page = self._client.search_runs(
                     [self._experiment.experiment_id], query, view, PAGE, ["start_time ASC"], token
                 )
-            yield found
-            token = found.token
+            yield page
+            token = page.token
             if not token:
                 break
 
@@ -270,9 +272,9 @@ def _row(run: Run) -> TrackedRow:
 def _dataset_tags(run: Run) -> dict[str, str]:
     """The tags `collection_key` of the datasets that the run was evaluated on: runs of older versions lack them."""
     return {
-        collection_key(one.dataset.name): one.dataset.digest
-        for one in (run.inputs.dataset_inputs if run.inputs else [])
-        if any(tag.key == MLFLOW_DATASET_CONTEXT and "eval" in tag.value.split(", ") for tag in one.tags)
+        collection_key(dataset_input.dataset.name): dataset_input.dataset.digest
+        for dataset_input in (run.inputs.dataset_inputs if run.inputs else [])
+        if any(tag.key == MLFLOW_DATASET_CONTEXT and "eval" in tag.value.split(", ") for tag in dataset_input.tags)
     }
 
 

@@ -42,7 +42,7 @@ class References:
 
 
 def read_references(uri: str, home: Path) -> References:
-    """Reads them from one tracking store; all are empty if nothing was tracked there yet.
+    """Reads the references of one tracking store; all are empty if nothing was tracked there yet.
 
     Args:
         home: the folder of `mlflow-pending/`, where values wait that have not reached the store.
@@ -56,9 +56,11 @@ def read_references(uri: str, home: Path) -> References:
     models = {model.model_id: model for model in reader.models()}
     trials = [name for name, run in runs.items() if run.data.tags.get("midmask.step") == "trial"]
     in_trials = set[str]().union(*(_find_models(reader.run(name)) for name in trials)) & models.keys()
-    kept = [model for name, model in models.items() if name in in_trials or _is_of(model, runs)]
-    texts = [dict(one.data.tags) for one in runs.values()] + [dict(one.data.params) for one in runs.values()]
-    texts += [dict(one.tags) for one in (*kept, *reader.versions())]
+    counted = [model for name, model in models.items() if name in in_trials or _is_of(model, runs)]
+    texts = [dict(record.data.tags) for record in runs.values()] + [
+        dict(record.data.params) for record in runs.values()
+    ]
+    texts += [dict(record.tags) for record in (*counted, *reader.versions())]
     return References(
         named=frozenset(_fingerprints(texts) | pending),
         tried=frozenset(_fingerprints([dict(models[name].tags) for name in in_trials])),
@@ -78,7 +80,7 @@ def _find_models(run: Run) -> set[str]:
     """Ids of the models that a run used or made."""
     used = run.inputs.model_inputs if run.inputs else []
     made = run.outputs.model_outputs if run.outputs else []
-    return {one.model_id for one in (*used, *made)}
+    return {link.model_id for link in (*used, *made)}
 
 
 def _is_of(model: LoggedModel, runs: Mapping[str, Run]) -> bool:
@@ -89,11 +91,11 @@ def _is_of(model: LoggedModel, runs: Mapping[str, Run]) -> bool:
 
 
 def _fingerprints(texts: Iterable[Mapping[str, str]]) -> set[str]:
-    return {found for one in texts for text in one.values() for found in fingerprints_in(text)}
+    return {name for values in texts for text in values.values() for name in fingerprints_in(text)}
 
 
 def _places(texts: Iterable[Mapping[str, str]]) -> Iterable[str]:
-    return (text for one in texts for name, text in one.items() if name.split("/")[0] == ARTIFACT)
+    return (text for values in texts for name, text in values.items() if name.split("/")[0] == ARTIFACT)
 
 
 def _is_written(run: Run, runs: Mapping[str, Run]) -> bool:

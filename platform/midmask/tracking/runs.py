@@ -82,8 +82,8 @@ class TrackedRun:
 
     def log_inputs(self, datasets: Iterable[Dataset]) -> None:
         """Logs collections as the run's inputs; one that it has already keeps the context that it had first."""
-        if found := list(datasets):
-            self._sender.put(self._outbox, JournalEntry("datasets", datasets_entry(found)))
+        if collections := list(datasets):
+            self._sender.put(self._outbox, JournalEntry("datasets", datasets_entry(collections)))
 
     def log_output_model(self, model: TrackedModel, at: int) -> None:
         """Logs a model as the run's output, at this training step. Nothing is copied."""
@@ -143,7 +143,7 @@ def _model(model: TrackedModel) -> dict[str, Any]:
 
 
 def params_as_texts(params: Mapping[str, Any]) -> dict[str, str]:
-    """Strings as they are, all else as JSON, so that both can be read back."""
+    """Params as texts: strings as they are, all else as JSON, so that both can be read back."""
     texts = {check_key(key): value if isinstance(value, str) else json.dumps(value) for key, value in params.items()}
     return {key: shorten(redacted(text), LONGEST_PARAM) for key, text in texts.items()}
 
@@ -216,7 +216,7 @@ class Tracker:
         """
         tags = {**tags, "midmask.status": "running", **lease_tags(), **({PARENT: parent} if parent else {})}
         run = self._find_unfinished(tags, params_as_texts(params)) or self._new(name, tags, params_as_texts(params))
-        self._runs = [*(one for one in self._runs if one.is_open), run]
+        self._runs = [*(other for other in self._runs if other.is_open), run]
         if parent is None:
             self._leases.hold(run)
         return run
@@ -262,11 +262,11 @@ class Tracker:
         """
         self._machine.close()
         self._leases.close()
-        if kept := self._sender.close():
+        if journals := self._sender.close():
             log.warning(
                 "values of %d run(s) have not reached the tracking store %s; they are kept in %s, "
                 "and the next job on this store sends them first",
-                len(kept), redacted(self.uri), kept[0].parent,
+                len(journals), redacted(self.uri), journals[0].parent,
             )  # fmt: skip
         else:
             with contextlib.suppress(Exception):  # whatever a server answers, the job's own work is done

@@ -1,4 +1,4 @@
-"""What runs say of the process that writes them: its lease, which tells that it lives, and how busy its machine is.
+"""The process that writes a run: its lease, which shows that it lives, and the load of its machine.
 
 `midmask.owner` names the process that writes the run: host, process id and the time that process started. On its own
 host this decides at once. From elsewhere `midmask.lease` decides, the time (seconds since 1970) up to which the owner
@@ -67,8 +67,10 @@ def is_dead(tags: Mapping[str, str], parent: Mapping[str, str], now: float) -> b
     host, pid, start = tags[OWNER].split(":")
     if host == _host():
         return start_of(int(pid)) != start
-    same = [one for one in (tags, parent) if one.get(OWNER) == tags[OWNER]]  # a parent may have gone on elsewhere
-    return now - max(float(one.get(LEASE, 0)) for one in same) > EXPIRES_S
+    same = [
+        run_tags for run_tags in (tags, parent) if run_tags.get(OWNER) == tags[OWNER]
+    ]  # a parent may have gone on elsewhere
+    return now - max(float(run_tags.get(LEASE, 0)) for run_tags in same) > EXPIRES_S
 
 
 @cache
@@ -215,7 +217,11 @@ class Machine:
             taken += 1
             due = self._take_due(last=taken == self._samples)
             if taken == self._samples:
-                point = {f"system/{name}": value for one in monitors for name, value in one.aggregate_metrics().items()}
+                point = {
+                    f"system/{name}": value
+                    for monitor in monitors
+                    for name, value in monitor.aggregate_metrics().items()
+                }
                 for run in due:
                     self._tell(run, point)
                 _clear(monitors)
@@ -237,13 +243,13 @@ class Machine:
 
 def _monitors() -> list[BaseMetricsMonitor]:
     """CPU and memory; GPUs where MLflow can see them (it needs nvidia-ml-py or pyrsmi)."""
-    found: list[BaseMetricsMonitor] = [CPUMonitor()]
+    monitors: list[BaseMetricsMonitor] = [CPUMonitor()]
     for kind in (GPUMonitor, ROCMMonitor):
         try:
-            found.append(kind())
+            monitors.append(kind())
         except Exception as error:  # a missing package, driver or device: each library has its own error
             log.debug("%s: %s", kind.__name__, error)
-    return found
+    return monitors
 
 
 def _sample(monitors: list[BaseMetricsMonitor]) -> None:
