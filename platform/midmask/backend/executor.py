@@ -75,7 +75,7 @@ def _maker_of(kind: StepKind, workers: int, train: Callable[..., dict[str, Any]]
 
 
 def _run_as_task(kind: StepKind, config: Any, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The one-process step on some node of the cluster, with a CPU for each of its threads; its inputs travel as
+    """Runs the one-process step on some node of the cluster, with a CPU for each of its threads; its inputs travel as
     places, not as data. More threads than a node has CPUs are refused; Ray would wait without a word.
     """
     cpus = config.threads if kind.runs == "threads" else 1
@@ -201,7 +201,7 @@ def _cancel(lanes: dict[bool, Lane], graph: Graph, observer: Observer) -> None:
 
 
 def _make_lanes(use: Resources) -> dict[bool, Lane]:
-    """Two where trainings have GPUs or several workers: other steps go beside them, each on a CPU that is left."""
+    """Two lanes where trainings have GPUs or several workers: others go beside them, each on a CPU that is left."""
     if use.executor == "process":
         return {True: Lane(use.side_by_side, use)}
     spare = int(ray.cluster_resources().get("CPU", 0) - use.side_by_side * use.workers * use.cpus)

@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came, which unlike Ctrl-C has not reached the command."""
+    """Raised on SIGTERM, which unlike Ctrl-C has not reached the command."""
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
@@ -70,7 +70,7 @@ def _terminate(number: int, frame: object) -> NoReturn:
 
 
 def run_quietly(command: list[str], environment: dict[str, str]) -> int:
-    """The command's exit code. Its output is passed on without Ray's words about itself, which follow if it fails."""
+    """Runs a command; returns its exit code. Its output is passed on; Ray's messages only if it fails."""
     read, write = os.pipe()
     withheld: list[bytes] = []
     copying = threading.Thread(target=_copy_lines, args=(read, withheld), daemon=True)
@@ -97,7 +97,7 @@ def _copy_lines(source: int, withheld: list[bytes]) -> None:
 
 
 def _run(command: list[str], environment: dict[str, str], output: int | None = None) -> int:
-    """The command's exit code. An interrupted command has time to end its tracked runs; then it is killed.
+    """Runs a command; returns its exit code. An interrupted one has time to end its tracked runs; then it is killed.
 
     Args:
         output: file descriptor of its standard output; none: that of this process.
@@ -187,7 +187,7 @@ def _environment(gcs: int, dashboard: int) -> dict[str, str]:
 
 
 def _wait_for_job_server(process: subprocess.Popen[bytes], said: Path, environment: dict[str, str], agent: int) -> None:
-    """Until the agent that runs jobs and the server that takes them answer; before, Ray says 'No available agent'."""
+    """Waits until the agent that runs jobs and the job server answer; before, Ray says 'No available agent'."""
     urls = [
         f"http://127.0.0.1:{agent}/api/local_raylet_healthz",
         f"{environment['RAY_API_SERVER_ADDRESS']}/api/version",

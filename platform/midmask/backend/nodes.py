@@ -101,5 +101,5 @@ def _report(node: Mapping[str, Any], examiner: Any, answer: Any) -> NodeReport:
 def _ahead(examiner: Any) -> float:
     """Seconds by which a node's clock is ahead of this process's, at the middle of the exchange."""
     before = time.time()
-    remote = ray.get(examiner.clock.remote(), timeout=ANSWERS_WITHIN_S)
-    return float(remote - (before + time.time()) / 2)
+    node_time = ray.get(examiner.clock.remote(), timeout=ANSWERS_WITHIN_S)
+    return float(node_time - (before + time.time()) / 2)

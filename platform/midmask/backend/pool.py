@@ -179,7 +179,7 @@ def deal(methods: Sequence[Any], queues: Sequence[deque[int]]) -> Iterator[tuple
 
 
 def met_by_all(dealt: Iterable[tuple[int, int]], actors: int) -> Iterator[int]:
-    """Blocks 0, 1, … each when all actors are done with it; those go on meanwhile."""
+    """Yields blocks 0, 1, … each when all actors are done with it; these go on meanwhile."""
     seen: Counter[int] = Counter()
     following = 0
     for block, _ in dealt:
@@ -200,7 +200,7 @@ def _result(done: Any) -> int:
 
 
 def run_sharded(step: Sharded, config: Config, inputs: Inputs, out: Place, *, actors: int) -> dict[str, Any]:
-    """The same files as the step's one-process form. Shards that a killed run has written are not made again.
+    """Runs a step shard by shard on actors, with the files that one process would write; skips shards already written.
 
     Args:
         actors: workers that are kept, for a step whose workers load much; others are tasks, as many as fit.

@@ -34,7 +34,7 @@ from midmask.training.examples import Order, TextColumns, TextRows
 
 
 def prepare(config: CorpusConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """As `midmask.corpora.prepare`, read by the workers of the Ray this process is connected to.
+    """Prepares a collection; the workers of the connected Ray read it.
 
     Raises:
         UserError: also where a worker cannot read a file or lacks a package.

@@ -1,4 +1,4 @@
-"""Functions that Ray Tune runs side by side, at points that an Optuna study suggests, and that ASHA ends early."""
+"""Runs trials side by side with Ray Tune, at points that an Optuna study suggests; ASHA ends bad ones early."""
 
 import os
 import time
@@ -85,7 +85,7 @@ class TrialSearch:
 
 
 class EarlyEnds(tune.Callback):  # type: ignore[misc]  # Ray has no types
-    """Tells of each trial that a scheduler has ended, or that has failed for good, as soon as that is so."""
+    """Reports each trial that a scheduler has ended, or that has failed for good, at once."""
 
     def __init__(self, rungs: int, tell: TellEnd) -> None:
         self._rungs, self._tell = rungs, tell
@@ -129,11 +129,11 @@ def run_trials(
     def trainable(point: dict[str, Any]) -> None:
         trial(point, tune.report)
 
-    own = (
+    bundle = (
         dict(zip(("CPU", "GPU"), use.held, strict=True)) if any(use.held) else {"memory": 1}
     )  # a byte: Tune refuses none
     tuner = tune.Tuner(
-        tune.with_resources(trainable, tune.PlacementGroupFactory([own])),
+        tune.with_resources(trainable, tune.PlacementGroupFactory([bundle])),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             scheduler=scheduler(halving),

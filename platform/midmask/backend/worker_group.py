@@ -198,7 +198,7 @@ def train_on_ray(
 
 
 def _sizes(workers: int) -> int | tuple[int, int]:
-    """The size of the group; on several nodes, the least and the largest.
+    """Number of workers in a group; on several nodes, the smallest and the largest number.
 
     Raises:
         UserError: if workers are on nodes that cannot reach each other.
@@ -209,7 +209,7 @@ def _sizes(workers: int) -> int | tuple[int, int]:
 
 
 class Trainer(ray.train.torch.TorchTrainer):  # type: ignore[misc]  # Ray has no types
-    """Ray Train's, but for two things.
+    """Ray Train's trainer with two changes.
 
     Where Ray has no dashboard, it has no actor that asks the dashboard once a second whether the training's controller
     lives: it could only warn, once a second, and a dead controller's placement group goes anyway.
@@ -273,8 +273,8 @@ def _device() -> torch.device:
 
 
 class _Reports:
-    """What workers tell the driver. Steps are passed on once: after a restart, they are done and reported again, with
-    the same values. Of each group of workers it keeps the placement group, which reserves their CPUs and GPUs.
+    """Reports from workers to the driver. Steps are passed on once: after a restart, they are done and reported again,
+    with the same values. Keeps the placement group of each group of workers, which reserves their CPUs and GPUs.
 
     Args:
         wanted: workers that were asked for.

@@ -7,7 +7,7 @@ Floats = NDArray[np.float32]
 """Vectors and scores as they are stored."""
 
 Doubles = NDArray[np.float64]
-"""What statistics and exact sums are computed with."""
+"""For statistics and exact sums."""
 
 Ints = NDArray[np.int64]
 """Row numbers, offsets and keys."""

@@ -112,8 +112,7 @@ UNPRUNED = {"passages": 200, "queries": 30}
 
 
 class Charges:
-    """Computes the cost of steps, given what is finished in a storage. notes: the assumptions made, each once, in
-    order.
+    """Computes the cost of steps, given the finished steps in a storage. `notes`: assumptions made.
 
     Args:
         kind: of the devices, cpu or cuda.

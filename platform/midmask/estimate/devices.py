@@ -33,7 +33,7 @@ CORES_PER_GPU = 8
 """CPU cores beside each GPU of a named shape; cloud machines have 8 to 30."""
 FP32_UTILISATION = 0.6
 BF16_GAIN = 2.0
-"""Of a CPU that has bf16 products: 1.9 to 2.2 in training, 2.4 in encoding (docs/results/pretrained.md)."""
+"""Speed-up of a CPU that has bf16 products: 1.9 to 2.2 in training, 2.4 in encoding (docs/results/pretrained.md)."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from midmask.store.place import READ_AT_ONCE, Place
 LONG_ENOUGH = 15.0
 """Seconds: a shorter training tells mostly how long it takes to begin, which on Ray is 3 to 5 s."""
 LOOKED_AT = 4
-"""Finished trainings of each kind that are looked at: those whose fingerprints come first, a sample by chance."""
+"""Finished trainings of each kind that are read: the first by fingerprint, which is a random sample."""
 
 
 def apply_measured_utilisation(shape: Shape, storage: Place) -> Shape:
@@ -48,7 +48,7 @@ def finished_trainings(storage: Place) -> Iterator[tuple[str, float, float]]:
     cores, and the seconds those of fp32.
     """
     for name in (kind.name for kind in KINDS.values() if kind.trains):
-        places = [storage / name / name_of_artifact for name_of_artifact in (storage / name).names()[:LOOKED_AT]]
+        places = [storage / name / fingerprint for fingerprint in (storage / name).names()[:LOOKED_AT]]
         for place in places:
             if (place / RECORD).exists() and (measured := _measure_training(name, load(place))) is not None:
                 yield measured

@@ -39,7 +39,7 @@ NEAR_DUPLICATES = 0.55  # bytes a character of a text in what tells near-duplica
 QUERY_BYTES = 60  # bytes a query with its judgements, zstd
 TRACE_BYTES = 60  # bytes a row of a trace, and of a step besides
 WORD_BITS = 32 + 15
-"""Of an entry of a lexical vector, as `retrieve` packs it."""
+"""Bits of an entry of a lexical vector, as `retrieve` packs it."""
 
 TEXT_LENGTH = 4
 """Bytes of a text's number of token vectors, as `retrieve` stores it."""
@@ -77,7 +77,7 @@ def checkpoint_bytes(parameters: int) -> float:
 VOCABULARY_PER_SECOND = 2_000
 """Passages from which a core trains a tokenizer in a second."""
 SENTENCES = 5
-"""Of a passage, where its pseudo-queries are not made yet."""
+"""Sentences of a passage, where its pseudo-queries are not made yet."""
 
 
 def vocabulary_seconds(step: Step, volumes: Volumes) -> float:
@@ -153,10 +153,10 @@ def _corpus_work(step: Step, volumes: Volumes, config: Any) -> tuple[float, floa
 
 
 BM25_ID_BYTES = 100
-"""Of the host's memory for each passage while BM25 searches: its id and its place among the sorted ids, once for the
+"""Bytes of host memory for each passage while BM25 searches: its id and its place among the sorted ids, once for the
 workers together and once where their lists are merged, and while the ids are sorted."""
 BM25_SHARD_BYTES = 260e6
-"""Of the host's memory for each process that counts and scores words, a shard of 16,384 passages at a time: measured
+"""Bytes of host memory for each process that counts and scores words, a shard of 16,384 passages at a time: measured
 beside its libraries with passages of 113 words, 200 MB for the first shard and 258 after seven."""
 BM25_PASSAGES_PER_SECOND = 1.7e8
 """Passages times queries that a core scores in a second: measured 5.8 ns for a passage with 2,048 questions of SQuAD
@@ -166,11 +166,11 @@ CODES_PER_SECOND = 5e9
 """Products of two codes that a core adds up in a second, unpacking and maxima included: measured 4.1e9 where 64 queries
 of 14 tokens have 200 candidates each among 4,096 passages of 94 tokens, and 8.7e9 where all of them are scored."""
 ENTRY_BYTES = 8
-"""Of an entry of a lexical view: its word and its weight."""
+"""Bytes of an entry of a lexical view: its word and its weight."""
 SEISMIC_ENTRY_BYTES = 40
-"""Of an entry in Seismic's index: measured 13 to 42, and 100 for weights that are nearly noise."""
+"""Bytes of an entry in Seismic's index: measured 13 to 42, and 100 for weights that are nearly noise."""
 INDEX_FLOPS_PER_SECOND = 5.7e10
-"""Of a core that builds a faiss index: measured with IVF4096,Flat of a million vectors of width 384 and two threads
+"""FLOP/s of a core that builds a faiss index: measured with IVF4096,Flat of a million vectors of width 384, two threads
 (docs/results/benchmarks.md, 99 s)."""
 CENTRE_ROWS = 256
 """Vectors for each centre of a clustering, from which faiss learns at most."""
@@ -180,9 +180,9 @@ GRAPH_FACTOR = 4.5
 """How many times as long a comparison takes while HNSW's graph is built as one with a centre: measured 150 to 160
 microseconds of a core for each of 200,000 vectors of width 384 in HNSW32."""
 EF_CONSTRUCTION = 40
-"""Candidates that faiss keeps while it builds a graph, unless it is told otherwise."""
+"""Candidates that faiss keeps while it builds a graph, by default."""
 LINK_BYTES = 8
-"""Of an id, or of a link of HNSW's graph, of which a vector has twice as many as the factory string says."""
+"""Bytes of an id, or of a link of HNSW's graph, of which a vector has twice as many as the factory string says."""
 
 
 def bm25_seconds(queries: float, passages: float) -> float:

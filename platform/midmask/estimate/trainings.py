@@ -31,12 +31,12 @@ from midmask.training.rehearsal import GIB, GRADIENT, MOMENTS, WEIGHT, even_spli
 
 GPU_MASKS = 1.05
 CHUNK_COPIES = 3
-"""Of a chunk's logits: as multiplied, in fp32, and as rows of the gradient."""
+"""Copies of a chunk's logits: as multiplied, in fp32, and as rows of the gradient."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on one device. activations grow with the rows, logits do up to a chunk, the others do not."""
+    """Memory of a training on one device, in bytes. Activations grow with the rows, logits do up to a chunk."""
 
     weights: float
     gradients: float
@@ -79,11 +79,11 @@ def training_memory(counted: Counted, sizes: Sizes, *, rows: int, kind: str, dro
 
 
 OPERATORS, OPERATORS_PER_LAYER = 270, 130
-"""Of a training step, AdamW included, and of each layer that a text goes through, forward and backward: counted with
+"""Operators of a training step, AdamW included, and of each layer of a text, forward and backward: counted with
 torch's dispatch mode on MLM steps of 2 and 4 layers (541 and 809)."""
 PER_OPERATOR = 10e-6
-"""Seconds that a host takes to issue one: steps of one row of 8 tokens take 10 to 13 microseconds for each on a CPU
-core, and a GPU's kernels are issued by the same code. No step is faster, however small the model or fast the device."""
+"""Seconds that a host takes to issue an operator: steps of one row of 8 tokens take 10 to 13 microseconds for each on a
+CPU core, and a GPU's kernels are issued by the same code. No step is faster, for any model and device."""
 QUERY = 14.0
 """Tokens of a query, where a record tells only those of whole rows."""
 

@@ -29,18 +29,18 @@ from midmask.text.vocabulary import load_tokenizer
 
 CHARACTERS_PER_TOKEN = 4.5
 QUERY_TOKENS = 14
-"""Of a question, specials included (SQuAD's under BERT's vocabulary)."""
+"""Tokens of a question, specials included (SQuAD's under BERT's vocabulary)."""
 SHARE_OF_SPLIT = {"train": 0.8}
-"""Of the queries, where the files have no judgements of the split's own; of every other split a tenth."""
+"""Fraction of the queries in a split whose files have no judgements of their own; a tenth in every other split."""
 LOOKED_AT = 8
 """Pieces of a collection that are read for a block each."""
 GZIP = 3.0
 """Bytes of text in a byte of a compressed file."""
 PYDOCS_BYTES, PYDOCS_CHARACTERS = 7_800, 620
-"""Of Python source for each passage of pydocs, and the characters of one (numpy, pandas, scipy and scikit-learn); to
+"""Bytes of Python source per passage of pydocs, and characters of a passage (numpy, pandas, scipy and scikit-learn); to
 read modules for it would take minutes."""
 LIKELY = 1_000
-"""Passages and queries, in place of a guess, of a collection whose files cannot be looked at."""
+"""Assumed number of passages and queries of a collection whose files cannot be read."""
 
 
 @dataclass(frozen=True)

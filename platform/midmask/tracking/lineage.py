@@ -82,7 +82,7 @@ def measured_entry(model: dict[str, Any], dataset: Dataset, rows: list[MetricRow
 
 
 def send_lineage(client: MlflowClient, run_id: str, kind: str, value: Any) -> None:
-    """One entry to the store; one that had arrived already changes nothing."""
+    """Sends one entry to the store; one that had arrived already changes nothing."""
     if kind == "datasets":
         client.log_inputs(run_id, datasets=[_dataset_input(dataset) for dataset in value])
     elif kind == "made":
@@ -120,7 +120,7 @@ def _send_measured(client: MlflowClient, run_id: str, value: Mapping[str, Any]) 
 
 
 def _model(client: MlflowClient, run_id: str, value: Mapping[str, Any], *, made_here: bool = False) -> LoggedModel:
-    """The model of that step and fingerprint, made if there is none; one that a kill left pending is finished.
+    """The logged model of a step and fingerprint, created if missing; one that a kill left pending is finished.
 
     Args:
         made_here: whether this run is the one that trained it.

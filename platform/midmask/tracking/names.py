@@ -1,4 +1,4 @@
-"""How things are called in MLflow: which store, as a URI, and which measure, as a metric's key and back.
+"""Names in MLflow: a store as a URI, and a measure as a metric's key and back.
 
 Imports no MLflow, so that what only needs a name, such as a dry run, does not wait for it.
 """

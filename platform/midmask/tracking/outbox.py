@@ -170,7 +170,7 @@ def _store(uri: str) -> str:
 
 
 LIMITS = {"metrics": 1000, "params": 100, "tags": 100}
-"""What MLflow takes in one batch; MAX_METRICS_PER_BATCH and MAX_PARAMS_TAGS_PER_BATCH of its validation."""
+"""Largest batch that MLflow accepts; MAX_METRICS_PER_BATCH and MAX_PARAMS_TAGS_PER_BATCH of its validation."""
 
 SPARED = ("file", "text", *LINEAGE)
 """Kinds that may fail for reasons of their own (a folder that cannot be written, a server that knows no models)."""
@@ -229,7 +229,7 @@ class Sender:
         self._changed.notify_all()
 
     def finish(self, outbox: Outbox) -> None:
-        """Takes nothing more for this run; its journal goes away when all has arrived."""
+        """Accepts no more entries for this run; deletes its journal when all have arrived."""
         with self._changed:
             outbox.closing = True
             self._settle(outbox, 0)
@@ -344,7 +344,7 @@ class Sender:
 
 
 def batches(entries: list[JournalEntry]) -> Iterator[list[JournalEntry]]:
-    """Neighbours of one kind together, as many as MLflow takes at once; an entry by itself never exceeds that."""
+    """Groups neighbouring entries of one kind into batches that MLflow accepts; one entry always fits."""
     for kind, group in groupby(entries, key=lambda entry: entry.kind):
         batch: list[JournalEntry] = []
         size = 0
@@ -358,7 +358,7 @@ def batches(entries: list[JournalEntry]) -> Iterator[list[JournalEntry]]:
 
 
 def send(client: MlflowClient, run_id: str, batch: list[JournalEntry]) -> None:
-    """One request for one batch of one kind."""
+    """Sends one batch of one kind in one request."""
     kind, values = batch[0].kind, [entry.value for entry in batch]
     if kind == "metrics":
         client.log_batch(run_id, metrics=[Metric(*metric) for value in values for metric in value], synchronous=True)
@@ -375,7 +375,7 @@ def send(client: MlflowClient, run_id: str, batch: list[JournalEntry]) -> None:
 
 
 def send_file(client: MlflowClient, run_id: str, kind: str, value: Any) -> None:
-    """A file or a text to the run's artifacts; a file that was deleted meanwhile is a warning."""
+    """Sends a file or a text to the run's artifacts; a file that was deleted meanwhile is a warning."""
     if kind == "text":
         client.log_text(run_id, *value)
     elif Path(value[0]).exists():

@@ -130,7 +130,7 @@ class TrackedRow:
 
 
 class StoreReader:
-    """Looks into one store. Every method raises UserError if the store does not answer."""
+    """Reads runs, models and versions of one store. Every method raises UserError if the store does not answer."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri

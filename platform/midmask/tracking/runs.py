@@ -317,8 +317,8 @@ class Tracker:
             if tried and (made := self._client.search_runs([self.experiment_id], query)):
                 return str(made[0].info.run_id)
             tried = True
-            own = {**self._source, **tags, "midmask.token": token}
-            run = self._client.create_run(self.experiment_id, tags=own, run_name=name)
+            all_tags = {**self._source, **tags, "midmask.token": token}
+            run = self._client.create_run(self.experiment_id, tags=all_tags, run_name=name)
             return str(run.info.run_id)
 
         return str(self._ask(create))

@@ -1,4 +1,4 @@
-"""The tracking store: created once, connected to; and what an error of it means: wait, or one line to the user."""
+"""Creates the tracking store and connects to it; decides whether an error means to wait, or one line to the user."""
 
 import contextlib
 import errno
