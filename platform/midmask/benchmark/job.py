@@ -31,12 +31,12 @@ says of cells why they were not measured.
 
 @dataclass(frozen=True)
 class Job:
-    """A benchmark, laid out, with the flags of a command line applied. records: the folder of its cells' records."""
+    """A benchmark with its cells and the flags of a command line."""
 
     layout: Layout
     options: Options
     out: Path
-    records: Place | None = None
+    records: Place | None = None  # folder of its cells' records
 
     @property
     def storage(self) -> Place:
@@ -44,7 +44,7 @@ class Job:
 
     @property
     def fingerprint(self) -> str:
-        """What the numbers depend on."""
+        """Fingerprint of everything that the results depend on."""
         names = {cell.name: [step.fingerprint for step in cell.evaluations.values()] for cell in self.layout.cells}
         return fingerprint({"benchmark": self.layout.benchmark.name, "cells": names})
 
@@ -52,7 +52,7 @@ class Job:
         return step.is_finished(self.storage)
 
     def left(self) -> list[Step]:
-        """Evaluations that are not there, of cells without a record."""
+        """Unfinished evaluations of the cells without a record."""
         return [step for cell in self.unrecorded() for step in cell.evaluations.values() if not self.is_finished(step)]
 
     def unrecorded(self) -> list[BenchmarkCell]:

@@ -25,17 +25,14 @@ from midmask.recipes import RECIPES
 
 @dataclass(frozen=True)
 class BenchmarkCell:
-    """One system under one condition with one seed.
-
-    evaluations: (short name of the corpus, split) -> step; the corpus's own splits come first, test last of them.
-    further: short name of the corpus where it is a further collection of the benchmark; empty: it is the first.
-    """
+    """One system under one condition with one seed."""
 
     key: SystemKey
     seed: int
     recipe: Recipe
+    # (short name of the corpus, split) -> step; the splits of the cell's corpus come first, test last of them
     evaluations: Mapping[tuple[str, str], Step]
-    further: str = ""
+    further: str = ""  # short name of the corpus if it is a further collection of the benchmark; empty for the first
 
     @property
     def main(self) -> tuple[str, str]:
@@ -148,12 +145,12 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Layout:
-    """A benchmark laid out. recorded: cell's name -> results that were measured elsewhere and need not be again."""
+    """All cells of a benchmark, and the combinations that are left out."""
 
     benchmark: Benchmark
     cells: tuple[BenchmarkCell, ...]
     left_out: tuple[LeftOut, ...] = field(default=())
-    recorded: Mapping[str, Results] = field(default_factory=dict)
+    recorded: Mapping[str, Results] = field(default_factory=dict)  # cell's name -> results measured elsewhere
 
     def steps(self) -> dict[str, Step]:
         """Every step behind the cells by fingerprint, in an order in which they can be run."""

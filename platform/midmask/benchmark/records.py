@@ -74,16 +74,12 @@ ENDING = ".parquet"
 
 @dataclass(frozen=True)
 class Measurement:
-    """Where and how a cell was measured.
+    """Where and how a cell was measured."""
 
-    identity: of what was computed, as `identity_of_cell`. fingerprint: of the cell's tracked run, its tag
-    `midmask.fingerprint`. precision: of the encodings; empty for BM25. processor: its model's name.
-    """
-
-    identity: str
-    fingerprint: str
-    precision: str
-    processor: str
+    identity: str  # of the computed values, as `identity_of_cell`
+    fingerprint: str  # of the cell's tracked run, its tag `midmask.fingerprint`
+    precision: str  # of the encodings; empty for BM25
+    processor: str  # model name
 
 
 @dataclass(frozen=True)

@@ -22,35 +22,28 @@ is of a further collection; without the last, none is.
 
 @dataclass(frozen=True)
 class SystemKey:
-    """What is compared.
+    """The identity of a compared system: its middle training, representation and fine-tuning."""
 
-    system: a recipe's name, or bm25. collection: what the middle training read: "corpus" (what is fine-tuned
-    on), "none" (there was none), or a label of the benchmark's collections. representation: dense, splade or hybrid; of
-    bm25: bm25. setting: the fine-tuning, a protocol's name or a label that the benchmark gives to one; of bm25: none.
-    """
-
-    system: str
+    system: str  # a recipe's name, or bm25
+    # That the middle training read: "corpus" (the fine-tuning's), "none", or a label of the benchmark's collections.
     collection: str
-    representation: str
-    setting: str
+    representation: str  # dense, splade or hybrid; bm25 for BM25
+    setting: str  # the fine-tuning: a protocol's name or a label of the benchmark; none for BM25
 
 
 @dataclass(frozen=True)
 class Result:
-    """One system's evaluation.
-
-    seed: of the fine-tuning. measures: ir-measures name -> mean. per_query: query_id, measure, value. further: whether
-    the system was fine-tuned on `corpus` as a further collection of the benchmark. If not, it was fine-tuned on the
-    benchmark's first collection, and any other corpus was only searched (zero-shot).
-    """
+    """One system's evaluation on one split of one corpus."""
 
     key: SystemKey
-    seed: int
+    seed: int  # of the fine-tuning
     corpus: str
     split: str
-    measures: Mapping[str, float]
-    per_query: pa.Table
+    measures: Mapping[str, float]  # ir-measures name -> mean
+    per_query: pa.Table  # query_id, measure, value
     costs: Costs | None = None
+    # Whether the system was fine-tuned on `corpus` as a further collection of the benchmark. If not, it was fine-tuned
+    # on the benchmark's first collection, and any other corpus was only searched (zero-shot).
     further: bool = False
 
 
@@ -150,7 +143,7 @@ SCHEMA = pa.schema(
 
 
 def _with_names(result: Result) -> pa.Table:
-    """The values with the result's names in front.
+    """The table of values per query, with columns for the result's key, seed, corpus and split in front.
 
     Raises:
         ValueError: for a result without values, which no file could tell from one that is missing.

@@ -142,10 +142,7 @@ TICKS = (
 
 @dataclass(frozen=True)
 class Canvas:
-    """Size of a picture, in its own units; the plot lies within the margins.
-
-    longest: characters of a label. finalists_only: whether there is room for no more systems than these.
-    """
+    """Size of a picture, in its own units; the plot lies within the margins."""
 
     name: str
     width: float
@@ -155,8 +152,8 @@ class Canvas:
     top: float
     bottom: float
     font: float
-    longest: int
-    finalists_only: bool
+    longest: int  # most characters of a label
+    finalists_only: bool  # whether there is room for the finalists alone
 
     @property
     def plot(self) -> LabelBox:
@@ -169,13 +166,10 @@ NARROW = Canvas("narrow", 358, 440, 48, 8, 40, 52, 12, 24, True)
 
 @dataclass(frozen=True)
 class Axes:
-    """From values to places on a canvas: seconds to the right on a logarithmic scale, gains upwards.
-
-    before: times that stand before a break of the axis, all at one place.
-    """
+    """Maps values to positions on a canvas: seconds to the right on a logarithmic scale, gains upwards."""
 
     canvas: Canvas
-    before: tuple[float, ...]
+    before: tuple[float, ...]  # times before a break of the axis, all at one position
     shortest: float
     longest: float
     lowest: float

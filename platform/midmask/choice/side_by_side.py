@@ -242,13 +242,12 @@ ANSWERS_KEPT = 4096
 
 @dataclass(frozen=True)
 class RankedAnswer:
-    """A system's ranked list for one query. seconds: that the search took, from the text to the list; reading the
-    texts, loading the model and encoding the collection do not count. how: what was scored.
-    """
+    """A system's ranked list for one query."""
 
     scored: tuple[ScoredDocument, ...]
+    # Of the search, from the text to the list, without reading texts, loading the model and encoding the collection.
     seconds: float
-    how: str
+    how: str  # what was scored, in words
 
     @property
     def doc_ids(self) -> tuple[str, ...]:
@@ -313,7 +312,7 @@ class SideBySide:
         return tuple(label for label in self.systems if label in self._open)
 
     def estimate(self, label: str) -> SystemEstimate:
-        """What the verdict says of a system.
+        """The verdict's estimate of a system.
 
         Raises:
             UserError: for a label that the verdict does not have.

@@ -31,12 +31,10 @@ from midmask.sweep.study import open_study, outcomes
 
 @dataclass(frozen=True)
 class Measured:
-    """What a trial's evaluations found. measures: mean over fine-tuning seeds; costs: those of the first seed, by the
-    names of `Costs`, without what is not known.
-    """
+    """The results of a trial's evaluations."""
 
-    measures: dict[str, float]
-    costs: dict[str, float]
+    measures: dict[str, float]  # means over fine-tuning seeds
+    costs: dict[str, float]  # of the first seed, by the names of `Costs`; unknown ones are left out
 
     def of(self, objectives: Sequence[Target]) -> tuple[float, ...]:
         """The values of objectives.
@@ -113,7 +111,7 @@ class Entrant:
 
     @cached_property
     def evaluations(self) -> dict[str, Step]:
-        """By split."""
+        """Split -> evaluation."""
         own = self.recipe.evaluation
         return {split: self.plan.evaluation(own.model_copy(update={"split": split})) for split in SPLITS}
 
@@ -136,7 +134,7 @@ class Sweep:
 
     @cached_property
     def fingerprint(self) -> str:
-        """What the result depends on."""
+        """Fingerprint of everything that the result depends on."""
         recipes = (self.recipe, *self.baselines)
         steps = [plan(recipe, self.survey).evaluation(recipe.evaluation).fingerprint for recipe in recipes]
         return fingerprint({"space": self.space.model_dump(mode="json"), "steps": steps})
@@ -181,7 +179,7 @@ def _recipe(space: Space, name: str, options: Options) -> Recipe:
 
 
 def _without_objective(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """What of these changes is not about the middle training of one method, so that baselines take it too."""
+    """The changes that baselines take too: those that are not about the middle training of one method."""
     return {path: value for path, value in changes.items() if not path.startswith("objective.")}
 
 

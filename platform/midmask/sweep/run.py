@@ -52,19 +52,15 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _Trial:
-    """What is known of a running trial.
-
-    trainings: fingerprint -> what it trains for its final measurement. before: fingerprint -> optimiser steps of the
-    fine-tuning stages before this one, so that a chart goes on where the last stage ended. collection: fingerprint of
-    the collection that the trial is evaluated on.
-    """
+    """The tracked state of a running trial."""
 
     name: str
     run: TrackedRun
     tags: dict[str, str]
-    trainings: dict[str, Step]
+    trainings: dict[str, Step]  # fingerprint -> training for the final measurement
+    # Fingerprint -> optimiser steps of the fine-tuning stages before this one, so that a chart goes on after the last.
     before: dict[str, int]
-    collection: str
+    collection: str  # fingerprint of the collection that the trial is evaluated on
 
 
 class TrialsObserver:
@@ -311,8 +307,8 @@ def _log_report(parent: TrackedRun, artifact: Artifact) -> None:
 
 
 def entrants(sweep: Sweep, trials: Trials) -> list[Entrant]:
-    """Who is compared in the end, seed by seed: the best trial; with several objectives also the marked ones; the
-    baselines.
+    """The systems of the final comparison, seed by seed: the best trial; with several objectives also the marked ones;
+    the baselines.
     """
     space, chosen = sweep.space, [trials.best]
     if space.has_several_objectives:
