@@ -208,7 +208,7 @@ def _parse(data: bytes) -> JudgementJournal:
 
 
 def _judgement(row: Mapping[str, Any]) -> Judgement:
-    """ValueError, TypeError or KeyError if the row is no judgement."""
+    """The judgement in a row. Raises ValueError, TypeError or KeyError if the row is no judgement."""
     found = Judgement(**row)
     texts = (found.query, found.doc_id, found.mode, found.left, found.right, found.team, found.at)
     if not all(isinstance(text, str) for text in texts) or found.grade not in (0, 1, None) or not found.query.strip():

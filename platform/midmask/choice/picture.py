@@ -109,12 +109,12 @@ def _hit(box: LabelBox, others: Iterable[LabelBox]) -> bool:
 def _crossed(label: WantedLabel, box: LabelBox, others: Iterable[LabelBox]) -> int:
     """Number of things, other than the label's own point, that the leader line to the label crosses."""
     x, y = box.nearest(label.x, label.y)
-    own = LabelBox(label.x - 1, label.y - 1, label.x + 1, label.y + 1)
+    point_box = LabelBox(label.x - 1, label.y - 1, label.x + 1, label.y + 1)
     line = [
         LabelBox(label.x + part * (x - label.x), label.y + part * (y - label.y), *_after(label, x, y, part))
         for part in (step / STEPS for step in range(1, STEPS))
     ]
-    return sum(any(other.overlaps(point) for point in line) for other in others if not other.overlaps(own))
+    return sum(any(other.overlaps(point) for point in line) for other in others if not other.overlaps(point_box))
 
 
 def _after(label: WantedLabel, x: float, y: float, part: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""What a sweep is before it runs: a space on a recipe with the flags, checked; what its trials and final measure."""
+"""The plan of a sweep: a space on a recipe with the flags, checked; the evaluations of its trials and of its end."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -60,14 +60,11 @@ def summarise(steps: Sequence[Step], results: Sequence[dict[str, Any]], storage:
 
 @dataclass(frozen=True)
 class Rung:
-    """A trial's way to one of its measurements."""
+    """The steps up to one measurement of a trial."""
 
-    # Of the middle training's steps.
-    share: float
-    # Goes on from that of the rung before; none without a middle training.
-    pretrained: Step | None
-    # A probe; of the last rung the final evaluations, one per seed.
-    evaluations: tuple[Step, ...]
+    share: float  # of the middle training's steps
+    pretrained: Step | None  # goes on from that of the rung before; None without a middle training
+    evaluations: tuple[Step, ...]  # a probe; at the last rung the final evaluations, one per seed
 
 
 def trial_rungs(recipe: Recipe, space: Space, survey: Survey) -> list[Rung]:
@@ -75,13 +72,16 @@ def trial_rungs(recipe: Recipe, space: Space, survey: Survey) -> list[Rung]:
     plans = rungs(recipe, space.shares, survey)
     probes = [(probe(recipe, share, space, survey),) for share in space.shares[:-1]]
     measured = [*probes, tuple(final_evaluations(recipe, space, survey))]
-    return [Rung(share, one.pretrained, own) for share, one, own in zip(space.shares, plans, measured, strict=True)]
+    return [
+        Rung(share, steps.pretrained, evaluations)
+        for share, steps, evaluations in zip(space.shares, plans, measured, strict=True)
+    ]
 
 
 def final_evaluations(recipe: Recipe, space: Space, survey: Survey) -> list[Step]:
     """A trial's last measurement: the whole protocol on dev, once per seed."""
     repeated = [recipe.seeded(seed) for seed in space.trial_seeds] or [recipe]
-    return [plan(one, survey).evaluation(dev_evaluation(one)) for one in repeated]
+    return [plan(seeded, survey).evaluation(dev_evaluation(seeded)) for seeded in repeated]
 
 
 def probe(recipe: Recipe, share: float, space: Space, survey: Survey) -> Step:
@@ -93,7 +93,7 @@ def probe(recipe: Recipe, share: float, space: Space, survey: Survey) -> Step:
 
 
 def dev_evaluation(recipe: Recipe) -> EvaluateConfig:
-    """Selection looks at dev only."""
+    """The evaluation of a recipe on dev, the only split that selection uses."""
     return recipe.evaluation.model_copy(update={"split": "dev"})
 
 
@@ -112,8 +112,8 @@ class Entrant:
     @cached_property
     def evaluations(self) -> dict[str, Step]:
         """Split -> evaluation."""
-        own = self.recipe.evaluation
-        return {split: self.plan.evaluation(own.model_copy(update={"split": split})) for split in SPLITS}
+        config = self.recipe.evaluation
+        return {split: self.plan.evaluation(config.model_copy(update={"split": split})) for split in SPLITS}
 
 
 def entrants_of(label: str, recipe: Recipe, seeds: Sequence[int], survey: Survey) -> list[Entrant]:

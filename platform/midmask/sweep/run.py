@@ -168,7 +168,7 @@ class TrialsObserver:
 
 
 def _steps_before(measured: Sequence[Step]) -> dict[str, int]:
-    """Of every fine-tuning stage. Seeds repeat the same steps, so the first one's curve is the trial's."""
+    """Optimiser steps before each fine-tuning stage. Seeds repeat them, so the first seed's curve is the trial's."""
     before: dict[str, int] = {}
     for evaluation in measured:
         done = 0
@@ -283,8 +283,8 @@ def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
 
 
 def _shared(space: Space, planned: Plan, bm25: Iterable[Step]) -> list[Step]:
-    """What all trials need, and BM25. A middle training that no parameter changes is trained by all workers, once,
-    instead of by one trial that the others wait for.
+    """The steps that all trials need, and BM25. A middle training that no parameter changes is trained once by all
+    workers, instead of by one trial that the others wait for.
     """
     shared = [planned.pretraining_tokens, planned.tokens, *bm25]
     if planned.pretrained is not None and _shares_pretraining(space):
@@ -293,12 +293,12 @@ def _shared(space: Space, planned: Plan, bm25: Iterable[Step]) -> list[Step]:
 
 
 def _shares_pretraining(space: Space) -> bool:
-    """Whether no parameter is of anything that the middle training depends on."""
+    """Whether the middle training is the same for all points of the space."""
     return all(path.split(".")[0] in ("representation", "stages", "evaluation") for path in space.parameters)
 
 
 def _log_report(parent: TrackedRun, artifact: Artifact) -> None:
-    """The report, its data, and plots of them, in the sweep's run."""
+    """Logs the report, its data, and plots of them to the sweep's tracked run."""
     folder = artifact.place.local()
     log_report(parent, str(artifact.result["report"]))
     parent.log_file(folder / SWEEP_FILE)

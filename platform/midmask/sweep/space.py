@@ -84,7 +84,7 @@ COSTS = ("bytes_per_passage", "search_ms_per_query", "train_seconds")
 
 
 class Distribution(Config):
-    """What a parameter may be: a list of values for a grid, a range for a sampler, or both.
+    """The possible values of a parameter: a list for a grid, a range for a sampler, or both.
 
     A parameter with a condition exists only where the condition holds. Elsewhere it is left as the recipe has it.
     """

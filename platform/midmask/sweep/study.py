@@ -133,5 +133,5 @@ def remaining(study: optuna.Study, space: Space) -> Remaining:
 
 
 def _point(trial: FrozenTrial) -> ParameterPoint:
-    """What was asked of a trial; killed in between, perhaps not all of it."""
+    """The parameters of a trial; a killed trial may lack some."""
     return {**trial.system_attrs.get("fixed_params", {}), **trial.params}

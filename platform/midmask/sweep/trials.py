@@ -57,8 +57,10 @@ def importance(study: optuna.Study, space: Space) -> SweepImportance | None:
     quantile = max(0.1, GOOD / len(ended))
     paths = [path for path, distribution in space.parameters.items() if not distribution.is_constant]
     met = [path for path in paths if any(path in trial.params for trial in ended)]
-    measured = get_param_importances(whole, evaluator=PedAnovaImportanceEvaluator(target_quantile=quantile), params=met)
-    shares = {path: float(share) for path, share in measured.items()}
+    importances = get_param_importances(
+        whole, evaluator=PedAnovaImportanceEvaluator(target_quantile=quantile), params=met
+    )
+    shares = {path: float(share) for path, share in importances.items()}
     return SweepImportance(shares=shares, trials=len(ended), quantile=quantile)
 
 
@@ -244,11 +246,11 @@ def runner_up_sentence(trials: Trials, standings: Mapping[str, Comparison]) -> s
     pairs = [(label, "the next best") for label in others[:1]]
     usual_values = flatten(trials.recipe)
     usual = [
-        one for one in trials.complete if all(usual_values.get(path) == v for path, v in one.outcome.parameters.items())
+        trial.label
+        for trial in trials.complete
+        if all(usual_values.get(path) == value for path, value in trial.outcome.parameters.items())
     ]
-    pairs += [
-        (one.label, "the recipe's own") for one in usual if one.label in standings and one.label not in others[:1]
-    ]
+    pairs += [(label, "the recipe's own") for label in usual if label in standings and label not in others[:1]]
     by_label = {trial.label: trial for trial in trials.complete}
     best = briefly(trials.space, trials.best.outcome.parameters)
     return " ".join(
