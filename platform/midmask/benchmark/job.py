@@ -200,7 +200,7 @@ def best_of(layout: Layout, storage: Place) -> tuple[str, Place | None]:
 
 
 def _label(key: SystemKey) -> str:
-    """BM25 is its own representation, which is said once."""
+    """The system, representation and setting of a key, without repetition: BM25 is its own representation."""
     parts = dict.fromkeys((key.system, key.representation, key.setting))
     return " ".join(part for part in parts if part not in ("none", ""))
 
@@ -210,6 +210,6 @@ def _seeds(count: int) -> str:
 
 
 def _model(cell: BenchmarkCell, storage: Place, recorded: Mapping[str, object]) -> Place | None:
-    """None for BM25, and for a cell whose numbers come from a record of elsewhere."""
+    """The folder of a cell's model; None for BM25, and for a cell whose results come from a record."""
     step = None if cell.name in recorded else model_step(cell.evaluations[cell.main])
     return None if step is None else step.place(storage) / "model"

@@ -148,7 +148,7 @@ def _as_of(cell: BenchmarkCell, record: CellRecord) -> CellRecord:
 
 
 def describe_records(known: Mapping[str, CellRecord]) -> list[str]:
-    """A line per processor and precision: which cells were measured there before."""
+    """Lines on the cells that have a record, one per processor and precision."""
     groups: dict[str, list[str]] = {}
     for name, record in known.items():
         own = record.measurement

@@ -53,7 +53,7 @@ class Workshop(Protocol):
 
     @property
     def lanes(self) -> int:
-        """How many trainings run side by side."""
+        """The number of trainings that run side by side."""
 
     def announce(self, phase: str, best: str, left: Callable[[], float]) -> None:
         """What is computed from now on is this part of the contest.
@@ -90,7 +90,7 @@ class LocalWorkshop:
         return self._runner.storage
 
     def announce(self, phase: str, best: str, left: Callable[[], float]) -> None:
-        """Nothing is shown here but the lines of steps."""
+        """Shows nothing; only the lines of steps are shown."""
 
     def make(self, step: Step, recipe: Recipe) -> Artifact:
         return self._runner.run(step)
@@ -177,7 +177,7 @@ MOST_FOR_TESTS = 1 / 3
 
 
 class Contest:
-    """Holds the rounds and remembers what was measured."""
+    """Runs the rounds of a contest and keeps their measurements."""
 
     def __init__(self, conditions: Conditions, workshop: Workshop, clock: Clock, journal: ContestJournal) -> None:
         self._conditions, self._workshop = conditions, workshop

@@ -68,7 +68,7 @@ class SystemEstimate:
 
     @property
     def is_joined(self) -> bool:
-        """Whether its list is joined with BM25's."""
+        """Whether the system's list is joined with BM25's."""
         return self.representation.endswith(WITH_BM25)
 
 

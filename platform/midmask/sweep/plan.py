@@ -117,7 +117,7 @@ class Entrant:
 
 
 def entrants_of(label: str, recipe: Recipe, seeds: Sequence[int], survey: Survey) -> list[Entrant]:
-    """A system with each of the seeds."""
+    """The entrants of a system, one for each seed."""
     recipes = {seed: recipe.seeded(seed) for seed in seeds}
     return [Entrant(label, seed, one, plan(one, survey)) for seed, one in recipes.items()]
 
@@ -195,7 +195,7 @@ def _check_objectives(space: Space, recipe: Recipe) -> None:
 
 
 def describe(sweep: Sweep) -> str:
-    """What --dry-run prints: the space, its points, and what is done already."""
+    """The text of --dry-run: the space, its points, and the steps that are finished."""
     storage = Place(sweep.options.storage)
     known = storage.is_path and (Path(storage.uri) / "optuna.db").exists()
     done = len(outcomes(open_study(sweep.study_storage(), sweep.study, sweep.space), sweep.space)) if known else 0
@@ -216,15 +216,15 @@ def describe(sweep: Sweep) -> str:
 
 
 def targets(sweep: Sweep) -> Iterator[Step]:
-    """What a sweep computes at most: every trial to its end, then the best and the baselines with every seed."""
+    """All steps that a sweep may compute: every trial to its end, then the best and the baselines with every seed."""
     for trial in trial_recipes(sweep):
         yield from final_evaluations(trial, sweep.space, sweep.survey)
     yield from final_targets(sweep)
 
 
 def trial_recipes(sweep: Sweep) -> list[Recipe]:
-    """Trials that are not of a grid are taken to be as large as the recipe's own, each with a seed in the place of its
-    point.
+    """The recipes of all trials. Without a grid, each trial is represented by the sweep's recipe with another seed in
+    place of a point.
     """
     space = sweep.space
     points = grid(space) if space.search == "grid" else [{"pretrain.seed": number} for number in range(space.trials)]

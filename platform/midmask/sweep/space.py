@@ -304,7 +304,7 @@ def grid(space: Space) -> list[ParameterPoint]:
 
 
 def budget(space: Space) -> int:
-    """How many trials a sweep runs."""
+    """The number of trials that a sweep runs."""
     return len(grid(space)) if space.search == "grid" else space.trials
 
 
