@@ -168,13 +168,10 @@ class Benchmark(Config):
 
 
 class Released(NamedTuple):
-    """A published model folder and the system of the papers that it is.
+    """A published model folder and the system of the papers that it is."""
 
-    system: a recipe's name. collection: what it was pre-trained on, as the papers' numbers call it; empty: not told.
-    """
-
-    system: str
-    collection: str
+    system: str  # a recipe's name
+    collection: str  # that it was pre-trained on, as the papers call it; empty if they do not say
     folder: str
 
     def __str__(self) -> str:
@@ -219,13 +216,11 @@ def names_in(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Given:
-    """scale: `demo` runs on two cores in minutes, `published` has the paper's sizes. corpus: fine-tuned and evaluated
-    on. pretrain_on: further collections for the middle training, as FORMAT:PLACE.
-    """
+    """The choices on the command line that a preset builds its benchmark from."""
 
-    scale: Literal["demo", "published"] = "demo"
-    corpus: str = "pydocs"
-    pretrain_on: tuple[str, ...] = ()
+    scale: Literal["demo", "published"] = "demo"  # demo: minutes on two cores; published: the paper's sizes
+    corpus: str = "pydocs"  # that is fine-tuned and evaluated on
+    pretrain_on: tuple[str, ...] = ()  # further collections for the middle training, as FORMAT:PLACE
 
     def elsewhere(self, label: str) -> dict[str, tuple[str, ...]]:
         """The further collections under one label, if there are any."""

@@ -31,12 +31,12 @@ says of cells why they were not measured.
 
 @dataclass(frozen=True)
 class Job:
-    """A benchmark, laid out, with the flags of a command line applied. records: the folder of its cells' records."""
+    """A benchmark with its cells and the flags of a command line."""
 
     layout: Layout
     options: Options
     out: Path
-    records: Place | None = None
+    records: Place | None = None  # folder of its cells' records
 
     @property
     def storage(self) -> Place:
@@ -44,7 +44,7 @@ class Job:
 
     @property
     def fingerprint(self) -> str:
-        """What the numbers depend on."""
+        """Fingerprint of everything that the results depend on."""
         names = {cell.name: [step.fingerprint for step in cell.evaluations.values()] for cell in self.layout.cells}
         return fingerprint({"benchmark": self.layout.benchmark.name, "cells": names})
 
@@ -52,7 +52,7 @@ class Job:
         return step.is_finished(self.storage)
 
     def left(self) -> list[Step]:
-        """Evaluations that are not there, of cells without a record."""
+        """Unfinished evaluations of the cells without a record."""
         return [step for cell in self.unrecorded() for step in cell.evaluations.values() if not self.is_finished(step)]
 
     def unrecorded(self) -> list[BenchmarkCell]:
@@ -200,7 +200,7 @@ def best_of(layout: Layout, storage: Place) -> tuple[str, Place | None]:
 
 
 def _label(key: SystemKey) -> str:
-    """BM25 is its own representation, which is said once."""
+    """The system, representation and setting of a key, without repetition: BM25 is its own representation."""
     parts = dict.fromkeys((key.system, key.representation, key.setting))
     return " ".join(part for part in parts if part not in ("none", ""))
 
@@ -210,6 +210,6 @@ def _seeds(count: int) -> str:
 
 
 def _model(cell: BenchmarkCell, storage: Place, recorded: Mapping[str, object]) -> Place | None:
-    """None for BM25, and for a cell whose numbers come from a record of elsewhere."""
+    """The folder of a cell's model; None for BM25, and for a cell whose results come from a record."""
     step = None if cell.name in recorded else model_step(cell.evaluations[cell.main])
     return None if step is None else step.place(storage) / "model"

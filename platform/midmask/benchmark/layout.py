@@ -25,17 +25,14 @@ from midmask.recipes import RECIPES
 
 @dataclass(frozen=True)
 class BenchmarkCell:
-    """One system under one condition with one seed.
-
-    evaluations: (short name of the corpus, split) -> step; the corpus's own splits come first, test last of them.
-    further: short name of the corpus where it is a further collection of the benchmark; empty: it is the first.
-    """
+    """One system under one condition with one seed."""
 
     key: SystemKey
     seed: int
     recipe: Recipe
+    # (short name of the corpus, split) -> step; the splits of the cell's corpus come first, test last of them
     evaluations: Mapping[tuple[str, str], Step]
-    further: str = ""
+    further: str = ""  # short name of the corpus if it is a further collection of the benchmark; empty for the first
 
     @property
     def main(self) -> tuple[str, str]:
@@ -90,20 +87,20 @@ def _plan_further(recipe: Recipe, first: str, survey: Survey) -> Plan:
 def cell_on(
     benchmark: Benchmark, cell: BenchmarkCell, corpus: CorpusConfig, split: str, survey: Survey, **changes: Any
 ) -> BenchmarkCell:
-    """A cell's system, measured on a split of another collection alone.
+    """The cell of the same system, with one evaluation: on a split of another collection.
 
     Args:
         changes: of fields of the evaluation.
     """
     planned = plan(cell.recipe, survey)
-    wanted = cell.recipe.evaluation.model_copy(update={"split": split, **changes})
-    step = evaluator(benchmark, cell.key, planned)(wanted, on=planned.elsewhere(corpus))
+    config = cell.recipe.evaluation.model_copy(update={"split": split, **changes})
+    step = evaluator(benchmark, cell.key, planned)(config, on=planned.elsewhere(corpus))
     return replace(cell, evaluations={(cell.recipe.corpus.short_name, split): step})
 
 
 def evaluator(benchmark: Benchmark, key: SystemKey, planned: Plan) -> Callable[..., Step]:
-    """What gives the evaluation of a key's system, as `Plan.evaluation` does: of BM25, of the encoder before any
-    fine-tuning, or of the last stage's.
+    """The function that makes evaluation steps of a key's system, as `Plan.evaluation`: of BM25, of the encoder before
+    any fine-tuning, or of the last stage's encoder.
     """
     if key.system == BM25:
         return planned.bm25_evaluation
@@ -119,16 +116,16 @@ def searched_only(benchmark: Benchmark) -> dict[str, CorpusConfig]:
     Raises:
         UserError: for a collection that is not BEIR's and has such a name.
     """
-    if not (found := zero_shot_collections(benchmark.zero_shot)):
+    if not (collections := zero_shot_collections(benchmark.zero_shot)):
         return {}
     tuned = {CorpusConfig(name=name).short_name for name in benchmark.corpora}
-    for label, corpus in found.items():
+    for label, corpus in collections.items():
         if label in tuned and corpus.format != "beir":
             raise UserError(
                 f"--zero-shot {corpus.name}: {label!r} is the name of a --corpus too, and results could not tell them "
                 "apart; rename one of the folders"
             )
-    return {f"beir-{label}" if label in tuned else label: corpus for label, corpus in found.items()}
+    return {f"beir-{label}" if label in tuned else label: corpus for label, corpus in collections.items()}
 
 
 SECTIONS = ("objective", "backbone", "representation")
@@ -148,12 +145,12 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Layout:
-    """A benchmark laid out. recorded: cell's name -> results that were measured elsewhere and need not be again."""
+    """All cells of a benchmark, and the combinations that are left out."""
 
     benchmark: Benchmark
     cells: tuple[BenchmarkCell, ...]
     left_out: tuple[LeftOut, ...] = field(default=())
-    recorded: Mapping[str, Results] = field(default_factory=dict)
+    recorded: Mapping[str, Results] = field(default_factory=dict)  # cell's name -> results measured elsewhere
 
     def steps(self) -> dict[str, Step]:
         """Every step behind the cells by fingerprint, in an order in which they can be run."""

@@ -1,4 +1,4 @@
-"""What the cells of a benchmark measured, from their artifacts, or from records of cells that were measured elsewhere.
+"""Collects the results of a benchmark's cells, from their artifacts or from records of cells measured elsewhere.
 
 A record is a small file for each cell: its values per query and its costs, neither weights nor vectors, so a folder of
 records can be kept under version control. A cell whose record is there is not measured again, so that a benchmark goes
@@ -31,7 +31,7 @@ from midmask.store.tables import read_table
 def collect(
     cells: Iterable[BenchmarkCell], storage: Place, recorded: Mapping[str, Results] = MappingProxyType({})
 ) -> Results:
-    """What lies in the storage of these cells; an evaluation that has not been made gives no result.
+    """The results of cells in the storage; an evaluation that has not been made gives none.
 
     Args:
         recorded: cell's name -> its results as they were recorded elsewhere, which are taken instead.
@@ -50,7 +50,7 @@ def describe_left_out(cells: Iterable[BenchmarkCell], storage: Place) -> list[st
 
 
 def _results(cell: BenchmarkCell, storage: Place) -> Iterator[Result]:
-    """One per evaluation, and one for each slice of its queries, which is like a split."""
+    """The results of a cell: one per evaluation, and one for each slice of its queries, which is like a split."""
     for (corpus, split), step in cell.evaluations.items():
         place = step.place(storage)
         if (place / RECORD).exists():
@@ -74,16 +74,12 @@ ENDING = ".parquet"
 
 @dataclass(frozen=True)
 class Measurement:
-    """Where and how a cell was measured.
+    """Where and how a cell was measured."""
 
-    identity: of what was computed, as `identity_of_cell`. fingerprint: of the cell's tracked run, its tag
-    `midmask.fingerprint`. precision: of the encodings; empty for BM25. processor: its model's name.
-    """
-
-    identity: str
-    fingerprint: str
-    precision: str
-    processor: str
+    identity: str  # of the computed values, as `identity_of_cell`
+    fingerprint: str  # of the cell's tracked run, its tag `midmask.fingerprint`
+    precision: str  # of the encodings; empty for BM25
+    processor: str  # model name
 
 
 @dataclass(frozen=True)
@@ -152,7 +148,7 @@ def _as_of(cell: BenchmarkCell, record: CellRecord) -> CellRecord:
 
 
 def describe_records(known: Mapping[str, CellRecord]) -> list[str]:
-    """A line per processor and precision: which cells were measured there before."""
+    """Lines on the cells that have a record, one per processor and precision."""
     groups: dict[str, list[str]] = {}
     for name, record in known.items():
         own = record.measurement

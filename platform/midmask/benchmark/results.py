@@ -1,4 +1,4 @@
-"""What a benchmark measured: one result per system, seed, corpus and split, with its values per query and its costs."""
+"""Results of a benchmark: one per system, seed, corpus and split, with its values per query and its costs."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,35 +22,28 @@ is of a further collection; without the last, none is.
 
 @dataclass(frozen=True)
 class SystemKey:
-    """What is compared.
+    """The identity of a compared system: its middle training, representation and fine-tuning."""
 
-    system: a recipe's name, or bm25. collection: what the middle training read: "corpus" (what is fine-tuned
-    on), "none" (there was none), or a label of the benchmark's collections. representation: dense, splade or hybrid; of
-    bm25: bm25. setting: the fine-tuning, a protocol's name or a label that the benchmark gives to one; of bm25: none.
-    """
-
-    system: str
+    system: str  # a recipe's name, or bm25
+    # That the middle training read: "corpus" (the fine-tuning's), "none", or a label of the benchmark's collections.
     collection: str
-    representation: str
-    setting: str
+    representation: str  # dense, splade or hybrid; bm25 for BM25
+    setting: str  # the fine-tuning: a protocol's name or a label of the benchmark; none for BM25
 
 
 @dataclass(frozen=True)
 class Result:
-    """One system's evaluation.
-
-    seed: of the fine-tuning. measures: ir-measures name -> mean. per_query: query_id, measure, value. further: whether
-    the system was fine-tuned on `corpus` as a further collection of the benchmark. If not, it was fine-tuned on the
-    benchmark's first collection, and any other corpus was only searched (zero-shot).
-    """
+    """One system's evaluation on one split of one corpus."""
 
     key: SystemKey
-    seed: int
+    seed: int  # of the fine-tuning
     corpus: str
     split: str
-    measures: Mapping[str, float]
-    per_query: pa.Table
+    measures: Mapping[str, float]  # ir-measures name -> mean
+    per_query: pa.Table  # query_id, measure, value
     costs: Costs | None = None
+    # Whether the system was fine-tuned on `corpus` as a further collection of the benchmark. If not, it was fine-tuned
+    # on the benchmark's first collection, and any other corpus was only searched (zero-shot).
     further: bool = False
 
 
@@ -86,14 +79,14 @@ class Results(Sequence[Result]):
         split: str | None = None,
         seed: int | None = None,
     ) -> "Results":
-        """Those of this system, of this representation, …; a field that is not given does not matter."""
+        """The results that match all given fields; a field that is None matches any value."""
         key = {"system": system, "representation": representation, "setting": setting, "collection": collection}
-        own = {"corpus": corpus, "split": split, "seed": seed}
+        names = {"corpus": corpus, "split": split, "seed": seed}
         return Results(
             result
             for result in self._found
             if all(value is None or getattr(result.key, name) == value for name, value in key.items())
-            and all(value is None or getattr(result, name) == value for name, value in own.items())
+            and all(value is None or getattr(result, name) == value for name, value in names.items())
         )
 
     def names(self, field: str) -> tuple[str, ...]:
@@ -102,10 +95,10 @@ class Results(Sequence[Result]):
         Raises:
             UserError: for a field that there is not.
         """
-        known = [one.name for one in fields(SystemKey)]
-        if field not in (*known, "corpus", "split", "seed"):
-            raise unknown("field of a result", field, [*known, "corpus", "split", "seed"])
-        return tuple(dict.fromkeys(getattr(one.key if field in known else one, field) for one in self._found))
+        names = [item.name for item in fields(SystemKey)]
+        if field not in (*names, "corpus", "split", "seed"):
+            raise unknown("field of a result", field, [*names, "corpus", "split", "seed"])
+        return tuple(dict.fromkeys(getattr(item.key if field in names else item, field) for item in self._found))
 
     def per_query(
         self, corpus: str, split: str, by: Callable[[SystemKey], str] = lambda key: key.system
@@ -115,14 +108,14 @@ class Results(Sequence[Result]):
         Raises:
             ValueError: if two systems get one label: narrow the results with `where`, or label by more of the key.
         """
-        found: dict[str, list[pa.Table]] = {}
+        tables: dict[str, list[pa.Table]] = {}
         owners: dict[str, SystemKey] = {}
         for result in self.where(corpus=corpus, split=split):
             label = by(result.key)
             if owners.setdefault(label, result.key) != result.key:
                 raise ValueError(f"label {label!r} stands for {owners[label]} and for {result.key}")
-            found.setdefault(label, []).append(result.per_query)
-        return found
+            tables.setdefault(label, []).append(result.per_query)
+        return tables
 
     def write(self, place: Place, about: Mapping[str, Any] | None = None) -> None:
         """As one Parquet file: a row per value (system, collection, representation, setting, seed, corpus, split,
@@ -150,7 +143,7 @@ SCHEMA = pa.schema(
 
 
 def _with_names(result: Result) -> pa.Table:
-    """The values with the result's names in front.
+    """The table of values per query, with columns for the result's key, seed, corpus and split in front.
 
     Raises:
         ValueError: for a result without values, which no file could tell from one that is missing.
@@ -159,12 +152,12 @@ def _with_names(result: Result) -> pa.Table:
         raise ValueError(f"{result.key} on {result.corpus} {result.split} has no values")
     named = {**vars(result.key), "seed": result.seed, "corpus": result.corpus, "split": result.split}
     columns = [pa.array([named[name]] * len(result.per_query), SCHEMA.field(name).type) for name in NAMES]
-    own = [result.per_query[name] for name in ("query_id", "measure", "value")]
-    return pa.table([*columns, *own], schema=SCHEMA)
+    values = [result.per_query[name] for name in ("query_id", "measure", "value")]
+    return pa.table([*columns, *values], schema=SCHEMA)
 
 
 def read_results(place: Place) -> tuple[Results, dict[str, Any]]:
-    """What `Results.write` has written: the results, and what the writer stated about them.
+    """Reads a file of `Results.write`; returns the results and `about`.
 
     Raises:
         ValueError, KeyError, TypeError: for a file that is not of this form.

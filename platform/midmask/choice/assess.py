@@ -1,4 +1,4 @@
-"""From measures on made queries to estimates for real ones, and from these to a recommendation."""
+"""Estimates gains on people's queries from measures on made queries, and recommends a system."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from midmask.evaluation.measures import by_query
 from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance, interval
 
 COVERAGE = 0.9
-"""Of all intervals of a verdict."""
+"""Confidence level of all intervals in a verdict."""
 
 ALIKE = 0.01
 """A difference of the measure that nobody would pay for."""
@@ -34,67 +34,67 @@ ALIKE = 0.01
 
 @dataclass(frozen=True)
 class MeasuredSystem:
-    """A system's values on the queries of one split. model: folder; "" for BM25. dropped: why it is no finalist."""
+    """A system of the contest, with its result on one split and its costs."""
 
     key: SystemKey
     result: Result
     seconds: float
     bytes_per_passage: float
-    model: str
+    model: str  # folder; "" for BM25
     finalist: bool
-    dropped: str = ""
+    dropped: str = ""  # why it is no finalist
 
 
 LEXICAL_PRIOR = Fit(shrink=0.5, between=0.1, freedom=4)
-"""Of gains that BM25 has a part in, until two collections have been measured: made queries share their passages' words
-far more than people's do, so that half of such a gain is expected, give or take 0.1.
+"""Prior of gains that involve BM25, used until two collections have been measured: made queries share far more words
+with their passages than people's queries do, so half of such a gain is expected, with a standard deviation of 0.1.
 """
 
 JOIN_PRIOR = Fit(shrink=0.0, bias=-0.04, between=0.06, freedom=4)
-"""Of what BM25's list adds to an encoder's: made queries do not tell it. On four collections people's queries gained
-0.03 to 0.13, least where made queries said most (docs/results/choose.md). Without them 0.04 is expected, give or take
-0.06, since joined lists are rarely worse than both of their parts (Bruch et al. 2023).
+"""Prior of the gain from joining an encoder's list with BM25's, which made queries do not predict
+(docs/results/choose.md). The expected gain is 0.04, with a standard deviation of 0.06, because joined lists are rarely
+worse than both of their parts (Bruch et al. 2023).
 """
 
 TRAINED, WORDS, JOIN = "trained", "words", "with BM25"
 
 PRIORS = {TRAINED: PRIOR, WORDS: LEXICAL_PRIOR, JOIN: JOIN_PRIOR, BM25: LEXICAL_PRIOR}
-"""Kind of gain -> what is assumed of it. trained: of an encoder over the same one as it is, both alone or both with
-BM25. words: of SPLADE and hybrids over the encoder as it is, and of a trained, joined encoder over BM25. with BM25: of
-the encoder as it is, by BM25's list. bm25: of BM25 over the encoder.
+"""Kind of gain -> its prior. trained: a trained encoder over the untrained one, both alone or both with BM25. words:
+SPLADE or a hybrid over the untrained encoder, or a trained encoder with BM25 over BM25. with BM25: the untrained
+encoder with BM25 over itself. bm25: BM25 over the untrained encoder.
 """
 
 OWN = {TRAINED, WORDS}
-"""Kinds whose scatter is another for each system; that of the others is shared by all systems that have them."""
+"""Kinds of gains that scatter independently for each system; the scatter of other kinds is common to all systems."""
 
 
 @dataclass(frozen=True)
 class Counterparts:
-    """What gains are counted from: split -> result. baseline: the verdict's. joined: the encoder as it is with BM25,
-    that the trained ones are held against which are joined alike; none where it was not measured.
+    """The reference results that gains are computed over: split -> result.
 
-    Nothing but training sets a system apart from its reference, so that the made queries' favour for words, and the
-    size of the collection that a split was searched in, are the same for both.
+    A system and its reference differ only in training, so that the made queries' bias towards shared words, and the
+    size of the searched collection, are the same for both.
     """
 
-    baseline: Mapping[str, Result]
+    baseline: Mapping[str, Result]  # of the verdict
+    # The untrained encoder with BM25: the reference of trained encoders with BM25; None if it was not measured.
     joined: Mapping[str, Result] | None = None
 
     def of(self, key: SystemKey) -> Mapping[str, Result]:
-        """The system's own reference."""
+        """The reference of a system: split -> result."""
         if self.joined is None or not is_joined(key) or key == self.joined["test"].key:
             return self.baseline
         return self.joined
 
     def path(self, own: Result) -> list[tuple[Result, Result]]:
-        """Pairs whose gains add up to the gain over the baseline: the system over its reference, that over its own."""
+        """Pairs whose gains add up to the gain over the baseline: a system and its reference, and so on up to it."""
         reference = self.of(own.key)
-        found = [] if own.key == self.baseline["test"].key else [(own, reference[own.split])]
-        return found if reference is self.baseline else [*found, *self.path(reference["test"])]
+        pairs = [] if own.key == self.baseline["test"].key else [(own, reference[own.split])]
+        return pairs if reference is self.baseline else [*pairs, *self.path(reference["test"])]
 
 
 def kind_of(system: str, representation: str, *, over_joined: bool) -> str:
-    """The kind of a gain, of `PRIORS`, by the system's names in a verdict and by what it is a gain over."""
+    """The kind of a gain (a key of `PRIORS`), from the system's name in a verdict and from its reference."""
     if system == BM25:
         return BM25
     if representation.removesuffix(WITH_BM25) != "dense":
@@ -105,41 +105,39 @@ def kind_of(system: str, representation: str, *, over_joined: bool) -> str:
 
 
 def record_kind(record: GainRecord) -> str:
-    """The kind of the gain that a record is of."""
+    """The kind of a record's gain (a key of `PRIORS`)."""
     system, representation = record.system.split(" · ")
     return kind_of(system, representation, over_joined=bool(record.over))
 
 
 def held_out(records: Sequence[GainRecord]) -> list[HeldOutCollection]:
-    """How well each collection would have been predicted from the others."""
+    """Predicts each collection's gains from the records of the others, and compares them with the judged gains."""
     return leave_one_out(records, COVERAGE, record_kind, PRIORS)
 
 
 @dataclass(frozen=True)
 class Experience:
-    """What collections with judgements have taught. gains: kind -> of its gains. levels: of the baseline's own
-    measure.
-    """
+    """The calibration learned from collections with judgements."""
 
-    gains: Mapping[str, Fit]
-    levels: Sequence[LevelRecord]
+    gains: Mapping[str, Fit]  # kind of gain -> its model
+    levels: Sequence[LevelRecord]  # of the baseline's measure
 
     @classmethod
     def of(cls, records: Sequence[GainRecord], levels: Sequence[LevelRecord]) -> "Experience":
-        """Kinds of gains are fitted apart, since made queries favour words."""
+        """Fits a model for each kind of gain, because made queries favour systems that match words."""
         return cls(fit_kinds(records, record_kind, PRIORS), levels)
 
     def gain(self, own: Result, counterparts: Counterparts) -> IntervalEstimate:
         """The gain of a system over the baseline on queries that people ask: the sum along its path."""
         parts = []
-        for one, over in counterparts.path(own):
-            differences = paired(one, over)
-            parts.append((self.gains[self._kind(one, over)], float(differences.mean()), Variance.of_mean(differences)))
+        for result, over in counterparts.path(own):
+            differences, fit = paired(result, over), self.gains[self._kind(result, over)]
+            parts.append((fit, float(differences.mean()), Variance.of_mean(differences)))
         return sum_interval(parts, COVERAGE)
 
     def is_behind(self, one: "MeasuredSystem", best: "MeasuredSystem", counterparts: Counterparts) -> bool:
-        """Whether the interval of a system's difference from the best one lies below 0. What scatters around the gains
-        of all systems of a kind alike does not set two of them apart.
+        """Whether the interval of a system's difference from the best one lies below 0. Scatter that is common to all
+        systems of a kind cancels in this difference.
         """
         apart = self.gain(one.result, counterparts).value - self.gain(best.result, counterparts).value
         own, others = ({self._kind(*pair) for pair in counterparts.path(system.result)} for system in (one, best))
@@ -154,7 +152,7 @@ class Experience:
 
 
 def paired(own: Result, other: Result, queries: Collection[str] | None = None) -> Doubles:
-    """Differences on the queries that both have, of `queries` if these are given."""
+    """Differences of the measure on the queries that both results have, limited to `queries` if these are given."""
     values, others = by_query(own.per_query, MEASURE), by_query(other.per_query, MEASURE)
     shared = [query for query in values if query in others and (queries is None or query in queries)]
     return np.array([values[query] - others[query] for query in shared], dtype=np.float64)
@@ -164,15 +162,15 @@ def estimates(
     measured: Sequence[MeasuredSystem], counterparts: Counterparts, known: Experience
 ) -> tuple[SystemEstimate, ...]:
     """All systems by rank: finalists first, each group by its estimated gain."""
-    found = [_estimate(one, counterparts, known) for one in measured]
-    found.sort(key=lambda one: (not one.finalist, -one.gain, one.seconds, one.label))
-    return tuple(replace(one, rank=rank) for rank, one in enumerate(found, start=1))
+    rows = [_estimate(system, counterparts, known) for system in measured]
+    rows.sort(key=lambda row: (not row.finalist, -row.gain, row.seconds, row.label))
+    return tuple(replace(row, rank=rank) for rank, row in enumerate(rows, start=1))
 
 
 def _estimate(one: MeasuredSystem, counterparts: Counterparts, known: Experience) -> SystemEstimate:
     system, representation = name_of(one.key)
-    found = known.gain(one.result, counterparts)
-    gain, low, high = found.value, found.low, found.high
+    expected = known.gain(one.result, counterparts)
+    gain, low, high = expected.value, expected.low, expected.high
     made = _made_gain(one.result, counterparts)
     level = level_interval(counterparts.baseline[one.result.split].measures[MEASURE], known.levels, COVERAGE)
     return SystemEstimate(
@@ -216,20 +214,20 @@ def recommend(
 
     Intervals alone would not do: where little is known all systems are alike, and the cheapest may lose much.
     """
-    by_name = {name_of(one.key): one for one in measured}
-    finalists = [one for one in systems if one.finalist]
+    by_name = {name_of(system.key): system for system in measured}
+    finalists = [row for row in systems if row.finalist]
     best = finalists[0]
-    near = [one for one in finalists if best.gain - one.gain <= ALIKE]
+    near = [row for row in finalists if best.gain - row.gain <= ALIKE]
     first = by_name[best.name]
-    alike = [one for one in near if one is best or not known.is_behind(by_name[one.name], first, counterparts)]
-    chosen = min(alike, key=lambda one: (one.seconds, one.bytes_per_passage, one.rank))
+    alike = [row for row in near if row is best or not known.is_behind(by_name[row.name], first, counterparts)]
+    chosen = min(alike, key=lambda row: (row.seconds, row.bytes_per_passage, row.rank))
     distinguishable = chosen.gain_low > 0
-    over = next(one.label for one in systems if one.name == name_of(counterparts.baseline["test"].key))
+    over = next(row.label for row in systems if row.name == name_of(counterparts.baseline["test"].key))
     return Recommendation(*chosen.name, distinguishable, _reason(chosen, best, alike, over))
 
 
 def _reason(chosen: SystemEstimate, best: SystemEstimate, alike: Sequence[SystemEstimate], baseline: str) -> str:
-    """Why this one, without figures, which the headline has."""
+    """A sentence on why this system is recommended, without figures, which are in the headline."""
     if len(alike) > 1 and chosen is not best:
         return f"{len(alike)} systems may be the best one; {named(chosen.label)} is the cheapest of them."
     if chosen.label == baseline:

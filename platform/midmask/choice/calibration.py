@@ -37,23 +37,17 @@ GAINS_FILE = Path(__file__).with_name("calibration.jsonl")
 
 @dataclass(frozen=True)
 class GainRecord:
-    """A system's gain over another one on a collection, in units of the measure (nDCG@10 counts from 0 to 1).
-
-    over: label of the other system, whose own gain is another record; "" for the baseline of the collection. source:
-    kind of the made queries, such as titles, or `all`. system: its label. made, judged: mean of the paired differences
-    over made queries and over people's; made_error, judged_error: the standard errors of these means. seed: of the
-    verdict; those of several seeds of one collection are held out together.
-    """
+    """A system's gain over another one on a collection, in units of the measure (nDCG@10 counts from 0 to 1)."""
 
     collection: str
-    source: str
-    system: str
-    made: float
-    made_error: float
-    judged: float
-    judged_error: float
-    over: str = ""
-    seed: int = 0
+    source: str  # kind of the made queries, such as titles, or `all`
+    system: str  # label
+    made: float  # mean of the paired differences over made queries
+    made_error: float  # standard error of `made`
+    judged: float  # mean of the paired differences over people's queries
+    judged_error: float  # standard error of `judged`
+    over: str = ""  # label of the other system, whose own gain is another record; "" for the collection's baseline
+    seed: int = 0  # of the verdict; all seeds of one collection are held out together
 
 
 TEXTS = ("collection", "source", "system", "over")
@@ -74,43 +68,41 @@ def load_records(path: Path = GAINS_FILE) -> list[GainRecord]:
 
 def write_records(records: Iterable[GainRecord], path: Path) -> None:
     """Writes one record a line; `load_records` reads the same values back."""
-    path.write_text("".join(json.dumps(asdict(one)) + "\n" for one in records), "utf-8")
+    path.write_text("".join(json.dumps(asdict(record)) + "\n" for record in records), "utf-8")
 
 
 def _record(line: str, where: str) -> GainRecord:
     names = [field.name for field in fields(GainRecord)]
     try:
-        found: Any = json.loads(line)
+        row: Any = json.loads(line)
     except ValueError as error:
         raise UserError(f"{where}: no JSON ({error}). Each line is an object with {', '.join(names)}.") from error
-    if not isinstance(found, dict) or sorted(found) != sorted(names):
-        raise UserError(f"{where}: {quoted(found)} is no record. Each line is an object with {', '.join(names)}.")
-    for name, value in found.items():
+    if not isinstance(row, dict) or sorted(row) != sorted(names):
+        raise UserError(f"{where}: {quoted(row)} is no record. Each line is an object with {', '.join(names)}.")
+    for name, value in row.items():
         if name in TEXTS:
-            valid, wanted = isinstance(value, str), "a text"
+            valid, form = isinstance(value, str), "a text"
         else:
             valid = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-            valid, wanted = valid and (value >= 0 or not name.endswith("_error")), "a finite number"
-            wanted += " of at least 0" if name.endswith("_error") else ""
+            valid, form = valid and (value >= 0 or not name.endswith("_error")), "a finite number"
+            form += " of at least 0" if name.endswith("_error") else ""
         if not valid:
-            raise UserError(f"{where}: {name} = {quoted(value)}; it has to be {wanted}.")
-    return GainRecord(**found)
+            raise UserError(f"{where}: {name} = {quoted(value)}; it has to be {form}.")
+    return GainRecord(**row)
 
 
 LEVELS_FILE = Path(__file__).with_name("levels.jsonl")
 
 PRIOR_SPREAD, PRIOR_FREEDOM = 0.15, 4
-"""Standard deviation of offsets of nDCG@10 that is assumed until two collections have been measured, and how many
-degrees of freedom it counts as afterwards.
-"""
+"""Prior standard deviation of a collection's offset of nDCG@10, and the degrees of freedom of this prior."""
 
 
 @dataclass(frozen=True)
 class LevelRecord:
-    """The baseline's measure on made and on judged queries of a collection; source: of the made queries."""
+    """The baseline's measure on made and on judged queries of a collection."""
 
     collection: str
-    source: str
+    source: str  # of the made queries
     made: float
     judged: float
 
@@ -120,30 +112,29 @@ def load_levels(path: Path = LEVELS_FILE) -> list[LevelRecord]:
 
 
 def write_levels(records: Iterable[LevelRecord], path: Path) -> None:
-    path.write_text("".join(json.dumps(asdict(one)) + "\n" for one in records), "utf-8")
+    path.write_text("".join(json.dumps(asdict(record)) + "\n" for record in records), "utf-8")
 
 
 def level_interval(made: float, records: Sequence[LevelRecord], coverage: float) -> tuple[float, float, float]:
-    """(estimate, low, high) of the measure on queries that people ask.
+    """(estimate, low, high) of the measure on queries that people ask, from its value `made` on made queries.
 
     A prediction interval of a new collection's offset: mean ± t · s · sqrt(1 + 1/n) over n collections, each the mean
-    of its records. In s² the prior's variance counts as its degrees of freedom beside n - 1, as in
-    `with_prior`.
+    of its records. s² pools the prior's variance with that of the offsets by degrees of freedom, as `with_prior` does.
     """
-    names = dict.fromkeys(one.collection for one in records)
-    offsets = [np.mean([one.judged - one.made for one in records if one.collection == name]) for name in names]
+    names = dict.fromkeys(row.collection for row in records)
+    offsets = [np.mean([row.judged - row.made for row in records if row.collection == name]) for name in names]
     if len(offsets) < 2:
         middle, margin = made, float(stats.norm.ppf((1 + coverage) / 2)) * PRIOR_SPREAD
     else:
-        own = Variance(float(np.var(offsets, ddof=1)), len(offsets) - 1)
-        found = Variance(PRIOR_SPREAD**2, PRIOR_FREEDOM).pooled(own)
-        spread, wide = math.sqrt(found.value), float(stats.t.ppf((1 + coverage) / 2, found.freedom))
-        middle, margin = made + float(np.mean(offsets)), wide * spread * math.sqrt(1 + 1 / len(offsets))
+        sampled = Variance(float(np.var(offsets, ddof=1)), len(offsets) - 1)
+        pooled = Variance(PRIOR_SPREAD**2, PRIOR_FREEDOM).pooled(sampled)
+        spread, quantile = math.sqrt(pooled.value), float(stats.t.ppf((1 + coverage) / 2, pooled.freedom))
+        middle, margin = made + float(np.mean(offsets)), quantile * spread * math.sqrt(1 + 1 / len(offsets))
     return middle, middle - margin, middle + margin
 
 
 KNOWN = 1e9
-"""Degrees of freedom of a variance that is known: t with as many is the normal distribution."""
+"""Degrees of freedom of an exactly known variance: Student's t with so many is the normal distribution."""
 
 
 ROUNDS = 100
@@ -151,31 +142,27 @@ CLOSE = 1e-12
 """Change of between² at which the iteration ends: a millionth of a difference of 0.001, squared."""
 
 LEAST_SIGNAL = 1 / 3
-"""Share of the made gains' squares that is taken to be more than error, at least: bounds the slope's correction."""
+"""Least fraction of the made gains' sum of squares that is taken as signal: bounds the correction of the slope."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The model's parameters, as estimated.
-
-    shrink_error: standard error of `shrink`. freedom: degrees of freedom of `between`. collections: what it was
-    estimated from; empty for the prior. gains: their number.
-    """
+    """Estimated parameters of the model of gains that the module describes."""
 
     shrink: float
     between: float
-    freedom: float
-    shrink_error: float = 0.0
+    freedom: float  # degrees of freedom of `between`
+    shrink_error: float = 0.0  # standard error of `shrink`
     bias: float = 0.0
-    collections: tuple[str, ...] = ()
-    gains: int = 0
+    collections: tuple[str, ...] = ()  # that it was estimated from; empty for a prior
+    gains: int = 0  # number of gains that it was estimated from
 
     def expected(self, gain: float) -> float:
-        """The real gain, given the mean gain on made queries."""
+        """The expected real gain, given the mean gain on made queries."""
         return self.shrink * gain - self.bias
 
     def variances(self, gain: float, sampling: Variance) -> list[Variance]:
-        """Those of the real gain around the expected one: of the sample, of the slope, and between systems."""
+        """The variances of the real gain around the expected one: of the sample, the slope, and between systems."""
         return [
             Variance(self.shrink**2 * sampling.value if self.shrink else 0.0, sampling.freedom),
             Variance(gain**2 * self.shrink_error**2, max(len(self.collections) - 1, 1)),
@@ -198,19 +185,18 @@ def sum_interval(
     `freedom` of between². A single difference shows no spread, so its interval is infinite.
 
     Args:
-        coverage: of the interval, such as 0.9.
+        coverage: confidence level of the interval, such as 0.9.
         noise: variance of another estimate of the real gain; the interval then covers that estimate.
     """
     value = math.fsum(fit.expected(gain) for fit, gain, _ in parts)
-    variances = [one for fit, gain, sampling in parts for one in fit.variances(gain, sampling)]
+    variances = [variance for fit, gain, sampling in parts for variance in fit.variances(gain, sampling)]
     return interval(value, [*variances, Variance(noise, KNOWN)], 1 - coverage)
 
 
 PRIOR = Fit(shrink=1.0, between=0.02, freedom=4)
-"""Used until there are records of two collections. Gains of middle training are about 0.01 to 0.05 of nDCG@10.
-This takes a made gain at face value and scatters real gains by 0.02 around it, so that a 90% interval reaches about
-0.043 or more to each side (t with four degrees of freedom). It is an assumption, and a verdict that uses it has to say
-so.
+"""The model that is assumed until there are records of two collections: a made gain at face value, with a standard
+deviation of 0.02 of real gains around it, so that a 90% interval reaches about 0.043 or more to each side (t with four
+degrees of freedom). Gains of middle training are about 0.01 to 0.05 of nDCG@10.
 """
 
 
@@ -220,7 +206,7 @@ def kendall_tau(a: Sequence[float], b: Sequence[float]) -> float | None:
 
 
 def regret(estimates: Sequence[float], judged: Sequence[float]) -> float:
-    """What the choice by estimate loses: the best judged value less that of the system with the highest estimate.
+    """The regret of choosing by estimate: the best judged value less that of the system with the highest estimate.
 
     Of equal estimates the first counts. Never negative.
     """
@@ -230,27 +216,27 @@ def regret(estimates: Sequence[float], judged: Sequence[float]) -> float:
 
 
 def fit_calibration(records: Sequence[GainRecord]) -> Fit:
-    """The model that fits these records; `PRIOR` for fewer than two collections, or if no made gain differs from 0.
+    """Fits the model of gains; returns `PRIOR` for fewer than two collections, or if no made gain differs from 0.
 
-    `shrink` is the slope of a line through the origin with errors in both variables, and `between` is what scatters
-    beyond them (DerSimonian and Laird's moments, iterated with the slope).
+    `shrink` is the slope of a line through the origin with errors in both variables, and `between` is the scatter
+    beyond these errors (DerSimonian and Laird's moments, iterated with the slope).
 
-    With few collections two things are easily taken for smaller than they are, and are not here:
+    Two quantities are easily underestimated from few collections:
 
     - Systems of one collection share its baseline and its quirks. N residuals with the intra-class correlation rho are
       worth N / (1 + (N/C - 1) · rho²) independent ones. That number, less one for the slope, is the degrees of freedom.
-    - A moment estimate of between² is often negative. Cut off at 0 it would say that nothing scatters. Instead its
-      posterior mean under a flat prior over between² >= 0 is taken: the estimate itself where it is well above its
-      standard error, and about 0.8 standard errors where it is 0.
+    - A moment estimate of between² is often negative. Cut off at 0 it would mean no scatter at all. Its posterior mean
+      under a flat prior over between² >= 0 is taken instead: the estimate itself where it is well above its standard
+      error, and about 0.8 standard errors where it is 0.
     """
-    names = tuple(dict.fromkeys(one.collection for one in records))
-    made_N = np.array([one.made for one in records], dtype=np.float64)
+    names = tuple(dict.fromkeys(record.collection for record in records))
+    made_N = np.array([record.made for record in records], dtype=np.float64)
     if len(names) < 2 or not made_N.any():
         return PRIOR
-    judged_N = np.array([one.judged for one in records], dtype=np.float64)
-    made_noise_N = np.array([one.made_error**2 for one in records], dtype=np.float64)
-    judged_noise_N = np.array([one.judged_error**2 for one in records], dtype=np.float64)
-    groups_N = np.array([names.index(one.collection) for one in records])
+    judged_N = np.array([record.judged for record in records], dtype=np.float64)
+    made_noise_N = np.array([record.made_error**2 for record in records], dtype=np.float64)
+    judged_noise_N = np.array([record.judged_error**2 for record in records], dtype=np.float64)
+    groups_N = np.array([names.index(record.collection) for record in records])
 
     shrink, between2 = 1.0, float(np.var(judged_N)) or 1.0
     for _ in range(ROUNDS):
@@ -269,7 +255,7 @@ def fit_calibration(records: Sequence[GainRecord]) -> Fit:
 
 
 def _weights(variances_N: Doubles) -> Doubles:
-    """Inverse variances, scaled to a mean of 1; equal ones where nothing varies at all."""
+    """Inverse variances, scaled to a mean of 1; equal weights if a variance is 0."""
     if not variances_N.min() > 0:
         return np.ones_like(variances_N)
     weights_N = 1 / variances_N
@@ -277,7 +263,7 @@ def _weights(variances_N: Doubles) -> Doubles:
 
 
 def _slope(made_N: Doubles, judged_N: Doubles, noise_N: Doubles, weights_N: Doubles) -> tuple[float, float]:
-    """The slope, at least 0, and the sum of squares it is over: the made gains' less that of their errors."""
+    """The slope, at least 0, and its denominator: the made gains' sum of squares less that of their errors."""
     squares = float(np.sum(weights_N * made_N**2))
     signal = max(squares - float(np.sum(weights_N * noise_N)), LEAST_SIGNAL * squares)
     return max(float(np.sum(weights_N * made_N * judged_N)) / signal, 0.0), signal
@@ -295,7 +281,7 @@ def _freedom(residuals_N: Doubles, groups_N: Ints) -> float:
 
 
 def _between(residuals_N: Doubles, noise_N: Doubles, weights_N: Doubles, freedom: float) -> float:
-    """between², never negative; see `fit_calibration`."""
+    """The estimate of between², never negative; see `fit_calibration`."""
     weight = float(weights_N.sum())
     total = float(np.sum(weights_N * residuals_N**2)) / weight * (freedom + 1) / freedom
     moment = total - float(np.sum(weights_N * noise_N)) / weight
@@ -307,7 +293,7 @@ def _between(residuals_N: Doubles, noise_N: Doubles, weights_N: Doubles, freedom
 
 
 KindOf = Callable[[GainRecord], str]
-"""The kind of system that a record is of; kinds are fitted apart."""
+"""The kind of a record's gain; each kind gets its own fit."""
 
 
 def one_kind(record: GainRecord) -> str:
@@ -317,33 +303,33 @@ def one_kind(record: GainRecord) -> str:
 def fit_kinds(
     records: Sequence[GainRecord], kind_of: KindOf = one_kind, priors: Mapping[str, Fit] | None = None
 ) -> dict[str, Fit]:
-    """Kind -> the model that fits its records.
+    """Fits a model to the records of each kind: kind -> fit.
 
     Args:
-        priors: kind -> what holds where there are too few, and counts beside them; none: `PRIOR` for one kind of all.
-            Where made gains tell nothing, the prior has no shrink (`fit_constant`).
+        priors: kind -> its prior, which is returned for too few records and pooled with the fit otherwise; None:
+            `PRIOR` for a single kind. A prior with a shrink of 0 asks for `fit_constant`.
     """
-    found = {}
+    fits = {}
     for kind, prior in (priors or {"all": PRIOR}).items():
-        own = [one for one in records if kind_of(one) == kind]
+        rows = [record for record in records if kind_of(record) == kind]
         if prior.shrink == 0:
-            found[kind] = fit_constant(own, prior)
+            fits[kind] = fit_constant(rows, prior)
         else:
-            fit = fit_calibration(own)
-            found[kind] = with_prior(fit, prior) if fit.collections else prior
-    return found
+            fit = fit_calibration(rows)
+            fits[kind] = with_prior(fit, prior) if fit.collections else prior
+    return fits
 
 
 def fit_constant(records: Sequence[GainRecord], prior: Fit) -> Fit:
-    """The model without made gains: expected is the mean of the judged gains, each collection's once.
+    """Fits a model that ignores made gains: it expects the mean of the collections' mean judged gains.
 
-    The prior's mean counts as one more collection, and its scatter as in `with_prior`. `between` is that of a new
-    collection around the mean of these, whose own error it includes.
+    The prior's mean counts as one more collection, and its scatter is pooled as in `with_prior`. `between` is the
+    standard deviation of a new collection around this mean, and includes the error of the mean.
     """
-    names = tuple(dict.fromkeys(one.collection for one in records))
+    names = tuple(dict.fromkeys(record.collection for record in records))
     if not names:
         return prior
-    means_C = np.array([np.mean([one.judged for one in records if one.collection == name]) for name in names])
+    means_C = np.array([np.mean([row.judged for row in records if row.collection == name]) for name in names])
     scatter = Variance(prior.between**2, prior.freedom)
     if len(names) > 1:
         scatter = scatter.pooled(Variance(float(np.var(means_C, ddof=1)), len(names) - 1))
@@ -354,32 +340,27 @@ def fit_constant(records: Sequence[GainRecord], prior: Fit) -> Fit:
 
 
 def with_prior(fit: Fit, prior: Fit) -> Fit:
-    """The fit, with `between` weighed against what is assumed of it: systems of one collection scatter together, so C
-    collections are worth C - 1 degrees of freedom, beside the prior's own. Predicted from two others alone, 72% of the
-    gains of three collections lay within 90% intervals, so weighed 94% (docs/results/choose.md).
+    """The fit, with `between` pooled with the prior's. Systems of one collection scatter together, so C collections
+    count as C - 1 degrees of freedom beside those of the prior (docs/results/choose.md).
     """
-    own = max(len(fit.collections) - 1, 1)
-    found = Variance(prior.between**2, prior.freedom).pooled(Variance(fit.between**2, own))
-    return replace(fit, between=math.sqrt(found.value), freedom=found.freedom)
+    freedom = max(len(fit.collections) - 1, 1)
+    pooled = Variance(prior.between**2, prior.freedom).pooled(Variance(fit.between**2, freedom))
+    return replace(fit, between=math.sqrt(pooled.value), freedom=pooled.freedom)
 
 
 @dataclass(frozen=True)
 class HeldOutCollection:
-    """How a fit on all other collections did on this one, for the queries of one source that one seed made.
-
-    systems: number of gains, the baseline not counted. kendall_tau: of all systems with the baseline, between expected
-    and judged gains; None where all are equal. regret: in units of the measure. covered: number of judged gains within
-    their stated intervals. covered_with_noise: the same when intervals are widened by the judged gains' own standard
-    errors, which stated intervals leave out because they are about all queries that people would ask.
-    """
+    """How well a fit on all other collections predicts this one, for the queries of one source that one seed made."""
 
     collection: str
     source: str
     seed: int
-    systems: int
-    kendall_tau: float | None
-    regret: float
-    covered: int
+    systems: int  # number of gains, without the baseline
+    kendall_tau: float | None  # between expected and judged gains, with the baseline; None where all are equal
+    regret: float  # in units of the measure
+    covered: int  # number of judged gains within their stated intervals
+    # The same with intervals widened by the judged gains' standard errors. Stated intervals do not include these,
+    # because they are about all queries that people would ask.
     covered_with_noise: int
     fits: Mapping[str, Fit]
 
@@ -390,33 +371,34 @@ def leave_one_out(
     kind_of: KindOf = one_kind,
     priors: Mapping[str, Fit] | None = None,
 ) -> list[HeldOutCollection]:
-    """Each collection's judged gains against those that a fit on the records of all other collections expects.
+    """Compares each collection's judged gains with those expected by a fit on the records of all other collections.
 
     Sources and seeds of one collection are held out together and reported apart, in the order of the records.
     """
-    found = []
-    for collection in dict.fromkeys(one.collection for one in records):
-        fits = fit_kinds([one for one in records if one.collection != collection], kind_of, priors)
-        held = [one for one in records if one.collection == collection]
-        for verdict in dict.fromkeys((one.source, one.seed) for one in held):
-            found.append(_evaluate(fits, [one for one in held if (one.source, one.seed) == verdict], coverage, kind_of))
-    return found
+    results = []
+    for collection in dict.fromkeys(record.collection for record in records):
+        fits = fit_kinds([record for record in records if record.collection != collection], kind_of, priors)
+        held = [record for record in records if record.collection == collection]
+        for verdict in dict.fromkeys((row.source, row.seed) for row in held):
+            rows = [row for row in held if (row.source, row.seed) == verdict]
+            results.append(_evaluate(fits, rows, coverage, kind_of))
+    return results
 
 
 def _evaluate(
     fits: Mapping[str, Fit], records: Sequence[GainRecord], coverage: float, kind_of: KindOf
 ) -> HeldOutCollection:
-    by_label = {one.system: one for one in records}
+    by_label = {record.system: record for record in records}
     expected, judged = [0.0], [0.0]
     covered = [0, 0]
-    for one in records:
-        parts = [one, *([by_label[one.over]] if one.over else [])]
+    for record in records:
+        parts = [record, *([by_label[record.over]] if record.over else [])]
         fitted = [(fits[kind_of(part)], part.made, Variance(part.made_error**2, KNOWN)) for part in parts]
         judged.append(sum(part.judged for part in parts))
         for number, noise in enumerate((0.0, sum(part.judged_error**2 for part in parts))):
-            found = sum_interval(fitted, coverage, noise=noise)
-            covered[number] += found.low <= judged[-1] <= found.high
-        expected.append(found.value)
+            estimate = sum_interval(fitted, coverage, noise=noise)
+            covered[number] += estimate.low <= judged[-1] <= estimate.high
+        expected.append(estimate.value)
     return HeldOutCollection(
         collection=records[0].collection,
         source=records[0].source,
@@ -431,11 +413,12 @@ def _evaluate(
 
 
 def calibration(results: Sequence[HeldOutCollection], coverage: float, source: str = "") -> Calibration:
-    """The figures that a verdict shows. Coverage is of the stated intervals, a share of all gains; tau is the mean over
-    the results that have one.
+    """Summarises held-out results for a verdict: the fraction of all gains within their stated intervals, and the mean
+    Kendall's tau over the results that have one.
 
     Args:
-        coverage: that the intervals state. source: the command and file that the records come from.
+        coverage: confidence level of the intervals.
+        source: command and file that the records come from.
 
     Raises:
         UserError: if there is no result, or none with a tau.

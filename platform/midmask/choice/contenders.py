@@ -1,4 +1,4 @@
-"""What a choice is asked for, and who takes part in its contest under which conditions.
+"""The request for a choice, the systems in its contest (contenders), and the conditions that they are trained under.
 
 A contender is a system with a representation, fine-tuned on the made queries or left as it is, searched alone or
 together with BM25.
@@ -70,7 +70,7 @@ def settings_for(teacher: str | None) -> dict[str, Setting]:
 
 @dataclass(frozen=True)
 class Size:
-    """Of all trainings of a round. pretrain, finetune: optimiser steps."""
+    """Optimiser steps of each training in a round."""
 
     pretrain: int
     finetune: int
@@ -81,7 +81,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Contender:
-    """What is trained once: a system, what of it is scored, and how it is fine-tuned."""
+    """A system that is trained once: its name, the representation that is scored, and its fine-tuning."""
 
     system: str
     representation: str
@@ -89,7 +89,7 @@ class Contender:
 
     @property
     def keys(self) -> tuple[SystemKey, ...]:
-        """It alone, and together with BM25, which costs one search more."""
+        """The keys of the contender alone and together with BM25, which costs one more search."""
         if self.system == BM25:
             return (SystemKey(BM25, NONE, BM25, NONE),)
         trains = self.setting != AS_IS and RECIPES[variant(self.system)[0]]().objective is not None
@@ -134,27 +134,27 @@ def is_joined(key: SystemKey) -> bool:
 
 
 def first_contenders(systems: Sequence[str], backbone: str) -> tuple[Contender, ...]:
-    """Those of the first round, by priority: BM25, the encoder as it is if it was trained before, then all systems by
-    their dense vectors.
+    """The contenders of the first round, by priority: BM25, the encoder as it is if it was trained before, then all
+    systems by their dense vectors.
     """
     untuned = () if backbone in SIZES else (UNTRAINED,)
     return (LEXICAL, *untuned, *(Contender(system, "dense", TUNED) for system in systems))
 
 
 def untrained_of(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
-    """What is not trained and so costs nothing after the first round: BM25, and the encoder as it is."""
-    return tuple(one for one in contenders if one == LEXICAL or one.setting == AS_IS)
+    """The contenders that are not trained and cost nothing after the first round: BM25, and the encoder as it is."""
+    return tuple(contender for contender in contenders if contender == LEXICAL or contender.setting == AS_IS)
 
 
 def trained_of(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
-    """The others."""
+    """The contenders that are trained."""
     untrained = untrained_of(contenders)
-    return tuple(one for one in contenders if one not in untrained)
+    return tuple(contender for contender in contenders if contender not in untrained)
 
 
 def relatives(contender: Contender, representations: Sequence[str], *, taught: bool) -> tuple[Contender, ...]:
-    """The same system with mined negatives, where there is a teacher with its margins, and by other representations:
-    tried once it is known to be good. Those by words come last, since a short training does not teach them.
+    """Variants of a good contender to try next: with mined negatives, with a teacher's margins if there is a teacher,
+    and by other representations. Those by words come last, because they need a longer training.
     """
     if contender.setting != TUNED or contender.representation != "dense":
         return ()
@@ -176,8 +176,9 @@ def contest(
     """The conditions of one round, as a benchmark, whose cells are chosen by `Contender.keys`.
 
     Args:
-        corpus: the made collection, as corpus.name. changes: dotted path -> value, for all systems. teacher: a
-            cross-encoder's folder.
+        corpus: the made collection, as corpus.name.
+        changes: dotted path -> value, for all systems.
+        teacher: a cross-encoder's folder.
     """
     sizes = {
         "corpus.splits": "official",
@@ -217,7 +218,7 @@ def teacher_folder(given: str | Path | None) -> str | None:
     """The absolute path of a cross-encoder's folder.
 
     Raises:
-        UserError: if there is no cross-encoder in it. Found out before a contest has spent half its budget.
+        UserError: if there is no cross-encoder in it.
     """
     if given is None:
         return None
@@ -227,36 +228,31 @@ def teacher_folder(given: str | Path | None) -> str | None:
 
 
 def queries_as_asked(queries: QueriesConfig, changes: Mapping[str, Any]) -> tuple[QueriesConfig, dict[str, Any]]:
-    """How queries are made with those of the changes that are of `queries`, and the other changes.
+    """Applies the changes of `queries.…` to the config of made queries; returns it and the other changes.
 
     Raises:
         UserError: for an unknown field of `queries`, or an impossible value.
     """
-    own = {path: value for path, value in changes.items() if path.startswith(QUERIES)}
-    others = {path: value for path, value in changes.items() if path not in own}
-    return override(queries, {path.removeprefix(QUERIES): value for path, value in own.items()}), others
+    selected = {path: value for path, value in changes.items() if path.startswith(QUERIES)}
+    others = {path: value for path, value in changes.items() if path not in selected}
+    return override(queries, {path.removeprefix(QUERIES): value for path, value in selected.items()}), others
 
 
 @dataclass(frozen=True)
 class Request:
-    """Documents, a budget, and what takes part.
+    """A request for a verdict: documents, a budget, and the systems to compare."""
 
-    corpus: the documents; judgements that it may have are not looked at unless `reveal`. budget: in seconds. teacher: a
-    cross-encoder's folder. changes: dotted path -> value, for the reading of the corpus and for all systems. out: the
-    verdict's folder. command: what makes the verdict again, for its pages.
-    """
-
-    corpus: CorpusConfig
-    budget: float
-    out: Path
+    corpus: CorpusConfig  # the documents
+    budget: float  # in seconds
+    out: Path  # the verdict's folder
     queries: QueriesConfig
-    teacher: str | None = None
+    teacher: str | None = None  # a cross-encoder's folder
     systems: tuple[str, ...] = SYSTEMS
     representations: tuple[str, ...] = tuple(SCORED)
-    changes: Mapping[str, Any] | None = None
+    changes: Mapping[str, Any] | None = None  # dotted path -> value, for reading the corpus and for all systems
     seed: int = 0
-    reveal: bool = False
-    command: str = ""
+    reveal: bool = False  # whether the collection's judgements are read
+    command: str = ""  # makes the verdict again; shown on its pages
 
     def __post_init__(self) -> None:
         for kind in self.representations:
@@ -271,7 +267,7 @@ class Request:
 
     @property
     def own_changes(self) -> dict[str, Any]:
-        """What all systems of the contest have."""
+        """The changes that apply to all systems of the contest."""
         given = {path: value for path, value in (self.changes or {}).items() if not path.startswith("corpus.")}
         return {"backbone.name": self.backbone, **given}
 
@@ -284,18 +280,18 @@ class Request:
 
     @cached_property
     def as_read(self) -> Recipe:
-        """The same, as the encoder that all systems start from reads the documents."""
+        """The recipe on the documents, with the text settings of the encoder that all systems start from."""
         made = contest(self.corpus.name, (NONE,), Size(1, 1), ("dev",), self.own_changes, self.seed)
         return override(recipe_of(made, UNTRAINED.keys[0]), {"corpus": self.documents.corpus.model_dump()})
 
     @property
     def short_name(self) -> str:
-        """Of the documents, in tables and folders."""
+        """The documents' name in tables and folders."""
         return self.documents.corpus.short_name
 
     @cached_property
     def identity(self) -> str:
-        """What the decisions of the contest depend on."""
+        """Fingerprint of everything that the contest's decisions depend on."""
         made = contest("made", self.systems, Size(1, 1), ("dev",), self.own_changes, self.seed, self.teacher)
-        wanted = [self.documents.corpus.model_dump(), self.queries.model_dump(), made.model_dump(), self.budget]
-        return fingerprint({"choose": wanted, "representations": self.representations})
+        parts = [self.documents.corpus.model_dump(), self.queries.model_dump(), made.model_dump(), self.budget]
+        return fingerprint({"choose": parts, "representations": self.representations})

@@ -1,4 +1,4 @@
-"""What a contest is held under: its budget of time, its conditions, and the journal that a killed one goes on from.
+"""Budget, conditions and journal of a contest; a killed contest resumes from its journal.
 
 The budget is parsed, spent over restarts, and turned into the length of trainings. The journal keeps what was decided
 and spent in the contest's folder, so that the same decisions hold after a restart.
@@ -38,10 +38,10 @@ ENOUGH = 4
 
 SHORTEST = Size(FEWEST_STEPS, FEWEST_STEPS)
 TELLING_STEPS = 100
-"""Of each training in the budget that a verdict names as enough, where its own trained too little."""
+"""Steps of each training in the budget that a verdict recommends when its own budget trained too little."""
 
 UNSEEN = Size(FEWEST_STEPS + 1, FEWEST_STEPS + 1)
-"""A size that is asked for its price: trainings of the shortest may be there already, and would cost nothing."""
+"""The size from which prices are extrapolated: trainings of the shortest size may be finished and cost nothing."""
 
 
 def budget_seconds(text: str, gpus: int | None = None) -> float:
@@ -75,11 +75,7 @@ def _own_gpus() -> int:
 
 
 class Clock:
-    """A budget, and what of it is spent.
-
-    Args:
-        budget: in seconds. spent: by earlier runs of the same command.
-    """
+    """A budget in seconds, and how much of it is spent. `spent` counts earlier runs of the same command."""
 
     def __init__(self, budget: float, spent: float = 0.0) -> None:
         self.budget = budget
@@ -100,16 +96,16 @@ class Clock:
 
 @dataclass(frozen=True)
 class Limits:
-    """Beyond which trainings repeat themselves. passages: of the collection. queries: that there are to train on."""
+    """Upper bounds on the length of trainings, from the collection's size and a number of epochs."""
 
-    passages: int
-    queries: int
+    passages: int  # of the collection
+    queries: int  # to train on
     batch: int = 32
     passage_epochs: int = 20
     query_epochs: int = 5
 
     def size(self, steps: int) -> Size:
-        """Trainings of so many steps each, as far as the collection goes."""
+        """The size of a round with so many steps a training, bounded by the epochs over the collection."""
         bounded = min(MOST_STEPS, max(FEWEST_STEPS, steps))
         pretrain = max(FEWEST_STEPS, self.passage_epochs * self.passages // self.batch)
         finetune = max(FEWEST_STEPS, self.query_epochs * self.queries // self.batch)
@@ -125,8 +121,9 @@ def room(price: RoundPrice, untrained: int, most: int, seconds: float, limits: L
     to train one.
 
     Args:
-        price: seconds of a round with the first so many contenders, which `affordable` is asked about.
-        untrained: contenders at the front that cost no training. most: all that wait.
+        price: seconds of a round with the first so many contenders.
+        untrained: number of contenders at the front that need no training.
+        most: number of all contenders.
     """
     for count in range(most, untrained, -1):
         size = affordable(partial(price, count), seconds, limits)
@@ -137,29 +134,28 @@ def room(price: RoundPrice, untrained: int, most: int, seconds: float, limits: L
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """Of the first so many contenders that wait. seconds: that the round may take."""
+    """The plan of a round: how many of the waiting contenders are trained, and for how long."""
 
     count: int
     size: Size
-    seconds: float
+    seconds: float  # that the round may take
 
 
 def first_round(price: RoundPrice, untrained: int, most: int, left: float, rounds: int, limits: Limits) -> RoundPlan:
-    """As `room`, in one of so many rounds of equal time. If that is too little to train `ENOUGH` contenders, one round
-    gets all the time: a few that are trained longer do not say which training helps. If there is no time to train even
-    one for longer than the shortest, as many are compared as can be trained for that long; those that are trained
-    already cost nothing.
+    """Plans the first of several rounds of equal time, as `room`. If that trains fewer than `ENOUGH` contenders, one
+    round gets all the time, because longer trainings of a few do not show which training helps. If there is no time for
+    more than the shortest trainings, as many contenders are compared as those allow; finished trainings cost nothing.
 
     Args:
         left: seconds of all rounds together.
     """
-    wanted = untrained + min(ENOUGH, most - untrained)
-    found = room(price, untrained, most, left / rounds, limits)
-    if found is not None and found[0] >= wanted:
-        return RoundPlan(*found, left / rounds)
-    if (found := room(price, untrained, most, left, limits)) is not None:
-        return RoundPlan(*found, left)
-    count = count_that_fits(lambda wanted: price(wanted, SHORTEST), untrained, most, max(left, 0.0))
+    enough = untrained + min(ENOUGH, most - untrained)
+    fitting = room(price, untrained, most, left / rounds, limits)
+    if fitting is not None and fitting[0] >= enough:
+        return RoundPlan(*fitting, left / rounds)
+    if (fitting := room(price, untrained, most, left, limits)) is not None:
+        return RoundPlan(*fitting, left)
+    count = count_that_fits(lambda first: price(first, SHORTEST), untrained, most, max(left, 0.0))
     return RoundPlan(count, SHORTEST, left)
 
 
@@ -199,44 +195,38 @@ PHASES = (DOCUMENTS, *ROUND_NAMES, TESTS) = (
     *(f"round {number} of {ROUNDS}" for number in range(1, ROUNDS + 1)),
     "test queries",
 )
-"""Of a contest's progress."""
+"""Phases of a contest, as its progress shows them."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What all rounds share. make: size, splits -> the benchmark of a round. sample: split -> what can be searched in
-    place of the whole collection, if that is large. taught: whether there is a cross-encoder to learn from.
-    """
+    """The conditions that all rounds of a contest share."""
 
-    make: Callable[[Size, Sequence[str]], Benchmark]
+    make: Callable[[Size, Sequence[str]], Benchmark]  # size, splits -> the benchmark of a round
     seed: int
     limits: Limits
     representations: tuple[str, ...]
-    taught: bool
+    taught: bool  # whether there is a cross-encoder to learn from
     survey: Survey
-    sample: Callable[[str], Sample | None]
+    sample: Callable[[str], Sample | None]  # split -> the sample to search; None: the collection is small
 
 
 @dataclass(frozen=True)
 class ContestOutcome:
-    """sizes, dev: of the last round in which each key was measured, and its result on the dev queries. measured: all
-    that were; finalists: of them, those that came through, the best on dev first. given_up: label of each system that
-    is no finalist -> why, whether it was measured on dev or not. tested_on: what the test queries are searched in, if
-    not in the whole collection. enough: see `ContestJournal`.
-    """
+    """The outcome of all rounds: who was measured, and who is searched with for the test queries."""
 
-    sizes: Mapping[SystemKey, Size]
-    dev: Mapping[SystemKey, Result]
+    sizes: Mapping[SystemKey, Size]  # of the last round in which a key was measured
+    dev: Mapping[SystemKey, Result]  # its result on the dev queries in that round
     measured: tuple[Contender, ...]
-    finalists: tuple[Contender, ...]
-    given_up: Mapping[str, str]
-    tested_on: Sample | None
-    enough: float | None
+    finalists: tuple[Contender, ...]  # of the measured ones, the best on dev first
+    given_up: Mapping[str, str]  # label of each system that is no finalist, measured or not -> why
+    tested_on: Sample | None  # the sample that the test queries search; None: the whole collection
+    enough: float | None  # see `ContestJournal`
 
     @property
     def not_tried(self) -> dict[str, str]:
         """Label of each system that was not measured at all -> why."""
-        measured = {one.label for one in self.measured}
+        measured = {contender.label for contender in self.measured}
         return {label: why for label, why in self.given_up.items() if label not in measured}
 
 
@@ -246,45 +236,43 @@ TICK_S = 10.0
 
 @dataclass(frozen=True)
 class Round:
-    """Who is trained and for how long. until: seconds of the budget after which no training of it begins."""
+    """One round of the contest: its contenders and the length of their trainings."""
 
     size: Size
     contenders: tuple[Contender, ...]
-    until: float
+    until: float  # seconds of the budget after which none of its trainings begins
 
 
 class ContestJournal:
     """The decisions of one contest; another contest in the same folder begins afresh.
 
-    pace: as `Prices` has learned it; sampled: whether a sample is searched for the test queries; kept: seconds that are
-    kept for them; finalists: the systems that are searched with; None: not yet. enough: seconds of a budget that would
-    compare middle trainings; None: none takes part.
-
     Args:
-        folder: of the verdict. identity: fingerprint of all that the decisions depend on.
+        folder: of the verdict.
+        identity: fingerprint of everything that the decisions depend on.
     """
 
     def __init__(self, folder: Path, identity: str) -> None:
         self._file = folder / FILE
         self._identity = identity
         self._writing = threading.Lock()
-        found = self._read()
-        self.spent = float(found.get("spent", 0.0))
-        self.pace: float | None = found.get("pace")
-        self.sampled: bool | None = found.get("sampled")
-        self.kept: float | None = found.get("kept")
-        self.enough: float | None = found.get("enough")
-        finalists = found.get("finalists")
+        record = self._read()
+        self.spent = float(record.get("spent", 0.0))
+        # None until it is decided or measured; `enough` also where no middle training takes part.
+        self.pace: float | None = record.get("pace")  # `Prices.per_utilisation`
+        self.sampled: bool | None = record.get("sampled")  # whether the test queries search a sample
+        self.kept: float | None = record.get("kept")  # seconds reserved for the test queries
+        self.enough: float | None = record.get("enough")  # seconds of a budget that would compare middle trainings
+        finalists = record.get("finalists")
         self.finalists = None if finalists is None else _contenders(finalists)
-        self.rounds = [_round(one) for one in found.get("rounds", ())]
-        self.given_up: dict[str, str] = dict(found.get("given_up", {}))
+        self.rounds = [_round(decided) for decided in record.get("rounds", ())]
+        self.given_up: dict[str, str] = dict(record.get("given_up", {}))
 
     def _read(self) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = json.loads(self._file.read_text())
+            record: dict[str, Any] = json.loads(self._file.read_text())
         except (OSError, ValueError):
             return {}
-        return found if found.get("identity") == self._identity else {}
+        return record if record.get("identity") == self._identity else {}
 
     def decide(self, decided: Round) -> None:
         self.rounds.append(decided)
@@ -295,27 +283,26 @@ class ContestJournal:
         self.write()
 
     def give_up(self, contenders: Sequence[Contender], reason: str) -> None:
-        """These go no further, or were never tried."""
-        self.given_up = {**self.given_up, **{one.label: reason for one in contenders}}  # anew: a thread may write it
+        """Notes why contenders are not trained further, or were never trained."""
+        self.given_up = {
+            **self.given_up,
+            **{entry.label: reason for entry in contenders},
+        }  # anew: a thread may write it
         self.write()
 
     def write(self, spent: float | None = None) -> None:
-        """Replaces the file, whole or not at all; what is written last was known last, whichever thread writes it."""
+        """Replaces the file atomically. Safe to call from several threads: the last write has the latest state."""
         with self._writing:
             self.spent = self.spent if spent is None else spent
             rounds = [asdict(one) for one in self.rounds]
-            known = {"identity": self._identity, "spent": self.spent, "pace": self.pace}
-            known |= {"sampled": self.sampled, "kept": self.kept, "enough": self.enough}
-            finalists = None if self.finalists is None else [asdict(one) for one in self.finalists]
-            content = {**known, "rounds": rounds, "finalists": finalists, "given_up": self.given_up}
+            state = {"identity": self._identity, "spent": self.spent, "pace": self.pace}
+            state |= {"sampled": self.sampled, "kept": self.kept, "enough": self.enough}
+            finalists = None if self.finalists is None else [asdict(finalist) for finalist in self.finalists]
+            content = {**state, "rounds": rounds, "finalists": finalists, "given_up": self.given_up}
             Place(str(self._file)).write_json(content)
 
     def keep_time(self, clock: Clock, every: float = TICK_S) -> AbstractContextManager[None]:
-        """Writes what is spent again and again while the block runs, so that a kill hides no more than a tick.
-
-        Args:
-            every: seconds between two writes.
-        """
+        """Writes the spent time every `every` seconds while the block runs, so that a kill loses no more than that."""
         return ticking(lambda: self.write(clock.spent), every, "contest-clock")
 
 

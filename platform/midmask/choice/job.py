@@ -77,7 +77,7 @@ SHOWN = 3
 
 
 def choose_job(options: Options, flags: Namespace) -> None:
-    """The whole of the job.
+    """Runs the job of a choice: the plan for --dry-run, else the contest and its verdict.
 
     Raises:
         UserError: for flags that cannot be met, documents that cannot be read, or too small a budget.
@@ -103,7 +103,7 @@ def choose_job(options: Options, flags: Namespace) -> None:
 
 
 def request_for(options: Options, flags: Namespace) -> Request:
-    """What the command line asks for.
+    """The request of a command line.
 
     Raises:
         UserError: for a budget, source, system or representation that there is not.
@@ -163,7 +163,7 @@ def _run(request: Request, options: Options) -> tuple[Verdict, revealing.Reveale
 
 
 def _track(verdict: Verdict, folder: Path, tracked: TrackedJob) -> None:
-    """The verdict's files and figures, in the job's run."""
+    """Logs the verdict's files and figures to the job's tracked run."""
     run = tracked.run
     for path in sorted(path for path in folder.iterdir() if path.suffix in (".json", ".md", ".html")):
         run.log_file(path, "verdict")

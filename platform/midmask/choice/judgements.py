@@ -56,20 +56,16 @@ JudgingMode = Literal["side by side", "blind", "next"]
 
 @dataclass(frozen=True)
 class Judgement:
-    """One judgement of one passage for one query.
-
-    grade: 1 relevant, 0 not relevant; None withdraws what was judged before. left, right: the two systems that were
-    compared, if any. team: which of them proposed the passage, in a blind comparison. at: when, in UTC.
-    """
+    """One judgement of one passage for one query."""
 
     query: str
     doc_id: str
-    grade: int | None
+    grade: int | None  # 1 relevant, 0 not relevant; None withdraws the judgement before
     mode: JudgingMode = "side by side"
-    left: str = ""
+    left: str = ""  # left, right: the two systems that were compared, if any
     right: str = ""
-    team: str = ""
-    at: str = ""
+    team: str = ""  # which of them proposed the passage, in a blind comparison
+    at: str = ""  # time in UTC
 
     @property
     def query_id(self) -> str:
@@ -83,24 +79,24 @@ def query_id(text: str) -> str:
 
 @dataclass(frozen=True)
 class JudgementJournal:
-    """Judgements in the order given. unreadable: lines that are no judgement, such as one that a kill cut short."""
+    """The judgements of a journal, in the order given."""
 
     rows: tuple[Judgement, ...]
-    unreadable: int = 0
+    unreadable: int = 0  # number of lines that are no judgement, such as one that a kill cut short
 
     @cached_property
     def last(self) -> Mapping[tuple[str, str], Judgement]:
         """(query id, document id) -> the judgement that counts; withdrawn ones are left out."""
-        found = {(row.query_id, row.doc_id): row for row in self.rows}
-        return {pair: row for pair, row in found.items() if row.grade is not None}
+        latest = {(row.query_id, row.doc_id): row for row in self.rows}
+        return {pair: row for pair, row in latest.items() if row.grade is not None}
 
     @cached_property
     def grades(self) -> Mapping[str, Mapping[str, int]]:
         """Query id -> document id -> grade."""
-        found: dict[str, dict[str, int]] = {}
+        grades: dict[str, dict[str, int]] = {}
         for (query, doc_id), row in self.last.items():
-            found.setdefault(query, {})[doc_id] = int(row.grade or 0)
-        return found
+            grades.setdefault(query, {})[doc_id] = int(row.grade or 0)
+        return grades
 
     @cached_property
     def queries(self) -> Mapping[str, str]:
@@ -212,7 +208,7 @@ def _parse(data: bytes) -> JudgementJournal:
 
 
 def _judgement(row: Mapping[str, Any]) -> Judgement:
-    """ValueError, TypeError or KeyError if the row is no judgement."""
+    """The judgement in a row. Raises ValueError, TypeError or KeyError if the row is no judgement."""
     found = Judgement(**row)
     texts = (found.query, found.doc_id, found.mode, found.left, found.right, found.team, found.at)
     if not all(isinstance(text, str) for text in texts) or found.grade not in (0, 1, None) or not found.query.strip():
@@ -266,18 +262,15 @@ def team_draft(lists: Mapping[str, Sequence[str]], query: str, k: int = 10) -> l
 
 @dataclass(frozen=True)
 class BlindPreference:
-    """What blind comparisons of two systems say. wins, losses, ties: queries on which the first has more, fewer, and
-    as many credits as the second; a query without any credit is a tie. share: of the decided queries that the first
-    wins, with its interval (Clopper and Pearson 1934); 0 … 1 where none is decided. p: two-sided sign test.
-    """
+    """The result of blind comparisons of two systems."""
 
-    wins: int
-    losses: int
-    ties: int
-    share: float
-    low: float
+    wins: int  # queries on which the first system has more credits
+    losses: int  # queries on which it has fewer
+    ties: int  # queries with equal credits, or without any
+    share: float  # fraction of the decided queries that the first wins
+    low: float  # low, high: interval of `share` (Clopper and Pearson 1934); 0 … 1 where no query is decided
     high: float
-    p: float
+    p: float  # of a two-sided sign test
 
     @property
     def significant(self) -> bool:
@@ -326,29 +319,25 @@ GradesByQuery = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class JudgedSystem:
-    """One system on the judged queries. value: its mean nDCG@10, where passages without a judgement are not relevant.
-    judged: share of its first ten passages, over all these queries, that have a judgement.
-    """
+    """The result of one system on the judged queries."""
 
     label: str
     queries: int
-    value: float
-    judged: float
+    value: float  # mean nDCG@10; passages without a judgement count as not relevant
+    judged: float  # fraction of the first ten passages, over all these queries, that have a judgement
 
 
 @dataclass(frozen=True)
 class JudgedPair:
-    """A system against another on the judged queries. difference: mean of the first's nDCG@10 less the second's; low,
-    high: its interval with the verdict's coverage, infinite for a single query.
-    """
+    """The comparison of two systems on the judged queries."""
 
     first: str
     second: str
     wins: int
     ties: int
     losses: int
-    difference: float
-    low: float
+    difference: float  # mean of the first's nDCG@10 less the second's
+    low: float  # low, high: interval of `difference` with the verdict's coverage; infinite for a single query
     high: float
 
     @property
@@ -358,7 +347,7 @@ class JudgedPair:
 
 def answerable(grades: GradesByQuery) -> list[str]:
     """Ids of the queries with a relevant passage."""
-    return [query for query, own in grades.items() if any(grade > 0 for grade in own.values())]
+    return [query for query, judged in grades.items() if any(grade > 0 for grade in judged.values())]
 
 
 def values_of(lists: Mapping[str, Sequence[str]], grades: GradesByQuery) -> pa.Table:
@@ -367,13 +356,13 @@ def values_of(lists: Mapping[str, Sequence[str]], grades: GradesByQuery) -> pa.T
     Args:
         lists: query id -> ranked document ids, of all answerable queries.
     """
-    wanted = answerable(grades)
-    rows = [(query, doc_id, rank) for query in wanted for rank, doc_id in enumerate(lists[query], start=1)]
+    answered = answerable(grades)
+    rows = [(query, doc_id, rank) for query in answered for rank, doc_id in enumerate(lists[query], start=1)]
     columns = [[row[column] for row in rows] for column in range(3)]
     types = (pa.string(), pa.string(), pa.int32())
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
     ranked = pa.table(arrays, names=["query_id", "doc_id", "rank"])
-    judged = [("test", query, doc_id, grade) for query in wanted for doc_id, grade in grades[query].items()]
+    judged = [("test", query, doc_id, grade) for query in answered for doc_id, grade in grades[query].items()]
     qrels = pa.table(
         [list(column) for column in zip(*judged, strict=True)], names=["split", "query_id", "doc_id", "grade"]
     )
@@ -381,45 +370,45 @@ def values_of(lists: Mapping[str, Sequence[str]], grades: GradesByQuery) -> pa.T
 
 
 def judged_systems(lists: RankedBySystem, grades: GradesByQuery) -> list[JudgedSystem]:
-    """Each system's mean, the best first; empty while no query is answerable."""
-    wanted = answerable(grades)
-    if not wanted:
+    """The result of each system, the best first; empty while no query is answerable."""
+    answered = answerable(grades)
+    if not answered:
         return []
-    found = []
-    for label, own in lists.items():
-        values = by_query(values_of(own, grades), MEASURE).values()
-        top = [doc_id in grades[query] for query in wanted for doc_id in own[query][:CUTOFF]]
-        found.append(JudgedSystem(label, len(wanted), sum(values) / len(wanted), sum(top) / max(1, len(top))))
-    return sorted(found, key=lambda one: -one.value)
+    systems = []
+    for label, ranked in lists.items():
+        values = by_query(values_of(ranked, grades), MEASURE).values()
+        top = [doc_id in grades[query] for query in answered for doc_id in ranked[query][:CUTOFF]]
+        systems.append(JudgedSystem(label, len(answered), sum(values) / len(answered), sum(top) / max(1, len(top))))
+    return sorted(systems, key=lambda system: -system.value)
 
 
 def judged_pair(
     lists: RankedBySystem, grades: GradesByQuery, first: str, second: str, coverage: float
 ) -> JudgedPair | None:
-    """The first system against the second; None while no query is answerable.
+    """Compares the first system with the second; None while no query is answerable.
 
     Args:
-        coverage: of the interval, such as 0.9.
+        coverage: confidence level of the interval, such as 0.9.
     """
     if not answerable(grades):
         return None
     tables = {label: values_of(lists[label], grades) for label in (first, second)}
     (row,) = compare(tables, measure=MEASURE, baseline=second, correction=None, correction_alpha=1 - coverage)
-    own = pair_systems(tables[first], tables[second], MEASURE)
-    return JudgedPair(first, second, own.wins, own.ties, own.losses, row.difference, row.low, row.high)
+    counts = pair_systems(tables[first], tables[second], MEASURE)
+    return JudgedPair(first, second, counts.wins, counts.ties, counts.losses, row.difference, row.low, row.high)
 
 
 def plain_words(pair: JudgedPair, verdict: Verdict) -> list[str]:
-    """What the judgements say of a pair, and whether that is what the verdict estimated, in sentences."""
+    """Sentences on the judgements of a pair, and on whether they agree with the verdict's estimate."""
     queries = "1 judged query" if pair.queries == 1 else f"{pair.queries} judged queries"
     counts = f"On {queries}, {pair.first} is better on {pair.wins}, equal on {pair.ties} and worse on {pair.losses}."
     if pair.queries < FEWEST:
         return [counts, f"That is too few to compare with the verdict: judge at least {FEWEST} queries."]
     level = f"{verdict.calibration.level:.0%}"
-    own = f"Its {MEASURE} differs by {pair.difference:+.3f} ({level} interval {pair.low:+.3f} to {pair.high:+.3f})."
-    estimate = next((one for one in verdict.systems if one.label == pair.first), None)
+    shown = f"Its {MEASURE} differs by {pair.difference:+.3f} ({level} interval {pair.low:+.3f} to {pair.high:+.3f})."
+    estimate = next((system for system in verdict.systems if system.label == pair.first), None)
     if estimate is None or pair.second != verdict.baseline:
-        return [counts, own, f"The verdict estimated differences from {verdict.baseline} only."]
+        return [counts, shown, f"The verdict estimated differences from {verdict.baseline} only."]
     said = (
         f"The verdict expected {estimate.gain:+.3f} {verdict.measure} "
         f"({estimate.gain_low:+.3f} to {estimate.gain_high:+.3f})."
@@ -434,7 +423,7 @@ def plain_words(pair: JudgedPair, verdict: Verdict) -> list[str]:
         outcome = f"Your judgements agree with the verdict, and show by themselves that {better}."
     else:
         outcome = "Your judgements do not contradict the verdict; by themselves they do not show a difference yet."
-    return [counts, own, said, outcome]
+    return [counts, shown, said, outcome]
 
 
 def pool(lists: Mapping[str, Sequence[str]], query: str, judged: Mapping[str, int], depth: int = CUTOFF) -> list[str]:
@@ -444,8 +433,8 @@ def pool(lists: Mapping[str, Sequence[str]], query: str, judged: Mapping[str, in
     Args:
         lists: system -> its ranked document ids. judged: document id -> grade, of this query.
     """
-    found = {doc_id for own in lists.values() for doc_id in own[:depth]} - judged.keys()
-    names = sorted(found)
+    unjudged = {doc_id for ranked in lists.values() for doc_id in ranked[:depth]} - judged.keys()
+    names = sorted(unjudged)
     if not names:
         return []
     keys = hash64([f"{query_id(query)}/{name}" for name in names], "pool").tolist()

@@ -109,12 +109,12 @@ def _hit(box: LabelBox, others: Iterable[LabelBox]) -> bool:
 def _crossed(label: WantedLabel, box: LabelBox, others: Iterable[LabelBox]) -> int:
     """Number of things, other than the label's own point, that the leader line to the label crosses."""
     x, y = box.nearest(label.x, label.y)
-    own = LabelBox(label.x - 1, label.y - 1, label.x + 1, label.y + 1)
+    point_box = LabelBox(label.x - 1, label.y - 1, label.x + 1, label.y + 1)
     line = [
         LabelBox(label.x + part * (x - label.x), label.y + part * (y - label.y), *_after(label, x, y, part))
         for part in (step / STEPS for step in range(1, STEPS))
     ]
-    return sum(any(other.overlaps(point) for point in line) for other in others if not other.overlaps(own))
+    return sum(any(other.overlaps(point) for point in line) for other in others if not other.overlaps(point_box))
 
 
 def _after(label: WantedLabel, x: float, y: float, part: float) -> tuple[float, float]:
@@ -142,10 +142,7 @@ TICKS = (
 
 @dataclass(frozen=True)
 class Canvas:
-    """Size of a picture, in its own units; the plot lies within the margins.
-
-    longest: characters of a label. finalists_only: whether there is room for no more systems than these.
-    """
+    """Size of a picture, in its own units; the plot lies within the margins."""
 
     name: str
     width: float
@@ -155,8 +152,8 @@ class Canvas:
     top: float
     bottom: float
     font: float
-    longest: int
-    finalists_only: bool
+    longest: int  # most characters of a label
+    finalists_only: bool  # whether there is room for the finalists alone
 
     @property
     def plot(self) -> LabelBox:
@@ -169,13 +166,10 @@ NARROW = Canvas("narrow", 358, 440, 48, 8, 40, 52, 12, 24, True)
 
 @dataclass(frozen=True)
 class Axes:
-    """From values to places on a canvas: seconds to the right on a logarithmic scale, gains upwards.
-
-    before: times that stand before a break of the axis, all at one place.
-    """
+    """Maps values to positions on a canvas: seconds to the right on a logarithmic scale, gains upwards."""
 
     canvas: Canvas
-    before: tuple[float, ...]
+    before: tuple[float, ...]  # times before a break of the axis, all at one position
     shortest: float
     longest: float
     lowest: float

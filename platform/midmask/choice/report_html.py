@@ -196,18 +196,18 @@ LENGTH = 420
 
 
 class TextPart(NamedTuple):
-    """A part of a text. marked: whether it is a word of the query."""
+    """A part of a text, marked if it is a word of the query."""
 
     text: str
     marked: bool
 
 
 class Excerpt(NamedTuple):
-    """A part of a passage with what surrounds it. before, after: whether something was left out there."""
+    """An excerpt of a passage, with its marked words."""
 
     parts: tuple[TextPart, ...]
-    before: bool
-    after: bool
+    before: bool  # whether text before the excerpt was left out
+    after: bool  # whether text after it was left out
 
 
 def highlight(text: str, query: str) -> tuple[TextPart, ...]:

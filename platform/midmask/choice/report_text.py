@@ -78,21 +78,21 @@ def no_middle_training(verdict: Verdict) -> str:
 
 
 def _round_up(seconds: float) -> float:
-    """To whole minutes; above an hour to tens of minutes."""
+    """Rounds seconds up to whole minutes; above an hour to tens of minutes."""
     unit = 60 if seconds <= 3600 else 600
     return unit * math.ceil(seconds / unit)
 
 
 def _advice(verdict: Verdict) -> str:
-    taken, others = verdict.recommended, [one for one in verdict.finalists if one.label != verdict.baseline]
+    taken, others = verdict.recommended, [system for system in verdict.finalists if system.label != verdict.baseline]
     is_baseline = taken.label == verdict.baseline
-    if is_baseline and all(one.gain_high < 0 for one in others):
+    if is_baseline and all(system.gain_high < 0 for system in others):
         return f"Take {named(taken.label)}: no other system that was measured is better."
     gain = "" if is_baseline else made_gain(verdict, taken)
     if not is_baseline and (verdict.recommendation.distinguishable or taken.made_low > 0):
         return f"Take {named(taken.label)}: {gain}, {cost(taken)}."
-    equals = [one for one in verdict.finalists if one.gain_low <= 0 <= one.gain_high]
-    cheapest = "the cheapest, which is " if all(taken.seconds <= one.seconds for one in equals) else ""
+    equals = [system for system in verdict.finalists if system.gain_low <= 0 <= system.gain_high]
+    cheapest = "the cheapest, which is " if all(taken.seconds <= system.seconds for system in equals) else ""
     measured = f", with {gain}" if gain else ""
     return f"Not distinguishable: take {cheapest}{named(taken.label)}, {cost(taken)}{measured}."
 
@@ -106,42 +106,42 @@ def made_gain(verdict: Verdict, one: SystemEstimate) -> str:
 
 
 def cost(one: SystemEstimate) -> str:
-    """What a system took to train."""
+    """The training time of a system, in words."""
     return "without any training" if one.training == "none" else f"for {duration(one.seconds)} of computing"
 
 
 def certainty(verdict: Verdict) -> str:
-    """How sure the headline is: what is expected for queries that people ask, and from which source."""
+    """Sentences on the certainty of the headline: the expected gain on people's queries, and its source."""
     shown, best_other = verdict.recommended, ""
     if shown.label == verdict.baseline:
-        others = [one for one in verdict.finalists if one.label != verdict.baseline]
+        others = [system for system in verdict.finalists if system.label != verdict.baseline]
         if not others:
             return "No other system was measured on the test queries."
-        shown = max(others, key=lambda one: one.gain)
+        shown = max(others, key=lambda system: system.gain)
         best_other = f"The best other system is {named(shown.label)}: {made_gain(verdict, shown)}, {cost(shown)}. "
     return f"{best_other}{expected_gain(verdict, shown)}"
 
 
 def expected_gain(verdict: Verdict, one: SystemEstimate) -> str:
-    """What is expected of a system on queries that people ask, and from which source, in a sentence or two."""
+    """A sentence or two on the expected gain of a system on queries that people ask, and its source."""
     contains = ", which contains 0" if one.gain_low <= 0 <= one.gain_high else ""
     gain = f"{signed(one.gain)} for queries that people ask ({gain_interval_words(verdict, one)}{contains})"
-    known = verdict.calibration
-    if not known.collections:
+    calibration = verdict.calibration
+    if not calibration.collections:
         return f"Assumed is {gain}: no collection with judgements has been measured."
     return (
-        f"Other collections ({', '.join(known.collections)}) suggest {gain}; such intervals covered "
-        f"{percent(known.coverage)} of the judged gains there."
+        f"Other collections ({', '.join(calibration.collections)}) suggest {gain}; such intervals covered "
+        f"{percent(calibration.coverage)} of the judged gains there."
     )
 
 
 def gain_interval_words(verdict: Verdict, one: SystemEstimate) -> str:
-    """Such as `90% interval +0.011 to +0.073`, of the expected gain."""
+    """The interval of the expected gain in words, such as `90% interval +0.011 to +0.073`."""
     return f"{interval_level(verdict)} {signed(one.gain_low)} to {signed(one.gain_high)}"
 
 
 def made_interval(verdict: Verdict, one: SystemEstimate) -> str:
-    """The same of the gain on made queries."""
+    """The interval of the gain on made queries in words, such as `90% interval +0.011 to +0.073`."""
     return f"{interval_level(verdict)} {signed(one.made_low)} to {signed(one.made_high)}"
 
 
@@ -172,7 +172,7 @@ def belief(found: Calibration) -> list[str]:
 
 
 def _coverage_advice(found: Calibration) -> str:
-    """That intervals are too wide is not concluded: it would take more collections than were ever measured."""
+    """Advice if intervals are too narrow. Too wide ones give none: that needs more collections than were measured."""
     return " So they are narrower than they should be." if found.coverage < found.level - BEYOND else ""
 
 
@@ -189,7 +189,7 @@ def rank_words(rank: int | None) -> str:
 
 
 def search_command(verdict: Verdict, folder: str = "") -> str:
-    """What is typed to search with the recommended system.
+    """The command that searches with the recommended system.
 
     Args:
         folder: of the verdict; none: that which it was written to.
@@ -332,7 +332,7 @@ def gain_cells(verdict: Verdict, one: SystemEstimate) -> tuple[str, str]:
 
 
 def table_note(verdict: Verdict) -> str:
-    """What the table's numbers are."""
+    """A note on the numbers of the table."""
     known = verdict.calibration.collections
     source = f"from what {', '.join(known)} have shown" if known else "by assumption"
     return (
@@ -344,7 +344,7 @@ def table_note(verdict: Verdict) -> str:
 
 
 def given_up_note(verdict: Verdict) -> str:
-    """What was done with the systems that are not finalists."""
+    """A note on the systems that are not finalists."""
     return f"Given up before the test. These numbers are of the {verdict.queries.dev:,} dev queries."
 
 

@@ -46,7 +46,7 @@ from midmask.store.place import Place
 
 @dataclass(frozen=True)
 class DecidedPairs:
-    """alike: of the pairs, those that the verdict ranks as people's queries do."""
+    """How many pairs of systems people's queries tell apart, and how many of them the verdict ranks alike."""
 
     pairs: int
     alike: int
@@ -56,32 +56,31 @@ class DecidedPairs:
 
 
 def decided_pairs(gains: Mapping[SystemName, float], judged: Mapping[SystemName, Result]) -> DecidedPairs:
-    """Counts the pairs that a paired t-test at `ALPHA` tells apart; no correction, since a pair counts for itself.
+    """Counts the pairs that a paired t-test at `ALPHA` tells apart, without a correction for multiple tests.
 
     Args:
-        gains: system -> its estimated gain. judged: system -> its result on people's queries.
+        gains: system -> its estimated gain.
+        judged: system -> its result on people's queries.
     """
     pairs = alike = 0
-    for one, other in combinations(gains, 2):
-        differences = paired(judged[one], judged[other])
-        found = interval(float(differences.mean()), [Variance.of_mean(differences)], ALPHA)
-        if found.low > 0 or found.high < 0:
+    for first, second in combinations(gains, 2):
+        differences = paired(judged[first], judged[second])
+        gap = interval(float(differences.mean()), [Variance.of_mean(differences)], ALPHA)
+        if gap.low > 0 or gap.high < 0:
             pairs += 1
-            alike += (gains[one] - gains[other]) * found.value > 0
+            alike += (gains[first] - gains[second]) * gap.value > 0
     return DecidedPairs(pairs, alike)
 
 
 @dataclass(frozen=True)
 class SourceAgreement:
-    """queries: of this source that were searched, of the split that has fewer. kendall_tau: of the gains on them with
-    the judged values; None where it is not defined. regret: of the system with the largest gain, which is `chosen`.
-    """
+    """How well the gains on the made queries of one source agree with the judged values."""
 
     source: str
-    queries: int
-    kendall_tau: float | None
-    regret: float
-    chosen: str
+    queries: int  # of this source that were searched, in the split that has fewer
+    kendall_tau: float | None  # of the gains with the judged values; None where it is not defined
+    regret: float  # of choosing the system with the largest gain
+    chosen: str  # the system with the largest gain
 
     def __str__(self) -> str:
         tau = "not defined" if self.kendall_tau is None else f"{self.kendall_tau:.2f}"
@@ -97,14 +96,15 @@ def agreement_by_source(
     counterparts: Counterparts,
     judged: Mapping[SystemName, float],
 ) -> tuple[SourceAgreement, ...]:
-    """The sources by name. Gains are plain means of paired differences: nothing is shrunk.
+    """The agreement of each source, sorted by name. Gains are plain means of paired differences, without shrinkage.
 
     Args:
-        sources: query -> its source. made: system -> its result on made queries. counterparts: what gains are
-            counted from. judged: system -> its value on judged queries; the systems that are compared.
+        sources: query -> its source.
+        made: system -> its result on made queries.
+        judged: compared system -> its value on judged queries.
     """
     names, values = list(judged), list(judged.values())
-    found = []
+    rows = []
     for source in sorted(set(sources.values())):
         of_source = {query for query, own in sources.items() if own == source}
         paths = [counterparts.path(made[name]) or [(made[name], made[name])] for name in names]
@@ -114,44 +114,42 @@ def agreement_by_source(
             gains = [float(sum(map(np.mean, own))) for own in parts]
             chosen = " · ".join(names[int(np.argmax(gains))])
             tau, lost = kendall_tau(gains, values), regret(gains, values)
-            found.append(SourceAgreement(source, queries, tau, lost, chosen))
-    return tuple(found)
+            rows.append(SourceAgreement(source, queries, tau, lost, chosen))
+    return tuple(rows)
 
 
 FILE = "revealed.json"
 MOST_QUERIES = 1_000
-"""Judged queries that are searched for; of a larger split so many, always the same."""
+"""Most judged queries that are evaluated; a larger split is sampled, always alike."""
 
 ALL = "all"
-"""Sources of the queries that a verdict was judged by, together."""
+"""Name of all sources of a verdict's queries together, as the source of a record."""
 
 
 @dataclass(frozen=True)
 class Revealed:
-    """judged: one value for each of the verdict's systems, in its order. decided: of their pairs. records, level: of
-    this collection. sources: how well the queries of each alone agree.
-    """
+    """A verdict compared with the judgements of its collection."""
 
     systems: tuple[SystemEstimate, ...]
-    judged: tuple[float, ...]
+    judged: tuple[float, ...]  # a value for each of the systems
     kendall_tau: float | None
     decided: DecidedPairs
     regret: float
-    covered: int
-    records: tuple[GainRecord, ...]
-    level: LevelRecord
-    sources: tuple[SourceAgreement, ...]
+    covered: int  # number of judged gains within their intervals
+    records: tuple[GainRecord, ...]  # of this collection
+    level: LevelRecord  # of this collection
+    sources: tuple[SourceAgreement, ...]  # each source's queries alone
 
     def as_json(self) -> str:
         rows = [
-            {"system": one.system, "representation": one.representation, "judged": value}
-            for one, value in zip(self.systems, self.judged, strict=True)
+            {"system": system.system, "representation": system.representation, "judged": value}
+            for system, value in zip(self.systems, self.judged, strict=True)
         ]
         agreement = {"kendall_tau": self.kendall_tau, "regret": self.regret, "covered": self.covered}
-        found = {"systems": rows, **agreement, "decided": asdict(self.decided)}
-        own = {"records": [asdict(one) for one in self.records], "level": asdict(self.level)}
-        own["sources"] = [asdict(one) for one in self.sources]
-        return json.dumps({**found, **own}, indent=2) + "\n"
+        summary = {"systems": rows, **agreement, "decided": asdict(self.decided)}
+        details = {"records": [asdict(record) for record in self.records], "level": asdict(self.level)}
+        details["sources"] = [asdict(source) for source in self.sources]
+        return json.dumps({**summary, **details}, indent=2) + "\n"
 
     def __str__(self) -> str:
         tau = "not defined" if self.kendall_tau is None else f"{self.kendall_tau:.2f}"
@@ -170,10 +168,10 @@ def judged_split(corpus: CorpusConfig) -> str:
     Raises:
         UserError: for a collection without judgements.
     """
-    there = judged_splits(corpus)
-    if not there:
+    splits = judged_splits(corpus)
+    if not splits:
         raise UserError(f"--reveal: {corpus.name} has no judgements; leave the flag out")
-    return "test" if "test" in there else usual_split(there)
+    return "test" if "test" in splits else usual_split(splits)
 
 
 def reveal(request: Request, choice: HeldContest, workshop: Workshop) -> Revealed:
@@ -186,14 +184,14 @@ def reveal(request: Request, choice: HeldContest, workshop: Workshop) -> Reveale
     split, survey = judged_split(corpus), Survey()
     cells = [cell_on(choice.benchmark, cell, corpus, split, survey, max_queries=MOST_QUERIES) for cell in choice.cells]
     workshop.measure(cells, float("inf"))
-    found = {one.key: one for one in collect(cells, workshop.storage)}
-    made = {name_of(one.key): one.result for one in choice.measured}
-    judged = {name_of(key): result for key, result in found.items()}
+    results = {result.key: result for result in collect(cells, workshop.storage)}
+    made = {name_of(system.key): system.result for system in choice.measured}
+    judged = {name_of(key): result for key, result in results.items()}
     return compare(choice, made, judged)
 
 
 def compare(choice: HeldContest, made: Mapping[SystemName, Result], judged: Mapping[SystemName, Result]) -> Revealed:
-    """The verdict beside the judgements.
+    """Compares a verdict with judgements of the same collection.
 
     Args:
         made, judged: (system, representation) -> result on made and on judged queries.
@@ -232,7 +230,7 @@ def _record(
     judged: Mapping[SystemName, Result],
     counterparts: Counterparts,
 ) -> GainRecord:
-    """Of a system's gain over its own reference."""
+    """The record of a system's gain over its reference."""
     over = counterparts.of(made[name].key)[made[name].split]
     is_baseline = over.key == counterparts.baseline["test"].key
     own, people = _gain(made[name], over), _gain(judged[name], judged[name_of(over.key)])

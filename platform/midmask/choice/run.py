@@ -66,13 +66,11 @@ UNCALIBRATED = "no collection with judgements was measured: intervals have an as
 
 @dataclass(frozen=True)
 class Made:
-    """Documents with made queries. prepared: the documents' passages. artifact: of the step that made the queries.
-    collection: BEIR folder of both, without what queries were taken from.
-    """
+    """Documents with made queries."""
 
-    prepared: Artifact
-    artifact: Artifact
-    collection: Place
+    prepared: Artifact  # the documents' passages
+    artifact: Artifact  # of the step that made the queries
+    collection: Place  # BEIR folder of both, without the text that queries were taken from
 
     @property
     def passages(self) -> int:
@@ -89,19 +87,19 @@ class Made:
         return self._kept("judge_sources")
 
     def _kept(self, role: str) -> Sequence[str]:
-        """The sources of a role that have queries: one that was asked for may have made none, such as titles."""
+        """The sources of a role that have queries; documents without titles, for example, give none from titles."""
         return tuple(source for source in self.artifact.result[role] if self.counts.source.get(source))
 
     @property
     def counts(self) -> QueryCounts:
-        found = self.artifact.result
-        splits = {name: int(found["splits"][name]) for name in ("train", "dev", "test")}
-        kept = {source: int(one["kept"]) for source, one in found["sources"].items()}
-        return QueryCounts(kept, int(found["made"]), int(found["kept"]), **splits)
+        result = self.artifact.result
+        splits = {name: int(result["splits"][name]) for name in ("train", "dev", "test")}
+        kept = {source: int(counts["kept"]) for source, counts in result["sources"].items()}
+        return QueryCounts(kept, int(result["made"]), int(result["kept"]), **splits)
 
 
 def queries_step(request: Request, survey: Survey) -> Step:
-    """The step that makes queries from the documents. An encoder with fresh weights has no say in which are kept."""
+    """The step that makes queries from the documents. An encoder with fresh weights does not filter them."""
     config, planned = request.queries, plan(request.as_read, survey)
     inputs = {"corpus": planned.corpus}
     if config.round_trip == "either" and request.backbone not in SIZES:
@@ -111,7 +109,7 @@ def queries_step(request: Request, survey: Survey) -> Step:
 
 
 def make(request: Request, workshop: Workshop, survey: Survey) -> Made:
-    """The documents as passages, and queries for them; judgements that a collection has are not read."""
+    """Makes the documents' passages and queries for them; judgements of the collection are not read."""
     step = queries_step(request, survey)
     prepared = workshop.make(step.inputs["corpus"], request.as_read)
     artifact = workshop.make(step, request.as_read)
@@ -121,20 +119,18 @@ def make(request: Request, workshop: Workshop, survey: Survey) -> Made:
 
 @dataclass(frozen=True)
 class HeldContest:
-    """A verdict, and what it rests on. measured: one for each of its systems. counterparts: what gains are counted
-    from. cells: what was trained, of each.
-    """
+    """A verdict with the measurements and trainings behind it."""
 
     verdict: Verdict
     made: Made
-    measured: tuple[MeasuredSystem, ...]
+    measured: tuple[MeasuredSystem, ...]  # one for each of the verdict's systems
     counterparts: Counterparts
     benchmark: Benchmark
-    cells: tuple[BenchmarkCell, ...]
+    cells: tuple[BenchmarkCell, ...]  # the trained cell of each system
 
 
 def choose(request: Request, workshop: Workshop) -> HeldContest:
-    """The verdict; it is not written yet (`deliver`).
+    """Holds the contest and returns its verdict, which `deliver` writes.
 
     Raises:
         UserError: for documents that cannot be read, or from which too few queries can be made.
@@ -182,18 +178,21 @@ def _size_of(outcome: ContestOutcome, contender: Contender) -> Size:
 
 
 def _test(held: Contest, outcome: ContestOutcome, clock: Clock) -> dict[SystemKey, Result]:
-    """The finalists on the test queries, which nobody has looked at before. Nothing is trained, so it has no limit."""
+    """Measures the finalists on the test queries, for the first time. Nothing is trained, so there is no time limit."""
     log.info("test queries of %d finalists", len(outcome.finalists))
     held.announce_tests()
     return held.measure(outcome.finalists, partial(_size_of, outcome), "test", float("inf"))
 
 
 def _cells(held: Contest, outcome: ContestOutcome) -> list[BenchmarkCell]:
-    """Of all that was measured, at their last size: finalists on the test queries, the others on dev."""
+    """The cells of all measured contenders at their last size: finalists on the test queries, the others on dev."""
     return [
         cell
-        for one in (*outcome.finalists, *(one for one in outcome.measured if one not in outcome.finalists))
-        for cell in held.cells(one, _size_of(outcome, one), "test" if one in outcome.finalists else "dev")
+        for entry in (
+            *outcome.finalists,
+            *(entry for entry in outcome.measured if entry not in outcome.finalists),
+        )
+        for cell in held.cells(entry, _size_of(outcome, entry), "test" if entry in outcome.finalists else "dev")
     ]
 
 
@@ -259,8 +258,8 @@ def _verdict(
 
 
 def _counterparts(measured: Sequence[MeasuredSystem], dev: Mapping[SystemKey, Result]) -> Counterparts:
-    """Gains are counted from the encoder as it is; one that was never trained has nothing to offer before its
-    fine-tuning, so from BM25 there.
+    """The references of gains: the encoder as it is; BM25 for an encoder with fresh weights, which is useless before
+    its fine-tuning.
     """
     finalists = {one.key: one.result for one in measured if one.finalist}
     alone, joined = UNTRAINED.keys

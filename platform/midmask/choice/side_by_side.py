@@ -129,7 +129,7 @@ def _scored(table: pa.Table) -> list[ScoredDocument]:
 
 
 class SearchStore:
-    """A collection, and what systems need to search it, computed when it is first asked for.
+    """A collection, and the vectors and indexes that systems need to search it, computed on first use.
 
     Args:
         store: where results are kept.
@@ -165,8 +165,8 @@ class SearchStore:
         recipe = as_folder_reads(self._recipe(), folder, ())
         check_folder(recipe, folder)
         planned = plan(recipe, self._survey)
-        wanted = recipe.evaluation.model_copy(update={"threads": usable_cores()}).settled(planned.precision)
-        passages = passage_encoding_step(planned.tokens, adopted(str(folder)), wanted)
+        config = recipe.evaluation.model_copy(update={"threads": usable_cores()}).settled(planned.precision)
+        passages = passage_encoding_step(planned.tokens, adopted(str(folder)), config)
         runner = self._runner(show)
         encoded = runner.run(passages)
         model, tokens = (runner.run(passages.inputs[name]) for name in ("model", "tokens"))
@@ -242,13 +242,12 @@ ANSWERS_KEPT = 4096
 
 @dataclass(frozen=True)
 class RankedAnswer:
-    """A system's ranked list for one query. seconds: that the search took, from the text to the list; reading the
-    texts, loading the model and encoding the collection do not count. how: what was scored.
-    """
+    """A system's ranked list for one query."""
 
     scored: tuple[ScoredDocument, ...]
+    # Of the search, from the text to the list, without reading texts, loading the model and encoding the collection.
     seconds: float
-    how: str
+    how: str  # what was scored, in words
 
     @property
     def doc_ids(self) -> tuple[str, ...]:
@@ -313,7 +312,7 @@ class SideBySide:
         return tuple(label for label in self.systems if label in self._open)
 
     def estimate(self, label: str) -> SystemEstimate:
-        """What the verdict says of a system.
+        """The verdict's estimate of a system.
 
         Raises:
             UserError: for a label that the verdict does not have.
@@ -450,9 +449,7 @@ def read_verdict(folder: Path) -> Verdict:
 
 
 def rank_changes(own: Sequence[str], other: Sequence[str]) -> list[int | None]:
-    """How many ranks higher each document of a list stands there than in another list; below 0: lower. None: the other
-    list lacks it.
-    """
+    """Ranks that each document of a list gains over another list; negative if it is lower, None if missing there."""
     places = {doc_id: rank for rank, doc_id in enumerate(other)}
     return [places[doc_id] - rank if doc_id in places else None for rank, doc_id in enumerate(own)]
 

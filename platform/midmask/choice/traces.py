@@ -1,4 +1,4 @@
-"""What a choice reads of artifacts: model, time, bytes and examples of an evaluation; small samples of a collection.
+"""Reads models, times, bytes and examples from artifacts of evaluations, and writes small samples of a collection.
 
 To encode a whole collection for every system of every round would take most of a small budget, so rounds search the
 passages of all queries of a split among a sample of the others. Fewer passages are easier to search, for all systems
@@ -44,20 +44,20 @@ def model_folder(evaluation: Step, storage: Place) -> str:
 
 
 def seconds_of(evaluation: Step, storage: Place) -> float:
-    """Of all steps that are there for this system alone: trainings, mining, encoding, search."""
+    """Seconds of all steps that only this system needs: trainings, mining, encoding, search."""
     steps = {one.fingerprint: one for one in evaluation.upstream() if one.name not in SHARED}
     return sum(float(load(one.place(storage)).result.get("seconds", 0.0)) for one in steps.values())
 
 
 def bytes_per_passage(evaluation: Step, storage: Place, words: float) -> float:
-    """Of the index. words: different ones of a passage, on average, which BM25's index holds."""
+    """Bytes of the index per passage. words: mean number of different words in a passage, for BM25's index."""
     encoded = costs_of(evaluation, storage).bytes_per_passage or 0.0
     name = evaluation.inputs["ranked"].name
     return encoded + (POSTING * words if name != "search" else 0.0)
 
 
 def words_of(collection: Place) -> float:
-    """Different words of a passage of a BEIR folder, on average."""
+    """Mean number of different words in a passage of a BEIR folder."""
     words = passages = 0
     for one in passages_in(collection):
         words += len({*f"{one.title} {one.text}".lower().split()})
@@ -66,7 +66,7 @@ def words_of(collection: Place) -> float:
 
 
 def queries_of(collection: Place) -> dict[str, dict[str, Any]]:
-    """Id -> the query's row (`text`, `metadata`) of a BEIR folder."""
+    """The queries of a BEIR folder: id -> row (`text`, `metadata`)."""
     return {row["_id"]: row for row in _rows(collection / "queries.jsonl.gz")}
 
 
@@ -124,7 +124,7 @@ def _example(query: Mapping[str, object], passage: Passage, ranks: Mapping[str, 
 
 
 def relevant_of(collection: Place, split: str) -> dict[str, list[str]]:
-    """Query -> its passages, of the judgements of a split."""
+    """The relevant passages in the judgements of a split: query id -> passage ids."""
     found: dict[str, list[str]] = {}
     for line in (collection / "qrels" / f"{split}.tsv").read().decode().splitlines()[1:]:
         query, passage, *_ = line.split("\t")
@@ -140,28 +140,24 @@ FOLDER = "samples"
 
 @dataclass(frozen=True)
 class Sample:
-    """corpus: its BEIR folder. passages: their number."""
+    """A sample of a collection, as a BEIR folder."""
 
     corpus: CorpusConfig
-    passages: int
+    passages: int  # number
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """Writes the samples of one collection, each once.
+    """Writes the samples of one collection, each once."""
 
-    made: the artifact of the step that made the queries. collection: its BEIR folder. name, passages: of the
-    collection.
-    """
-
-    made: Artifact
-    collection: Place
-    name: str
-    passages: int
+    made: Artifact  # of the step that made the queries
+    collection: Place  # its BEIR folder
+    name: str  # of the collection
+    passages: int  # number in the collection
     storage: Place
 
     def sample(self, split: str) -> Sample | None:
-        """That of a split's queries; None where the whole collection is hardly larger."""
+        """The sample for a split's queries; None where the whole collection is hardly larger."""
         if self.passages <= 2 * OTHERS:
             return None
         identity = fingerprint({"queries": self.made.fingerprint, "split": split, "others": OTHERS})
@@ -170,17 +166,18 @@ class Sampler:
         def write(out: Place) -> dict[str, Any]:
             return self._write(split, out / self.name)
 
-        found = produce(self.storage / FOLDER / identity / self.name, record, write)
-        corpus = CorpusConfig(name=f"beir:{found.place / self.name}", splits="official")
-        return Sample(corpus, int(found.result["passages"]))
+        artifact = produce(self.storage / FOLDER / identity / self.name, record, write)
+        corpus = CorpusConfig(name=f"beir:{artifact.place / self.name}", splits="official")
+        return Sample(corpus, int(artifact.result["passages"]))
 
     def _write(self, split: str, out: Place) -> dict[str, Any]:
         relevant = relevant_of(self.collection, split)
-        asked = queries_of(self.collection)
-        kept = {passage for own in relevant.values() for passage in own}
-        others = [one.doc_id for one in passages_in(self.collection) if one.doc_id not in kept]
-        kept |= set(fixed_sample(others, OTHERS))
-        texts = (one for one in passages_in(self.collection) if one.doc_id in kept)
-        rows = (query_row(query, str(asked[query]["text"])) for query in relevant)
-        write_beir(out, texts, rows, {split: [(query, one, 1) for query, own in relevant.items() for one in own]})
-        return {"passages": len(kept), "queries": len(relevant)}
+        queries = queries_of(self.collection)
+        sampled = {doc_id for doc_ids in relevant.values() for doc_id in doc_ids}
+        others = [passage.doc_id for passage in passages_in(self.collection) if passage.doc_id not in sampled]
+        sampled |= set(fixed_sample(others, OTHERS))
+        texts = (passage for passage in passages_in(self.collection) if passage.doc_id in sampled)
+        rows = (query_row(query, str(queries[query]["text"])) for query in relevant)
+        qrels = [(query, doc_id, 1) for query, doc_ids in relevant.items() for doc_id in doc_ids]
+        write_beir(out, texts, rows, {split: qrels})
+        return {"passages": len(sampled), "queries": len(relevant)}

@@ -20,9 +20,9 @@ TrainingKind = Literal["none", "fine-tuning", "middle training"]
 
 @dataclass(frozen=True)
 class QueryCounts:
-    """How many queries were made and what became of them. source: kind of source -> queries kept."""
+    """How many queries were made, and how many were kept for each split."""
 
-    source: Mapping[str, int]
+    source: Mapping[str, int]  # kind of source -> queries kept
     made: int
     kept: int
     train: int
@@ -32,35 +32,30 @@ class QueryCounts:
 
 @dataclass(frozen=True)
 class SystemEstimate:
-    """One system of the contest.
-
-    rank: 1 is the best, by gain. gain, gain_low, gain_high: expected difference from the verdict's baseline on queries
-    that people ask, with its interval. made_gain, made_low, made_high: the difference that was measured on the made
-    queries, with its interval; NaN in verdicts of versions that did not write it. estimate, low, high: expected measure
-    on queries that people ask. Levels differ between collections far more than gains do, so no page shows these three.
-    seconds: of computing, all its trainings and the encoding of the collection. bytes_per_passage: of its index.
-    model: its folder; "" for BM25. finalist: whether it was measured on the test queries; others were measured on the
-    dev queries only. dropped: why it did not become a finalist; "" for a finalist.
-    """
+    """One system of the contest, with its estimated gain and its costs."""
 
     system: str
     representation: str
-    rank: int
+    rank: int  # 1 is the best, by gain
+    # Expected measure on queries that people ask, with its interval. No page shows it, because levels differ between
+    # collections far more than gains do.
     estimate: float
     low: float
     high: float
+    # Expected difference from the verdict's baseline on queries that people ask, with its interval.
     gain: float
     gain_low: float
     gain_high: float
-    seconds: float
-    bytes_per_passage: float
-    model: str = ""
-    finalist: bool = True
+    seconds: float  # computing time of all its trainings and of encoding the collection
+    bytes_per_passage: float  # of its index
+    model: str = ""  # folder; "" for BM25
+    finalist: bool = True  # whether it was measured on the test queries; others: on the dev queries only
+    # Difference measured on the made queries, with its interval; NaN in files of versions that did not write it.
     made_gain: float = math.nan
     made_low: float = math.nan
     made_high: float = math.nan
     training: TrainingKind = "fine-tuning"
-    dropped: str = ""
+    dropped: str = ""  # why it did not become a finalist; "" for a finalist
 
     @property
     def name(self) -> SystemName:
@@ -68,23 +63,23 @@ class SystemEstimate:
 
     @property
     def label(self) -> str:
-        """What tables call it."""
+        """The system's name in tables."""
         return self.system if self.representation in ("", self.system) else f"{self.system} · {self.representation}"
 
     @property
     def is_joined(self) -> bool:
-        """Whether its list is joined with BM25's."""
+        """Whether the system's list is joined with BM25's."""
         return self.representation.endswith(WITH_BM25)
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to take. distinguishable: whether it differs from the baseline beyond the interval; reason: a sentence."""
+    """The recommended system, and why it is recommended."""
 
     system: str
     representation: str
-    distinguishable: bool
-    reason: str
+    distinguishable: bool  # whether the interval of its gain over the baseline lies above 0
+    reason: str  # a sentence
 
     @property
     def name(self) -> SystemName:
@@ -93,41 +88,29 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well verdicts without labels agreed with judgements, on collections that have some.
+    """How well verdicts without labels agreed with judgements, on collections that have judgements."""
 
-    collections: their names. kendall_tau: mean over them, between the two rankings of systems. coverage: share of
-    judged values within the intervals, whose level is `level`. source: the command and file the figures come from.
-    """
-
-    collections: tuple[str, ...]
-    kendall_tau: float
-    coverage: float
-    level: float = 0.9
-    source: str = ""
+    collections: tuple[str, ...]  # names
+    kendall_tau: float  # between the two rankings of systems; mean over the collections
+    coverage: float  # fraction of judged values within their intervals
+    level: float = 0.9  # confidence level of the intervals
+    source: str = ""  # the command and file that the figures come from
 
 
 @dataclass(frozen=True)
 class Example:
-    """A test query that one of two systems ranks far better. ranks: label -> rank of its passage; None: not found."""
+    """A test query whose passage one of two systems ranks far better."""
 
     query: str
     source: str
     title: str
     text: str
-    ranks: Mapping[str, int | None]
+    ranks: Mapping[str, int | None]  # label -> rank of its passage; None: not found
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer to: which middle training, what does it gain, how sure is that, is it worth the hours.
-
-    baseline: label of the system that gains are over. measure: such as nDCG@10. model: folder of the delivered system's
-    model; "" if no system has one. collection: BEIR folder of the passages with the made queries. won, lost: queries on
-    which the recommended system is better than the baseline, and worse. not_tried: label of each system that was not
-    measured at all -> why. limits: sentences on what the verdict does not show. command: makes it again. folder: where
-    it was written. enough_seconds: budget that would have compared middle trainings; None where some were compared, or
-    none was asked for.
-    """
+    """Which middle training to choose, what it gains, how certain that is, and what it costs."""
 
     corpus: str
     passages: int
@@ -135,18 +118,19 @@ class Verdict:
     systems: tuple[SystemEstimate, ...]
     recommendation: Recommendation
     calibration: Calibration
-    baseline: str
-    measure: str
-    model: str
-    collection: str
+    baseline: str  # label of the system that gains are over
+    measure: str  # such as nDCG@10
+    model: str  # folder of the delivered system's model; "" if no system has one
+    collection: str  # BEIR folder of the passages with the made queries
     budget_seconds: float
     spent_seconds: float
-    command: str
-    won: tuple[Example, ...] = ()
-    lost: tuple[Example, ...] = ()
-    not_tried: Mapping[str, str] = field(default_factory=dict)
-    limits: tuple[str, ...] = ()
-    folder: str = ""
+    command: str  # makes the verdict again
+    won: tuple[Example, ...] = ()  # queries on which the recommended system is better than the baseline
+    lost: tuple[Example, ...] = ()  # queries on which it is worse
+    not_tried: Mapping[str, str] = field(default_factory=dict)  # label of each system that was not measured -> why
+    limits: tuple[str, ...] = ()  # sentences on what the verdict does not show
+    folder: str = ""  # where it was written
+    # Budget that would have compared middle trainings; None where some were compared, or none was asked for.
     enough_seconds: float | None = None
 
     @property

@@ -1,7 +1,6 @@
-"""The end of a sweep, told from what its steps have left behind, and as `sweep.json`: who won, by how much, and why.
+"""The report of a finished sweep, as text and as `sweep.json`: the winner, its gain, and which gains exceed the noise.
 
-What of it is above the noise is told too. A part of `sweep.json` keeps those fields of a comparison, `vars(row)`, that
-it has.
+A part of `sweep.json` keeps those fields of a comparison, `vars(row)`, that it has.
 """
 
 from collections.abc import Iterable
@@ -38,14 +37,12 @@ from midmask.sweep.trials import Trial, Trials, outcome
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A finished sweep. entrants: systems x seeds of the final comparison, the winner first; bm25: its evaluations by
-    split; importance: none where there were too few trials.
-    """
+    """A finished sweep: its trials and the evaluations of the final comparison."""
 
     trials: Trials
-    entrants: list[Entrant]
-    bm25: dict[str, Artifact]
-    importance: SweepImportance | None
+    entrants: list[Entrant]  # systems x seeds of the final comparison, the winner first
+    bm25: dict[str, Artifact]  # split -> evaluation of BM25
+    importance: SweepImportance | None  # None if there were too few trials
 
     @property
     def measure(self) -> str:
@@ -54,12 +51,15 @@ class Conclusion:
 
     @cached_property
     def seeds(self) -> SeedSpread:
-        """From the trials, where they were repeated, else from the systems of the final comparison."""
-        own = seed_spread(self.trials.seed_means())
-        if own.degrees:
-            return own
+        """The spread over seeds: of the trials if they were repeated, else of the systems of the final comparison."""
+        repeated = seed_spread(self.trials.seed_means())
+        if repeated.degrees:
+            return repeated
         return seed_spread(
-            [[one.result["measures"][self.measure] for one in system.evaluations["dev"]] for system in self.systems]
+            [
+                [artifact.result["measures"][self.measure] for artifact in system.evaluations["dev"]]
+                for system in self.systems
+            ]
         )
 
     @cached_property
@@ -72,15 +72,15 @@ class Conclusion:
 
     @cached_property
     def proxies(self) -> dict[float, RankCorrelation]:
-        """Share of a rung -> how its probes rank trials as the end does."""
+        """Share of a rung -> rank correlation of its probes with the final measurements."""
         return proxies([trial.outcome for trial in self.trials.all], self.trials.space.shares)
 
     @cached_property
     def systems(self) -> list[report.System]:
         """The compared systems, in the order of their first mention."""
         groups: dict[str, list[Entrant]] = {}
-        for one in self.entrants:
-            groups.setdefault(one.label, []).append(one)
+        for entrant in self.entrants:
+            groups.setdefault(entrant.label, []).append(entrant)
         return [self._system(label, rows) for label, rows in groups.items()]
 
     @cached_property
@@ -110,24 +110,24 @@ class Conclusion:
         return "\n\n".join(parts)
 
     def _left_out_notes(self) -> Iterable[str]:
-        """What the comparison does not measure as the collection's files have it; each sentence once."""
-        by_split = [{one.label: one.evaluations[split][0] for one in self.compared} for split in SPLITS]
+        """Notes on where the comparison departs from the collection's files; each sentence once."""
+        by_split = [{system.label: system.evaluations[split][0] for system in self.compared} for split in SPLITS]
         return dict.fromkeys(line for evaluations in by_split for line in left_out_notes(evaluations))
 
     @cached_property
     def sentences(self) -> list[str]:
-        """What the sweep says, the most important first."""
+        """The conclusions of the sweep as sentences, the most important first."""
         space = self.trials.space
-        told = [
+        lines = [
             verdict.sentence(self.systems[0].label, self.floor.label, self.measure, self.against_floor),
             verdict.runner_up_sentence(self.trials, self.standings),
             verdict.floor_sentence(self.standings, self.seeds, len(space.trial_seeds) or 1),
         ]
         if space.has_several_objectives:
-            told.insert(1, verdict.front_sentence(self.trials, self.systems))
-        told += [verdict.proxy_sentence(*proxy, pruned=space.rungs.prune) for proxy in self.proxies.items()]
-        told.append(verdict.importance_sentence(self.importance, labels(space), len(self.trials.complete)))
-        return [sentence for sentence in told if sentence]
+            lines.insert(1, verdict.front_sentence(self.trials, self.systems))
+        lines += [verdict.proxy_sentence(*proxy, pruned=space.rungs.prune) for proxy in self.proxies.items()]
+        lines.append(verdict.importance_sentence(self.importance, labels(space), len(self.trials.complete)))
+        return [sentence for sentence in lines if sentence]
 
     @property
     def floor(self) -> report.System:
@@ -149,7 +149,7 @@ class Conclusion:
         steps, storage = rows[0].plan, self.trials.storage
         pretrain = _seconds(steps.pretrained, storage) if steps.pretrained else None
         finetune = sum(_seconds(stage, storage) for stage in steps.stages)
-        evaluations = {split: [load(one.evaluations[split].place(storage)) for one in rows] for split in SPLITS}
+        evaluations = {split: [load(entrant.evaluations[split].place(storage)) for entrant in rows] for split in SPLITS}
         return report.System(label, evaluations, pretrain, finetune)
 
 
@@ -192,8 +192,10 @@ def build_result(end: Conclusion, *, study: str, sweep: str) -> SweepResult:
 def _parameters(space: Space) -> tuple[SweepParameter, ...]:
     names = labels(space)
     return tuple(
-        SweepParameter(**{**one.model_dump(), "label": names[path]}, path=path, constant=one.is_constant)
-        for path, one in space.parameters.items()
+        SweepParameter(
+            **{**distribution.model_dump(), "label": names[path]}, path=path, constant=distribution.is_constant
+        )
+        for path, distribution in space.parameters.items()
     )
 
 
@@ -211,7 +213,7 @@ def _point(end: Conclusion, trial: Trial, sweep: str) -> SweepPoint:
         values=dict(zip(names, tried.values, strict=False)),
         measures=trial.measured.measures if trial.measured else {},
         costs=trial.measured.costs if trial.measured else {},
-        seeds=tuple(one.result["measures"][names[0]] for one in trial.evaluations),
+        seeds=tuple(artifact.result["measures"][names[0]] for artifact in trial.evaluations),
         front=trial.label in end.trials.front,
         to_best=DifferenceToBest(**vars(row), distinguishable=row.significant) if row else None,
     )
@@ -226,8 +228,8 @@ def _noise_floor(end: Conclusion) -> NoiseFloor | None:
 
 def _system(system: System, end: Conclusion) -> ComparedSystem:
     values = {
-        split: tuple(one.result["measures"][end.measure] for one in found)
-        for split, found in system.evaluations.items()
+        split: tuple(artifact.result["measures"][end.measure] for artifact in artifacts)
+        for split, artifacts in system.evaluations.items()
     }
     to_floor = {
         split: DifferenceToFloor(**{**vars(row), "p": row.p_corrected}, outcome=outcome(row))

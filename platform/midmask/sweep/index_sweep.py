@@ -72,14 +72,12 @@ TIMES = "milliseconds"
 
 @dataclass(frozen=True)
 class IndexSweep:
-    """What is computed. recipes, evaluations: label of an index -> the recipe that searches with it, its evaluation;
-    both in the order of the space. times: the step that times all searches.
-    """
+    """The steps of an index sweep, in the order of its space."""
 
     space: IndexSpace
-    recipes: Mapping[str, Recipe]
-    evaluations: Mapping[str, Step]
-    times: Step
+    recipes: Mapping[str, Recipe]  # label of an index -> the recipe that searches with it
+    evaluations: Mapping[str, Step]  # label of an index -> its evaluation
+    times: Step  # times all searches
 
     @property
     def targets(self) -> dict[str, Step]:

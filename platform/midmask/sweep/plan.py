@@ -1,4 +1,4 @@
-"""What a sweep is before it runs: a space on a recipe with the flags, checked; what its trials and final measure."""
+"""The plan of a sweep: a space on a recipe with the flags, checked; the evaluations of its trials and of its end."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,12 +31,10 @@ from midmask.sweep.study import open_study, outcomes
 
 @dataclass(frozen=True)
 class Measured:
-    """What a trial's evaluations found. measures: mean over fine-tuning seeds; costs: those of the first seed, by the
-    names of `Costs`, without what is not known.
-    """
+    """The results of a trial's evaluations."""
 
-    measures: dict[str, float]
-    costs: dict[str, float]
+    measures: dict[str, float]  # means over fine-tuning seeds
+    costs: dict[str, float]  # of the first seed, by the names of `Costs`; unknown ones are left out
 
     def of(self, objectives: Sequence[Target]) -> tuple[float, ...]:
         """The values of objectives.
@@ -62,14 +60,11 @@ def summarise(steps: Sequence[Step], results: Sequence[dict[str, Any]], storage:
 
 @dataclass(frozen=True)
 class Rung:
-    """A trial's way to one of its measurements."""
+    """The steps up to one measurement of a trial."""
 
-    # Of the middle training's steps.
-    share: float
-    # Goes on from that of the rung before; none without a middle training.
-    pretrained: Step | None
-    # A probe; of the last rung the final evaluations, one per seed.
-    evaluations: tuple[Step, ...]
+    share: float  # of the middle training's steps
+    pretrained: Step | None  # goes on from that of the rung before; None without a middle training
+    evaluations: tuple[Step, ...]  # a probe; at the last rung the final evaluations, one per seed
 
 
 def trial_rungs(recipe: Recipe, space: Space, survey: Survey) -> list[Rung]:
@@ -77,13 +72,16 @@ def trial_rungs(recipe: Recipe, space: Space, survey: Survey) -> list[Rung]:
     plans = rungs(recipe, space.shares, survey)
     probes = [(probe(recipe, share, space, survey),) for share in space.shares[:-1]]
     measured = [*probes, tuple(final_evaluations(recipe, space, survey))]
-    return [Rung(share, one.pretrained, own) for share, one, own in zip(space.shares, plans, measured, strict=True)]
+    return [
+        Rung(share, steps.pretrained, evaluations)
+        for share, steps, evaluations in zip(space.shares, plans, measured, strict=True)
+    ]
 
 
 def final_evaluations(recipe: Recipe, space: Space, survey: Survey) -> list[Step]:
     """A trial's last measurement: the whole protocol on dev, once per seed."""
     repeated = [recipe.seeded(seed) for seed in space.trial_seeds] or [recipe]
-    return [plan(one, survey).evaluation(dev_evaluation(one)) for one in repeated]
+    return [plan(seeded, survey).evaluation(dev_evaluation(seeded)) for seeded in repeated]
 
 
 def probe(recipe: Recipe, share: float, space: Space, survey: Survey) -> Step:
@@ -95,7 +93,7 @@ def probe(recipe: Recipe, share: float, space: Space, survey: Survey) -> Step:
 
 
 def dev_evaluation(recipe: Recipe) -> EvaluateConfig:
-    """Selection looks at dev only."""
+    """The evaluation of a recipe on dev, the only split that selection uses."""
     return recipe.evaluation.model_copy(update={"split": "dev"})
 
 
@@ -113,13 +111,13 @@ class Entrant:
 
     @cached_property
     def evaluations(self) -> dict[str, Step]:
-        """By split."""
-        own = self.recipe.evaluation
-        return {split: self.plan.evaluation(own.model_copy(update={"split": split})) for split in SPLITS}
+        """Split -> evaluation."""
+        config = self.recipe.evaluation
+        return {split: self.plan.evaluation(config.model_copy(update={"split": split})) for split in SPLITS}
 
 
 def entrants_of(label: str, recipe: Recipe, seeds: Sequence[int], survey: Survey) -> list[Entrant]:
-    """A system with each of the seeds."""
+    """The entrants of a system, one for each seed."""
     recipes = {seed: recipe.seeded(seed) for seed in seeds}
     return [Entrant(label, seed, one, plan(one, survey)) for seed, one in recipes.items()]
 
@@ -136,7 +134,7 @@ class Sweep:
 
     @cached_property
     def fingerprint(self) -> str:
-        """What the result depends on."""
+        """Fingerprint of everything that the result depends on."""
         recipes = (self.recipe, *self.baselines)
         steps = [plan(recipe, self.survey).evaluation(recipe.evaluation).fingerprint for recipe in recipes]
         return fingerprint({"space": self.space.model_dump(mode="json"), "steps": steps})
@@ -181,7 +179,7 @@ def _recipe(space: Space, name: str, options: Options) -> Recipe:
 
 
 def _without_objective(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """What of these changes is not about the middle training of one method, so that baselines take it too."""
+    """The changes that baselines take too: those that are not about the middle training of one method."""
     return {path: value for path, value in changes.items() if not path.startswith("objective.")}
 
 
@@ -197,7 +195,7 @@ def _check_objectives(space: Space, recipe: Recipe) -> None:
 
 
 def describe(sweep: Sweep) -> str:
-    """What --dry-run prints: the space, its points, and what is done already."""
+    """The text of --dry-run: the space, its points, and the steps that are finished."""
     storage = Place(sweep.options.storage)
     known = storage.is_path and (Path(storage.uri) / "optuna.db").exists()
     done = len(outcomes(open_study(sweep.study_storage(), sweep.study, sweep.space), sweep.space)) if known else 0
@@ -218,15 +216,15 @@ def describe(sweep: Sweep) -> str:
 
 
 def targets(sweep: Sweep) -> Iterator[Step]:
-    """What a sweep computes at most: every trial to its end, then the best and the baselines with every seed."""
+    """All steps that a sweep may compute: every trial to its end, then the best and the baselines with every seed."""
     for trial in trial_recipes(sweep):
         yield from final_evaluations(trial, sweep.space, sweep.survey)
     yield from final_targets(sweep)
 
 
 def trial_recipes(sweep: Sweep) -> list[Recipe]:
-    """Trials that are not of a grid are taken to be as large as the recipe's own, each with a seed in the place of its
-    point.
+    """The recipes of all trials. Without a grid, each trial is represented by the sweep's recipe with another seed in
+    place of a point.
     """
     space = sweep.space
     points = grid(space) if space.search == "grid" else [{"pretrain.seed": number} for number in range(space.trials)]

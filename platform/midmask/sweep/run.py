@@ -52,19 +52,15 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _Trial:
-    """What is known of a running trial.
-
-    trainings: fingerprint -> what it trains for its final measurement. before: fingerprint -> optimiser steps of the
-    fine-tuning stages before this one, so that a chart goes on where the last stage ended. collection: fingerprint of
-    the collection that the trial is evaluated on.
-    """
+    """The tracked state of a running trial."""
 
     name: str
     run: TrackedRun
     tags: dict[str, str]
-    trainings: dict[str, Step]
+    trainings: dict[str, Step]  # fingerprint -> training for the final measurement
+    # Fingerprint -> optimiser steps of the fine-tuning stages before this one, so that a chart goes on after the last.
     before: dict[str, int]
-    collection: str
+    collection: str  # fingerprint of the collection that the trial is evaluated on
 
 
 class TrialsObserver:
@@ -172,7 +168,7 @@ class TrialsObserver:
 
 
 def _steps_before(measured: Sequence[Step]) -> dict[str, int]:
-    """Of every fine-tuning stage. Seeds repeat the same steps, so the first one's curve is the trial's."""
+    """Optimiser steps before each fine-tuning stage. Seeds repeat them, so the first seed's curve is the trial's."""
     before: dict[str, int] = {}
     for evaluation in measured:
         done = 0
@@ -287,8 +283,8 @@ def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
 
 
 def _shared(space: Space, planned: Plan, bm25: Iterable[Step]) -> list[Step]:
-    """What all trials need, and BM25. A middle training that no parameter changes is trained by all workers, once,
-    instead of by one trial that the others wait for.
+    """The steps that all trials need, and BM25. A middle training that no parameter changes is trained once by all
+    workers, instead of by one trial that the others wait for.
     """
     shared = [planned.pretraining_tokens, planned.tokens, *bm25]
     if planned.pretrained is not None and _shares_pretraining(space):
@@ -297,12 +293,12 @@ def _shared(space: Space, planned: Plan, bm25: Iterable[Step]) -> list[Step]:
 
 
 def _shares_pretraining(space: Space) -> bool:
-    """Whether no parameter is of anything that the middle training depends on."""
+    """Whether the middle training is the same for all points of the space."""
     return all(path.split(".")[0] in ("representation", "stages", "evaluation") for path in space.parameters)
 
 
 def _log_report(parent: TrackedRun, artifact: Artifact) -> None:
-    """The report, its data, and plots of them, in the sweep's run."""
+    """Logs the report, its data, and plots of them to the sweep's tracked run."""
     folder = artifact.place.local()
     log_report(parent, str(artifact.result["report"]))
     parent.log_file(folder / SWEEP_FILE)
@@ -311,8 +307,8 @@ def _log_report(parent: TrackedRun, artifact: Artifact) -> None:
 
 
 def entrants(sweep: Sweep, trials: Trials) -> list[Entrant]:
-    """Who is compared in the end, seed by seed: the best trial; with several objectives also the marked ones; the
-    baselines.
+    """The systems of the final comparison, seed by seed: the best trial; with several objectives also the marked ones;
+    the baselines.
     """
     space, chosen = sweep.space, [trials.best]
     if space.has_several_objectives:

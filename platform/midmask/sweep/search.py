@@ -34,7 +34,7 @@ from midmask.sweep.study import Outcome, Remaining, outcomes, sampler, suggest
 
 @dataclass(frozen=True)
 class TrialContext:
-    """What every trial of a sweep shares, as plain data that travels to any node."""
+    """The inputs that all trials of a sweep share, as picklable plain data."""
 
     recipe: Recipe
     survey: Survey
@@ -111,8 +111,8 @@ class ChannelObserver(Silent):
 
 
 def run_trial(context: TrialContext, parameters: ParameterPoint, report: Report) -> None:
-    """Runs one point of the space. `report` hands what was measured to the scheduler, which may end the trial at a
-    rung: `rung`, and `objective0`, `objective1`, … in the order of the space.
+    """Runs one point of the space. `report` passes measurements to the scheduler, which may end the trial at a rung:
+    `rung`, and `objective0`, `objective1`, … in the order of the space.
     """
     source = fingerprint(parameters)
     recipe, space = apply_changes(context.recipe, parameters), context.space

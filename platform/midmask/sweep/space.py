@@ -84,7 +84,7 @@ COSTS = ("bytes_per_passage", "search_ms_per_query", "train_seconds")
 
 
 class Distribution(Config):
-    """What a parameter may be: a list of values for a grid, a range for a sampler, or both.
+    """The possible values of a parameter: a list for a grid, a range for a sampler, or both.
 
     A parameter with a condition exists only where the condition holds. Elsewhere it is left as the recipe has it.
     """
@@ -304,7 +304,7 @@ def grid(space: Space) -> list[ParameterPoint]:
 
 
 def budget(space: Space) -> int:
-    """How many trials a sweep runs."""
+    """The number of trials that a sweep runs."""
     return len(grid(space)) if space.search == "grid" else space.trials
 
 

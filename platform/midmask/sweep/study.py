@@ -21,7 +21,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 class Suggests(Protocol):
-    """What of an Optuna trial is used: Ray hands over a stand-in that writes down what was suggested."""
+    """The part of an Optuna trial that is used: Ray passes a stand-in that records the suggestions."""
 
     suggest_categorical: Callable[..., Any]
     suggest_float: Callable[..., float]
@@ -30,14 +30,12 @@ class Suggests(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """One finished trial: its parameters, the first objective at each rung (by number from 1), whether it ran to the
-    end. values: all objectives at the end; of a trial that was pruned none.
-    """
+    """One finished trial of a study."""
 
     parameters: ParameterPoint
-    measures: dict[int, float]
-    complete: bool
-    values: tuple[float, ...] = ()
+    measures: dict[int, float]  # number of a rung, from 1 -> the first objective there
+    complete: bool  # whether it ran to the end
+    values: tuple[float, ...] = ()  # all objectives at the end; empty for a pruned trial
 
     @property
     def last(self) -> float:
@@ -135,5 +133,5 @@ def remaining(study: optuna.Study, space: Space) -> Remaining:
 
 
 def _point(trial: FrozenTrial) -> ParameterPoint:
-    """What was asked of a trial; killed in between, perhaps not all of it."""
+    """The parameters of a trial; a killed trial may lack some."""
     return {**trial.system_attrs.get("fixed_params", {}), **trial.params}

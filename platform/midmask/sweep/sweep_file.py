@@ -237,8 +237,8 @@ def numbers(sweep: SweepResult, path: str) -> list[float]:
 
 
 def lines_over(sweep: SweepResult, path: str) -> dict[str, list[SweepPoint]]:
-    """What else was chosen, in words -> the complete points that share it, by their value of the parameter; those that
-    lack it last.
+    """Groups the complete points by their other parameters: the others in words -> points, by their value of this
+    parameter; points that lack it are last.
     """
     others = [one for one in choices(sweep) if one.path != path]
     groups: dict[str, list[SweepPoint]] = {}
@@ -295,7 +295,7 @@ def suggestions(sweep: SweepResult) -> list[str]:
 
 
 def _edges(sweep: SweepResult) -> Iterator[str]:
-    """The best value of a number is the smallest or the largest that was tried: what lies beyond is not known."""
+    """Suggests to try values beyond the range if the best value of a number is the smallest or largest one tried."""
     best = next(point for point in sweep.complete if point.label == sweep.best)
     for one in choices(sweep):
         tried = numbers(sweep, one.path)
@@ -309,7 +309,7 @@ def _edges(sweep: SweepResult) -> Iterator[str]:
 
 
 def _alike(sweep: SweepResult) -> Iterator[str]:
-    """Points that cannot be told from the best: choose among them by cost, or measure more."""
+    """Suggests to choose by cost, or to measure more, among points that cannot be told from the best."""
     alike = [point for point in sweep.complete if point.distinguishable is False]
     if not alike:
         return

@@ -37,13 +37,13 @@ from midmask.sweep.study import Outcome
 from midmask.sweep.sweep_file import SweepImportance
 
 FEWEST = 10
-"""Trials below which importance is not told: among the good ones should be five (Optuna's documentation)."""
+"""Least number of trials for a parameter importance: five should be good ones (Optuna's documentation)."""
 
 GOOD = 5
 
 
 def importance(study: optuna.Study, space: Space) -> SweepImportance | None:
-    """The importance of the parameters that have a choice; none for too few trials, or where all trials are equal."""
+    """The importance of the parameters that vary; None for too few trials, or if all trials are equal."""
     last = len(space.shares)
     ended = [
         trial
@@ -57,19 +57,21 @@ def importance(study: optuna.Study, space: Space) -> SweepImportance | None:
     quantile = max(0.1, GOOD / len(ended))
     paths = [path for path, distribution in space.parameters.items() if not distribution.is_constant]
     met = [path for path in paths if any(path in trial.params for trial in ended)]
-    found = get_param_importances(whole, evaluator=PedAnovaImportanceEvaluator(target_quantile=quantile), params=met)
-    shares = {path: float(share) for path, share in found.items()}
+    importances = get_param_importances(
+        whole, evaluator=PedAnovaImportanceEvaluator(target_quantile=quantile), params=met
+    )
+    shares = {path: float(share) for path, share in importances.items()}
     return SweepImportance(shares=shares, trials=len(ended), quantile=quantile)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A point that was tried. evaluations: of the last measurement, one per fine-tuning seed; empty if pruned."""
+    """A point that was tried."""
 
     outcome: Outcome
     label: str
     steps: tuple[Step, ...]
-    evaluations: tuple[Artifact, ...]
+    evaluations: tuple[Artifact, ...]  # of the last measurement, one per fine-tuning seed; empty if pruned
     measured: Measured | None
 
     @property
@@ -110,21 +112,21 @@ class Trials:
     def front(self) -> set[str]:
         """Labels of the complete trials that no other beats in all objectives."""
         values = [trial.outcome.values for trial in self.complete]
-        kept = on_front(values, [objective.mode for objective in self.space.targets])
-        return {trial.label for trial, keep in zip(self.complete, kept, strict=True) if keep}
+        on_it = on_front(values, [objective.mode for objective in self.space.targets])
+        return {trial.label for trial, keep in zip(self.complete, on_it, strict=True) if keep}
 
     def seed_means(self) -> list[list[float]]:
         """For each complete trial, the first objective's mean for every fine-tuning seed."""
         name = self.space.targets[0].measure
-        return [[one.result["measures"][name] for one in trial.evaluations] for trial in self.complete]
+        return [[artifact.result["measures"][name] for artifact in trial.evaluations] for trial in self.complete]
 
     def standings(self, seeds: SeedSpread) -> dict[str, Comparison]:
-        """Label -> every other complete trial against the best, by the first objective on the dev queries,
-        Holm-corrected; with what seeds alone do to a mean.
+        """Compares every other complete trial with the best one: label -> comparison by the first objective on the dev
+        queries, Holm-corrected, with the variance of means over seeds.
         """
-        tables = {trial.label: [per_query(one) for one in trial.evaluations] for trial in self.complete}
-        found = compare(tables, baseline=self.best.label, measure=self.space.targets[0].measure, seeds=seeds)
-        return {row.system: row for row in found}
+        tables = {trial.label: [per_query(artifact) for artifact in trial.evaluations] for trial in self.complete}
+        comparisons = compare(tables, baseline=self.best.label, measure=self.space.targets[0].measure, seeds=seeds)
+        return {row.system: row for row in comparisons}
 
     def rung_share(self) -> float:
         """Share of the trials' time that probing at rungs took."""
@@ -143,7 +145,7 @@ class Trials:
         recipe = apply_changes(self.recipe, outcome.parameters)
         steps = tuple(final_evaluations(recipe, self.space, self.survey))
         evaluations = tuple(load(step.place(self.storage)) for step in steps)
-        results: list[dict[str, Any]] = [one.result for one in evaluations]
+        results: list[dict[str, Any]] = [artifact.result for artifact in evaluations]
         return Trial(outcome, label, steps, evaluations, summarise(steps, results, self.storage))
 
     def _measuring(self, evaluation: Step) -> float:
@@ -152,8 +154,8 @@ class Trials:
         """
         search = evaluation.inputs["ranked"]
         encodings = [search.inputs[name] for name in ("passages", "queries")]
-        there = [step for step in encodings if step.is_finished(self.storage)]
-        return sum(self._seconds(step) for step in (evaluation, search, *there, encodings[0].inputs["model"]))
+        present = [step for step in encodings if step.is_finished(self.storage)]
+        return sum(self._seconds(step) for step in (evaluation, search, *present, encodings[0].inputs["model"]))
 
     def _seconds(self, step: Step) -> float:
         return float(load(step.place(self.storage)).result["seconds"])
@@ -168,14 +170,14 @@ OUTCOMES: Mapping[ComparisonOutcome, str] = {
     "equal": "is within the noise of",
     "undecided": f"was measured on too few queries (fewer than {FEW_QUERIES}) to be told from",
 }
-"""How the outcome of a comparison is said."""
+"""Outcome of a comparison -> its words in a sentence."""
 
 LATENCY = "search_ms_per_query"
 
 
 def trials_table(trials: Trials, standings: Mapping[str, Comparison]) -> str:
-    """One row per trial in the order of asking: its parameters, what was measured, how it stands to the best, how it
-    ended; with several objectives, also the query latency, and whether it is on the front.
+    """A Markdown table with a row per trial in the order of asking: its parameters, measurements, comparison with the
+    best, and end; with several objectives, also the query latency, and whether it is on the front.
     """
     space, several = trials.space, trials.space.has_several_objectives
     paths = [path for path, distribution in space.parameters.items() if not distribution.is_constant]
@@ -187,11 +189,11 @@ def trials_table(trials: Trials, standings: Mapping[str, Comparison]) -> str:
     headers += ["front", "known as"] if several else ["end"]
     rows = []
     for trial in trials.all:
-        point, own = trial.outcome.parameters, standings.get(trial.label)
+        point, standing = trial.outcome.parameters, standings.get(trial.label)
         row = [format_value(point[path]) if path in point else MISSING for path in paths]
         row += [number_cell(trial.outcome.measures.get(at), ".4f") for at in probes]
         row += [_of(trial, name) for name in names]
-        row += [f"{own.difference:+.4f}", f"{own.p_corrected:.2g}"] if own else [MISSING, MISSING]
+        row += [f"{standing.difference:+.4f}", f"{standing.p_corrected:.2g}"] if standing else [MISSING, MISSING]
         if several:
             row += ["yes" if trial.label in trials.front else "", mark_of(space, point) or ""]
         else:
@@ -226,7 +228,7 @@ def _family(count: int) -> str:
 
 
 def outcome(row: Comparison) -> ComparisonOutcome:
-    """Of a comparison with the floor."""
+    """The outcome of a comparison with the floor."""
     return "undecided" if row.queries < FEW_QUERIES else row.outcome
 
 
@@ -241,10 +243,14 @@ def runner_up_sentence(trials: Trials, standings: Mapping[str, Comparison]) -> s
     """Whether the best can be told from the next best, and from the recipe's own values, if these were tried."""
     sign = 1 if trials.space.targets[0].mode == "max" else -1
     others = sorted(standings, key=lambda label: -sign * standings[label].difference)
-    told = [(label, "the next best") for label in others[:1]]
-    own = flatten(trials.recipe)
-    usual = [one for one in trials.complete if all(own.get(path) == v for path, v in one.outcome.parameters.items())]
-    told += [(one.label, "the recipe's own") for one in usual if one.label in standings and one.label not in others[:1]]
+    pairs = [(label, "the next best") for label in others[:1]]
+    usual_values = flatten(trials.recipe)
+    usual = [
+        trial.label
+        for trial in trials.complete
+        if all(usual_values.get(path) == value for path, value in trial.outcome.parameters.items())
+    ]
+    pairs += [(label, "the recipe's own") for label in usual if label in standings and label not in others[:1]]
     by_label = {trial.label: trial for trial in trials.complete}
     best = briefly(trials.space, trials.best.outcome.parameters)
     return " ".join(
@@ -252,17 +258,17 @@ def runner_up_sentence(trials: Trials, standings: Mapping[str, Comparison]) -> s
         f"{briefly(trials.space, by_label[label].outcome.parameters)}, {role}, on dev (difference "
         f"{-standings[label].difference:+.4f}, p = {standings[label].p_corrected:.2g}, smallest detectable difference "
         f"{standings[label].detectable:.4f})."
-        for label, role in told
+        for label, role in pairs
     )
 
 
 def floor_sentence(standings: Mapping[str, Comparison], seeds: SeedSpread, repeats: int) -> str:
-    """The noise floor, what it is made of, and how many trials it swallows."""
+    """A sentence on the noise floor, its sources, and how many trials are within it."""
     value = noise_floor(standings.values())
     if value is None:
         return ""
-    others, alike = len(standings), sum(not one.significant for one in standings.values())
-    known = (
+    others, alike = len(standings), sum(not row.significant for row in standings.values())
+    spread = (
         f"a standard deviation of {seeds.spread:.4f} over fine-tuning seeds ({seeds.degrees} degrees of freedom; "
         f"{repeats} a trial)"
         if seeds.degrees
@@ -270,7 +276,7 @@ def floor_sentence(standings: Mapping[str, Comparison], seeds: SeedSpread, repea
     )
     return (
         f"Noise floor: a difference of {value:.4f} between two trials is found with a probability of 0.8 (queries "
-        f"paired, {known}; {_family(others)}). {_swallowed(alike, others)}"
+        f"paired, {spread}; {_family(others)}). {_swallowed(alike, others)}"
     )
 
 
@@ -290,15 +296,15 @@ def front_sentence(trials: Trials, systems: Sequence[System]) -> str:
     if len(marked) < 2:
         return text
     measure, first = space.targets[0].measure, marked[0].label
-    found = against(marked, first, "dev", measure)
+    comparisons = against(marked, first, "dev", measure)
     by_mark = {mark_of(space, trial.outcome.parameters): trial for trial in trials.complete}
-    told = [
+    clauses = [
         f"{label} {'differs' if row.significant else 'is not distinguishable'} from {first} (difference "
         f"{row.difference:+.4f}, p = {row.p_corrected:.2g}, smallest detectable difference {row.detectable:.4f}"
         f"{_sizes(by_mark[label], by_mark[first])})"
-        for label, row in found.items()
+        for label, row in comparisons.items()
     ]
-    return f"{text} On dev, {'; '.join(told)}."
+    return f"{text} On dev, {'; '.join(clauses)}."
 
 
 def proxy_sentence(share: float, found: RankCorrelation, *, pruned: bool) -> str:
@@ -322,7 +328,7 @@ def proxy_sentence(share: float, found: RankCorrelation, *, pruned: bool) -> str
 
 
 def importance_sentence(found: SweepImportance | None, names: Mapping[str, str], trials: int) -> str:
-    """Which parameter mattered."""
+    """A sentence on the importance of each parameter."""
     if found is None:
         return (
             f"Importance of parameters: not told from {trials} complete trials (at least {FEWEST}, and not all equal)."
@@ -340,7 +346,7 @@ def _sizes(own: Trial, other: Trial) -> str:
 
 
 def _of(trial: Trial, name: str) -> str:
-    """What was measured, a cost or a measure."""
+    """A cost or a measure of a trial, as a table cell."""
     if trial.measured is None:
         return MISSING
     if name in trial.measured.costs:
