@@ -46,7 +46,7 @@ BLOCKS = {
 
 
 class Piece(Protocol):
-    """What can be read apart; picklable. `number` is its position among the pieces read together."""
+    """A part of a collection that is read on its own; picklable. `number`: its position among the pieces."""
 
     @property
     def number(self) -> int: ...
@@ -65,7 +65,7 @@ class SplitPiece(Piece, Protocol):
 
 
 class Fault(ValueError):
-    """What is wrong with one row: the kind, by which rows are counted, and the reason, which names field and value."""
+    """Raised for a malformed row. kind: category in the counts; reason: a message that names field and value."""
 
     def __init__(self, kind: str, reason: str = "") -> None:
         super().__init__(kind)
@@ -73,7 +73,7 @@ class Fault(ValueError):
 
 
 def kind_and_reason(error: Exception) -> tuple[str, str]:
-    """What a row's parser has raised, as the columns `fault` and `reason` have it."""
+    """Values of the columns `fault` and `reason` for an exception from a row's parser."""
     if isinstance(error, Fault):
         return error.kind, error.reason
     if isinstance(error, json.JSONDecodeError):

@@ -1,4 +1,4 @@
-"""Which collection, and how it is read."""
+"""Configuration of a collection and of how it is read."""
 
 from typing import Literal
 

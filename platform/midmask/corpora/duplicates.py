@@ -60,7 +60,7 @@ def similar_pairs(minima: Signatures) -> NDArray[np.int64]:
     In a band, a row is compared with the one before it and with the first 16 of its group: joined up, that finds a
     cluster without comparing all its members with each other.
     """
-    found = []
+    similar = []
     for band in range(BANDS):
         key = minima[:, band * ROWS : (band + 1) * ROWS]
         order = np.lexsort(key.T[::-1])
@@ -72,8 +72,8 @@ def similar_pairs(minima: Signatures) -> NDArray[np.int64]:
             met = (partner >= first) & (partner < position)
             pairs = np.stack([order[partner[met]], order[position[met]]], axis=1)
             agreement = (minima[pairs[:, 0]] == minima[pairs[:, 1]]).mean(axis=1)
-            found.append(pairs[agreement >= SIMILAR])
-    return np.unique(np.sort(np.concatenate(found), axis=1), axis=0)
+            similar.append(pairs[agreement >= SIMILAR])
+    return np.unique(np.sort(np.concatenate(similar), axis=1), axis=0)
 
 
 def clusters(count: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -36,15 +36,15 @@ class IdTable:
         return self._find_rows(ids, hash64(ids) & self._mask)
 
     def _find_rows(self, ids: Sequence[str], hashes: Hashes) -> Ints:
-        found = np.full(len(ids), -1, np.int64)
+        rows = np.full(len(ids), -1, np.int64)
         for run_hashes, run_rows in self._runs:
             first = np.searchsorted(run_hashes, hashes)
             last = np.searchsorted(run_hashes, hashes, side="right")
             for index in np.flatnonzero(last > first).tolist():
                 for row in run_rows[first[index] : last[index]]:
                     if self[int(row)] == ids[index]:
-                        found[index] = row
-        return found
+                        rows[index] = row
+        return rows
 
     def add(self, ids: Sequence[str]) -> NDArray[np.bool_]:
         """Adds the ids that are new; True where an id was new, False where it was there (or came earlier in `ids`)."""

@@ -132,11 +132,11 @@ def _refuse(source: Any) -> NoReturn:
 def _missing_file(error: Exception) -> str:
     """The source or file that is not there, if that is what is wrong."""
     tried = error.args[1] if isinstance(error, RuntimeError) and len(error.args) == 2 else []
-    errors = [error, *(one for _, one in tried)] if isinstance(tried, list) else [error]
-    for one in errors:
+    errors = [error, *(err for _, err in tried)] if isinstance(tried, list) else [error]
+    for err in errors:
         # A file that has to be asked for is an OSError without a number.
-        if isinstance(one, _RefusedByLibrary | FileNotFoundError) or (isinstance(one, OSError) and one.errno is None):
-            return " ".join(str(one).split())
+        if isinstance(err, _RefusedByLibrary | FileNotFoundError) or (isinstance(err, OSError) and err.errno is None):
+            return " ".join(str(err).split())
     return ""
 
 
@@ -178,7 +178,7 @@ class IrPiece:
         )
 
     def fingerprint(self) -> str:
-        """Of all records; reads them (MS MARCO's passages: about a minute)."""
+        """Fingerprint of all records, which are read for it."""
         digest = hashlib.sha256()
         for record in records(self.dataset_id, self.rows):
             digest.update(repr(tuple(record)).encode("utf-8", "surrogatepass") + b"\n")
@@ -219,7 +219,7 @@ def open_ir_dataset(dataset_id: str, name: str, max_characters: int) -> CorpusPi
 
 
 def fingerprints(corpus: CorpusPieces) -> dict[str, str]:
-    """Of the records of each piece."""
+    """Name of each piece -> fingerprint of its records."""
     pieces = (*corpus.docs, *corpus.queries, *corpus.qrels)
     return {piece.file: piece.fingerprint() for piece in pieces if isinstance(piece, IrPiece)}
 
@@ -230,21 +230,21 @@ def split_ids(dataset_id: str) -> dict[str, str]:
     Raises:
         UserError: if two children are the same split.
     """
-    found = dataset(dataset_id)
-    own: dict[str, list[str]] = {}
+    parent = dataset(dataset_id)
+    by_split: dict[str, list[str]] = {}
     for child in children(dataset_id):
         below = dataset(child)
-        if below.has_qrels() and below.docs_handler() == found.docs_handler():
-            own.setdefault(_name_of_child(child.rsplit("/", 1)[-1]), []).append(child)
-    if twice := [ids for ids in own.values() if len(ids) > 1]:
+        if below.has_qrels() and below.docs_handler() == parent.docs_handler():
+            by_split.setdefault(_name_of_child(child.rsplit("/", 1)[-1]), []).append(child)
+    if twice := [ids for ids in by_split.values() if len(ids) > 1]:
         raise UserError(f"ir_datasets:{dataset_id}: {' and '.join(twice[0])} are the same split; name one of them")
-    if own and (not found.has_qrels() or own.keys() & set(WORDS.values())):
-        return {split: own[split][0] for split in sorted(own)}
-    return {split_of(dataset_id): dataset_id} if found.has_qrels() else {}
+    if by_split and (not parent.has_qrels() or by_split.keys() & set(WORDS.values())):
+        return {split: by_split[split][0] for split in sorted(by_split)}
+    return {split_of(dataset_id): dataset_id} if parent.has_qrels() else {}
 
 
 def split_of(dataset_id: str) -> str:
-    """What an id that is one split is called."""
+    """Name of the split that an id of ir_datasets is."""
     for part in reversed(dataset_id.split("/")[1:]):
         if match := TREC_DL.fullmatch(part):
             return f"dl{match[1]}"

@@ -136,7 +136,7 @@ def recognise(folder: str) -> str:
     Raises:
         UserError: if no reader opens the folder, or several do, naming the choices.
     """
-    folders = [name for name, one in FORMATS.items() if one.place == "FOLDER"]
+    folders = [name for name, format_ in FORMATS.items() if format_.place == "FOLDER"]
     found = [name for name in folders if _can_open(f"{name}:{folder}")]
     specific = [name for name in found if name not in FALLBACKS]
     if specific or not _are_mostly_documents(folder, found):

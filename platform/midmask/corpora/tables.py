@@ -67,14 +67,12 @@ def columns_told(schema: pa.Schema) -> str:
 
 @dataclass(frozen=True)
 class WantedColumn:
-    """A column to read. names: what it may be called, the usual name first. accepts: its types. kind: these in words.
-    optional: a dataset may lack it.
-    """
+    """A column to read."""
 
-    names: tuple[str, ...]
-    accepts: Callable[[pa.DataType], bool]
-    kind: str
-    optional: bool = False
+    names: tuple[str, ...]  # accepted names, the usual one first
+    accepts: Callable[[pa.DataType], bool]  # whether a type is accepted
+    kind: str  # the accepted types in words
+    optional: bool = False  # whether a dataset may lack the column
 
 
 def find_columns(file: Place, wanted: Sequence[WantedColumn], layout: str) -> tuple[dict[str, str], float]:
@@ -97,15 +95,15 @@ def find_columns(file: Place, wanted: Sequence[WantedColumn], layout: str) -> tu
 
 
 def _match_columns(file: Place, schema: pa.Schema, wanted: Sequence[WantedColumn], layout: str) -> dict[str, str]:
-    found = {}
+    columns = {}
     for column in wanted:
         names = [name for name in column.names if schema.names.count(name) == 1]
         fitting = [name for name in names if column.accepts(schema.field(name).type)]
         if fitting:
-            found[column.names[0]] = fitting[0]
+            columns[column.names[0]] = fitting[0]
         elif not column.optional or any(not pa.types.is_null(schema.field(name).type) for name in names):
             raise UserError(
                 f"{file} has no column {column.names[0]} ({column.kind}); its columns are {columns_told(schema)}; "
                 f"wanted is {layout}"
             )
-    return found
+    return columns

@@ -20,10 +20,10 @@ WHOLE = "default"
 """The subset of a task that has no parts."""
 
 LANGUAGE = "eng-Latn"
-"""Of a collection, unless another is named, in MTEB's code."""
+"""MTEB's default name for the only subset of a collection."""
 
 NAMES = {"ndcg": "nDCG", "map": "AP", "mrr": "RR", "recall": "R", "precision": "P", "hit_rate": "Success"}
-"""What MTEB calls a measure before `_at_CUTOFF` -> what ir-measures calls it before `@CUTOFF`."""
+"""MTEB's name of a measure, before `_at_CUTOFF` -> the name in ir-measures, before `@CUTOFF`."""
 
 MAIN = "nDCG@10"
 """MTEB's main score of retrieval."""
@@ -34,30 +34,30 @@ _MEASURE = re.compile(rf"({'|'.join(NAMES.values())})@(\d+)")
 
 @dataclass(frozen=True)
 class MtebResult:
-    """What a model reached on one task. measures: (split, subset) -> measure, as ir-measures calls it -> value."""
+    """The results of a model on one task."""
 
     model: str
     revision: str
     task: str
     dataset_revision: str
     mteb_version: str
-    measures: Mapping[tuple[str, str], Mapping[str, float]]
+    measures: Mapping[tuple[str, str], Mapping[str, float]]  # (split, subset) -> measure of ir-measures -> value
 
     def corpus(self, subset: str) -> str:
-        """What the collection of a subset is called."""
+        """Name of the collection of a subset."""
         return self.task if subset == WHOLE else f"{self.task} {subset}"
 
 
 def score_name(measure: str) -> str | None:
     """`nDCG@10` -> `ndcg_at_10`; None for a measure that MTEB has no name for."""
-    found = _MEASURE.fullmatch(measure)
-    return found and f"{next(name for name, own in NAMES.items() if own == found[1])}_at_{found[2]}"
+    match = _MEASURE.fullmatch(measure)
+    return match and f"{next(name for name, ours in NAMES.items() if ours == match[1])}_at_{match[2]}"
 
 
 def measure_name(score: str) -> str | None:
     """`ndcg_at_10` -> `nDCG@10`; None for another number."""
-    found = _SCORE.fullmatch(score)
-    return found and f"{NAMES[found[1]]}@{found[2]}"
+    match = _SCORE.fullmatch(score)
+    return match and f"{NAMES[match[1]]}@{match[2]}"
 
 
 def result_files(places: Sequence[Path]) -> list[Path]:
@@ -66,17 +66,17 @@ def result_files(places: Sequence[Path]) -> list[Path]:
     Raises:
         UserError: for a place that is not there, and for a folder without a result.
     """
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for place in places:
         if not place.exists():
             raise UserError(
                 f"{place}: no such file or folder; give MTEB's results, as results/MODEL/REVISION/TASK.json"
             )
-        own = [place] if place.is_file() else sorted(one for one in place.rglob("*.json") if one.name != META)
-        if not own:
+        results = [place] if place.is_file() else sorted(path for path in place.rglob("*.json") if path.name != META)
+        if not results:
             raise UserError(f"{place}: no .json file in it; MTEB's results are results/MODEL/REVISION/TASK.json")
-        found |= dict.fromkeys(own)
-    return list(found)
+        files |= dict.fromkeys(results)
+    return list(files)
 
 
 def read_result(file: Path) -> MtebResult:
@@ -129,7 +129,7 @@ def write_result(result: MtebResult, scores: Mapping[tuple[str, str], Mapping[st
 
 
 def folder_name(model: str) -> str:
-    """As MTEB names the folder of a model."""
+    """Name of a model's folder in MTEB's results."""
     return model.replace("/", "__").replace(" ", "_")
 
 
@@ -143,9 +143,9 @@ def _read_json(file: Path) -> Any:
 def _model(file: Path) -> tuple[str, str]:
     """Name and revision: from model_meta.json, else from the names of the folders."""
     meta = _read_json(file.parent / META) if (file.parent / META).is_file() else {}
-    own = meta if isinstance(meta, dict) else {}
-    name = own.get("name") or file.absolute().parent.parent.name.replace("__", "/")
-    return str(name), str(own.get("revision") or file.absolute().parent.name)
+    names = meta if isinstance(meta, dict) else {}
+    name = names.get("name") or file.absolute().parent.parent.name.replace("__", "/")
+    return str(name), str(names.get("revision") or file.absolute().parent.name)
 
 
 def _measures(file: Path, part: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

@@ -123,7 +123,7 @@ def _entry(row: Any) -> HardNegatives:
 def _read_lists(place: Place) -> Iterator[HardNegatives]:
     for number, line in text_lines(place):
         query, tab, listed = line.partition("\t")
-        ids = [one.strip() for one in listed.split(",")]
+        ids = [doc_id.strip() for doc_id in listed.split(",")]
         if not (query and tab and all(ids)):
             raise UserError(f"{place}, line {number}: wanted is {LISTED}, found {line[:80]!r}")
         yield HardNegatives(query.strip(), [], {"lists": ids})

@@ -79,15 +79,13 @@ TOKENS_LAYOUT = f"wanted are .parquet or .arrow files with a column {' or '.join
 
 
 class TokenBlock(NamedTuple):
-    """Rows that follow each other in a file. first: the number of the first, from 0; doc_ids: strings, [B];
-    flat: token ids end to end, int64 [sum of lengths]; lengths: int64 [B], 0 for a row that is null.
-    """
+    """Consecutive rows of a file."""
 
     file: str
-    first: int
-    doc_ids: pa.Array
-    flat: NDArray[np.int64]
-    lengths: NDArray[np.int64]
+    first: int  # number of the first row, from 0
+    doc_ids: pa.Array  # strings, [B]
+    flat: NDArray[np.int64]  # token ids end to end, [sum of lengths]
+    lengths: NDArray[np.int64]  # tokens of each row, [B]; 0 for a row that is null
 
 
 def token_files(folder: Place) -> list[str]:
@@ -98,12 +96,12 @@ def token_files(folder: Place) -> list[str]:
     """
     with readable(folder, TOKENS_LAYOUT):
         names = folder.names()
-    found = [name for name in names if name.endswith((".parquet", ".arrow")) and not name.startswith("cache-")]
-    if not found:
+    files = [name for name in names if name.endswith((".parquet", ".arrow")) and not name.startswith("cache-")]
+    if not files:
         splits = "dataset_dict.json" in names
         hint = " It holds several splits; name the folder of one, such as its train/." if splits else ""
         raise UserError(f"{folder}: there are no token files in it; {TOKENS_LAYOUT}.{hint}")
-    return found
+    return files
 
 
 def read_token_files(folder: Place) -> Iterator[TokenBlock]:
@@ -151,10 +149,10 @@ def _columns(place: Place, schema: pa.Schema) -> dict[str, str]:
     """
     lists = [name for name in TOKENS if schema.names.count(name) == 1 and _is_list_of_tokens(schema.field(name).type)]
     if len(lists) != 1:
-        told = (
+        columns = (
             f"both {' and '.join(lists)}" if lists else f"no list of token ids; its columns are {columns_told(schema)}"
         )
-        raise UserError(f"{place} has {told}; {TOKENS_LAYOUT}")
+        raise UserError(f"{place} has {columns}; {TOKENS_LAYOUT}")
     names = [name for name in IDS if schema.names.count(name) == 1 and is_id(schema.field(name).type)]
     return {"ids": lists[0], **({"doc_id": names[0]} if names else {})}
 

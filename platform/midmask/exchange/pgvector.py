@@ -139,7 +139,7 @@ MOST_DENSE, MOST_WORDS = 16_000, 16_000
 """Dimensions of a vector and entries of a sparsevec that pgvector stores at most."""
 
 NUL_SHOWN_AS = "\ufffd"
-"""What stands in the table for the character NUL, which PostgreSQL's texts cannot have."""
+"""Replacement in the table for the character NUL, which PostgreSQL's texts cannot have."""
 
 
 def encode_rows(passages: pa.Table, views: Views) -> bytes:
@@ -333,16 +333,12 @@ SHOWN_EVERY = 50
 
 
 class Upload(NamedTuple):
-    """What an upload did.
+    """Counts of an upload and of its check by searching in the server and in midmask."""
 
-    passages: rows of the table. written: those of them that this upload wrote. queries: how many were searched in the
-    server and in midmask. equal: for how many of these both found the same ten passages with the same scores.
-    """
-
-    passages: int
-    written: int
-    queries: int
-    equal: int
+    passages: int  # rows of the table
+    written: int  # rows that this upload wrote
+    queries: int  # queries that were searched in both
+    equal: int  # queries for which both found the same ten passages with the same scores
 
 
 def upload(searcher: Searcher, address: str, table: str, *, check: int, show: Callable[[str], None]) -> Upload:
@@ -380,13 +376,13 @@ def _write(searcher: Searcher, target: VectorTable, show: Callable[[str], None])
 
 
 def _count(searcher: Searcher, target: VectorTable) -> int:
-    wanted, found = len(searcher.stored.doc_ids), target.count()
-    if wanted != found:
+    passages, rows = len(searcher.stored.doc_ids), target.count()
+    if passages != rows:
         raise UserError(
-            f"table {target.name} has {found:,} rows, the collection {wanted:,} passages: rows were added or deleted "
+            f"table {target.name} has {rows:,} rows, the collection {passages:,} passages: rows were added or deleted "
             f"by others; delete the table (in psql: DROP TABLE {target.name}) and run the same again"
         )
-    return found
+    return rows
 
 
 def _sample(searcher: Searcher, number: int) -> list[str]:
@@ -400,13 +396,13 @@ def _sample(searcher: Searcher, number: int) -> list[str]:
 
 
 def _equal(searcher: Searcher, target: VectorTable, queries: Sequence[str]) -> int:
-    """For how many queries both searches find the same."""
+    """Number of queries for which midmask and the server return the same ranked list."""
     views = searcher.encode(queries)
     ids = searcher.stored.doc_ids
     lists = zip(*searcher.nearest(views, DEPTH), strict=True)
-    own = [[(ids[row].as_py(), score) for score, row in _pairs(*each) if row >= 0] for each in lists]
+    exact = [[(ids[row].as_py(), score) for score, row in _pairs(*each) if row >= 0] for each in lists]
     theirs = target.search(views, DEPTH)
-    return sum(is_same(*pair) for pair in zip(own, theirs, strict=True))
+    return sum(is_same(*pair) for pair in zip(exact, theirs, strict=True))
 
 
 def _pairs(scores_K: Floats, rows_K: Ints) -> Iterator[tuple[float, int]]:

@@ -165,7 +165,7 @@ class _Reader(pickle._Unpickler):
 
 
 def _read_bytearray(reader: Any) -> None:
-    """As the standard library does, but for the room, which it takes before it reads."""
+    """Reads a bytearray; unlike the standard library, allocates no memory before the bytes are read."""
     (size,) = struct.unpack("<Q", reader.read(8))
     reader.append(bytearray(reader.read(size)))
 
@@ -208,7 +208,7 @@ HIGHEST = 3.4028234e38
 """The largest number in single precision, in which scores are stored."""
 
 ROWS = 1_024
-"""Queries that are in memory at a time."""
+"""Number of queries in memory at a time."""
 
 Scored = tuple[str, str, float]
 """A query, a passage, a score."""
@@ -230,8 +230,8 @@ def read_score_lists(place: Place) -> Iterator[Scored]:
 
 
 def _check_columns(place: Place, schema: pa.Schema) -> None:
-    wanted = zip(LIST.names, (is_id, is_list_of_ids, is_list_of_numbers), strict=True)
-    if not all(schema.names.count(name) == 1 and fits(schema.field(name).type) for name, fits in wanted):
+    columns = zip(LIST.names, (is_id, is_list_of_ids, is_list_of_numbers), strict=True)
+    if not all(schema.names.count(name) == 1 and fits(schema.field(name).type) for name, fits in columns):
         raise UserError(f"{place}: its columns are {columns_told(schema)}; {LAYOUT}")
 
 
@@ -259,12 +259,12 @@ def read_pickled_scores(place: Place) -> Iterator[Scored]:
     scores = read_pickle(place)
     if not isinstance(scores, dict):
         raise UserError(f"{place}: a pickled {type(scores).__name__}; wanted is scores[query][passage]")
-    for query_id, own in scores.items():
-        if not isinstance(own, dict):
+    for query_id, by_passage in scores.items():
+        if not isinstance(by_passage, dict):
             raise UserError(
-                f"{place}: query {quoted(query_id)} has a {type(own).__name__}; wanted is scores[query][passage]"
+                f"{place}: query {quoted(query_id)} has a {type(by_passage).__name__}; wanted is scores[query][passage]"
             )
-        for doc_id, score in own.items():
+        for doc_id, score in by_passage.items():
             yield _pair(place, query_id, doc_id, score)
 
 
@@ -282,7 +282,7 @@ def _score_lists(row: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
     """A line's query, and its passages with their scores."""
     parts = [row["positives"], row["negatives"]] if "positives" in row else [{**row, "doc_id": row["corpus_id"]}]
     lists = [(part["doc_id"], part["score"]) for part in parts]
-    if not all(isinstance(one, list) for pair in lists for one in pair):
+    if not all(isinstance(column, list) for pair in lists for column in pair):
         raise ValueError("its ids or scores are no list")
     return row["query_id"], lists
 

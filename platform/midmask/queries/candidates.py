@@ -43,21 +43,19 @@ WHOLE = ("titles", "file")
 
 @dataclass(frozen=True)
 class Known:
-    """What sources need to know of the whole collection. titles: title -> number of passages with it. index: BM25 over
-    the passages as they were; none where no source asks for it.
-    """
+    """Statistics of the whole collection that sources use."""
 
     weights: TermWeights
-    titles: Mapping[str, int]
-    index: Bm25Index | None = None
+    titles: Mapping[str, int]  # title -> number of passages with it
+    index: Bm25Index | None = None  # BM25 over the passages before anything is hidden; None if no source needs it
 
 
 def open_source(source: str, config: QueriesConfig, known: Known, limit: int, cache: Place) -> Source:
-    """The source of this name (`QueriesConfig.sources`).
+    """Opens a source by its name in `QueriesConfig.sources`.
 
     Args:
-        limit: number of queries that are enough of it. cache: where a model's or a server's answers are kept until
-            the step has ended.
+        limit: number of queries that are needed from the source.
+        cache: where a model's or a server's answers are kept until the step has ended.
 
     Raises:
         UserError: if its file, model or server is not what it should be.
@@ -72,7 +70,7 @@ def open_source(source: str, config: QueriesConfig, known: Known, limit: int, ca
 
 
 def open_plain(kind: str, config: QueriesConfig, known: Known) -> Source:
-    """A source that needs nothing but the passages."""
+    """Opens a source that needs only the passages and their statistics: one of `PLAIN`."""
     if kind == "titles":
         return TitleQueries(known.titles, config.copies)
     if kind == "sentences":
@@ -83,44 +81,45 @@ def open_plain(kind: str, config: QueriesConfig, known: Known) -> Source:
 
 
 def queries_content(config: QueriesConfig) -> dict[str, Any]:
-    """Fingerprints of the files and models that the sources name, and versions of the libraries that decide what the
-    queries are, as a part of the artifact's identity. A server is known by its URL alone.
+    """Fingerprints of the sources' files and models, and versions of the libraries that determine the queries.
+
+    They are a part of the artifact's identity. A server is identified by its URL alone.
 
     Raises:
         UserError: if a file or a model is not there.
     """
-    found: dict[str, Any] = {"libraries": library_versions(("bm25s", "PyStemmer"))}
+    content: dict[str, Any] = {"libraries": library_versions(("bm25s", "PyStemmer"))}
     for source in config.sources:
         kind, place = kind_and_place(source)
         if kind == "sentences":
-            found["sentences"] = splitter()
+            content["sentences"] = splitter()
         if kind == "file":
             if not Place(place).exists() or Place(place).is_folder():
                 raise UserError(f"queries.sources, {source}: there is no such file")
-            found[source] = Place(place).digest()
+            content[source] = Place(place).digest()
         if kind == "model":
-            found[source] = model_content(Path(place), "queries.sources")
-    return found
+            content[source] = model_content(Path(place), "queries.sources")
+    return content
 
 
 JUDGES = ("http", "model", "titles", "sentences")
-"""Kinds that may judge, the first that can. A file's queries have weak labels, which BM25 chose; keyphrases and spans
-are words of their passage, so that BM25 wins on them whatever people ask.
+"""Kinds of sources that may judge, in order of preference. The others favour BM25: it chose the labels of a file's
+queries, and keyphrases and spans are words of their passage.
 """
 
 ENOUGH = 200
-"""Queries that a source can make for dev and test, before any is dropped: with fewer it does not judge alone."""
+"""Fewest queries for dev and test, before any is dropped, that let a source judge alone."""
 
 SAMPLE = 500
-"""Passages that tell how many queries a source can make."""
+"""Passages in the sample from which the number of a source's queries is estimated."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """train, judge: source -> weight, of the sources whose queries are for it; one source may do both."""
+    """The sources that make queries to train, and those that make queries to judge; a source may do both."""
 
-    train: Mapping[str, float]
-    judge: Mapping[str, float]
+    train: Mapping[str, float]  # source -> weight
+    judge: Mapping[str, float]  # source -> weight
 
     def of(self, split: str) -> Mapping[str, float]:
         return self.train if split == TRAIN else self.judge
@@ -136,8 +135,10 @@ class Roles:
 
 
 def roles_of(config: QueriesConfig, corpus: Place, known: CollectionFacts) -> Roles:
-    """By `config.judged_by`; where it is empty, the first of `JUDGES` that has enough judges alone. Where none has, or
-    nothing would be left to train on, all sources do both.
+    """Divides the sources into those that train and those that judge, by `config.judged_by`.
+
+    If that is empty, the first source, in the order of `JUDGES`, with enough queries judges alone; if none has enough,
+    all judge. The sources that judge train as well if no other is left.
     """
     judging = tuple(config.sources) if ALL in config.judged_by else config.judged_by
     judging = judging or _first_judge(config, corpus, known)
@@ -156,8 +157,9 @@ def _first_judge(config: QueriesConfig, corpus: Place, known: CollectionFacts) -
 
 
 def _possible(source: str, config: QueriesConfig, corpus: Place, known: CollectionFacts) -> float:
-    """How many queries the source can make for dev and test, by what it makes of a sample; of a model or a server,
-    which are not asked in vain, as many as passages.
+    """Estimates from a sample how many queries a source can make for dev and test.
+
+    A model or a server, which is not asked for a sample, counts one query per passage.
     """
     judged = (config.dev_share + config.test_share) * len(known.doc_ids)
     kind = kind_and_place(source)[0]
@@ -171,28 +173,24 @@ def _possible(source: str, config: QueriesConfig, corpus: Place, known: Collecti
 
 
 WRITTEN = "written"
-"""Folder of what models and servers wrote, while the step runs."""
+"""Folder for the answers of models and servers while the step runs."""
 
 OTHER_PURPOSE = "its document is for queries of other sources"
 
 
 @dataclass
 class Candidate:
-    """A query that was made. split: of its document; "" if its passage has too many copies to be in one. draw_key: sort
-    key of a weighted random draw (exponential race); the smallest is drawn first. reason: why it was dropped; "" while
-    it is in. rank: of the first relevant passage by BM25, None where it was not found or not searched.
-    by_encoder: whether the encoder finds it instead. overlap: share of the query's words, by idf, that its passage has.
-    """
+    """A query that was made, and whether and why it was dropped."""
 
     made: MadeQuery
     source: str
     query_id: str
-    split: str
-    draw_key: float
-    reason: str = ""
-    rank: int | None = None
-    by_encoder: bool = False
-    overlap: float | None = None
+    split: str  # of its document; "" if its passage has too many copies to be in a split
+    draw_key: float  # sort key of a weighted random draw (exponential race); the smallest is drawn first
+    reason: str = ""  # why it was dropped; "" if it was not
+    rank: int | None = None  # of the first relevant passage by BM25; None if it was not found or not searched
+    by_encoder: bool = False  # whether the encoder finds a relevant passage that BM25 does not
+    overlap: float | None = None  # share of the query's words, weighted by idf, that its passage has
 
     @property
     def is_in(self) -> bool:
@@ -200,17 +198,17 @@ class Candidate:
 
     @property
     def is_weak(self) -> bool:
-        """Whether its positive is BM25's own choice."""
+        """Whether its relevant passage was chosen by BM25."""
         return kind_and_place(self.source)[0] == "file"
 
 
 @dataclass(frozen=True)
 class CandidatePool:
-    """All candidates, sorted by id, and the passages that they were made of. facts: source -> what it counted."""
+    """All candidates and the passages that they were made of."""
 
-    candidates: list[Candidate]
-    passages: dict[str, Passage]
-    facts: dict[str, dict[str, int]]
+    candidates: list[Candidate]  # sorted by query_id
+    passages: dict[str, Passage]  # doc_id -> passage
+    facts: dict[str, dict[str, int]]  # source -> its counts of lines and queries; of sources that are files
 
 
 def collect(
@@ -222,51 +220,54 @@ def collect(
     index: Bm25Index | None,
     out: Place,
 ) -> CandidatePool:
-    """Lets all sources make their queries.
+    """Makes the queries of all sources.
 
     Args:
-        splits: passage -> its split. index: BM25 over the corpus, needed for sources that are files.
+        splits: doc_id -> split.
+        index: BM25 over the corpus; needed for sources that are files.
     """
-    found: dict[str, Candidate] = {}
+    candidates: dict[str, Candidate] = {}
     passages: dict[str, Passage] = {}
     facts: dict[str, dict[str, int]] = {}
     index_known = Known(known.weights, known.titles, index)
     for number, (source, weight) in enumerate(config.sources.items()):
-        wanted = sum(config.wanted(split) * roles.share(source, split) for split in SPLITS)
-        limit = math.ceil(config.candidates * wanted)
+        count = sum(config.wanted(split) * roles.share(source, split) for split in SPLITS)
+        limit = math.ceil(config.candidates * count)
         opened = open_source(source, config, index_known, limit, out / WRITTEN / f"{number:02d}")
         purpose = roles.splits(source)
         drawn = _drawn(source, config, known, purpose, splits, limit)
-        for some in read_drawn(corpus, drawn):
-            of = {passage.doc_id: passage for passage in some}
+        for block in read_drawn(corpus, drawn):
+            by_id = {passage.doc_id: passage for passage in block}
             seen: Counter[MadeQuery] = Counter()
-            for made in opened.queries(some):
-                one = _candidate(made, seen[made], source, weight, config.seed, splits.get(made.doc_id, ""))
+            for made in opened.queries(block):
+                candidate = _candidate(made, seen[made], source, weight, config.seed, splits.get(made.doc_id, ""))
                 seen[made] += 1
-                if one.split and one.split not in purpose:
-                    one.reason = OTHER_PURPOSE
-                found[one.query_id] = one
-                passages[made.doc_id] = of[made.doc_id]
+                if candidate.split and candidate.split not in purpose:
+                    candidate.reason = OTHER_PURPOSE
+                candidates[candidate.query_id] = candidate
+                passages[made.doc_id] = by_id[made.doc_id]
         if isinstance(opened, FileQueries):
             facts[source] = dict(opened.facts)
-    return CandidatePool(sorted(found.values(), key=lambda one: one.query_id), passages, facts)
+    return CandidatePool(sorted(candidates.values(), key=lambda candidate: candidate.query_id), passages, facts)
 
 
 def _drawn(
     source: str,
     config: QueriesConfig,
     known: CollectionFacts,
-    wanted: Sequence[str],
+    purpose: Sequence[str],
     splits: Mapping[str, str],
     limit: int,
 ) -> Collection[str] | None:
-    """The passages that a source reads: some of those in the splits that it makes queries for, and of those that are in
-    none, so that it is told why; None for all.
+    """Draws the passages that a source reads; None: all passages.
+
+    They are in the splits of `purpose` or in no split: queries of the latter are made to be counted with the reason.
     """
     kind = kind_and_place(source)[0]
     if kind in WHOLE:
         return None
-    return draw_passages([one for one in known.doc_ids if splits.get(one) in (None, *wanted)], config.seed, kind, limit)
+    doc_ids = [doc_id for doc_id in known.doc_ids if splits.get(doc_id) in (None, *purpose)]
+    return draw_passages(doc_ids, config.seed, kind, limit)
 
 
 def _candidate(made: MadeQuery, times: int, source: str, weight: float, seed: int, split: str) -> Candidate:

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 KEYS = ("MIDMASK_API_KEY", "OPENAI_API_KEY")
-"""Variables of the environment that may hold the key, the first that is set."""
+"""Environment variables that may hold the key; the first that is set is used."""
 
 PASSING = (408, 409, 425, 429, 500, 502, 503, 504, 507, 509, 520, 522, 524, 529)
 """HTTP statuses after which the same request may succeed."""
@@ -35,10 +35,10 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
 """Seconds before the first repetition, doubled each time, and at most; Retry-After may ask for ten times as long."""
 
 OF_ONE_REQUEST = (400, 413, 422)
-"""HTTP statuses that may be due to one passage, such as one that is too long for the model."""
+"""HTTP statuses that may be caused by a single passage, such as one that is too long for the model."""
 
 LARGEST = 8 << 20
-"""Bytes of an answer."""
+"""Largest number of bytes of an answer."""
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -88,16 +88,16 @@ class ChatServer:
         self._opener: OpenerDirector = build_opener(_NoRedirect, *([ProxyHandler({})] if is_near else []))
 
     def models(self) -> list[str]:
-        """Names of the models that it serves.
+        """Names of the models that the server offers.
 
         Raises:
             UserError: if it refuses, or answers something else.
             ServerGone: if it does not answer.
         """
-        return self._repeat("/models", None, lambda found: [str(model["id"]) for model in found["data"]])
+        return self._repeat("/models", None, lambda answer: [str(model["id"]) for model in answer["data"]])
 
     def complete(self, body: Mapping[str, Any]) -> tuple[str, int]:
-        """The text of the answer to a chat completion request, and the tokens of both, 0 if it does not count them.
+        """Sends a chat completion request; returns the answer's text and the tokens of both, 0 if they are not counted.
 
         Raises:
             UserError: if it refuses the request.
@@ -110,15 +110,15 @@ class ChatServer:
             try:
                 return read(json.loads(self._request(path, body)))
             except HTTPError as error:
-                reason, asked = self._judge(error, path)
+                reason, retry_after = self._judge(error, path)
             except (OSError, HTTPException) as error:
-                reason, asked = f"{type(error).__name__}: {getattr(error, 'reason', error)}", None
+                reason, retry_after = f"{type(error).__name__}: {getattr(error, 'reason', error)}", None
             except (ValueError, LookupError, TypeError, AttributeError):
-                reason, asked = "its answer is no chat completion", None
-            if tried == self._retries or self.given_up.is_set() or (asked or 0) > 10 * LONGEST_WAIT:
+                reason, retry_after = "its answer is no chat completion", None
+            if tried == self._retries or self.given_up.is_set() or (retry_after or 0) > 10 * LONGEST_WAIT:
                 break
             backoff = min(LONGEST_WAIT, FIRST_WAIT * 2**tried) * random.uniform(0.5, 1.0)
-            self._pause(max(backoff, asked or 0.0))
+            self._pause(max(backoff, retry_after or 0.0))
         raise ServerGone(redacted(" ".join(f"{reason} ({tried + 1} tries)".split())))
 
     def _request(self, path: str, body: Mapping[str, Any] | None) -> bytes:
@@ -139,16 +139,16 @@ class ChatServer:
             return b"".join(pieces)
 
     def _judge(self, error: HTTPError, path: str) -> tuple[str, float | None]:
-        """Why a request may be repeated, and after how many seconds if the server says so.
+        """Reason for repeating a failed request, and the seconds of its Retry-After header or None.
 
         Raises:
             UserError: if a repetition would fail too.
         """
         with error:
-            told = _message(error)
+            message = _message(error)
             wait = _seconds(error.headers.get("Retry-After"))
         if error.code in PASSING:
-            return f"HTTP {error.code}{told}", wait
+            return f"HTTP {error.code}{message}", wait
         advice = ""
         if error.code in (401, 403):
             held = "the key in it was refused" if self._key else "no key is set"
@@ -158,11 +158,11 @@ class ChatServer:
         elif error.code in (404, 405):
             advice = "; type the URL up to /v1, such as http://127.0.0.1:8000/v1, and see that server_model is served"
         kind = RequestRefused if error.code in OF_ONE_REQUEST else UserError
-        raise kind(redacted(f"http:{self.url}: {path} answers HTTP {error.code}{told}{advice}"))
+        raise kind(redacted(f"http:{self.url}: {path} answers HTTP {error.code}{message}{advice}"))
 
 
 def _checked(url: str) -> str:
-    """The URL without what its end may have too much."""
+    """Checks a server's URL and removes a trailing slash or /chat/completions."""
     try:
         parts = urlsplit(url)
         has_host = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -178,22 +178,22 @@ def _checked(url: str) -> str:
     return url.rstrip("/").removesuffix("/chat/completions")
 
 
-def _text_and_tokens(found: Any) -> tuple[str, int]:
-    usage = found.get("usage") or {}
-    text = str(found["choices"][0]["message"]["content"] or "")
+def _text_and_tokens(answer: Any) -> tuple[str, int]:
+    usage = answer.get("usage") or {}
+    text = str(answer["choices"][0]["message"]["content"] or "")
     text = text.encode(errors="replace").decode()  # JSON can write lone surrogates, which no file can hold
     return text, int(usage.get("total_tokens") or 0)
 
 
 def _message(error: HTTPError) -> str:
-    """What the body of a refusal says, on one line."""
+    """The error message in the body of an HTTP error, on one line in brackets; "" without one."""
     try:
         body = error.read(1 << 16).decode(errors="replace")
     except (OSError, HTTPException):
         return ""
     try:
-        found = json.loads(body)
-        inner = found.get("error", found.get("detail", body))
+        answer = json.loads(body)
+        inner = answer.get("error", answer.get("detail", body))
         body = str(inner.get("message", inner) if isinstance(inner, dict) else inner)
     except (ValueError, AttributeError):
         pass
@@ -202,7 +202,7 @@ def _message(error: HTTPError) -> str:
 
 
 def _seconds(value: str | None) -> float | None:
-    """Retry-After: seconds, or a date."""
+    """Seconds to wait by a Retry-After header, which holds seconds or a date; None without one."""
     if not value:
         return None
     try:

@@ -29,27 +29,24 @@ DOCUMENT_END = "#"
 
 
 class CollectionFacts:
-    """What is known after one pass over a prepared corpus; texts are not held.
-
-    doc_ids: in row order. weights: of stems. titles: title -> number of passages with it. cluster: number of the
-    near-duplicate cluster of each row, the lowest row of it. sizes: cluster -> passages in it.
-    """
+    """Statistics of a prepared corpus, collected in one pass; texts are not held."""
 
     def __init__(self, corpus: Place) -> None:
-        self.doc_ids: list[str] = []
+        self.doc_ids: list[str] = []  # in row order
         self.weights = TermWeights()
-        self.titles: Counter[str] = Counter()
+        self.titles: Counter[str] = Counter()  # title -> number of passages with it
         self._titles: list[str] = []
-        found = [np.empty((0, BANDS * ROWS), np.uint32)]
+        blocks = [np.empty((0, BANDS * ROWS), np.uint32)]
         for passages in read_passages(corpus):
             self.doc_ids += [passage.doc_id for passage in passages]
             self._titles += [passage.title for passage in passages]
             self.titles.update(passage.title for passage in passages)
             for passage in passages:
                 self.weights.add(f"{passage.title} {passage.text}")
-            found.append(signatures([passage.text for passage in passages]))
-        self.cluster: Ints = clusters(len(self.doc_ids), similar_pairs(np.concatenate(found)))
-        self.sizes = Counter(self.cluster.tolist())
+            blocks.append(signatures([passage.text for passage in passages]))
+        # Number of each row's near-duplicate cluster, which is the cluster's lowest row.
+        self.cluster: Ints = clusters(len(self.doc_ids), similar_pairs(np.concatenate(blocks)))
+        self.sizes = Counter(self.cluster.tolist())  # cluster -> number of its passages
         self.row = {doc_id: row for row, doc_id in enumerate(self.doc_ids)}
         self._marked = all(DOCUMENT_END in doc_id[1:] for doc_id in self.doc_ids)
 
@@ -57,12 +54,12 @@ class CollectionFacts:
         return int(self.cluster[self.row[doc_id]])
 
     def members(self, numbers: Sequence[int]) -> dict[int, list[str]]:
-        """Of each of these clusters the ids of its passages, sorted."""
+        """Cluster -> sorted ids of its passages, for these clusters."""
         rows = np.flatnonzero(np.isin(self.cluster, np.array(numbers, np.int64)))
-        found: dict[int, list[str]] = {}
+        ids: dict[int, list[str]] = {}
         for row in rows.tolist():
-            found.setdefault(int(self.cluster[row]), []).append(self.doc_ids[row])
-        return {number: sorted(names) for number, names in found.items()}
+            ids.setdefault(int(self.cluster[row]), []).append(self.doc_ids[row])
+        return {number: sorted(names) for number, names in ids.items()}
 
     def document_of(self, doc_id: str) -> str:
         """The document of a passage: what stands before `#` if all ids of the collection have one; else the title, for
@@ -81,7 +78,7 @@ def read_passages(corpus: Place) -> Iterator[list[Passage]]:
 
 
 def draw_passages(doc_ids: Sequence[str], seed: int, purpose: str, limit: int) -> set[str]:
-    """So many of the passages, the first by a hash for this purpose."""
+    """Draws at most `limit` passages: the first by a hash for this seed and purpose."""
     if limit >= len(doc_ids):
         return set(doc_ids)
     hashes = hash64(doc_ids, f"queries {seed} {purpose}")
@@ -90,7 +87,7 @@ def draw_passages(doc_ids: Sequence[str], seed: int, purpose: str, limit: int) -
 
 
 def read_drawn(corpus: Place, drawn: Collection[str] | None) -> Iterator[list[Passage]]:
-    """These passages of a prepared corpus in its order, in blocks; None: all."""
+    """Reads the drawn passages of a prepared corpus in its order, in blocks; drawn = None: all passages."""
     rows = (
         passage
         for passages in read_passages(corpus)
@@ -112,15 +109,15 @@ def without_hidden(passage: Passage, queries: Sequence[MadeQuery]) -> Passage:
 
 
 def read_as_searched(corpus: Place, hiding: Mapping[str, Sequence[MadeQuery]]) -> Iterator[Passage]:
-    """All passages, without what the queries of each hide. hiding: doc_id -> its queries."""
+    """Reads all passages, each without the parts that its queries (doc_id -> queries) hide."""
     for passages in read_passages(corpus):
         for passage in passages:
-            own = hiding.get(passage.doc_id, ())
-            yield without_hidden(passage, own) if own else passage
+            queries = hiding.get(passage.doc_id, ())
+            yield without_hidden(passage, queries) if queries else passage
 
 
 def query_row(query_id: str, text: str, source: str = "", document: str = "") -> dict[str, Any]:
-    """A made query as `queries.jsonl` of a BEIR folder has it; document: that it was made of."""
+    """A made query as a row of a BEIR folder's `queries.jsonl`; document: the one that it was made of."""
     return {"_id": query_id, "text": text, "metadata": {"source": source, "document": document}}
 
 
@@ -128,15 +125,15 @@ BY_DOCUMENT = "by document"
 BY_PASSAGE = "by passage: there are too few documents for three splits"
 
 ENOUGH = 0.4
-"""A split needs at least so much of its share of the passages, or the division is not used."""
+"""Smallest part of its intended size that each split must have for a division to be used."""
 
 
 def split_passages(known: CollectionFacts, config: QueriesConfig) -> tuple[dict[str, str], str]:
-    """Passage -> train, dev or test, and by which rule; without those that have too many copies to be asked for."""
-    asked = [row for row in range(len(known.doc_ids)) if known.sizes[int(known.cluster[row])] <= config.copies]
-    members = known.members(sorted({int(known.cluster[row]) for row in asked}))
-    copies = {known.doc_ids[row]: members[int(known.cluster[row])] for row in asked}
-    documents = {doc_id: [known.document_of(one) for one in own] for doc_id, own in copies.items()}
+    """doc_id -> train, dev or test, without passages that have too many copies; and the rule of the division."""
+    rows = [row for row in range(len(known.doc_ids)) if known.sizes[int(known.cluster[row])] <= config.copies]
+    members = known.members(sorted({int(known.cluster[row]) for row in rows}))
+    copies = {known.doc_ids[row]: members[int(known.cluster[row])] for row in rows}
+    documents = {doc_id: [known.document_of(member) for member in group] for doc_id, group in copies.items()}
     return split_by_document(documents, copies, config.dev_share, config.test_share, config.seed)
 
 
@@ -147,26 +144,28 @@ def split_by_document(
     test_share: float,
     seed: int,
 ) -> tuple[dict[str, str], str]:
-    """Passage -> train, dev or test, and by which rule. All passages of a group are in one split; passages are of one
-    group if they have a document in common, or are joined by others that have.
+    """doc_id -> train, dev or test, and the rule of the division.
+
+    A group of passages that share a document, directly or through other passages, is in one split.
 
     Args:
-        documents: passage -> its document and those of its copies. passages: passage -> itself and its copies; they
-            take the documents' part where these are too few.
+        documents: doc_id -> its document and those of its copies.
+        passages: doc_id -> itself and its copies; used as documents where there are too few of these.
     """
     splits: dict[str, str] = {}
     for members, rule in ((documents, BY_DOCUMENT), (passages, BY_PASSAGE)):
         splits = _divide(members, dev_share, test_share, seed)
-        found = [sum(split == name for split in splits.values()) for name in ("train", "dev", "test")]
-        wanted = [(1 - dev_share - test_share) * len(splits), dev_share * len(splits), test_share * len(splits)]
-        if all(count >= max(1, ENOUGH * share) for count, share in zip(found, wanted, strict=True)):
+        counts = [sum(split == name for split in splits.values()) for name in ("train", "dev", "test")]
+        expected = [(1 - dev_share - test_share) * len(splits), dev_share * len(splits), test_share * len(splits)]
+        if all(count >= max(1, ENOUGH * share) for count, share in zip(counts, expected, strict=True)):
             return splits, rule
     return splits, BY_PASSAGE
 
 
 def _divide(members: Mapping[str, Sequence[str]], dev_share: float, test_share: float, seed: int) -> dict[str, str]:
-    """Groups in the order of a hash of their first member's name; the first ones, test's share of the passages, are
-    test, the next are dev. A group belongs where its middle passage falls.
+    """Divides groups in the order of a hash of their names: the first ones are test, the next dev, the rest train.
+
+    A group belongs to the split in which its middle passage falls.
     """
     groups = _groups(members)
     names = sorted(groups)
@@ -174,16 +173,16 @@ def _divide(members: Mapping[str, Sequence[str]], dev_share: float, test_share: 
     splits: dict[str, str] = {}
     before, whole = 0, len(members)
     for _, name in order:
-        own = groups[name]
-        middle = (before + len(own) / 2) / whole
+        group = groups[name]
+        middle = (before + len(group) / 2) / whole
         split = "test" if middle < test_share else "dev" if middle < test_share + dev_share else "train"
-        splits.update(dict.fromkeys(own, split))
-        before += len(own)
+        splits.update(dict.fromkeys(group, split))
+        before += len(group)
     return splits
 
 
 def _groups(members: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The smallest member's name -> the passages that are joined by members in common."""
+    """Smallest member -> the passages that are joined by common members."""
     queries = sorted(members)
     number: dict[str, int] = {}
     pairs = []
@@ -192,6 +191,6 @@ def _groups(members: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
             pairs.append((number.setdefault(name, row), row))
     root = clusters(len(queries), np.array(pairs, np.int64).reshape(-1, 2)).tolist()
     groups: dict[int, list[str]] = {}
-    for query_id, one in zip(queries, root, strict=True):
-        groups.setdefault(one, []).append(query_id)
-    return {min(name for query_id in own for name in members[query_id]): own for own in groups.values()}
+    for query_id, first in zip(queries, root, strict=True):
+        groups.setdefault(first, []).append(query_id)
+    return {min(name for query_id in group for name in members[query_id]): group for group in groups.values()}

@@ -1,4 +1,4 @@
-"""Which queries are made, how many, and which of them are kept."""
+"""Configuration of made queries: their sources, their number, and the rules for keeping them."""
 
 import math
 from pathlib import Path
@@ -17,7 +17,7 @@ JUDGE = (DEV, TEST)
 """The splits that systems are judged by."""
 
 ALL = "all"
-"""Of `judged_by`: every source."""
+"""Value of `judged_by` that stands for every source."""
 
 CHOICES = f"choose {', '.join(PLAIN)}, file:PATH, model:FOLDER or http:URL"
 
@@ -112,15 +112,15 @@ class QueriesConfig(Config):
     @field_validator("sources")
     @classmethod
     def _known_sources(cls, sources: dict[str, float]) -> dict[str, float]:
-        found: dict[str, float] = {}
+        weights: dict[str, float] = {}
         for source, weight in sources.items():
             if not (weight > 0 and math.isfinite(weight)):
                 raise ValueError(f"{source} has the weight {weight}; weights are above 0, leave the source out instead")
             name = _canonical(source)
-            if name in found:
+            if name in weights:
                 raise ValueError(f"{name} is named twice")
-            found[name] = weight
-        return found
+            weights[name] = weight
+        return weights
 
     @field_validator("judged_by")
     @classmethod

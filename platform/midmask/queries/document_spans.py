@@ -157,7 +157,7 @@ def find_sharing(spans: list[list[int]], vocabulary: Vocabulary, random_: random
         for number in members:
             partners[number] |= members
     several = [sorted(others - {number}) for number, others in enumerate(partners)]
-    return [own if len(own) <= PARTNERS else sorted(random_.sample(own, PARTNERS)) for own in several]
+    return [numbers if len(numbers) <= PARTNERS else sorted(random_.sample(numbers, PARTNERS)) for numbers in several]
 
 
 def _spans_by_phrase(spans: list[list[int]], vocabulary: Vocabulary) -> list[set[int]]:
@@ -167,9 +167,9 @@ def _spans_by_phrase(spans: list[list[int]], vocabulary: Vocabulary) -> list[set
     ids_BL = torch.tensor([span + [vocabulary.pad_id] * (width - len(span)) for span in spans])
     text = TokenRows(ids_BL, torch.tensor(lengths), torch.zeros(len(spans), dtype=torch.int64))
     having: defaultdict[int, set[int]] = defaultdict(set)
-    for found in phrases(text, vocabulary, range(LEAST_WORDS, MOST_WORDS + 1), width):
-        numbers: Tensor = found.valid_BL.nonzero()[:, 0]
-        for phrase, number in zip(found.hashes_BL[found.valid_BL].tolist(), numbers.tolist(), strict=True):
+    for runs in phrases(text, vocabulary, range(LEAST_WORDS, MOST_WORDS + 1), width):
+        numbers: Tensor = runs.valid_BL.nonzero()[:, 0]
+        for phrase, number in zip(runs.hashes_BL[runs.valid_BL].tolist(), numbers.tolist(), strict=True):
             having[phrase].add(number)
     return [members for members in having.values() if len(members) > 1]
 
@@ -265,9 +265,9 @@ def documents_of_shards(config: SpansConfig, inputs: Inputs, out: Place) -> Call
         number, first = docs.names().index(name), 0
         for batch in read_batches(docs / name, ROW_GROUP, ["doc_id"]):
             texts = read_given(out, number, first, len(batch))
-            for doc_id, own in zip(batch["doc_id"].to_pylist(), texts, strict=True):
-                if own:
-                    parts = list(tokenise_pieces([(doc_id, text) for text in own], tokenizer, limit))
+            for doc_id, span_list in zip(batch["doc_id"].to_pylist(), texts, strict=True):
+                if span_list:
+                    parts = list(tokenise_pieces([(doc_id, text) for text in span_list], tokenizer, limit))
                     yield join_spans(doc_id, parts, limit)
             first += len(batch)
 
@@ -347,7 +347,7 @@ def _worker(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], 
     def write(name: str) -> None:
         with writing_table(out / "spans" / name, schema) as file:
             several = (rows for document in documents(name) if len(rows := rows_of(document)) > 1)
-            while rows := [row for own in islice(several, ROW_GROUP) for row in own]:
+            while rows := [row for document_rows in islice(several, ROW_GROUP) for row in document_rows]:
                 file.write_table(pa.Table.from_pylist(rows, schema=schema), row_group_size=len(rows))
 
     return write

@@ -98,8 +98,8 @@ def _parse_line(number: int, text: str) -> GivenLine:
         return GivenLine(number, "", [text], "malformed line")
     if not all(map(is_utf8, [str(doc_id), *queries])):
         return GivenLine(number, "", [text], "invalid UTF-8")
-    kept = [query.strip() for query in queries if query.strip()]
-    return GivenLine(number, str(doc_id), kept) if kept else GivenLine(number, str(doc_id), [text], "no query")
+    filled = [query.strip() for query in queries if query.strip()]
+    return GivenLine(number, str(doc_id), filled) if filled else GivenLine(number, str(doc_id), [text], "no query")
 
 
 def _is_text(value: Any) -> bool:
@@ -165,8 +165,8 @@ def _by_shard(kept: list[tuple[int, str]], starts: Any) -> pa.Table:
 
 def read_given(out: Place, shard: int, first: int, count: int) -> list[list[str]]:
     """The texts of a shard's passages first … first + count - 1, each in the order in which they were given."""
-    wanted = [("shard", "=", shard), ("row", ">=", first), ("row", "<", first + count)]
-    table = read_table(out / "given.parquet", filters=wanted)
+    filters = [("shard", "=", shard), ("row", ">=", first), ("row", "<", first + count)]
+    table = read_table(out / "given.parquet", filters=filters)
     texts: list[list[str]] = [[] for _ in range(count)]
     for row, text in zip(table["row"].to_pylist(), table["text"].to_pylist(), strict=True):
         texts[row - first].append(text)

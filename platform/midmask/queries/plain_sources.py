@@ -47,24 +47,20 @@ class Passage(NamedTuple):
 
 @dataclass(frozen=True)
 class MadeQuery:
-    """A query that one passage answers.
-
-    hidden: characters [start, end) of the passage's text that the query was taken from; the collection's passage lacks
-    them, since a query that stands in its passage is found by any system. hides_title: the same of the title.
-    """
+    """A query that one passage answers. It hides the part that it was taken from, which any system would match."""
 
     doc_id: str
     text: str
     source: str
-    hidden: tuple[int, int] | None = None
-    hides_title: bool = False
+    hidden: tuple[int, int] | None = None  # characters [start, end) that are removed from the passage's text
+    hides_title: bool = False  # whether the passage's title is removed
 
 
 class Source(Protocol):
     """Makes queries of one kind; the same passages give the same queries, however they are divided into calls."""
 
     def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
-        """Any number of queries for each passage, in the order of the passages."""
+        """Makes any number of queries for each passage, in the order of the passages."""
 
 
 def draw(seed: int, *names: str | int) -> int:
@@ -82,7 +78,7 @@ FUNCTION_WORDS = frozenset(
     "our so that the their then there these they this to was we were what when where which who why will with you "
     "your".split()
 )
-"""English words that say nothing about what a text is about; they are not highlighted."""
+"""English words that are independent of a text's topic; they are not highlighted."""
 
 STOP_WORDS = FUNCTION_WORDS | frozenset(
     "about above after again against all also am any because been before being below between both but cannot could "
@@ -91,18 +87,18 @@ STOP_WORDS = FUNCTION_WORDS | frozenset(
     "over own per quite rather same shall she should since some such than theirs them themselves those through thus "
     "too under until up upon us very via whether while whom whose within without would yet yours".split()
 )
-"""English words that tell nothing of a passage's topic."""
+"""English words that are not part of a keyphrase."""
 
 find_words = re.compile(WORD).finditer
 
 
 def normalised(text: str) -> str:
-    """The text's words in lower case, one space between them: what is compared to find one query twice."""
+    """The text's words in lower case, one space between them: equal for queries that count as the same."""
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
 class TermWeights:
-    """How many passages have each stem.
+    """Document frequencies of stems, and weights by idf.
 
     Args:
         texts: one text per passage, title and text together.
@@ -121,35 +117,35 @@ class TermWeights:
         self.passages += 1
 
     def stems(self, text: str) -> list[int]:
-        """A number for the stem of each word of the text, in order; those of other texts agree."""
+        """The stem ids of the text's words, in order; a stem has the same id in every text."""
         return self._words.ids(text)
 
     def frequency(self, stem: int) -> int:
-        """The number of passages that have it."""
+        """The number of passages that contain a stem."""
         return self._frequency[stem]
 
     def idf(self, stem: int) -> float:
-        """Lucene's: ln(1 + (N - n + 0.5) / (n + 0.5)), above 0."""
-        found = self._frequency[stem]
-        return math.log(1 + (self.passages - found + 0.5) / (found + 0.5))
+        """Lucene's inverse document frequency: ln(1 + (N - n + 0.5) / (n + 0.5)), above 0."""
+        passages = self._frequency[stem]
+        return math.log(1 + (self.passages - passages + 0.5) / (passages + 0.5))
 
     def overlap(self, query: str, passage: str) -> float:
         """The share of the query's stems, weighted by idf, that the passage has; 0 for a query without words."""
-        asked = sorted(set(self.stems(query)))
-        there = set(self.stems(passage))
-        whole = math.fsum(self.idf(stem) for stem in asked)
-        return math.fsum(self.idf(stem) for stem in asked if stem in there) / whole if whole else 0.0
+        in_query = sorted(set(self.stems(query)))
+        in_passage = set(self.stems(passage))
+        whole = math.fsum(self.idf(stem) for stem in in_query)
+        return math.fsum(self.idf(stem) for stem in in_query if stem in in_passage) / whole if whole else 0.0
 
 
 HEADING_SEPARATOR = " \u203a "
-"""Stands between the headings above a passage of a document."""
+"""Separator of the headings above a passage of a document."""
 
 FEWEST_TITLE_WORDS, MOST_TITLE_WORDS = 2, 20
 
 
 class TitleQueries:
-    """The title; of a path of headings the last one, with the one above if it is a single word. One query at most for
-    a passage: none where the title is shared by many passages, or has fewer than 2 words or more than 20.
+    """Source of titles: at most one query per passage; of a path of headings the last, after the one above if it is a
+    single word. Titles of many passages, of fewer than 2 words or of more than 20 give none.
 
     Args:
         shared: title -> how many passages of the collection have it.
@@ -167,12 +163,12 @@ class TitleQueries:
 
 
 def _copy(passage: Passage, query: str) -> tuple[int, int] | None:
-    """Characters of the title, or else of the query, where the text begins with it, whatever the case."""
+    """Characters [start, end) of the title, or else of the query, at the beginning of the text, whatever the case."""
     for title in (passage.title, query):
         words = r"\W+".join(map(re.escape, re.findall(r"\w+", title)))
-        found = re.match(rf"\W*{words}\b[^\w\s]*", passage.text, re.IGNORECASE) if words else None
-        if found:
-            return 0, found.end()
+        match = re.match(rf"\W*{words}\b[^\w\s]*", passage.text, re.IGNORECASE) if words else None
+        if match:
+            return 0, match.end()
     return None
 
 
@@ -186,7 +182,7 @@ def title_query(title: str) -> str:
 
 
 FEWEST_SENTENCE_WORDS, MOST_SENTENCE_WORDS = 6, 30
-"""Words of a sentence that is a query, by white space."""
+"""Fewest and most words of a sentence that is a query, by white space."""
 
 
 class SentenceQueries:
@@ -223,7 +219,7 @@ def _fitting(text: str) -> Iterator[tuple[int, int]]:
 
 FEWEST_SPAN_WORDS, MOST_SPAN_WORDS = 4, 10
 SPAN_SHARE = 3
-"""A passage has at least so many times the words of a span."""
+"""Smallest ratio of a passage's words to those of a span."""
 
 
 class SpanQueries:
@@ -242,14 +238,14 @@ class SpanQueries:
             taken: list[range] = []
             for number in range(self._each):
                 span = self._draw_span(passage.doc_id, number, len(words))
-                if span and not any(span.start < one.stop and one.start < span.stop for one in taken):
+                if span and not any(span.start < other.stop and other.start < span.stop for other in taken):
                     taken.append(span)
                     start, end = words[span.start][0], words[span.stop - 1][1]
                     query = " ".join(passage.text[start:end].split())
                     yield MadeQuery(passage.doc_id, query, "spans", hidden=(start, end))
 
     def _draw_span(self, doc_id: str, number: int, words: int) -> range | None:
-        """Numbers of the words of a span; none where the passage is too short."""
+        """Draws the word positions of a span; None if the passage is too short."""
         length = FEWEST_SPAN_WORDS + draw(self._seed, "span length", doc_id, number) % (
             MOST_SPAN_WORDS - FEWEST_SPAN_WORDS + 1
         )
@@ -263,7 +259,7 @@ FEWEST_PHRASE_WORDS, MOST_PHRASE_WORDS = 2, 5
 LONGEST_PHRASE = 3
 SATURATION = 0.9
 FEWEST_PASSAGES = 2
-"""Passages that have a word of a query, at least."""
+"""Fewest passages that contain a word of a keyphrase."""
 
 Phrase = tuple[int, ...]
 """Positions of a phrase's words in the passage."""
@@ -286,21 +282,21 @@ class KeyphraseQueries:
             ranked = self._draw(passage.doc_id, passage.text.lower(), stems)
             used: set[int] = set()
             for number in range(self._each):
-                wanted = FEWEST_PHRASE_WORDS + draw(self._seed, "terms", passage.doc_id, number) % (
+                count = FEWEST_PHRASE_WORDS + draw(self._seed, "terms", passage.doc_id, number) % (
                     MOST_PHRASE_WORDS - FEWEST_PHRASE_WORDS + 1
                 )
-                chosen = _take(ranked, stems, used, wanted)
+                chosen = _take(ranked, stems, used, count)
                 if len(chosen) < FEWEST_PHRASE_WORDS:
                     break
                 yield MadeQuery(passage.doc_id, " ".join(words[at] for at in chosen), "keyphrases")
 
     def _draw(self, doc_id: str, text: str, stems: list[int]) -> list[Phrase]:
-        """Phrases in a random order: each next one is drawn with a probability as its score."""
+        """Phrases in a random order: each next one is drawn with a probability proportional to its score."""
         counts = Counter(stems)
 
         def score(phrase: Phrase) -> float:
-            own = {stems[at] for at in phrase}
-            return sum(self._weights.idf(one) * counts[one] / (counts[one] + SATURATION) for one in sorted(own))
+            unique = sorted({stems[at] for at in phrase})
+            return sum(self._weights.idf(stem) * counts[stem] / (counts[stem] + SATURATION) for stem in unique)
 
         phrases = {part for run in self._runs(text, stems) for part in _parts(run)}
         return sorted(phrases, key=lambda phrase: (self._time(doc_id, phrase, score(phrase)), phrase))
@@ -328,19 +324,19 @@ class KeyphraseQueries:
 
 
 def _parts(run: Phrase) -> list[Phrase]:
-    """The run, or its parts of 3 words."""
+    """Phrases of a run: all its parts of 3 words, or the run if it is no longer than that."""
     return [run[at : at + LONGEST_PHRASE] for at in range(max(1, len(run) - LONGEST_PHRASE + 1))]
 
 
-def _take(ranked: list[Phrase], stems: list[int], used: set[int], wanted: int) -> list[int]:
-    """Positions of about `wanted` words in order: of the first phrases all of whose stems are new; `used` grows."""
+def _take(ranked: list[Phrase], stems: list[int], used: set[int], count: int) -> list[int]:
+    """Sorted positions of about `count` words: of the first phrases without a used stem; adds their stems to `used`."""
     chosen: list[int] = []
     for phrase in ranked:
-        own = [stems[at] for at in phrase]
-        if len(chosen) + len(phrase) <= MOST_PHRASE_WORDS and len(set(own)) == len(own) and not used & set(own):
+        ids = [stems[at] for at in phrase]
+        if len(chosen) + len(phrase) <= MOST_PHRASE_WORDS and len(set(ids)) == len(ids) and not used & set(ids):
             chosen += phrase
-            used.update(own)
-        if len(chosen) >= wanted:
+            used.update(ids)
+        if len(chosen) >= count:
             break
     return sorted(chosen)
 
@@ -359,15 +355,12 @@ class FileQueries:
         margin: how much more than the second passage the first must score, as a share of the second's score.
         limit: number of queries that are searched, the first by a hash of their text.
 
-    facts: how many lines were read, malformed or repeated, and how many queries were searched, without a passage, or
-    without the margin.
-
     Raises:
         UserError: if the file is not there or holds no query.
     """
 
     def __init__(self, place: Place, index: Bm25Index, margin: float, limit: int, seed: int) -> None:
-        self.facts: Counter[str] = Counter()
+        self.facts: Counter[str] = Counter()  # lines read, malformed, repeated; queries searched, without a match
         self._name = f"file:{place}"
         texts = self._read(place)
         if not texts:
@@ -381,8 +374,8 @@ class FileQueries:
                 yield MadeQuery(passage.doc_id, text, self._name)
 
     def _read(self, place: Place) -> list[str]:
-        """Different texts in order of appearance."""
-        found: dict[str, None] = {}
+        """The distinct queries of the file, in order of appearance; counts its lines in `facts`."""
+        texts: dict[str, None] = {}
         for _, line in text_lines(
             place, name=f"queries.sources, {self._name}", errors="replace", form=form_by_name(place.base)
         ):
@@ -390,30 +383,30 @@ class FileQueries:
             text = parse_query_line(line, json_lines=re.search(r"\.jsonl(\.gz)?$", place.base) is not None)
             if text is None:
                 self.facts["malformed"] += 1
-            elif text in found:
+            elif text in texts:
                 self.facts["repeated"] += 1
             else:
-                found[text] = None
-        return list(found)
+                texts[text] = None
+        return list(texts)
 
     def _answers(self, texts: list[str], index: Bm25Index, margin: float) -> dict[str, list[str]]:
-        """Passage -> its queries."""
+        """doc_id -> the queries whose BM25 ranking this passage leads by the margin."""
         answers: dict[str, list[str]] = {}
         self.facts["searched"] = len(texts)
         for text in texts:
-            found = index.search(["q"], [text], 2)
-            scores = found["score"].to_pylist()
+            ranked = index.search(["q"], [text], 2)
+            scores = ranked["score"].to_pylist()
             if not scores:
                 self.facts["without_passage"] += 1
             elif len(scores) > 1 and scores[0] < (1 + margin) * scores[1]:
                 self.facts["without_margin"] += 1
             else:
-                answers.setdefault(found["doc_id"][0].as_py(), []).append(text)
+                answers.setdefault(ranked["doc_id"][0].as_py(), []).append(text)
         return answers
 
 
 def parse_query_line(line: str, *, json_lines: bool) -> str | None:
-    """The query of a line, in one line; None if there is none in it."""
+    """Parses the query of a line, with single spaces; None if the line has none."""
     if json_lines:
         try:
             row = json.loads(line)

@@ -1,4 +1,4 @@
-"""What was made, for people: counts of the candidates, some queries beside their passages, examples of spans.
+"""Reports for people: counts of the candidates, some queries beside their passages, examples of spans.
 
 Counts say what became of the candidates, how hard the kept queries are for BM25, and how much they give away. Examples
 are plain text, and for made queries a page as well: it has no scripts and reaches for nothing outside of it, and every
@@ -35,13 +35,13 @@ def qrels_table(splits: Mapping[str, str], relevant: Mapping[str, Sequence[str]]
 
 
 def give_away(candidates: Sequence[Candidate]) -> dict[str, float]:
-    """Of queries that were searched: BM25's RR@10, the share that it ranks first, and the mean overlap."""
+    """Means over searched queries: BM25's RR@10, the share whose passage it ranks first, and the overlap."""
     if not candidates:
         return {}
     values = {
-        "RR@10": [reciprocal_rank(one) for one in candidates],
-        "first": [float(one.rank == 1) for one in candidates],
-        "overlap": [one.overlap or 0.0 for one in candidates],
+        "RR@10": [reciprocal_rank(query) for query in candidates],
+        "first": [float(query.rank == 1) for query in candidates],
+        "overlap": [query.overlap or 0.0 for query in candidates],
     }
     return {name: _mean(numbers) for name, numbers in values.items()}
 
@@ -62,21 +62,21 @@ def summary(
         facts: source -> what it counted itself.
     """
     sources: dict[str, Any] = {}
-    for source in sorted({one.source for one in candidates}):
-        own = [one for one in candidates if one.source == source]
-        kept = [one for one in own if one.is_in]
+    for source in sorted({query.source for query in candidates}):
+        made = [query for query in candidates if query.source == source]
+        kept = [query for query in made if query.is_in]
         sources[source] = {
-            "made": len(own),
+            "made": len(made),
             "kept": len(kept),
-            "splits": dict(sorted(Counter(splits[one.query_id] for one in kept).items())),
-            "dropped": _reasons(own),
-            "words": _mean([float(len(one.made.text.split())) for one in kept]) if kept else None,
-            "weak_labels": any(one.is_weak for one in own),
+            "splits": dict(sorted(Counter(splits[query.query_id] for query in kept).items())),
+            "dropped": _reasons(made),
+            "words": _mean([float(len(query.made.text.split())) for query in kept]) if kept else None,
+            "weak_labels": any(query.is_weak for query in made),
             "found": before.get(source, {}),
             "bm25": give_away(kept),
             **({"read": facts[source]} if source in facts else {}),
         }
-    weak = {one.query_id for one in candidates if one.is_in and one.is_weak}
+    weak = {query.query_id for query in candidates if query.is_in and query.is_weak}
     return {
         "made": len(candidates),
         "kept": len(splits),
@@ -89,7 +89,7 @@ def summary(
 
 
 def _reasons(candidates: Sequence[Candidate]) -> dict[str, int]:
-    return dict(sorted(Counter(one.reason for one in candidates if one.reason).items()))
+    return dict(sorted(Counter(query.reason for query in candidates if query.reason).items()))
 
 
 def _bm25_values(ranked: pa.Table, qrels: pa.Table, split: str, weak: set[str]) -> dict[str, float]:
@@ -99,8 +99,8 @@ def _bm25_values(ranked: pa.Table, qrels: pa.Table, split: str, weak: set[str]) 
     count = pc.count_distinct(judged["query_id"]).as_py()
     if not count:
         return {"queries": 0}
-    found = measures.aggregate(measures.evaluate(ranked, judged, split, MEASURES))
-    return {"queries": count, **{name: round(value, 4) for name, value in sorted(found.items())}}
+    values = measures.aggregate(measures.evaluate(ranked, judged, split, MEASURES))
+    return {"queries": count, **{name: round(value, 4) for name, value in sorted(values.items())}}
 
 
 def _mean(numbers: Sequence[float]) -> float:
@@ -140,7 +140,7 @@ def examples_of(
     splits: Mapping[str, str],
 ) -> list[ExampleRow]:
     """Up to 200 kept queries, the first by a hash of their ids, with their passages as they were."""
-    hashes = hash64([one.query_id for one in kept], "examples").tolist()
+    hashes = hash64([query.query_id for query in kept], "examples").tolist()
     order = sorted(range(len(kept)), key=lambda row: (hashes[row], kept[row].query_id))
     return [
         _example(kept[row], hiding[kept[row].made.doc_id], passages[kept[row].made.doc_id], splits)
@@ -148,17 +148,17 @@ def examples_of(
     ]
 
 
-def _example(one: Candidate, others: Sequence[MadeQuery], passage: Passage, splits: Mapping[str, str]) -> ExampleRow:
+def _example(query: Candidate, hiding: Sequence[MadeQuery], passage: Passage, splits: Mapping[str, str]) -> ExampleRow:
     return {
-        "query_id": one.query_id,
-        "query": one.made.text,
-        "source": one.source,
-        "split": splits[one.query_id],
+        "query_id": query.query_id,
+        "query": query.made.text,
+        "source": query.source,
+        "split": splits[query.query_id],
         "doc_id": passage.doc_id,
-        "rank": one.rank,
+        "rank": query.rank,
         "title": passage.title,
-        "hides_title": any(other.hides_title for other in others),
-        "parts": list(_parts(passage.text, sorted(other.hidden for other in others if other.hidden))),
+        "hides_title": any(other.hides_title for other in hiding),
+        "parts": list(_parts(passage.text, sorted(other.hidden for other in hiding if other.hidden))),
     }
 
 
@@ -197,8 +197,8 @@ def _as_text(row: ExampleRow) -> str:
 
 
 def _about(row: ExampleRow) -> str:
-    found = f"BM25 rank {row['rank']}" if row["rank"] is not None else "not found by BM25"
-    return f"{row['source']} · {row['split']} · {found} · {row['doc_id']}"
+    rank = f"BM25 rank {row['rank']}" if row["rank"] is not None else "not found by BM25"
+    return f"{row['source']} · {row['split']} · {rank} · {row['doc_id']}"
 
 
 def queries_page(artifact: Artifact, count: int = 50) -> str:
@@ -211,7 +211,7 @@ def queries_page(artifact: Artifact, count: int = 50) -> str:
 
 
 def page(name: str, examples: Sequence[ExampleRow]) -> str:
-    """The page of these examples. name: of the collection."""
+    """HTML page of the examples from the collection `name`."""
     title = escape(f"Made queries of {name}")
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
@@ -263,7 +263,7 @@ def _counts(result: dict[str, Any], before: str = "") -> Iterator[str]:
 
 
 def _spans(place: Place, tokens: Place) -> Iterator[list[str]]:
-    """Of a document: its spans in order, and what overlaps the first of them."""
+    """Lines about each of the first documents: its spans in order, and the overlapping context of the first."""
     tokenizer = load_tokenizer((tokens / "tokenizer").local())
     starts = (place / "starts.npy").read_array()[: SHOWN_ROWS + 1].tolist()
     rows = list(islice(_read_rows(place / "spans"), starts[-1]))
@@ -275,7 +275,7 @@ def _spans(place: Place, tokens: Place) -> Iterator[list[str]]:
 
 
 def _pseudo_queries(place: Place, tokens: Place) -> Iterator[list[str]]:
-    """Of a passage that has any: its queries, and the passage as the model sees it."""
+    """Lines about each of the first passages that have queries: the passage as the model reads it, its queries."""
     tokenizer = load_tokenizer((tokens / "tokenizer").local())
     passages = zip(_read_rows(place / "pseudo_queries"), _read_rows(tokens / "passages"), strict=True)
     with_query = ((row, passage) for row, passage in passages if row["queries"])

@@ -206,9 +206,9 @@ def _split_sentences(text: str) -> list[str]:
 
 
 def _tokenise(doc_ids: pa.Array, queries: list[list[str]], encode: Callable[[list[str]], Any]) -> pa.Table:
-    flat = [query for own in queries for query in own]
+    flat = [query for row in queries for query in row]
     ids = iter(encode(flat) if flat else [])
-    return pa.table([doc_ids, queries, [[next(ids) for _ in own] for own in queries]], schema=SCHEMA)
+    return pa.table([doc_ids, queries, [[next(ids) for _ in row] for row in queries]], schema=SCHEMA)
 
 
 def _finish_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
@@ -217,12 +217,12 @@ def _finish_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> 
     Raises:
         UserError: if no passage has a query.
     """
-    found = count_queries(out)
-    if not found["queries"]:
+    counts = count_queries(out)
+    if not counts["queries"]:
         raise UserError(
-            f"pseudo_queries.source = {config.source}: none of {found['passages']:,} passages has a query; {CHOICES}"
+            f"pseudo_queries.source = {config.source}: none of {counts['passages']:,} passages has a query; {CHOICES}"
         )
-    return {**found, **({"given": (out / "given.json").read_json()} if (out / "given.json").exists() else {})}
+    return {**counts, **({"given": (out / "given.json").read_json()} if (out / "given.json").exists() else {})}
 
 
 def count_queries(out: Place) -> dict[str, Any]:
@@ -308,12 +308,12 @@ def _begin_filter(config: KeepPairsConfig, inputs: Inputs, out: Place) -> None:
 def _filter_worker(config: KeepPairsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     """Inputs: `pairs`, pseudo-queries; `ranked`, the judge's ranked lists of the split `pairs`."""
     pairs = inputs["pairs"].place
-    found = ranked.of_split(inputs["ranked"].place, PAIRS)
+    lists = ranked.of_split(inputs["ranked"].place, PAIRS)
     first = _first_numbers(pairs)
 
     def write(name: str) -> None:
         table = read_table(pairs / FOLDER / name, schema=SCHEMA).combine_chunks()
-        kept = _are_found(table, first[name], found, config.rank)
+        kept = _are_found(table, first[name], lists, config.rank)
         write_table(_keep(table, kept), out / FOLDER / name, row_group_size=ROW_GROUP)
 
     return write
@@ -333,12 +333,12 @@ def _first_numbers(pairs: Place) -> dict[str, int]:
 def _are_found(table: pa.Table, first: int, lists: Place, rank: int) -> NDArray[np.bool_]:
     """Whether each pair's passage is in its query's list, within the rank; [pairs of the shard], in order."""
     parents = pc.list_parent_indices(table["queries"]).combine_chunks()
-    own = table["doc_id"].combine_chunks().take(parents)
-    within = [("query_id", ">=", query_id(first)), ("query_id", "<", query_id(first + len(own)))]
+    doc_ids = table["doc_id"].combine_chunks().take(parents)
+    within = [("query_id", ">=", query_id(first)), ("query_id", "<", query_id(first + len(doc_ids)))]
     rows = read_table(lists, ["query_id", "doc_id"], filters=[*within, ("rank", "<=", rank)])
     numbers: Ints = rows["query_id"].cast(pa.int64()).to_numpy() - first
-    hits = pc.equal(own.take(pa.array(numbers)), rows["doc_id"].combine_chunks()).to_numpy(zero_copy_only=False)
-    kept = np.zeros(len(own), dtype=np.bool_)
+    hits = pc.equal(doc_ids.take(pa.array(numbers)), rows["doc_id"].combine_chunks()).to_numpy(zero_copy_only=False)
+    kept = np.zeros(len(doc_ids), dtype=np.bool_)
     kept[numbers[hits]] = True
     return kept
 
@@ -360,14 +360,14 @@ def _finish_filter(config: KeepPairsConfig, inputs: Inputs, out: Place) -> dict[
         UserError: if no pair is kept.
     """
     judged = int(inputs["pairs"].result["queries"])
-    found = count_queries(out)
-    if not found["queries"]:
+    counts = count_queries(out)
+    if not counts["queries"]:
         raise UserError(
             f"pseudo_queries.keep_rank = {config.rank}: of {judged:,} pairs none has its passage among so many best "
             "for its query, so there is nothing to train on; raise pseudo_queries.keep_rank, or name another "
             "pseudo_queries.judged_by or pseudo_queries.source"
         )
-    return {**found, "judged": judged, "dropped": judged - found["queries"]}
+    return {**counts, "judged": judged, "dropped": judged - counts["queries"]}
 
 
 KEEP_PAIRS = Sharded(FOLDER, f"pairs/{FOLDER}", _begin_filter, _filter_worker, _finish_filter)

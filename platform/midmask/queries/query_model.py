@@ -36,14 +36,11 @@ from midmask.training.pairs import PairExamples
 from midmask.training.setup import GeneratorSetup
 
 PASSAGE = "{passage}"
-"""What stands for the passage in a prompt."""
+"""Placeholder for the passage in a prompt."""
 
 
 class Prompt:
-    """A prompt and the tokenizer of a causal model, whose chat template is used if it has one.
-
-    length: tokens of the prompt without a passage.
-    """
+    """A prompt for a causal model; the tokenizer's chat template is used if it has one."""
 
     def __init__(self, tokenizer: Any, template: str) -> None:
         self._tokenizer, self._template = tokenizer, template
@@ -51,7 +48,7 @@ class Prompt:
         tokenizer.padding_side = "left"  # an answer follows its prompt
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
-        self.length = len(self._encode([self._write("")])["input_ids"][0])
+        self.length = len(self._encode([self._write("")])["input_ids"][0])  # tokens without a passage
 
     def rows(self, texts: Sequence[str], length: int) -> Any:
         """Prompts with passages of at most `length` tokens, padded on the left: input_ids and attention_mask, [B, L].
@@ -62,14 +59,14 @@ class Prompt:
         return self._encode(prompts, padding=True, return_tensors="pt")
 
     def _cut(self, text: str, length: int) -> str:
-        found = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-        return text if len(found) <= length else text[: found[length - 1][1]]
+        offsets = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        return text if len(offsets) <= length else text[: offsets[length - 1][1]]
 
     def _write(self, text: str) -> str:
-        asked = self._template.replace(PASSAGE, text)
+        prompt = self._template.replace(PASSAGE, text)
         if not self._is_chat:
-            return asked
-        message = [{"role": "user", "content": asked}]
+            return prompt
+        message = [{"role": "user", "content": prompt}]
         return str(
             self._tokenizer.apply_chat_template(
                 message, tokenize=False, add_generation_prompt=True, enable_thinking=False
@@ -77,7 +74,7 @@ class Prompt:
         )
 
     def _encode(self, prompts: list[str], **options: Any) -> Any:
-        """A chat template writes the special tokens itself."""
+        """Tokenises prompts, with special tokens unless a chat template has written them."""
         return self._tokenizer(prompts, add_special_tokens=not self._is_chat, **options)
 
 
@@ -89,18 +86,18 @@ def find_line_breaks(tokenizer: Any) -> list[int]:
 
 def ends_of(model: Any, tokenizer: Any, breaks: Sequence[int]) -> dict[str, Any]:
     """The arguments of `generate` that end an answer at the end of its line."""
-    own = model.generation_config.eos_token_id
-    ends = [own] if isinstance(own, int) else list(own or ())
+    eos_id = model.generation_config.eos_token_id
+    ends = [eos_id] if isinstance(eos_id, int) else list(eos_id or ())
     ends += [tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else []
     return {"eos_token_id": sorted({*ends, *breaks}), "pad_token_id": tokenizer.pad_token_id}
 
 
 CAUSAL = ("ForCausalLM", "LMHeadModel")
-"""How the names of architectures end that continue a text."""
+"""Last parts of the names of causal architectures."""
 
 
 class GenerateConfig(Config):
-    """How a model writes queries; the defaults are those of query-as-context (CoT-MAE-qc), which takes 20 a passage."""
+    """Sampling of queries from a model; the defaults are those of query-as-context (CoT-MAE-qc)."""
 
     top_p: float = Field(
         0.95, gt=0.0, le=1.0, description="draw from the smallest set of tokens that has this probability"
@@ -132,7 +129,7 @@ class QueryGenerator:
     """A model and its tokenizer, loaded once, on the GPU if there is one.
 
     Args:
-        field: what the folder was given for, for the errors' texts.
+        field: the config field that names the folder, for error messages.
 
     Raises:
         UserError: if the folder has no such model, lacks weights, or the prompt leaves no room for a passage.
@@ -184,7 +181,7 @@ class QueryGenerator:
 
     @torch.inference_mode()
     def queries(self, doc_ids: list[str], texts: list[str], each: int) -> list[list[str]]:
-        """`each` queries for every passage; an empty one is left out."""
+        """Writes `each` queries for every passage; empty ones are left out."""
         keys = torch.from_numpy(hash64(doc_ids, f"queries {self._config.seed}").astype(np.int64))
         queries: list[list[str]] = [[] for _ in texts]
         work = [(passage, copy) for passage in range(len(texts)) for copy in range(each)]

@@ -1,10 +1,8 @@
-"""Which candidates are kept: screened, found again by BM25 or by an encoder, not too easy, each source its share.
+"""Selection of made queries: screening, the round trip by BM25 or an encoder, and each source's share.
 
-Screening drops, before any search, queries without a word, of copied passages, asked twice, or that stand in what they
-ask for. The round trip asks whether a search finds a query's passage again, in the collection as it will be searched.
-If BM25 alone decided, all queries that stay would be such that it answers: of the sentences of three collections it
-finds 61 to 74%, and its nDCG@10 on these is 10 to 13 points higher than on those that it or minilm finds
-(docs/results/made_queries.md).
+Screening drops, before any search, queries without a word, of copied passages, made twice, or repeated in
+the rest of their passage. The round trip tests whether a search, in the collection as it will be searched, finds it.
+An encoder takes part because BM25 alone would keep only queries that it answers (docs/results/made_queries.md).
 """
 
 import math
@@ -44,52 +42,53 @@ FEWEST_WORDS = 8
 """Words of a passage that are left when all its queries' parts are hidden; fewer only if it had fewer."""
 
 COPIED_WORDS = 3
-"""From so many words on, a hidden text that stands in its passage a second time gives it away."""
+"""Fewest words of a hidden text whose second occurrence in its passage gives the passage away."""
 
 
 def screen(pool: CandidatePool, known: CollectionFacts, config: QueriesConfig) -> None:
-    """Sets the reasons of the candidates that are dropped."""
-    for one in pool.candidates:
-        size = known.sizes[known.cluster_of(one.made.doc_id)]
-        if not known.weights.stems(one.made.text):
-            one.reason = NO_WORD
+    """Drops unusable candidates before any search, by setting their `reason`."""
+    for query in pool.candidates:
+        size = known.sizes[known.cluster_of(query.made.doc_id)]
+        if not known.weights.stems(query.made.text):
+            query.reason = NO_WORD
         elif size > config.copies:
-            one.reason = MANY_COPIES
-        elif size > 1 and hides(one.made):
-            one.reason = COPY_SHOWS_IT
+            query.reason = MANY_COPIES
+        elif size > 1 and hides(query.made):
+            query.reason = COPY_SHOWS_IT
     _drop_repeated(pool.candidates, known)
     _take_per_passage(pool, config.per_passage)
 
 
 def hides(made: MadeQuery) -> bool:
-    """Whether a part of the passage is hidden for it."""
+    """Whether a made query hides its passage's title or a part of its text."""
     return made.hides_title or made.hidden is not None
 
 
 def _drop_repeated(candidates: Sequence[Candidate], known: CollectionFacts) -> None:
-    """One text is one query: of the passages of one cluster the first is kept, of several none."""
-    asked: dict[str, list[Candidate]] = {}
-    for one in candidates:
-        asked.setdefault(normalised(one.made.text), []).append(one)
-    for same in asked.values():
-        clusters = {known.cluster_of(one.made.doc_id) for one in same}
-        left = sorted((one for one in same if one.is_in), key=lambda one: (one.draw_key, one.query_id))
-        for one in left if len(clusters) > 1 else left[1:]:
-            one.reason = AMBIGUOUS if len(clusters) > 1 else REPEATED
+    """Drops candidates with equal texts: all but one if their passages are near-duplicates, otherwise all."""
+    by_text: dict[str, list[Candidate]] = {}
+    for query in candidates:
+        by_text.setdefault(normalised(query.made.text), []).append(query)
+    for same in by_text.values():
+        clusters = {known.cluster_of(query.made.doc_id) for query in same}
+        left = sorted((query for query in same if query.is_in), key=lambda query: (query.draw_key, query.query_id))
+        for query in left if len(clusters) > 1 else left[1:]:
+            query.reason = AMBIGUOUS if len(clusters) > 1 else REPEATED
 
 
 def _take_per_passage(pool: CandidatePool, each: int) -> None:
-    """Takes up to `each` candidates of every passage, in the order of their places."""
+    """Keeps up to `each` candidates of every passage, in the order of their draw keys."""
     taken: dict[str, list[MadeQuery]] = {}
-    for one in sorted((one for one in pool.candidates if one.is_in), key=lambda one: (one.draw_key, one.query_id)):
-        others = taken.setdefault(one.made.doc_id, [])
-        one.reason = _fault(one, others, pool, each)
-        if one.is_in:
-            others.append(one.made)
+    left = [query for query in pool.candidates if query.is_in]
+    for query in sorted(left, key=lambda query: (query.draw_key, query.query_id)):
+        others = taken.setdefault(query.made.doc_id, [])
+        query.reason = _fault(query, others, pool, each)
+        if query.is_in:
+            others.append(query.made)
 
 
-def _fault(one: Candidate, others: Sequence[MadeQuery], pool: CandidatePool, each: int) -> str:
-    made, passage = one.made, pool.passages[one.made.doc_id]
+def _fault(candidate: Candidate, others: Sequence[MadeQuery], pool: CandidatePool, each: int) -> str:
+    made, passage = candidate.made, pool.passages[candidate.made.doc_id]
     if len(others) >= each:
         return ENOUGH
     if made.hidden and any(_meet(made.hidden, other.hidden) for other in others if other.hidden):
@@ -113,15 +112,15 @@ AT_ONCE = 2_048
 
 
 def hiding_of(candidates: Iterable[Candidate]) -> dict[str, list[MadeQuery]]:
-    """Passage -> its queries."""
-    found: dict[str, list[MadeQuery]] = {}
-    for one in candidates:
-        found.setdefault(one.made.doc_id, []).append(one.made)
-    return found
+    """doc_id -> queries that were made of the passage."""
+    hiding: dict[str, list[MadeQuery]] = {}
+    for query in candidates:
+        hiding.setdefault(query.made.doc_id, []).append(query.made)
+    return hiding
 
 
 def bm25_over(corpus: Place, hiding: Mapping[str, Sequence[MadeQuery]], folder: Place) -> Bm25Index:
-    """Index of the corpus without what these queries hide, written to the folder."""
+    """Builds a BM25 index of the corpus without the parts that these queries hide, in the folder."""
     index_texts(Bm25IndexConfig(), _texts(read_as_searched(corpus, hiding)), folder, str(corpus))
     return Bm25Index(folder)
 
@@ -139,8 +138,8 @@ def _texts(passages: Iterator[Passage]) -> Iterator[tuple[list[str], list[str]]]
 
 
 def relevant_of(candidates: Sequence[Candidate], known: CollectionFacts) -> dict[str, list[str]]:
-    """Query -> its passage and that passage's near-duplicates, sorted."""
-    numbers = {one.query_id: known.cluster_of(one.made.doc_id) for one in candidates}
+    """query_id -> ids of its passage and of that passage's near-duplicates, sorted."""
+    numbers = {query.query_id: known.cluster_of(query.made.doc_id) for query in candidates}
     members = known.members(sorted(set(numbers.values())))
     return {query_id: members[number] for query_id, number in numbers.items()}
 
@@ -152,13 +151,15 @@ def search_again(
     known: CollectionFacts,
     depth: int,
 ) -> pa.Table:
-    """Sets rank and overlap of the candidates, and returns BM25's ranked list of them to this depth. Hidden is what
-    these candidates hide, and nothing else.
+    """Searches the candidates with BM25, sets their `rank` and `overlap`, and returns the ranked lists to this depth.
+
+    The searched passages lack what these candidates hide, and nothing else.
     """
     hiding = hiding_of(candidates)
     with tempfile.TemporaryDirectory() as folder:
         index = bm25_over(corpus, hiding, Place(folder))
-        ranked = index.search([one.query_id for one in candidates], [one.made.text for one in candidates], depth)
+        texts = [query.made.text for query in candidates]
+        ranked = index.search([query.query_id for query in candidates], texts, depth)
         del index  # its arrays are memory maps of the folder's files
     relevant = relevant_of(candidates, known)
     ranks: dict[str, int] = {}
@@ -166,15 +167,15 @@ def search_again(
     for query_id, doc_id, rank in zip(*columns, strict=True):
         if doc_id in relevant[query_id]:
             ranks[query_id] = min(rank, ranks.get(query_id, rank))
-    for one in candidates:
-        passage = without_hidden(passages[one.made.doc_id], hiding[one.made.doc_id])
-        one.rank = ranks.get(one.query_id)
-        one.overlap = known.weights.overlap(one.made.text, f"{passage.title} {passage.text}")
+    for query in candidates:
+        passage = without_hidden(passages[query.made.doc_id], hiding[query.made.doc_id])
+        query.rank = ranks.get(query.query_id)
+        query.overlap = known.weights.overlap(query.made.text, f"{passage.title} {passage.text}")
     return ranked
 
 
 OTHERS = 2_000
-"""Passages that are searched beside those of the queries: a whole collection would take most of a small budget."""
+"""Passages that are searched beside the relevant ones: encoding a whole collection would take too long."""
 
 
 def find_by_encoder(
@@ -184,37 +185,37 @@ def find_by_encoder(
     depth: int,
     precision: Precision,
 ) -> None:
-    """Sets `by_encoder` of those that BM25 does not find within these ranks. Hidden is what all candidates hide.
+    """Searches the candidates that BM25 does not find within `depth` with the encoder, and sets their `by_encoder`.
 
-    A sample of the collection is searched, and the depth is its share of that of the whole: a passage is expected among
-    the first 20 of all where it is among the first 4 of a fifth of them.
+    The searched passages lack what all candidates hide. Only a sample of the collection is searched, so the depth is
+    scaled by its share: rank 4 in a fifth of the passages stands for rank 20 in all.
 
     Args:
         inputs: encoder, tokens and corpus of the step.
     """
-    lost = [one for one in candidates if one.rank is None or one.rank > depth]
+    lost = [query for query in candidates if query.rank is None or query.rank > depth]
     if not lost:
         return
     relevant = relevant_of(lost, known)
-    pool = {doc_id for own in relevant.values() for doc_id in own}
+    pool = {doc_id for members in relevant.values() for doc_id in members}
     pool.update(draw_passages(known.doc_ids, 0, "round trip", OTHERS))
     hiding = hiding_of(candidates)
-    searched = [one for one in read_as_searched(inputs["corpus"].place, hiding) if one.doc_id in pool]
-    row = {one.doc_id: number for number, one in enumerate(searched)}
+    searched = [passage for passage in read_as_searched(inputs["corpus"].place, hiding) if passage.doc_id in pool]
+    row = {passage.doc_id: number for number, passage in enumerate(searched)}
     passages_PD = _encode_passages(searched, inputs, precision)
-    queries_QD = _encode_queries([one.made.text for one in lost], inputs, precision)
+    queries_QD = _encode_queries([query.made.text for query in lost], inputs, precision)
     allowed = max(1, depth * len(searched) // len(known.doc_ids))
-    for one, query_D in zip(lost, queries_QD, strict=True):
+    for query, query_D in zip(lost, queries_QD, strict=True):
         scores_P = passages_PD @ query_D
-        best = max(float(scores_P[row[doc_id]]) for doc_id in relevant[one.query_id])
-        one.by_encoder = int((scores_P > best).sum()) < allowed
+        best = max(float(scores_P[row[doc_id]]) for doc_id in relevant[query.query_id])
+        query.by_encoder = int((scores_P > best).sum()) < allowed
 
 
 def _encode_passages(passages: Sequence[Passage], inputs: Mapping[str, Artifact], precision: Precision) -> Floats:
     """Dense vectors [P, D]."""
     reader = _reader("passage", inputs, precision)
     cut = TokensConfig.model_validate(inputs["tokens"].record["config"]).cut_passages(reader.tokenizer)
-    rows, _ = cut([one.title for one in passages], [one.text for one in passages])
+    rows, _ = cut([passage.title for passage in passages], [passage.text for passage in passages])
     return _dense(reader.encode([np.array(row) for row in rows]))
 
 
@@ -241,62 +242,64 @@ CUT = 10
 
 
 def drop_unfound(candidates: Iterable[Candidate], depth: int) -> bool:
-    """Drops those whose passage is not within these ranks, nor found by the encoder; whether there was one."""
-    lost = [one for one in candidates if not one.by_encoder and (one.rank is None or one.rank > depth)]
-    for one in lost:
-        one.reason = NOT_FOUND
+    """Drops candidates that neither BM25 within `depth` nor the encoder finds; returns whether any was dropped."""
+    lost = [query for query in candidates if not query.by_encoder and (query.rank is None or query.rank > depth)]
+    for query in lost:
+        query.reason = NOT_FOUND
     return bool(lost)
 
 
 def reciprocal_rank(one: Candidate) -> float:
-    """RR@10 of BM25."""
+    """BM25's RR@10 for this candidate; 0 if its passage was not found."""
     return 1 / one.rank if one.rank is not None and one.rank <= CUT else 0.0
 
 
 def thin(candidates: Sequence[Candidate], target: float, slack: float = 0.0) -> bool:
-    """Drops the easiest queries of each source until BM25's mean RR@10 on the rest is at most `target`; whether it
-    dropped any. Easiest are those of the best rank, of these those that share most with their passage. A lower target
-    drops all that a higher one drops. Weak labels stay: BM25 chose them.
+    """Drops each source's easiest queries until BM25's mean RR@10 is at most `target`; returns whether any was dropped.
+
+    The easiest have the best rank, and among equal ranks the largest overlap with their passage. A lower target drops
+    all that a higher one drops. Queries with weak labels stay, because BM25 chose their passages.
 
     Args:
-        slack: a mean that is above the target by no more is let be.
+        slack: a source whose mean exceeds the target by at most this much is left unchanged.
     """
     dropped = False
-    for source in sorted({one.source for one in candidates if not one.is_weak}):
-        own = [one for one in candidates if one.source == source]
-        own.sort(key=lambda one: (-reciprocal_rank(one), -(one.overlap or 0.0), one.query_id))
-        whole, left = math.fsum(map(reciprocal_rank, own)), len(own)
+    for source in sorted({query.source for query in candidates if not query.is_weak}):
+        of_source = [query for query in candidates if query.source == source]
+        of_source.sort(key=lambda query: (-reciprocal_rank(query), -(query.overlap or 0.0), query.query_id))
+        whole, left = math.fsum(map(reciprocal_rank, of_source)), len(of_source)
         if whole <= (target + slack) * left:
             continue
-        for one in own:
-            if whole <= target * left or reciprocal_rank(one) <= target:
+        for query in of_source:
+            if whole <= target * left or reciprocal_rank(query) <= target:
                 break
-            one.reason, dropped = TOO_EASY, True
-            whole, left = whole - reciprocal_rank(one), left - 1
+            query.reason, dropped = TOO_EASY, True
+            whole, left = whole - reciprocal_rank(query), left - 1
     return dropped
 
 
 def draw_shares(candidates: Sequence[Candidate], roles: Roles, config: QueriesConfig) -> None:
-    """Keeps as many as are wanted to train and to judge, of each source its share."""
+    """Drops candidates beyond the number wanted for training and for judging; each source keeps its share."""
     for splits in ((TRAIN,), JUDGE):
-        own = [one for one in candidates if one.split in splits]
-        _draw(own, roles.of(splits[0]), sum(map(config.wanted, splits)))
+        group = [query for query in candidates if query.split in splits]
+        _draw(group, roles.of(splits[0]), sum(map(config.wanted, splits)))
 
 
 def _draw(candidates: Sequence[Candidate], weights: Mapping[str, float], total: int) -> None:
-    """Keeps at most `total`, each source its share by weight; drops the others in the order of their places."""
-    of: dict[str, list[Candidate]] = {source: [] for source in weights}
-    for one in sorted(candidates, key=lambda one: (one.draw_key, one.query_id)):
-        of[one.source].append(one)
-    counts = shares(weights, {source: len(own) for source, own in of.items()}, total)
-    for source, own in of.items():
-        for one in own[counts[source] :]:
-            one.reason = NOT_DRAWN
+    """Keeps at most `total`, each source its share by weight, in the order of their draw keys."""
+    by_source: dict[str, list[Candidate]] = {source: [] for source in weights}
+    for query in sorted(candidates, key=lambda query: (query.draw_key, query.query_id)):
+        by_source[query.source].append(query)
+    counts = shares(weights, {source: len(of_source) for source, of_source in by_source.items()}, total)
+    for source, of_source in by_source.items():
+        for query in of_source[counts[source] :]:
+            query.reason = NOT_DRAWN
 
 
 def shares(weights: Mapping[str, float], available: Mapping[str, int], total: int) -> dict[str, int]:
-    """How many queries each source gives: its weight's share of `total`; what a source lacks is divided among the
-    others by their weights. Remainders go to the largest fractions, ties by name.
+    """source -> its number of queries: its weight's share of `total`.
+
+    What a source lacks is divided among the others by weight; remainders go to the largest fractions, ties by name.
     """
     counts: dict[str, int] = {}
     left = min(total, sum(available.values()))

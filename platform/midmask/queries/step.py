@@ -48,7 +48,7 @@ FEWEST = 30
 """Queries below which nothing is made: dev and test would have a handful each."""
 
 SLACK = 0.005
-"""What BM25's RR@10 may be above its target once dropped queries have changed the collection's text."""
+"""Largest excess of BM25's RR@10 over its target, once dropped queries have changed the collection's text."""
 
 CANDIDATES = pa.schema(
     [
@@ -66,8 +66,9 @@ CANDIDATES = pa.schema(
 
 
 def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The step. Inputs: corpus; where an encoder takes part in the round trip also `encoder` and tokens. Writes the
-    files that the module names.
+    """Makes and filters queries for a corpus, writes the files listed above and returns the statistics.
+
+    Inputs: corpus; where an encoder takes part in the round trip also `encoder` and tokens.
 
     Raises:
         UserError: if a source cannot be read, or fewer than 30 queries are kept.
@@ -80,11 +81,11 @@ def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Pla
     pool = _collect(config, corpus, known, roles, splits, out)
     screen(pool, known, config)
     ranked, before = _select(config, inputs, pool, known, roles)
-    kept = [one for one in pool.candidates if one.is_in]
+    kept = [query for query in pool.candidates if query.is_in]
     if len(kept) < FEWEST:
         raise UserError(_too_few(config, pool, len(kept), len(known.doc_ids)))
     relevant = relevant_of(kept, known)
-    splits = {one.query_id: one.split for one in kept}
+    splits = {query.query_id: query.split for query in kept}
     missing = set(SPLITS) - set(splits.values())
     if missing:
         raise UserError(
@@ -95,7 +96,7 @@ def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Pla
     result = summary(pool.candidates, splits, qrels, ranked, before=before, facts=pool.facts)
     result = {"name": name, "passages": len(known.doc_ids), **result, "split_rule": rule}
     result |= {"train_sources": list(roles.train), "judge_sources": list(roles.judge)}
-    result["documents"] = len({known.document_of(one.made.doc_id) for one in kept})
+    result["documents"] = len({known.document_of(query.made.doc_id) for query in kept})
     _write(out, name, corpus, pool, known, splits, qrels)
     (out / "statistics.json").write_json(result)
     (out / WRITTEN).delete()
@@ -125,14 +126,15 @@ def _select(
     known: CollectionFacts,
     roles: Roles,
 ) -> tuple[pa.Table, dict[str, dict[str, float]]]:
-    """Searches, and drops what is not found, too easy or too many, until what is left is found as it was searched:
-    a dropped query hides nothing, so the others are searched again without it. Returns the last ranked list, and what
-    the sources gave away before.
+    """Drops queries that are not found again, too easy or too many, and searches the others until none is dropped.
+
+    The search is repeated because a dropped query no longer hides a part of its passage. Returns the last ranked list,
+    and source -> `give_away` of its queries that were found in the first search.
     """
     before: dict[str, dict[str, float]] = {}
     corpus, depth = inputs["corpus"].place, max(CUT, config.round_trip_depth)
     while True:
-        left = [one for one in pool.candidates if one.is_in]
+        left = [query for query in pool.candidates if query.is_in]
         if not left:
             return pa.table({}), before
         ranked = search_again(left, corpus, pool.passages, known, depth)
@@ -140,22 +142,22 @@ def _select(
         if first and config.round_trip == "either" and "encoder" in inputs:
             find_by_encoder(left, inputs, known, config.round_trip_depth, config.precision)
         changed = config.round_trip != "none" and drop_unfound(left, config.round_trip_depth)
-        found = [one for one in left if one.is_in]
+        found = [query for query in left if query.is_in]
         if first:
-            before = {source: give_away([one for one in found if one.source == source]) for source in config.sources}
+            before = {name: give_away([query for query in found if query.source == name]) for name in config.sources}
         if config.bm25_target is not None:
             changed |= thin(found, config.bm25_target, 0.0 if first else SLACK)
         if first:
-            found = [one for one in found if one.is_in]
+            found = [query for query in found if query.is_in]
             draw_shares(found, roles, config)
-            changed |= any(not one.is_in for one in found)
+            changed |= any(not query.is_in for query in found)
         if not changed:
             return ranked, before
 
 
 def _too_few(config: QueriesConfig, pool: CandidatePool, kept: int, passages: int) -> str:
     """The message for a collection with fewer than 30 kept queries: the two most frequent reasons, and what to do."""
-    reasons = Counter(one.reason for one in pool.candidates if one.reason)
+    reasons = Counter(query.reason for query in pool.candidates if query.reason)
     most = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:2]
     why = "".join(f"; {count} dropped because {reason}" for reason, count in most)
     easier = "raise queries.bm25_target, " if TOO_EASY in reasons else ""
@@ -176,11 +178,13 @@ def _write(
     splits: Mapping[str, str],
     qrels: pa.Table,
 ) -> None:
-    kept = [one for one in pool.candidates if one.is_in]
+    kept = [query for query in pool.candidates if query.is_in]
     pairs: dict[str, list[tuple[str, str, int]]] = {"train": [], "dev": [], "test": []}
     for row in qrels.to_pylist():
         pairs[row["split"]].append((row["query_id"], row["doc_id"], 1))
-    rows = (query_row(one.query_id, one.made.text, one.source, known.document_of(one.made.doc_id)) for one in kept)
+    rows = (
+        query_row(query.query_id, query.made.text, query.source, known.document_of(query.made.doc_id)) for query in kept
+    )
     hiding = hiding_of(kept)
     write_beir(out / "collection" / name, read_as_searched(corpus, hiding), rows, pairs)
     _write_candidates(out / "queries.parquet", pool.candidates, known, splits)
@@ -194,24 +198,24 @@ def _write_candidates(
 ) -> None:
     """All candidates, sorted by id."""
     rows = []
-    for one in candidates:
-        start, end = one.made.hidden or (None, None)
+    for query in candidates:
+        start, end = query.made.hidden or (None, None)
         rows.append(
             {
-                "query_id": one.query_id,
-                "text": one.made.text,
-                "doc_id": one.made.doc_id,
-                "source": one.source,
-                "split": splits.get(one.query_id, ""),
-                "kept": one.is_in,
-                "reason": one.reason,
-                "rank": one.rank,
-                "by_encoder": one.by_encoder,
-                "overlap": one.overlap,
-                "document": known.document_of(one.made.doc_id),
+                "query_id": query.query_id,
+                "text": query.made.text,
+                "doc_id": query.made.doc_id,
+                "source": query.source,
+                "split": splits.get(query.query_id, ""),
+                "kept": query.is_in,
+                "reason": query.reason,
+                "rank": query.rank,
+                "by_encoder": query.by_encoder,
+                "overlap": query.overlap,
+                "document": known.document_of(query.made.doc_id),
                 "hidden_start": start,
                 "hidden_end": end,
-                "hides_title": one.made.hides_title,
+                "hides_title": query.made.hides_title,
             }
         )
     write_table(pa.Table.from_pylist(rows, CANDIDATES), place)

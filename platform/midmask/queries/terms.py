@@ -402,10 +402,10 @@ def _worker(config: WeighConfig, inputs: Inputs, out: Place) -> Callable[[str], 
     def write(name: str) -> None:
         rows = read_table(tokens / "passages" / name, ["doc_id", "ids"])
         ids = rows["ids"].combine_chunks()
-        found = shard_words(ids, vocabulary)
-        weight_T = np.zeros(len(found.candidate_T), np.float32)
-        weight_T[found.candidate_T] = scale_weights(config, weigher, found, name)[found.use_of_C]
-        offsets = np.concatenate([[0], np.cumsum(found.lengths_P)]).astype(np.int32)
+        words = shard_words(ids, vocabulary)
+        weight_T = np.zeros(len(words.candidate_T), np.float32)
+        weight_T[words.candidate_T] = scale_weights(config, weigher, words, name)[words.use_of_C]
+        offsets = np.concatenate([[0], np.cumsum(words.lengths_P)]).astype(np.int32)
         weights = pa.ListArray.from_arrays(pa.array(offsets), pa.array(weight_T))
         table = pa.table({"doc_id": rows["doc_id"], "weights": weights})
         write_table(table, out / "weights" / name, row_group_size=ROW_GROUP)

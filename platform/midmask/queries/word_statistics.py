@@ -30,20 +30,15 @@ class StatisticsConfig(Config):
 
 @dataclass(frozen=True)
 class ShardWords:
-    """A shard's passages as uses of words, in order.
-
-    ids_T: token ids; lengths_P: tokens, specials included; candidate_T: whether a token belongs to a word (no special);
-    use_of_C: the word use of each such token; passage_U: where a use stands; word_U: which of `words` it is. words:
-    distinct ones in order of their first use, each the bytes of its token ids as little-endian int32.
-    """
+    """A shard's passages as uses of words, in order; C: tokens that belong to a word."""
 
     ids_T: NDArray[np.int32]
-    lengths_P: Ints
-    candidate_T: NDArray[np.bool_]
-    use_of_C: Ints
-    passage_U: Ints
-    word_U: Ints
-    words: pa.BinaryArray
+    lengths_P: Ints  # tokens of each passage, specials included
+    candidate_T: NDArray[np.bool_]  # whether a token belongs to a word, being no special token
+    use_of_C: Ints  # the word use that a token belongs to
+    passage_U: Ints  # the passage that contains a use
+    word_U: Ints  # position of the used word in `words`
+    words: pa.BinaryArray  # distinct words by first use: the bytes of a word's token ids as little-endian int32
 
     def occurrences(self) -> tuple[Ints, Ints, Ints]:
         """Distinct (passage, word) pairs: the word of each, its count in the passage, and the pair of each use."""
@@ -54,7 +49,7 @@ class ShardWords:
 
 
 def shard_words(ids: pa.ListArray, vocabulary: Vocabulary) -> ShardWords:
-    """The words of token rows, a list of int32 each."""
+    """Finds the words of token rows, which are lists of int32."""
     offsets = ids.offsets.to_numpy().astype(np.int64)
     flat_T = ids.values.to_numpy()[offsets[0] : offsets[-1]].astype("<i4", copy=False)
     lengths_P = np.diff(offsets)
@@ -94,17 +89,17 @@ def _make_counter(config: StatisticsConfig, inputs: Inputs, out: Place) -> Calla
     vocabulary = Vocabulary.of((tokens / "tokenizer").local())
 
     def write(name: str) -> None:
-        found = shard_words(read_ids(tokens / "passages" / name), vocabulary)
-        word, _, _ = found.occurrences()
-        counted = pa.table([found.words, np.bincount(word, minlength=len(found.words))], schema=COUNTED)
-        totals = {"passages": str(len(found.lengths_P)), "words": str(len(found.word_U))}
+        shard = shard_words(read_ids(tokens / "passages" / name), vocabulary)
+        word, _, _ = shard.occurrences()
+        counted = pa.table([shard.words, np.bincount(word, minlength=len(shard.words))], schema=COUNTED)
+        totals = {"passages": str(len(shard.lengths_P)), "words": str(len(shard.word_U))}
         write_table(counted.sort_by("word").replace_schema_metadata(totals), out / "counted" / name)
 
     return write
 
 
 def _add_up(config: StatisticsConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
-    """Writes words.parquet (word, passages), sorted by word."""
+    """Adds up the counts of all shards, writes words.parquet (word, passages; sorted by word) and returns totals."""
     tables, passages, words = [], 0, 0
     for name in (out / "counted").names():
         tables.append(read_table(out / "counted" / name))

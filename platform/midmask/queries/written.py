@@ -35,15 +35,15 @@ from midmask.queries.query_model import PASSAGE, QueryGenerator
 from midmask.store.place import Place
 
 EVERY_ANSWERS, EVERY_SECONDS = 64, 10.0
-"""Answers, and seconds, after which a file is written: what a kill may lose."""
+"""Answers, and seconds, after which a file is written: a kill loses at most these."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The queries of one passage, best first or in no order. tokens: that a server has counted for them."""
+    """The queries that a model or a server wrote for one passage."""
 
     queries: tuple[str, ...]
-    tokens: int = 0
+    tokens: int = 0  # as counted by a server
 
 
 class QueryCache:
@@ -78,11 +78,11 @@ class QueryCache:
             ) from None
 
     def find(self, passage: Passage) -> Answer | None:
-        """The answer for a passage; None if there is none yet."""
+        """Returns the answer for a passage; None if there is none yet."""
         return self._known.get(self._key(passage))
 
     def add(self, passage: Passage, answer: Answer) -> None:
-        """Remembers an answer; `flush` makes sure that it is on disk."""
+        """Adds an answer, and writes all new answers to a file after 64 of them or 10 seconds."""
         key = self._key(passage)
         self._known[key] = answer
         self._pending.append(
@@ -160,7 +160,7 @@ class ModelQueries:
 
 
 def text_of(passage: Passage) -> str:
-    """What a writer of queries reads: the title and the text."""
+    """The text for which queries are written: the passage's title and text."""
     return f"{passage.title} {passage.text}".strip()
 
 
@@ -168,7 +168,7 @@ HTTP = "http"
 """The source of queries that a server has written."""
 
 COUNT = "{count}"
-"""What stands for the number of queries in a prompt."""
+"""Placeholder for the number of queries in a prompt."""
 
 _THOUGHT = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
 _NUMBERING = re.compile(
@@ -204,23 +204,23 @@ class ServerQueries:
 
     @cached_property
     def _model(self) -> str:
-        """The model's name.
+        """The model's name: `config.server_model`, or the only model of the server.
 
         Raises:
-            UserError: if the server serves several and none is named, or none at all.
+            UserError: if none is named and the server does not have exactly one.
         """
         if self._config.server_model is not None:
             return self._config.server_model
         try:
-            found = self._server.models()
+            models = self._server.models()
         except ServerGone as gone:
             raise UserError(f"http:{self._server.url}: no answer to /models: {gone}; start the server") from None
-        if len(found) != 1:
+        if len(models) != 1:
             raise UserError(
-                f"http:{self._server.url}: it serves {len(found)} models; set queries.server_model to one of them: "
-                f"{', '.join(found[:SHOWN]) or 'none is listed, so name the one it was started with'}"
+                f"http:{self._server.url}: it serves {len(models)} models; set queries.server_model to one of them: "
+                f"{', '.join(models[:SHOWN]) or 'none is listed, so name the one it was started with'}"
             )
-        return found[0]
+        return models[0]
 
     @cached_property
     def _cache(self) -> QueryCache:
@@ -256,7 +256,7 @@ class ServerQueries:
             )
 
     def _answers(self, passages: Sequence[Passage]) -> Generator[tuple[Passage, Answer], None, None]:
-        """Each passage with its answer, in order; a few are asked for ahead."""
+        """Each passage with its answer, in order; a few requests are sent ahead."""
         cache = self._cache
         ahead: deque[tuple[Passage, Answer | Future[Answer]]] = deque()
         waiting = iter(passages)
@@ -267,8 +267,8 @@ class ServerQueries:
                     ahead.append((passage, cache.find(passage) or pool.submit(self._ask, passage)))
                 if not ahead:
                     return
-                passage, found = ahead[0]
-                answer = self._settle(passage, found) if isinstance(found, Future) else found
+                passage, pending = ahead[0]
+                answer = self._settle(passage, pending) if isinstance(pending, Future) else pending
                 ahead.popleft()
                 self._asked += 1
                 self._tokens += answer.tokens
@@ -280,7 +280,7 @@ class ServerQueries:
             pool.shutdown()
 
     def _settle(self, passage: Passage, future: Future[Answer]) -> Answer:
-        """The answer to a request, which is kept; none at all if the server takes others, but not this one."""
+        """Waits for an answer and caches it; an empty Answer if the server refuses this request but not all."""
         try:
             answer = future.result()
         except RequestRefused as refusal:
@@ -297,7 +297,7 @@ class ServerQueries:
         return answer
 
     def _room(self) -> int:
-        """Passages that may be under way: enough that no thread waits for the turn of an answer."""
+        """Number of passages that may be in progress: enough that no thread waits for an earlier answer."""
         most = self._config.server_max_requests
         left = most - self._asked if most is not None else 2 * self._config.server_concurrency
         return min(left, 2 * self._config.server_concurrency)
@@ -307,7 +307,7 @@ class ServerQueries:
         return (requests is not None and self._asked >= requests) or (tokens is not None and self._tokens >= tokens)
 
     def _keep(self, ahead: deque[tuple[Passage, Answer | Future[Answer]]]) -> None:
-        """Ends what is under way and keeps what has been answered out of turn."""
+        """Cancels pending requests and caches the answers that have arrived."""
         self._server.given_up.set()
         for passage, answer in ahead:
             if isinstance(answer, Future) and not answer.cancel() and answer.exception() is None:
@@ -335,7 +335,7 @@ class ServerQueries:
         return Answer(tuple(read_queries(answer, self._config.per_passage)), tokens)
 
     def _body(self, text: str, seed: int) -> dict[str, Any]:
-        """The request for a text. For the empty one it is what all requests have in common."""
+        """The body of the request for a text; for the empty text, the part that all requests have in common."""
         config, generate = self._config, self._config.generate
         prompt = config.server_prompt.replace(COUNT, str(config.per_passage))
         return {
@@ -349,10 +349,10 @@ class ServerQueries:
 
 
 def read_queries(answer: str, most: int) -> list[str]:
-    """The different queries of an answer, one a line: without numbering, quotes, and lines that announce a list."""
-    found: dict[str, None] = {}
+    """Parses the distinct queries of an answer, one a line, without numbering, quotes and headings of lists."""
+    queries: dict[str, None] = {}
     for line in _THOUGHT.sub("", answer).splitlines():
         stripped = _NUMBERING.sub("", line.strip().strip("*")).strip().strip(_QUOTES).strip()
         if any(letter.isalnum() for letter in stripped) and not line.strip().startswith("```") and stripped[-1] != ":":
-            found.setdefault(stripped)
-    return list(found)[:most]
+            queries.setdefault(stripped)
+    return list(queries)[:most]

@@ -272,12 +272,12 @@ def _finish(config: TokensConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     queries = read_table(inputs["corpus"].place / "queries.parquet")
     encode = make_cutter((out / "tokenizer").local(), config.query_length)
     ids, cut = encode([config.query_prompt + text for text in queries["text"].to_pylist()])
-    found = pa.table([queries["query_id"], ids, cut], schema=TOKENISED_QUERIES)
-    return finish_tokens(out, found, sum(_count_cut(out / "passages" / name) for name in (out / "passages").names()))
+    rows = pa.table([queries["query_id"], ids, cut], schema=TOKENISED_QUERIES)
+    return finish_tokens(out, rows, sum(_count_cut(out / "passages" / name) for name in (out / "passages").names()))
 
 
 def _count_cut(shard: Place) -> int:
-    """How many passages of a shard were cut."""
+    """Number of passages of a shard that were cut."""
     return int(read_metadata(shard).metadata[CUT])
 
 

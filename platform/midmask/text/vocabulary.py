@@ -1,4 +1,4 @@
-"""What masks and models need to know of a tokenizer."""
+"""Properties of a tokenizer that masks and models use."""
 
 import copy
 import json
@@ -40,12 +40,7 @@ TitleJoin = Literal["space", "separator", "pair"]
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What masks and models need to know of a tokenizer.
-
-    continues_V: whether a token continues a word; special_V: padding, start, end and mask tokens; stop_V: English
-    stop-words and punctuation; bool, [V]. pairs: whether what follows the first [SEP] of a row has token type 1
-    (`TitleJoin`).
-    """
+    """Properties of a tokenizer that masks and models use; tensors are bool, [V]."""
 
     size: int
     pad_id: int
@@ -53,10 +48,10 @@ class Vocabulary:
     sep_id: int
     mask_id: int
     unk_id: int | None
-    continues_V: Tensor
-    special_V: Tensor
-    stop_V: Tensor
-    pairs: bool = False
+    continues_V: Tensor  # whether a token continues a word
+    special_V: Tensor  # padding, start, end and mask tokens
+    stop_V: Tensor  # English stop-words and punctuation
+    pairs: bool = False  # whether tokens after the first [SEP] of a row have token type 1 (`TitleJoin`)
 
     @property
     def pair_sep(self) -> int | None:
@@ -124,7 +119,7 @@ def _continuations(tokens: list[str]) -> Tensor:
 
 
 def speller(tokenizer: Any) -> Callable[[list[str]], str]:
-    """What tokens that make one word spell, without the tokenizer's marks; a cut-up character is U+FFFD."""
+    """The text of tokens that make one word, without the tokenizer's marks; a cut-up character is U+FFFD."""
     if _mark(tokenizer.convert_ids_to_tokens(range(len(tokenizer)))) in ("Ġ", "▁"):
         return lambda tokens: str(tokenizer.convert_tokens_to_string(tokens)).strip()
     return lambda tokens: "".join(token.removeprefix("##") for token in tokens)

@@ -153,28 +153,25 @@ class DocumentFile:
 
 @dataclass
 class ParsedDocument:
-    """What a file, or a row of a table, contains. The title is complete once the blocks are read.
+    """The title and text of a file or of a row of a table."""
 
-    title: its own, "" without one. encoding: of the file's bytes, "" where its kind states it. row: of a table, from 1.
-    """
-
-    title: str
+    title: str  # complete once the blocks are read; "" without one
     blocks: Iterator[TextBlock]
-    encoding: str = ""
-    row: int | None = None
+    encoding: str = ""  # of the file's bytes; "" if the kind of file states it
+    row: int | None = None  # number of a table's row, from 1
 
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row of a table, or a page, that gives no document. kind: the fault. line: row or page, from 1."""
+    """A row of a table, or a page, from which no document can be read."""
 
-    kind: str
-    line: int
+    kind: str  # the fault
+    line: int  # number of the row or page, from 1
     text: str
 
 
 SAMPLE = 32 << 10
-"""Bytes by which an encoding is guessed."""
+"""Bytes at a file's beginning from which its encoding is guessed."""
 
 CHUNK = 1 << 20
 LINE_CHARACTERS = 20_000

@@ -34,7 +34,7 @@ def sentences(text: str) -> list[str]:
 
 
 def splitter() -> dict[str, str]:
-    """What decides where sentences end, as a part of an artifact's identity."""
+    """Identity of the sentence splitter, as a part of an artifact's identity."""
     return library_versions(("sentencex",))
 
 
@@ -61,7 +61,7 @@ class CutPassage:
 
 @dataclass(frozen=True)
 class Unit:
-    """What is not divided: a sentence, or a part of a long one. Characters [start, end) of the document."""
+    """The smallest part of a passage: a sentence, or a part of a long one; characters [start, end) of the document."""
 
     start: int
     end: int
