@@ -21,30 +21,25 @@ Average = Callable[[Mapping[str, float]], float]
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One measure of several systems on the same queries. `queries`: the slice; None: all that were evaluated."""
+    """One measure of several systems on the same queries."""
 
     label: str
     measure: str
     per_query: PerQuery
-    queries: Collection[str] | None = None
+    queries: Collection[str] | None = None  # the slice; None: all queries that were evaluated
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """A system in a column.
+    """One system in one column."""
 
-    mean: over queries and seeds; spread: standard deviation of the seeds' means, 0 for a single one.
-    better_than: the systems that it is significantly better than. ties: letters of its tie groups, empty where not all
-    pairs were compared. queries, seeds: 0 in a column of averages.
-    """
-
-    mean: float
-    spread: float = 0.0
-    queries: int = 0
-    seeds: int = 0
+    mean: float  # over queries and seeds
+    spread: float = 0.0  # standard deviation of the seeds' means; 0 for a single seed
+    queries: int = 0  # 0 in a column of averages
+    seeds: int = 0  # 0 in a column of averages
     best: bool = False
-    better_than: tuple[str, ...] = ()
-    ties: str = ""
+    better_than: tuple[str, ...] = ()  # the systems that it is significantly better than
+    ties: str = ""  # letters of its tie groups; empty where not all pairs were compared
 
 
 @dataclass(frozen=True)
@@ -59,12 +54,12 @@ class ComparisonProtocol:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """cells: (system, column) -> cell; a system that a column lacks has none. comparisons: column -> its tests."""
+    """The results of systems in several columns, with the tests between them."""
 
     systems: tuple[str, ...]
     columns: tuple[str, ...]
-    cells: Mapping[tuple[str, str], TableCell]
-    comparisons: Mapping[str, Sequence[Comparison]]
+    cells: Mapping[tuple[str, str], TableCell]  # (system, column) -> cell; none where the column lacks the system
+    comparisons: Mapping[str, Sequence[Comparison]]  # column -> its tests
     protocol: ComparisonProtocol
 
 

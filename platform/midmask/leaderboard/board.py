@@ -45,48 +45,42 @@ DECIMALS = 4
 
 @dataclass(frozen=True)
 class View:
-    """What is chosen. places: groups of columns, each with its name (`rows.place_names`). filters: field of an entry
-    -> the value it must have. order: a column's key, a head of `HEADS`, or `newest`; the best comes first, or last if
-    `reverse`. baseline: the recipe that gains are counted from. find: words that a system's name must have, in capital
-    letters or small.
-    """
+    """The choices that determine a board: its columns, filters, order and marks."""
 
-    places: Mapping[CollectionSplit, str]
+    places: Mapping[CollectionSplit, str]  # groups of columns, each with its name (`rows.place_names`)
     measures: tuple[str, ...]
-    filters: Mapping[str, str]
-    order: str
-    reverse: bool
+    filters: Mapping[str, str]  # field of an entry -> the value it must have
+    order: str  # a column's key, a head of `HEADS`, or `newest`; the best comes first
+    reverse: bool  # the best comes last
     marks: Shown
-    baseline: str
+    baseline: str  # the recipe that gains are counted from
     trials: bool
-    find: str = ""
+    find: str = ""  # words that a system's name must contain; case is ignored
 
 
 @dataclass(frozen=True)
 class BoardColumn:
-    """group: the head above several columns, empty if there is none. low_is_good: the best value is the lowest."""
+    """A column of the board: a measure at a place, a cost, or a gain."""
 
     key: str
     head: str
-    group: str = ""
+    group: str = ""  # the head above several columns; empty if there is none
     place: CollectionSplit | None = None
     measure: str = ""
-    low_is_good: bool = False
+    low_is_good: bool = False  # the best value is the lowest
 
 
 @dataclass(frozen=True)
 class BoardCell:
-    """value: of a measure, with its spread; number: of a cost or gain; neither: nothing is known. ranks: those that the
-    tests of the column allow. error: standard error of the value over queries. None: not tested.
-    """
+    """One system in one column; without `value` and `number`, nothing is known."""
 
-    value: Value | None = None
-    number: float | None = None
+    value: Value | None = None  # of a measure, with its spread
+    number: float | None = None  # of a cost or gain
     best: bool = False
     better_than: tuple[str, ...] = ()
     ties: str = ""
-    ranks: RankRange | None = None
-    error: float | None = None
+    ranks: RankRange | None = None  # those that the tests of the column allow; None: not tested
+    error: float | None = None  # standard error of the value over queries; None: not tested
 
     @property
     def sorts_by(self) -> float | None:
@@ -104,15 +98,13 @@ class BoardLine:
 
 @dataclass(frozen=True)
 class Board:
-    """What is shown, in order. `fields`: labels in which the lines that have one differ, so that each tells its own.
-    `ranked`: the column that ranks are counted in, None where no system was measured.
-    """
+    """The columns and lines of a view, in the order in which they are shown."""
 
     view: View
     columns: tuple[BoardColumn, ...]
     lines: tuple[BoardLine, ...]
     text: str
-    ranked: BoardColumn | None = None
+    ranked: BoardColumn | None = None  # the column that ranks are counted in; None where no system was measured
 
     @cached_property
     def ranks(self) -> dict[str, int]:
@@ -129,6 +121,7 @@ class Board:
 
     @cached_property
     def fields(self) -> list[str]:
+        """Labels in which the lines that have one differ."""
         return [name for name in LABELS[1:] if len(self.values(name)) > 1]
 
     def values(self, name: str) -> set[str]:

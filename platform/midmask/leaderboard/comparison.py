@@ -33,17 +33,12 @@ BASELINES = ("none", "bm25")
 
 @dataclass(frozen=True)
 class ComparableSystems:
-    """What can be compared on one measure.
+    """The systems that can be compared on one measure."""
 
-    entries: short name -> system, newest first. tables: short name -> one table (query_id, measure, value) per seed.
-    without: short names of systems of which a seed keeps no values per query. unread: how many older ones were not
-    looked at.
-    """
-
-    entries: Mapping[str, Entry]
-    tables: Mapping[str, Sequence[pa.Table]]
-    without: tuple[str, ...]
-    unread: int
+    entries: Mapping[str, Entry]  # short name -> system, newest first
+    tables: Mapping[str, Sequence[pa.Table]]  # short name -> one table (query_id, measure, value) per seed
+    without: tuple[str, ...]  # short names of systems that lack values per query for a seed
+    unread: int  # number of older systems whose values were not read
 
     def baseline(self) -> str:
         """A system of the recipe `none`, else of BM25, else the oldest of all. Of several, that whose representation,
@@ -100,21 +95,16 @@ SIDES: tuple[Sided, ...] = ("wins", "losses")
 
 @dataclass(frozen=True)
 class SystemComparison:
-    """What differs between systems at a place.
-
-    table: a column for each measure, tests against `first`, corrected by Holm in each measure. runs: system -> ids of
-    its runs, one per seed. pairings: (system, measure) -> its values beside those of the first. widest: (system, side)
-    -> ids of the queries on which it gains most (wins) or loses most in the first measure. texts: of these queries, as
-    far as the collection can be reached.
-    """
+    """The differences between systems that were evaluated on one collection and split."""
 
     place: str
     first: str
-    table: ResultTable
-    runs: Mapping[str, Sequence[str]]
-    pairings: Mapping[tuple[str, str], Pairing]
+    table: ResultTable  # a column for each measure; tests against `first`, corrected by Holm in each measure
+    runs: Mapping[str, Sequence[str]]  # system -> ids of its runs, one per seed
+    pairings: Mapping[tuple[str, str], Pairing]  # (system, measure) -> its values beside those of the first
+    # (system, side) -> ids of the queries on which it gains most (wins) or loses most in the first measure
     widest: Mapping[tuple[str, Sided], Sequence[str]]
-    texts: Mapping[str, str]
+    texts: Mapping[str, str]  # texts of these queries, as far as the collection can be reached
 
     @property
     def others(self) -> list[str]:

@@ -26,19 +26,19 @@ PAIRS = 400
 
 @dataclass(frozen=True)
 class Encodings:
-    """What an evaluation searched with. views: names of the vectors that there are, dense before lexical."""
+    """The artifacts that an evaluation searched."""
 
     corpus: Artifact
     queries: Artifact
     passages: Artifact
     tokens: Artifact
     split: str
-    views: tuple[str, ...]
+    views: tuple[str, ...]  # names of the stored vectors, dense before lexical
 
 
 @dataclass(frozen=True)
 class EmbeddingSample:
-    """N queries, each with one relevant passage. queries_ND, passages_ND: their vectors, as they were stored."""
+    """N queries, each with one relevant passage, and their vectors as stored."""
 
     query_ids: tuple[str, ...]
     doc_ids: tuple[str, ...]

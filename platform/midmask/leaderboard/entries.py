@@ -117,19 +117,17 @@ class Value:
 
 @dataclass(frozen=True)
 class Entry:
-    """One system. `note` tells the settings in which it differs from others of the same labels, empty if there is none;
-    `rows` holds one row per seed for every place where it was evaluated.
-    """
+    """One system, with the results of all its seeds."""
 
     recipe: str
     pretrain_on: str
     representation: str
     protocol: str
     backbone: str
-    note: str
+    note: str  # the settings in which it differs from others of the same labels; empty if there are none
     trial: bool
     started: datetime
-    rows: Mapping[CollectionSplit, tuple[LeaderboardRow, ...]]
+    rows: Mapping[CollectionSplit, tuple[LeaderboardRow, ...]]  # one row per seed for every place
 
     @property
     def name(self) -> str:
@@ -157,7 +155,7 @@ class Entry:
 
 
 class _System(NamedTuple):
-    """What rows of one entry share."""
+    """The values that all rows of one entry share."""
 
     labels: tuple[str, ...]
     trial: bool
@@ -291,17 +289,14 @@ Where = tuple[str, CollectionSplit, str]
 
 @dataclass(frozen=True)
 class Marks:
-    """What the tests say. `better_than` names the entries that one is significantly better than, `ties` has the letters
-    of its tie groups, `ranks` the ranks that are consistent with the tests, `errors` the standard errors of means over
-    queries, `text` says how it was tested, or why not. `shown`: the superscripts that so many systems can bear.
-    """
+    """The results of the significance tests between entries."""
 
-    better_than: Mapping[Where, tuple[str, ...]] = field(default_factory=dict)
-    ties: Mapping[Where, str] = field(default_factory=dict)
-    ranks: Mapping[Where, RankRange] = field(default_factory=dict)
-    errors: Mapping[Where, float] = field(default_factory=dict)
-    text: str = ""
-    shown: Shown = "none"
+    better_than: Mapping[Where, tuple[str, ...]] = field(default_factory=dict)  # entries it significantly beats
+    ties: Mapping[Where, str] = field(default_factory=dict)  # letters of its tie groups
+    ranks: Mapping[Where, RankRange] = field(default_factory=dict)  # the ranks that are consistent with the tests
+    errors: Mapping[Where, float] = field(default_factory=dict)  # standard errors of means over queries
+    text: str = ""  # how it was tested, or why not
+    shown: Shown = "none"  # the superscripts that fit so many systems
 
 
 def marks_of(

@@ -53,19 +53,15 @@ SIZES = ("passages", "queries", "rows", "steps", "tokens", "bytes")
 
 @dataclass(frozen=True)
 class Link:
-    """One step behind a number.
-
-    inputs: role -> place of what it was made of. record: what the step wrote when it ended, empty where it cannot be
-    read. missing: why not, empty if it was read. size: bytes of its files, None where only a walk over a network tells.
-    """
+    """One step behind a number: an artifact, its inputs and its record."""
 
     step: str
     fingerprint: str
     place: Place
-    inputs: Mapping[str, Place] = field(default_factory=dict)
-    record: Mapping[str, Any] = field(default_factory=dict)
-    missing: str = ""
-    size: int | None = None
+    inputs: Mapping[str, Place] = field(default_factory=dict)  # role -> place of the input artifact
+    record: Mapping[str, Any] = field(default_factory=dict)  # written at the step's end; empty if it cannot be read
+    missing: str = ""  # why the record cannot be read; empty if it was read
+    size: int | None = None  # bytes of its files; None where finding out takes a walk over a network
 
     @property
     def seconds(self) -> float | None:

@@ -22,16 +22,13 @@ from midmask.store.tables import read_table
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What an evaluation's record leads to. corpus, ranked: None where they cannot be reached; missing: which, and why.
+    """The artifacts and settings that an evaluation's record names."""
 
-    split: of the queries; the evaluation of a slice lies with its split. depth: of the list that was judged.
-    """
-
-    corpus: Artifact | None = None
-    ranked: Artifact | None = None
-    split: str = ""
-    depth: int | None = None
-    missing: tuple[str, ...] = ()
+    corpus: Artifact | None = None  # None where it cannot be reached
+    ranked: Artifact | None = None  # None where it cannot be reached
+    split: str = ""  # split of the queries; the evaluation of a slice lies with its split
+    depth: int | None = None  # length of the list that was judged
+    missing: tuple[str, ...] = ()  # the artifacts that cannot be reached, and why
 
 
 def evaluated(place: Place | None) -> Evaluated:
@@ -97,25 +94,23 @@ def ranked_lists(source: Evaluated, query_ids: Collection[str]) -> dict[str, lis
 
 @dataclass(frozen=True)
 class RetrievedPassage:
-    """title, text: None where the corpus has no such passage, or cannot be reached. grade: None where nobody judged
-    it. ranks: run -> its rank there, None where it was not found.
-    """
+    """A passage that was judged or retrieved for a query."""
 
     doc_id: str
-    title: str | None
+    title: str | None  # None where the corpus lacks the passage or cannot be reached; so is the text
     text: str | None
-    grade: int | None
-    ranks: Mapping[str, int | None]
+    grade: int | None  # None where the passage is not judged
+    ranks: Mapping[str, int | None]  # run -> rank of the passage; None where it was not retrieved
 
 
 @dataclass(frozen=True)
 class Query:
-    """text: None where the corpus cannot be reached. judged: relevant ones first; retrieved: run -> its first ones."""
+    """A query with the passages that were judged and retrieved for it."""
 
     query_id: str
-    text: str | None
-    judged: tuple[RetrievedPassage, ...]
-    retrieved: Mapping[str, tuple[RetrievedPassage, ...]]
+    text: str | None  # None where the corpus cannot be reached
+    judged: tuple[RetrievedPassage, ...]  # relevant ones first
+    retrieved: Mapping[str, tuple[RetrievedPassage, ...]]  # run -> the first of its ranked list
 
 
 def look_up(
@@ -189,11 +184,11 @@ RELEVANT = (0, 1, 2, 5)
 
 @dataclass(frozen=True)
 class QueryTraits:
-    """Query -> number of words of its text, and number of passages judged relevant; missing: why they are not known."""
+    """Numbers by which queries are grouped."""
 
-    words: Mapping[str, int]
-    relevant: Mapping[str, int]
-    missing: str = ""
+    words: Mapping[str, int]  # query -> number of words of its text
+    relevant: Mapping[str, int]  # query -> number of passages judged relevant
+    missing: str = ""  # why the numbers are not known
 
 
 def query_traits(place: Place | None, query_ids: Sequence[str]) -> QueryTraits:

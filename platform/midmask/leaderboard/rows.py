@@ -38,28 +38,17 @@ SHORTEST = 4
 
 
 class CollectionSplit(NamedTuple):
-    """What values are comparable on: the same queries over the same collection.
+    """A set of queries over a collection; values are comparable only where all of it is equal."""
 
-    collection: its fingerprint, since two collections may share the short name `corpus`; empty if it is not known.
-    queries: how many the values are means of; 0 if that is not known.
-    """
-
-    corpus: str
+    corpus: str  # short name; two collections may share it
     split: str
-    collection: str = ""
-    queries: int = 0
+    collection: str = ""  # the collection's fingerprint; empty if it is not known
+    queries: int = 0  # how many queries the values are means of; 0 if that is not known
 
 
 @dataclass(frozen=True)
 class LeaderboardRow:
-    """One evaluated system on one split.
-
-    `measures` maps ir-measures names to values in [0, 1], `params` dotted paths to texts, `costs` the names of metrics
-    below `cost/` to their values (train_seconds, cpu_hours, gpu_hours, pretrain_tokens, bytes_per_passage,
-    search_ms_per_query, index_recall_at_10 and further). `pretrain_on` is the collection of the middle training
-    ("corpus": the evaluated one). `self_matches` counts results that were left out because they are the query itself.
-    `trial` tells a sweep's trial from a system that was evaluated for itself.
-    """
+    """One evaluated system on one split."""
 
     name: str
     recipe: str
@@ -67,20 +56,22 @@ class LeaderboardRow:
     protocol: str
     representation: str
     backbone: str
-    pretrain_on: str
+    pretrain_on: str  # collection of the middle training ("corpus": the evaluated one)
     place: CollectionSplit
     seed: str
-    measures: Mapping[str, float]
+    measures: Mapping[str, float]  # ir-measures name -> value in [0, 1]
+    # name of a metric below `cost/` -> value: train_seconds, cpu_hours, gpu_hours, pretrain_tokens, bytes_per_passage,
+    # search_ms_per_query, index_recall_at_10 and others
     costs: Mapping[str, float]
-    trial: bool
+    trial: bool  # a sweep's trial, not a system that was evaluated for itself
     split_made_here: bool
     fingerprint: str
     run_id: str
     experiment_id: str
     parent_id: str | None
     started: datetime
-    params: Mapping[str, str]
-    self_matches: int = 0
+    params: Mapping[str, str]  # dotted path -> text
+    self_matches: int = 0  # results that were left out because they are the query itself
 
     @property
     def corpus(self) -> str:

@@ -45,19 +45,15 @@ class BestSoFar:
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A run that is not nested in a running one, and the runs nested in it.
-
-    life: "silent" if its last sign of life is old, "killed" if its process has ended, "unknown" for a run of a version
-    that gives no such sign. seen: the last sign of life. current: nested runs that are not finished. finished, cached:
-    how many nested runs ended so.
-    """
+    """A run that is not nested in a running one, and the runs nested in it."""
 
     run: TrackedRow
+    # "silent": its last sign of life is old; "killed": its process has ended; "unknown": its version gives no such sign
     life: Life
-    seen: datetime | None
-    current: Sequence[TrackedRow]
-    finished: int
-    cached: int
+    seen: datetime | None  # the last sign of life
+    current: Sequence[TrackedRow]  # nested runs that are not finished
+    finished: int  # number of nested runs that ended so
+    cached: int  # number of nested runs that ended so
     best: BestSoFar | None
 
     @property
@@ -126,16 +122,14 @@ def _best(nested: Sequence[TrackedRow]) -> BestSoFar | None:
 
 @dataclass(frozen=True)
 class StepState:
-    """How far a training is (`pretrain`, `finetune`, …): step `at` of `of` (None: not known), the loss there, when that
-    was told (None: nothing was told yet), and the seconds that are left; None where more follows, as in a trial.
-    """
+    """The progress of a training."""
 
-    training: str
-    at: int
-    of: int | None
+    training: str  # `pretrain`, `finetune`, …
+    at: int  # steps done
+    of: int | None  # steps planned; None: not known
     loss: float | None
-    told: datetime | None
-    left: float | None
+    told: datetime | None  # when the loss was logged; None: not yet
+    left: float | None  # seconds; None where not known, or where another training follows, as in a trial
 
 
 def step_state(run: TrackedRow, last: Mapping[str, MetricPoint], now: datetime) -> StepState | None:

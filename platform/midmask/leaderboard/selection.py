@@ -27,13 +27,11 @@ RowsAt = Mapping[CollectionSplit, tuple[LeaderboardRow, ...]]
 
 @dataclass(frozen=True)
 class SelectedSystem:
-    """A system that a user may mean. name: unlike any other's, as the leaderboard has it. called: as it was typed,
-    where the leaderboard's name says less. rows: one per seed, for every place where it was evaluated.
-    """
+    """A system that a user may mean."""
 
-    name: str
-    rows: RowsAt
-    called: str = ""
+    name: str  # its unique name on the leaderboard
+    rows: RowsAt  # one per seed, for every place where it was evaluated
+    called: str = ""  # the name as it was typed, where the leaderboard's name says less
     trial: bool = False
 
     @property

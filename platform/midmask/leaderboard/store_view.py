@@ -46,17 +46,13 @@ WHOLE_AGAIN = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was known of a store at a time.
+    """The runs of a store at one time."""
 
-    store: as `StoreReader.identity`. looked: when changes were last asked for, whole: when everything was last read.
-    runs: id -> run. deleted: ids of runs in MLflow's bin, since one that leaves it may have been restored.
-    """
-
-    store: str
-    looked: datetime
-    whole: datetime
-    runs: Mapping[str, TrackedRow]
-    deleted: frozenset[str]
+    store: str  # as `StoreReader.identity`
+    looked: datetime  # when changes were last asked for
+    whole: datetime  # when everything was last read
+    runs: Mapping[str, TrackedRow]  # id -> run
+    deleted: frozenset[str]  # ids of runs in MLflow's bin; one that leaves it may have been restored
 
     def newest_first(self) -> list[TrackedRow]:
         return sorted(self.runs.values(), key=lambda run: run.started, reverse=True)
@@ -202,16 +198,12 @@ class StoreView:
 
 
 class StoreWatch:
-    """What is known of the store at `uri`, and the thread that looks for more.
-
-    known: None until the first look has ended. error: of the last look, None if it succeeded; a UserError if the
-    store does not answer. count: how many runs a look has read that reads everything.
-    """
+    """The last view of the store at `uri`, and the thread that reads changes."""
 
     def __init__(self, uri: str, place: Path) -> None:
-        self.known: StoreView | None = None
-        self.error: Exception | None = None
-        self.count = 0
+        self.known: StoreView | None = None  # None until the first look has ended
+        self.error: Exception | None = None  # of the last look; a UserError if the store does not answer
+        self.count = 0  # runs that a look which reads everything has read so far
         self._uri = uri
         self._place = place
         self._snapshot: Snapshot | None = None

@@ -49,15 +49,13 @@ PANELS = {
 
 @dataclass(frozen=True)
 class Curves:
-    """One phase of one run: metric -> history. tokens, hours: step -> how many tokens, and hours of training, it took
-    up to there; empty where the run does not tell.
-    """
+    """The metrics of one phase of one run over its steps."""
 
     run: TrackedRow
     phase: str
-    lines: Mapping[str, History]
-    tokens: Mapping[int, float] = field(default_factory=dict)
-    hours: Mapping[int, float] = field(default_factory=dict)
+    lines: Mapping[str, History]  # metric -> history
+    tokens: Mapping[int, float] = field(default_factory=dict)  # step -> tokens up to there; empty if not logged
+    hours: Mapping[int, float] = field(default_factory=dict)  # step -> hours up to there; empty if not logged
 
     @property
     def length(self) -> int:

@@ -31,8 +31,6 @@ from midmask.store.tables import read_row_groups, read_table, write_table
 class Cursor:
     """Reads a table sorted by `query_id` from its start; keeps little more than the rows of the last query in memory.
 
-    last: the last query that has been read; None when the tables have ended.
-
     Args:
         tables: its rows, cut anywhere.
         name: for messages.
@@ -45,7 +43,7 @@ class Cursor:
     def __init__(self, tables: Iterator[pa.Table], name: str, schema: pa.Schema) -> None:
         self._tables, self._name, self._schema = tables, name, schema
         self._held: list[pa.Table] = []
-        self.last: str | None = ""
+        self.last: str | None = ""  # the last query that has been read; None when the tables have ended
         self._load_next_table()
 
     def _load_next_table(self) -> None:

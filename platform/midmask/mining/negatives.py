@@ -76,19 +76,15 @@ class FilterConfig(Config):
 
 
 class CandidateFacts(NamedTuple):
-    """Facts about each candidate, one number or boolean a row; NaN where a score is not known.
-
-    positive_score: the lowest score of the query's positives in the candidate's list; -inf if one is not in it.
-    positive_teacher: the lowest teacher score of the query's positives; NaN if one has none.
-    """
+    """Facts about each candidate, one number or boolean a row; NaN where a score is not known."""
 
     rank: Ints
     is_positive: Bools
     is_near: Bools
     score: Doubles
-    positive_score: Doubles
+    positive_score: Doubles  # lowest score of the query's positives in the candidate's list; -inf if one is not in it
     teacher: Doubles
-    positive_teacher: Doubles
+    positive_teacher: Doubles  # lowest teacher score of the query's positives; NaN if one has none
 
 
 def verdicts(facts: CandidateFacts, rules: FilterConfig, ranks: range) -> Codes:
@@ -174,45 +170,35 @@ SCORES = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score"
 
 @dataclass(frozen=True)
 class NegativeList:
-    """A list that negatives are taken from: a name (of a system with its fingerprint, or as a file has it), the
-    artifact's fingerprint, the index that was searched.
-    """
+    """A list that negatives are taken from."""
 
-    name: str
-    list: str
-    index: str | None = None
+    name: str  # of a system with its fingerprint, or as a file has it
+    list: str  # the artifact's fingerprint
+    index: str | None = None  # the index that was searched
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How many of the allowed passages of a query are taken, and which.
+    """How many of the allowed passages of a query are taken, and which."""
 
-    per_source: at most so many from each list, the lists in order, each adding passages that those before it did not;
-    then at most per_query of all. how: the best ranks, or a draw by the seed. replacement: whether a query with too few
-    allowed passages gets some of them several times.
-    """
-
-    per_query: int
+    per_query: int  # at most so many of all
+    # before that: at most so many from each list, in order; each adds passages that the lists before it did not
     per_source: int | None = None
-    how: Literal["random", "top"] = "random"
-    replacement: bool = False
+    how: Literal["random", "top"] = "random"  # a draw by the seed, or the best ranks
+    replacement: bool = False  # whether a query with too few allowed passages gets some of them several times
     seed: int = 0
 
 
 class Stretch(NamedTuple):
-    """The candidates of some queries (CANDIDATES), list after list, and facts about each.
-
-    query: the place of its query among query_ids, which are sorted. source: of its list. key: number of the pair. draw:
-    a random number, a hash of (seed, query, passage).
-    """
+    """The candidates of some queries (CANDIDATES), list after list, and facts about each."""
 
     table: pa.Table
     sources: Sequence[NegativeList]
-    query_ids: pa.Array
-    query: Ints
-    source: Ints
-    key: Ints
-    draw: NDArray[np.uint64]
+    query_ids: pa.Array  # sorted
+    query: Ints  # position of the candidate's query in query_ids
+    source: Ints  # position of its list in sources
+    key: Ints  # number of the pair of query and passage
+    draw: NDArray[np.uint64]  # a random number: a hash of (seed, query, passage)
     facts: CandidateFacts
 
 

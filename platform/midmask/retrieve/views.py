@@ -27,10 +27,10 @@ LARGEST_CODE = 127
 
 @dataclass(frozen=True)
 class CodedTokens:
-    """Of N texts: records_T, structured as in the file, perhaps memory-mapped; lengths_N, int32, the tokens of each."""
+    """The token vectors of N texts in 8 bits, text after text."""
 
-    records_T: NDArray[Any]
-    lengths_N: Ints32
+    records_T: NDArray[Any]  # structured as in the file; may be memory-mapped
+    lengths_N: Ints32  # number of tokens of each text
 
     @staticmethod
     def code(vectors_TD: Floats, lengths_N: Ints32) -> "CodedTokens":
@@ -108,13 +108,11 @@ SHORTEST = 1e-12
 
 @dataclass(frozen=True)
 class Views:
-    """Of N texts: dense_ND, float32 [N, D], and lexical, N rows over the vocabulary, of which one may be missing; or
-    late, the vectors of their tokens in 8 bits, alone.
-    """
+    """The views of N texts: dense vectors, lexical rows or both; or token vectors alone."""
 
     dense_ND: Floats | None
-    lexical: SparseRows | None
-    late: CodedTokens | None = None
+    lexical: SparseRows | None  # N rows over the vocabulary
+    late: CodedTokens | None = None  # the vectors of the texts' tokens in 8 bits
 
     def write(self, place: Place, name: str) -> None:
         """Writes the files of a block; each appears whole."""

@@ -50,27 +50,27 @@ class Variance:
 
     @classmethod
     def of_mean(cls, values: Doubles | Sequence[float]) -> Self:
-        """Of the mean of independent values; infinite for a single value, which shows no spread."""
+        """The variance of the mean of independent values; infinite for a single value, which shows no spread."""
         if len(values) < 2:
             return cls(math.inf, 1)
         return cls(float(np.var(values, ddof=1)) / len(values), len(values) - 1)
 
     def pooled(self, other: "Variance") -> "Variance":
-        """Two estimates of one variance as one; of a prior and data, the posterior under the conjugate prior, a scaled
-        inverse chi-squared distribution.
+        """Pools two estimates of one variance; for a prior and data, this is the posterior under the conjugate prior, a
+        scaled inverse chi-squared distribution.
         """
         freedom = self.freedom + other.freedom
         return Variance((self.freedom * self.value + other.freedom * other.value) / freedom, freedom)
 
     @classmethod
     def of_share(cls, share: float, count: int) -> Self:
-        """Of a share of `count` things: the binomial's."""
+        """The binomial variance of a fraction of `count` things."""
         return cls(share * (1 - share) / count, count - 1)
 
 
 @dataclass(frozen=True)
 class StandardError:
-    """Of an estimate, with its degrees of freedom; value: 0 where nothing varies, infinite where it is not known."""
+    """An estimate's standard error: 0 where nothing varies, infinite where it is not known; its degrees of freedom."""
 
     value: float
     freedom: float
@@ -98,7 +98,7 @@ class StandardError:
 
 
 def standard_error(variances: Sequence[Variance]) -> StandardError:
-    """Of an estimate whose variance is the sum of these, which were estimated independently."""
+    """The standard error of an estimate whose variance is the sum of independently estimated variances."""
     total = math.fsum(one.value for one in variances)
     if total == 0 or math.isinf(total):
         return StandardError(total, 1)
@@ -108,20 +108,15 @@ def standard_error(variances: Sequence[Variance]) -> StandardError:
 
 @dataclass(frozen=True)
 class IntervalEstimate:
-    """A value as measured.
-
-    low, high: the confidence interval. detectable: the smallest true value that such an interval excludes 0 for, with a
-    probability of 0.8. queries: on all collections together. seeds: of the system that has fewest. floor: whether any
-    system was repeated, to show how much seeds differ; without one, the interval is over queries alone.
-    """
+    """A measured value with its confidence interval."""
 
     value: float
     low: float
     high: float
-    detectable: float
-    queries: int = 0
-    seeds: int = 1
-    floor: bool = True
+    detectable: float  # the smallest true value whose interval excludes 0 with a probability of 0.8
+    queries: int = 0  # on all collections together
+    seeds: int = 1  # of the system that has fewest
+    floor: bool = True  # whether any system has several seeds; if not, the interval is over queries alone
 
 
 def interval(value: float, variances: Sequence[Variance], alpha: float = ALPHA) -> IntervalEstimate:
@@ -214,13 +209,10 @@ def deviation(values: Doubles | Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class SeedSpread:
-    """How much the fine-tuning seed alone moves a measure's mean over queries.
+    """How much the fine-tuning seed alone moves a measure's mean over queries."""
 
-    spread: standard deviation, pooled; degrees: its degrees of freedom, 0 where nothing was repeated.
-    """
-
-    spread: float
-    degrees: int
+    spread: float  # pooled standard deviation
+    degrees: int  # degrees of freedom of the spread; 0 where no system has several seeds
 
     def variances(self, *repeats: int) -> list[Variance]:
         """What seeds add to the variance of a difference of means, given the number of seeds of either; nothing where
@@ -232,7 +224,7 @@ class SeedSpread:
 
 
 def seed_spread(groups: Sequence[Sequence[float]]) -> SeedSpread:
-    """From means of systems, one list per system with a mean per seed."""
+    """The pooled spread over seeds, from one list per system with a mean per seed."""
     repeated = [np.asarray(group, dtype=np.float64) for group in groups if len(group) > 1]
     degrees = sum(len(group) - 1 for group in repeated)
     squares = sum(float(((group - group.mean()) ** 2).sum()) for group in repeated)
@@ -241,14 +233,12 @@ def seed_spread(groups: Sequence[Sequence[float]]) -> SeedSpread:
 
 @dataclass(frozen=True)
 class Weighted:
-    """A system in a contrast. samples: one per collection, with the same seeds on each; is_drawn: False for one that
-    has no seed to differ by (BM25).
-    """
+    """A system in a contrast."""
 
     name: str
     weight: float
-    samples: Sequence[SeedSample]
-    is_drawn: bool = True
+    samples: Sequence[SeedSample]  # one per collection, with the same seeds on each
+    is_drawn: bool = True  # False for a system without seeds (BM25)
 
 
 def contrast(systems: Sequence[Weighted], alpha: float = ALPHA) -> IntervalEstimate:
@@ -279,7 +269,7 @@ def contrast(systems: Sequence[Weighted], alpha: float = ALPHA) -> IntervalEstim
 
 
 def _over_queries(systems: Sequence[Weighted], number: int) -> Variance:
-    """Of one collection's share of the mean over all."""
+    """The variance over queries of one collection's part in the mean over all collections."""
     first, collections = systems[0], len(systems[0].samples)
     for own in systems[1:]:
         check_same_queries(own.name, own.samples[number].queries, first.name, first.samples[number].queries)
@@ -308,7 +298,7 @@ def _over_seeds(samples: Sequence[SeedSample]) -> _Seeds:
 
 
 def _residual(values_SQ: Doubles) -> float:
-    """What seeds do to single queries, as the variance that it gives a seed's mean."""
+    """The variance of a seed's mean that comes from the effect of seeds on single queries."""
     seeds, queries = values_SQ.shape
     if queries < 2:
         return 0.0
@@ -317,7 +307,7 @@ def _residual(values_SQ: Doubles) -> float:
 
 
 def _seed_variances(systems: Sequence[Weighted], seeds: Sequence[_Seeds]) -> list[Variance]:
-    """What the seeds of each system add; those of a system that was run once by the variance of the others, pooled."""
+    """The variance that each system's seeds add; a system with one seed gets the pooled variance of the others."""
     freedom = sum(own.count - 1 for own in seeds)
     if not freedom:
         return []

@@ -103,11 +103,11 @@ def competition_ranks(means: Mapping[str, float]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class TaskRank:
-    """mean: over the tasks. rank: by the mean; equal means share one. allowed: the ranks that the tests allow."""
+    """A system's rank over several tasks."""
 
-    mean: float
-    rank: int
-    allowed: RankRange
+    mean: float  # over the tasks
+    rank: int  # by the mean; equal means share one
+    allowed: RankRange  # the ranks that the tests allow
 
 
 def task_ranks(values: Mapping[str, Mapping[str, float]], measure: str) -> dict[str, TaskRank]:

@@ -165,11 +165,6 @@ PerQuery = Mapping[str, pa.Table | Sequence[pa.Table]]
 class Comparison:
     """One system against another, the baseline, on one measure.
 
-    difference: mean over queries of system minus baseline; low, high: its t confidence interval, for this test alone.
-    p: two-sided, of one test; p_corrected: for the family of all tests in the call.
-    effect: Cohen's d_z, the mean difference over the standard deviation of the differences; 0 if all are equal.
-    detectable: the smallest true difference that a t-test of this standard error finds with a probability of 0.8, where
-    it must pass the strictest level of the family (alpha over the number of tests).
     A single query gives an infinite interval, p = 1 and an infinite detectable difference.
     """
 
@@ -180,18 +175,20 @@ class Comparison:
     seeds: int
     mean: float
     baseline_mean: float
-    difference: float
-    low: float
+    difference: float  # mean over queries of system minus baseline
+    low: float  # low, high: the difference's t confidence interval, for this test alone
     high: float
-    p: float
-    p_corrected: float
-    effect: float
+    p: float  # two-sided, of this test alone
+    p_corrected: float  # for the family of all tests in the call
+    effect: float  # Cohen's d_z: mean difference / standard deviation of the differences; 0 if all are equal
+    # the smallest true difference that a t-test of this standard error finds with a probability of 0.8 at the strictest
+    # level of the family (alpha over the number of tests)
     detectable: float
     significant: bool
 
     @property
     def outcome(self) -> ComparisonOutcome:
-        """Of the test, however few queries it has."""
+        """The test's result in a word, however few queries it has."""
         if not self.significant:
             return "equal"
         return "better" if self.difference > 0 else "worse"
