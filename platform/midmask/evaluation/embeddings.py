@@ -132,5 +132,5 @@ def _kl(log_p_G: Doubles, log_q_G: Doubles) -> float:
 
 def _cosines(between_NN: Doubles) -> Cosines:
     count = len(between_NN)
-    own = float(np.trace(between_NN))
-    return Cosines(own / count, (float(between_NN.sum()) - own) / (count * (count - 1)))
+    pairs = float(np.trace(between_NN))
+    return Cosines(pairs / count, (float(between_NN.sum()) - pairs) / (count * (count - 1)))

@@ -40,7 +40,7 @@ class SystemSample:
 
 
 def write_results(systems: Mapping[str, SystemSample], task: MtebTask, folder: Path) -> dict[str, Path]:
-    """Label -> the file that was written.
+    """Writes a result file per system; returns label -> file.
 
     The scores of each have, beside MTEB's own, `rank` by nDCG@10 among these systems, and `rank_best` and `rank_worst`:
     the ranks that paired t-tests allow, with Bonferroni's correction over all pairs, as on the leaderboard. `seeds`

@@ -182,14 +182,14 @@ def comparisons_csv(table: ResultTable) -> str:
     names = [one.name for one in fields(Comparison)]
     rows = (
         [column, *(getattr(row, name) for name in names)]
-        for column, found in table.comparisons.items()
-        for row in found
+        for column, tests in table.comparisons.items()
+        for row in tests
     )
     return plain_csv(["column", *names], rows)
 
 
 def caption(table: ResultTable, style: Style = Style()) -> str:
-    """What the marks mean: test, correction, size of the family, level; and the number of queries."""
+    """The caption on the marks: test, correction, size of the family, level; and the number of queries."""
     how, tested = table.protocol, how_tested(table)
     against = f"against {how.baseline}" if how.baseline is not None else "all pairs"
     said = {
@@ -215,7 +215,7 @@ def caption(table: ResultTable, style: Style = Style()) -> str:
 
 def how_tested(table: ResultTable) -> str:
     """The test, its correction, the size of the family and the level, as a part of a sentence."""
-    how, sizes = table.protocol, [len(found) for found in table.comparisons.values()]
+    how, sizes = table.protocol, [len(tests) for tests in table.comparisons.values()]
     family = f"{CORRECTION_NAMES[how.correction]}, {_comparisons(sizes)} in a column"
     return f"{TEST_NAMES[how.test]}, {family}, alpha {how.correction_alpha:g}"
 

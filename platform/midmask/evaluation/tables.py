@@ -96,9 +96,9 @@ def tabulate(
     systems = tuple(dict.fromkeys(name for column in columns for name in column.per_query))
     whole = {name: means for name in systems if len(means := _means(cells, name)) == len(columns)}
     for label, average in averages.items():
-        found = {name: average(means) for name, means in whole.items()}
-        for name, value in found.items():
-            cells[name, label] = TableCell(value, best=_is_best(value, found.values()))
+        values = {name: average(means) for name, means in whole.items()}
+        for name, value in values.items():
+            cells[name, label] = TableCell(value, best=_is_best(value, values.values()))
     return ResultTable(systems, tuple(labels), cells, comparisons, protocol)
 
 
@@ -120,20 +120,20 @@ def _compare(column: TableColumn, protocol: ComparisonProtocol) -> list[Comparis
 
 def _cells(column: TableColumn, comparisons: Sequence[Comparison], *, all_pairs: bool) -> dict[str, TableCell]:
     seeds = {name: [_mean(table, column) for table in tables_of(tables)] for name, tables in column.per_query.items()}
-    means = {name: float(np.mean([mean for mean, _ in found])) for name, found in seeds.items()}
+    means = {name: float(np.mean([mean for mean, _ in seed_means])) for name, seed_means in seeds.items()}
     beaten = better_than(comparisons)
     ties = letters(tie_groups(comparisons)) if all_pairs else {}
     return {
         name: TableCell(
             mean=means[name],
-            spread=deviation([mean for mean, _ in found]),
-            queries=found[0][1],
-            seeds=len(found),
+            spread=deviation([mean for mean, _ in seed_means]),
+            queries=seed_means[0][1],
+            seeds=len(seed_means),
             best=_is_best(means[name], means.values()),
             better_than=tuple(beaten.get(name, ())),
             ties=ties.get(name, ""),
         )
-        for name, found in seeds.items()
+        for name, seed_means in seeds.items()
     }
 
 

@@ -114,7 +114,7 @@ def _reached(role: str, place: Place) -> Artifact:
 
 
 def _drawn(source: Encodings, known: set[str], count: int, rng: np.random.Generator) -> list[tuple[str, str]]:
-    """(query, one of its relevant passages), by query id."""
+    """Drawn pairs (query, one of its relevant passages), by query id."""
     qrels = relevant_passages(source.corpus.place, source.split)
     relevant: dict[str, list[str]] = {}
     for query_id, doc_id in zip(qrels["query_id"].to_pylist(), qrels["doc_id"].to_pylist(), strict=True):

@@ -104,23 +104,25 @@ def measure_names(found: Iterable[LeaderboardRow]) -> list[str]:
 
 
 def place_names(places: Iterable[CollectionSplit]) -> dict[CollectionSplit, str]:
-    """Place -> how it is called: `squad dev`, or `pydocs (3f2a, 1,204 queries) dev` where several collections, or
+    """Place -> its name: `squad dev`, or `pydocs (3f2a, 1,204 queries) dev` where several collections, or
     several sets of queries of one, share the short name. In the order given.
     """
-    known = list(dict.fromkeys(places))
-    return {place: f"{place.corpus}{_told_apart(place, known)} {place.split}" for place in known}
+    unique = list(dict.fromkeys(places))
+    return {place: f"{place.corpus}{_told_apart(place, unique)} {place.split}" for place in unique}
 
 
 def _told_apart(place: CollectionSplit, known: Iterable[CollectionSplit]) -> str:
-    alike = [one for one in known if one.corpus == place.corpus]
-    collections = {one.collection for one in alike}
-    if len(collections) == 1 and sum(one.split == place.split for one in alike) == 1:
+    alike = [peer for peer in known if peer.corpus == place.corpus]
+    collections = {peer.collection for peer in alike}
+    if len(collections) == 1 and sum(peer.split == place.split for peer in alike) == 1:
         return ""
-    others = [one for one in collections if one != place.collection]
-    length = next(size for size in range(SHORTEST, 65) if all(one[:size] != place.collection[:size] for one in others))
-    told = [place.collection[:length] or "collection not known"]
-    told += [f"{place.queries:,} queries"] if place.queries else []
-    return f" ({', '.join(told)})"
+    others = [peer for peer in collections if peer != place.collection]
+    length = next(
+        size for size in range(SHORTEST, 65) if all(peer[:size] != place.collection[:size] for peer in others)
+    )
+    parts = [place.collection[:length] or "collection not known"]
+    parts += [f"{place.queries:,} queries"] if place.queries else []
+    return f" ({', '.join(parts)})"
 
 
 def run_link(uri: str, run: LeaderboardRow | TrackedRow, ui: str | None = None) -> str:
@@ -130,12 +132,12 @@ def run_link(uri: str, run: LeaderboardRow | TrackedRow, ui: str | None = None) 
 
 def measured(run: TrackedRow) -> dict[tuple[str, str], dict[str, float]]:
     """(corpus, split) -> measure -> value. A key of three segments whose last is no measure is another metric."""
-    found: dict[tuple[str, str], dict[str, float]] = {}
+    by_place: dict[tuple[str, str], dict[str, float]] = {}
     for key, value in run.metrics.items():
         if (place := _measure(key)) is not None:
             corpus, split, measure = place
-            found.setdefault((corpus, split), {})[measure] = value
-    return found
+            by_place.setdefault((corpus, split), {})[measure] = value
+    return by_place
 
 
 def param(run: TrackedRow, name: str) -> str:
@@ -227,11 +229,11 @@ def sweep_surface(runs: Sequence[TrackedRow], parent_id: str, corpus: str, split
 def resolve_cached(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
     """Replaces each cached run by the finished run that it links to; keeps the cached run's parent."""
     by_id = {run.run_id: run for run in runs}
-    found = []
+    resolved = []
     for run in runs:
         source = by_id.get(run.tags.get("midmask.cached_run", ""))
-        found.append(replace(source, parent_id=run.parent_id) if run.status == "cached" and source else run)
-    return found
+        resolved.append(replace(source, parent_id=run.parent_id) if run.status == "cached" and source else run)
+    return resolved
 
 
 def _ratio(run: TrackedRow, name: str) -> float | None:

@@ -200,7 +200,7 @@ def _nothing(text: str, view: StoreView, store: str) -> UserError:
 
 
 def _labels(chosen: Sequence[SelectedSystem], place: CollectionSplit) -> list[str]:
-    """One per system: the first part of its name; with the parts that not all share; or with its runs."""
+    """One label per system: the first part of its name, with the parts that not all share, or its runs, if needed."""
     shared = set.intersection(*(set(one.name.split(SEPARATOR)) for one in chosen))
     longer = [
         SEPARATOR.join([one.short, *(part for part in one.name.split(SEPARATOR)[1:] if part not in shared)])

@@ -61,7 +61,7 @@ class Snapshot:
 def refresh(
     known: Snapshot | None, reader: StoreReader, progress: Callable[[int], None] = lambda count: None
 ) -> Snapshot:
-    """What the store holds now; `known` itself, but for the time, if nothing changed.
+    """Reads the store's current runs; returns `known` with a new time if nothing changed.
 
     Args:
         known: an earlier look; None: read everything.
@@ -110,7 +110,7 @@ MAPS = ("tags", "params", "metrics")
 
 
 def snapshot_place(uri: str) -> Path:
-    """Beside a SQLite file that lies in a folder which may be written; else in the user's cache folder."""
+    """The snapshot's path: beside a SQLite file in a writable folder, else in the user's cache folder."""
     path = sqlite_file(uri)
     if path is not None and os.access(path.parent, os.W_OK):
         return Path(f"{path}.runs.parquet")
@@ -227,7 +227,7 @@ class StoreWatch:
                 self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Whether no look is under way any more, after at most that many seconds."""
+        """Waits for a look to end, at most that many seconds; returns whether none is under way."""
         thread = self._thread
         if thread:
             thread.join(seconds)
@@ -263,7 +263,7 @@ class StoreWatch:
 
 
 def look_once(uri: str) -> StoreView:
-    """What the store holds now, read as a watch reads it: from the snapshot beside the store, and what has changed.
+    """Reads the store as a watch does: the snapshot beside the store, then the changes since.
 
     Raises:
         UserError: if the store does not answer.

@@ -126,7 +126,7 @@ class Audit:
         return self._counts["negatives"]
 
     def report(self, queries: int) -> dict[str, Any]:
-        """All of it as plain data, for audit.json."""
+        """The report as plain data, for audit.json."""
         return {
             "queries": queries,
             "per_query": self._per_query,
@@ -192,7 +192,7 @@ def _share(count: int, of: int) -> dict[str, Any] | None:
 
 
 def as_markdown(report: dict[str, Any]) -> str:
-    """The report in a page, for people."""
+    """The report as a Markdown page."""
     lines = [
         "# Audit of mined negatives",
         "",

@@ -73,7 +73,7 @@ def _worker(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> Callabl
 
 
 class Groups:
-    """Signatures of the groups, found by their bands. signatures: uint32 [G, 96]."""
+    """Signatures of G groups, uint32 [G, 96], indexed by their bands."""
 
     def __init__(self, minima_GH: Signatures) -> None:
         self._minima_GH = minima_GH

@@ -134,7 +134,7 @@ def beyond_absolute(score: Doubles, positive: Doubles, margin: float) -> Bools:
 
 
 def beyond_relative(score: Doubles, positive: Doubles, margin: float) -> Bools:
-    """As `beyond_absolute`, with the margin as a share of the positive's magnitude."""
+    """Like `beyond_absolute`, with the margin as a fraction of the positive's magnitude."""
     missing = np.isneginf(positive)
     lowest = np.where(missing, 0, positive)
     return np.asarray(missing | (score > lowest - np.abs(lowest) * margin))
@@ -258,7 +258,7 @@ def _lowest(listed: Ints, score: Doubles, is_positive: NDArray[np.bool_], wanted
 
 
 def refuse_unscored(stretch: Stretch, verdict: Codes) -> None:
-    """For when every candidate ought to have a teacher's score.
+    """Checks that every candidate has a teacher's score.
 
     Raises:
         UserError: naming a query and a passage that has none.
@@ -276,9 +276,9 @@ def refuse_unscored(stretch: Stretch, verdict: Codes) -> None:
 
 
 def draw(stretch: Stretch, verdict: Codes, choice: Choice) -> Ints:
-    """Rows of the chosen among the allowed, by query, list and rank; a query's do not depend on the other queries.
+    """Draws negatives from the allowed candidates; returns their rows by query, list and rank.
 
-    A passage that several lists allow is taken from the first of them.
+    A query's negatives do not depend on other queries. A passage that several lists allow is taken from the first.
     """
     allowed = np.flatnonzero(verdict == ALLOWED)
     allowed = allowed[np.argsort(stretch.source[allowed], kind="stable")]

@@ -125,7 +125,7 @@ class Views:
             self.late.write(place / "late", name)
 
     def take(self, rows: Ints) -> "Views":
-        """Those of some texts, in the given order, of dense and lexical views."""
+        """The dense and lexical views of some texts, in the given order."""
         dense_ND = None if self.dense_ND is None else np.asarray(self.dense_ND)[rows]
         return Views(dense_ND, None if self.lexical is None else self.lexical.take(rows))
 
@@ -157,7 +157,7 @@ def are_there(place: Place, name: str, folders: Sequence[str]) -> bool:
 
 
 def read_views(place: Place, name: str, folders: Sequence[str]) -> Views:
-    """A block; its dense part and its token vectors are memory-mapped where they are local files."""
+    """Reads a block; its dense part and its token vectors are memory-mapped where they are local files."""
     if "late" in folders:
         return Views(None, None, read_coded(place / "late", name))
     dense_ND = load_array(place / "dense" / f"{name}.npy") if "dense" in folders else None

@@ -53,7 +53,7 @@ SCORED = pa.schema(
 
 @dataclass(frozen=True)
 class Reading:
-    """What a teacher reads of a pair: see `score.ScoreConfig`. threads changes no bit."""
+    """How much of a pair a teacher reads: see `score.ScoreConfig`. `threads` changes no result."""
 
     query_length: int
     passage_length: int | None
@@ -199,7 +199,7 @@ def _worker(config: ScoreConfig, inputs: Inputs, out: Place) -> Callable[[str], 
 
 
 def _finish(config: ScoreConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
-    """Puts the shards together, and counts.
+    """Joins the shards' scores into one file, and counts.
 
     Returns:
         queries, pairs, positives, positives_unlisted (scored although in no list), passages_cut (pairs), queries_cut,

@@ -99,10 +99,10 @@ class StandardError:
 
 def standard_error(variances: Sequence[Variance]) -> StandardError:
     """The standard error of an estimate whose variance is the sum of independently estimated variances."""
-    total = math.fsum(one.value for one in variances)
+    total = math.fsum(variance.value for variance in variances)
     if total == 0 or math.isinf(total):
         return StandardError(total, 1)
-    freedom = 1 / math.fsum((one.value / total) ** 2 / one.freedom for one in variances)
+    freedom = 1 / math.fsum((variance.value / total) ** 2 / variance.freedom for variance in variances)
     return StandardError(math.sqrt(total), freedom)
 
 
@@ -142,7 +142,7 @@ class RankCorrelation:
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> RankCorrelation:
-    """How alike two sequences of the same length rank.
+    """Kendall's tau-b between two sequences of the same length, with its interval.
 
     The interval is Fisher's transform with var(z) = 0.437 / (n - 4) (Fieller, Hartley and Pearson 1957, Biometrika 44,
     p. 470). Perfect agreement, whose transform is infinite, counts as half a pair less than perfect.
@@ -215,7 +215,7 @@ class SeedSpread:
     degrees: int  # degrees of freedom of the spread; 0 where no system has several seeds
 
     def variances(self, *repeats: int) -> list[Variance]:
-        """What seeds add to the variance of a difference of means, given the number of seeds of either; nothing where
+        """The variance that seeds add to a difference of means, given the number of seeds of either; nothing where
         the spread is not known.
         """
         if not self.degrees:
@@ -257,12 +257,12 @@ def contrast(systems: Sequence[Weighted], alpha: float = ALPHA) -> IntervalEstim
         UserError: if systems were measured on different queries.
     """
     over_queries = [_over_queries(systems, number) for number in range(len(systems[0].samples))]
-    seeds = [_over_seeds(own.samples) for own in systems]
-    value = math.fsum(own.weight * found.mean for own, found in zip(systems, seeds, strict=True))
-    drawn = [found.count for own, found in zip(systems, seeds, strict=True) if own.is_drawn]
+    seeds = [_over_seeds(system.samples) for system in systems]
+    value = math.fsum(system.weight * seed_stats.mean for system, seed_stats in zip(systems, seeds, strict=True))
+    drawn = [seed_stats.count for system, seed_stats in zip(systems, seeds, strict=True) if system.is_drawn]
     return replace(
         interval(value, [*over_queries, *_seed_variances(systems, seeds)], alpha),
-        queries=sum(len(one.queries) for one in systems[0].samples),
+        queries=sum(len(sample.queries) for sample in systems[0].samples),
         seeds=min(drawn, default=1),
         floor=not drawn or max(drawn) > 1,
     )
@@ -271,11 +271,11 @@ def contrast(systems: Sequence[Weighted], alpha: float = ALPHA) -> IntervalEstim
 def _over_queries(systems: Sequence[Weighted], number: int) -> Variance:
     """The variance over queries of one collection's part in the mean over all collections."""
     first, collections = systems[0], len(systems[0].samples)
-    for own in systems[1:]:
-        check_same_queries(own.name, own.samples[number].queries, first.name, first.samples[number].queries)
-    difference_Q = np.sum([own.weight * own.samples[number].means_Q for own in systems], axis=0)
-    found = Variance.of_mean(difference_Q)
-    return replace(found, value=found.value / collections**2)
+    for system in systems[1:]:
+        check_same_queries(system.name, system.samples[number].queries, first.name, first.samples[number].queries)
+    difference_Q = np.sum([system.weight * system.samples[number].means_Q for system in systems], axis=0)
+    variance = Variance.of_mean(difference_Q)
+    return replace(variance, value=variance.value / collections**2)
 
 
 @dataclass(frozen=True)
@@ -290,10 +290,10 @@ class _Seeds:
 
 
 def _over_seeds(samples: Sequence[SeedSample]) -> _Seeds:
-    means_S = np.mean([one.values_SQ.mean(1) for one in samples], axis=0)
+    means_S = np.mean([sample.values_SQ.mean(1) for sample in samples], axis=0)
     if len(means_S) < 2:
         return _Seeds(float(means_S.mean()), 1, 0.0)
-    single = math.fsum(_residual(one.values_SQ) for one in samples) / len(samples) ** 2
+    single = math.fsum(_residual(sample.values_SQ) for sample in samples) / len(samples) ** 2
     return _Seeds(float(means_S.mean()), len(means_S), max(0.0, float(means_S.var(ddof=1)) - single))
 
 
