@@ -71,8 +71,8 @@ class FilterConfig(Config):
     @property
     def asks_scores(self) -> bool:
         """Whether a filter uses the lists' own scores."""
-        wanted = (self.max_score, self.min_score, self.absolute_margin, self.relative_margin)
-        return any(value is not None for value in wanted)
+        limits = (self.max_score, self.min_score, self.absolute_margin, self.relative_margin)
+        return any(value is not None for value in limits)
 
 
 class CandidateFacts(NamedTuple):
@@ -96,11 +96,11 @@ def verdicts(facts: CandidateFacts, rules: FilterConfig, ranks: range) -> Codes:
         **_by_teacher(facts, rules),
         **_by_score(facts, rules),
     }
-    found = np.full(len(facts.rank), ALLOWED)
+    codes = np.full(len(facts.rank), ALLOWED)
     for name in reversed(VERDICTS):
         if name in refusals:
-            found[refusals[name]] = CODE[name]
-    return found
+            codes[refusals[name]] = CODE[name]
+    return codes
 
 
 def _by_teacher(facts: CandidateFacts, rules: FilterConfig) -> dict[str, Bools]:
@@ -225,7 +225,7 @@ def examine(
         np.minimum.at(positive_teacher, positive_query, teacher.of(positive_key))
     is_positive = np.isin(key, positive_key)
     score = table["score"].cast(pa.float64()).to_numpy()
-    wanted = np.bincount(positive_query, minlength=len(query_ids))
+    positive_count = np.bincount(positive_query, minlength=len(query_ids))
     by_query = mix(np.uint64(seed), hash64(query_ids.to_pylist()))
     by_doc = hash64(keys.doc_ids.to_pylist())
     return Stretch(
@@ -241,7 +241,9 @@ def examine(
             is_positive=is_positive,
             is_near=np.isin(key, keys.of(*known.like(positives))) & ~is_positive,
             score=score,
-            positive_score=_lowest(query * len(sources) + source, score, is_positive, np.repeat(wanted, len(sources))),
+            positive_score=_lowest(
+                query * len(sources) + source, score, is_positive, np.repeat(positive_count, len(sources))
+            ),
             teacher=teacher.of(key),
             positive_teacher=positive_teacher[query],
         ),
@@ -296,8 +298,8 @@ def draw(stretch: Stretch, verdict: Codes, choice: Choice) -> Ints:
 def _from_each(stretch: Stretch, allowed: Ints, priority: NDArray[np.uint64], count: int) -> Ints:
     taken = np.empty(0, np.int64)
     for source in np.unique(stretch.source[allowed]):
-        own = allowed[stretch.source[allowed] == source]
-        fresh = own[~np.isin(stretch.key[own], stretch.key[taken])]
+        listed = allowed[stretch.source[allowed] == source]
+        fresh = listed[~np.isin(stretch.key[listed], stretch.key[taken])]
         taken = np.concatenate([taken, _first(fresh, stretch.query, priority, count)])
     return taken
 
@@ -305,8 +307,8 @@ def _from_each(stretch: Stretch, allowed: Ints, priority: NDArray[np.uint64], co
 def _first(rows: Ints, query: Ints, priority: NDArray[np.uint64], count: int) -> Ints:
     """The rows of lowest priority number, `count` of each query."""
     ordered = rows[np.lexsort((priority[rows], query[rows]))]
-    own = query[ordered]
-    return np.asarray(ordered[np.arange(len(own)) - np.searchsorted(own, own, "left") < count])
+    groups = query[ordered]
+    return np.asarray(ordered[np.arange(len(groups)) - np.searchsorted(groups, groups, "left") < count])
 
 
 def _again(stretch: Stretch, chosen: Ints, choice: Choice) -> Ints:
