@@ -44,23 +44,23 @@ CAVEAT = (
 
 @dataclass(frozen=True)
 class Divergence:
-    """In nats. kl: of the queries' density from the passages'; js: the Jensen-Shannon divergence, at most ln 2."""
+    """Divergences of the queries' density and the passages' density, in nats."""
 
-    kl: float
-    js: float
+    kl: float  # KL(queries || passages)
+    js: float  # Jensen-Shannon, at most ln 2
 
 
 @dataclass(frozen=True)
 class Cosines:
-    """Means. pairs: of each query and its own passage; others: of queries and passages of other pairs."""
+    """Mean cosines, taken before t-SNE."""
 
-    pairs: float
-    others: float
+    pairs: float  # of each query and its own passage
+    others: float  # of queries and passages of other pairs
 
 
 @dataclass(frozen=True)
 class Map:
-    """queries_N2, passages_N2: the points, row i of both being one pair."""
+    """Pairs of a query and a passage as points in the plane; row i of both arrays is one pair."""
 
     queries_N2: Doubles
     passages_N2: Doubles
@@ -132,5 +132,5 @@ def _kl(log_p_G: Doubles, log_q_G: Doubles) -> float:
 
 def _cosines(between_NN: Doubles) -> Cosines:
     count = len(between_NN)
-    own = float(np.trace(between_NN))
-    return Cosines(own / count, (float(between_NN.sum()) - own) / (count * (count - 1)))
+    pairs = float(np.trace(between_NN))
+    return Cosines(pairs / count, (float(between_NN.sum()) - pairs) / (count * (count - 1)))

@@ -65,7 +65,7 @@ def folders(group: str) -> tuple[str, ...]:
 
 
 def group_corpora(group: str, place: str) -> dict[str, CorpusConfig]:
-    """folder -> corpus, in official splits, for every set of the group.
+    """Maps each folder of the group to its corpus, in official splits.
 
     Raises:
         UserError: for an unknown group; or naming all that is missing below `place`, and how to lay it out.

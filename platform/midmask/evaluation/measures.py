@@ -48,7 +48,7 @@ def parse(names: Sequence[str]) -> list[Any]:
         return []
     import ir_measures  # here, so that a training without measures does not need it
 
-    found: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     for name in names:
         try:
             measure = ir_measures.parse_measure(name)
@@ -60,10 +60,10 @@ def parse(names: Sequence[str]) -> list[Any]:
             raise UserError(f"measure {name!r}: {error}; write it as in nDCG@10 or R(rel=2)@100") from None
         if not supported:
             raise UserError(f"measure {name!r}: nothing installed can compute it; use {', '.join(DEFAULT)} or the like")
-        if str(measure) in found:
+        if str(measure) in parsed:
             raise UserError(f"measure {name!r} is named twice ({measure})")
-        found[str(measure)] = measure
-    return list(found.values())
+        parsed[str(measure)] = measure
+    return list(parsed.values())
 
 
 def evaluate(ranked: pa.Table, qrels: pa.Table, split: str, measures: Sequence[str]) -> pa.Table:
@@ -79,20 +79,20 @@ def evaluate(ranked: pa.Table, qrels: pa.Table, split: str, measures: Sequence[s
     """
     import ir_measures
 
-    wanted = parse(measures)
+    parsed = parse(measures)
     judgements = judgements_of(qrels, split)
     if not judgements:
         splits = sorted(pc.unique(qrels["split"]).to_pylist())
         raise UserError(f"split {split!r}: no judgements. {known_names(splits)}")
     rows = [
         (metric.query_id, str(metric.measure), float(metric.value))
-        for some, run in _inputs(wanted, run_of(ranked))
+        for some, run in _inputs(parsed, run_of(ranked))
         for metric in ir_measures.iter_calc(some, judgements, run)
         if metric.query_id in judgements
     ]
     rows.sort()
-    if len(rows) != len(judgements) * len(wanted):
-        raise ValueError(f"{len(rows)} values for {len(judgements)} queries and {len(wanted)} measures")
+    if len(rows) != len(judgements) * len(parsed):
+        raise ValueError(f"{len(rows)} values for {len(judgements)} queries and {len(parsed)} measures")
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
 
 
@@ -110,7 +110,7 @@ def judgements_of(qrels: pa.Table, split: str) -> dict[str, dict[str, int]]:
 
 
 def run_of(ranked: pa.Table) -> NegativeRanks:
-    """query -> document -> negative rank: whole numbers below 2^24, so single precision keeps them apart."""
+    """Run as query -> document -> negative rank: whole numbers below 2^24, so single precision keeps them apart."""
     if not len(ranked):
         return {}
     rank = ranked["rank"].to_numpy()
@@ -134,7 +134,7 @@ def run_of(ranked: pa.Table) -> NegativeRanks:
 
 
 def _inputs(wanted: Sequence[Any], run: NegativeRanks) -> Iterator[tuple[list[Any], NegativeRanks]]:
-    """Measures with the run they are computed from: RR@k from the first k rows, as its provider sorts all it gets."""
+    """Pairs measures with their run: RR@k with the first k rows, because its provider sorts all rows that it gets."""
     depths = {measure: measure["cutoff"] for measure in wanted if measure.NAME == "RR" and "cutoff" in measure.params}
     if whole := [measure for measure in wanted if measure not in depths]:
         yield whole, run
@@ -163,13 +163,13 @@ def of_queries(per_query: pa.Table, queries: Collection[str]) -> pa.Table:
     Raises:
         UserError: if none of its queries has a value.
     """
-    kept = per_query.filter(pc.is_in(per_query["query_id"], value_set=pa.array(sorted(queries), pa.string())))
-    if not len(kept):
+    selected = per_query.filter(pc.is_in(per_query["query_id"], value_set=pa.array(sorted(queries), pa.string())))
+    if not len(selected):
         raise UserError(
             f"none of the slice's {len(queries)} queries is among the {pc.count_distinct(per_query['query_id'])} that "
             "were evaluated; name queries of the evaluated split"
         )
-    return kept
+    return selected
 
 
 def aggregate(per_query: pa.Table) -> dict[str, float]:
@@ -182,7 +182,7 @@ def aggregate(per_query: pa.Table) -> dict[str, float]:
 
 
 def by_query(per_query: pa.Table, measure: str) -> Mapping[str, float]:
-    """One measure as query -> value.
+    """Maps each query to its value of one measure.
 
     Raises:
         UserError: naming the measures that are there, if it is not.
@@ -232,12 +232,12 @@ def expand(names: Sequence[str]) -> tuple[str, ...]:
         UserError: for a name that is neither a measure nor a preset, naming the nearest, or one that is given twice.
     """
     presets = set(PRESETS)
-    own = [name for name in names if name not in presets]
+    plain = [name for name in names if name not in presets]
     try:
-        written = dict(zip(own, map(str, parse(own)), strict=True))
+        written = dict(zip(plain, map(str, parse(plain)), strict=True))
     except UserError as error:
         raise UserError(f"{error} Or a preset: {', '.join(sorted(presets))}.") from None
-    found: dict[str, None] = {}
+    expanded: dict[str, None] = {}
     for name in names:
-        found.update(dict.fromkeys(PRESETS[name] if name in presets else (written[name],)))
-    return tuple(found)
+        expanded.update(dict.fromkeys(PRESETS[name] if name in presets else (written[name],)))
+    return tuple(expanded)

@@ -17,20 +17,20 @@ from midmask.exchange.mteb_files import LANGUAGE, MAIN, WHOLE, MtebResult, folde
 
 @dataclass(frozen=True)
 class MtebTask:
-    """Where systems were measured, in MTEB's words. revision: of the collection. language: as `eng-Latn`."""
+    """The task that systems were measured on, in MTEB's terms."""
 
     name: str
     split: str
-    revision: str
-    language: str = LANGUAGE
+    revision: str  # of the collection
+    language: str = LANGUAGE  # such as `eng-Latn`
 
 
 @dataclass(frozen=True)
 class SystemSample:
-    """tables: query_id, measure, value; one for each seed, of the same queries. revision: tells its weights."""
+    """A system's results, one table for each seed."""
 
-    tables: Sequence[pa.Table]
-    revision: str
+    tables: Sequence[pa.Table]  # query_id, measure, value; all of the same queries
+    revision: str  # identifies the system's weights
 
     @property
     def means(self) -> dict[str, float]:
@@ -40,7 +40,7 @@ class SystemSample:
 
 
 def write_results(systems: Mapping[str, SystemSample], task: MtebTask, folder: Path) -> dict[str, Path]:
-    """Label -> the file that was written.
+    """Writes a result file per system; returns label -> file.
 
     The scores of each have, beside MTEB's own, `rank` by nDCG@10 among these systems, and `rank_best` and `rank_worst`:
     the ranks that paired t-tests allow, with Bonferroni's correction over all pairs, as on the leaderboard. `seeds`

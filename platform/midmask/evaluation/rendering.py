@@ -56,17 +56,14 @@ STRICTER = 5
 
 @dataclass(frozen=True)
 class Style:
-    """How numbers are printed, and what superscripts mean.
-
-    marks: better_than names, by their letters, the systems that a row is significantly better than; ties gives the
-    letters of its tie groups; stars: * significantly better than the baseline, ** at a fifth of the level (0.01 of
-    0.05). percent: 100 times the value, as papers print it, with two decimals less. transposed: systems side by side.
-    """
+    """How numbers are printed, and what superscripts mean."""
 
     decimals: int = 4
-    percent: bool = False
+    percent: bool = False  # print 100 times the value, as papers do, with two decimals less
+    # better_than: letters of the systems that a row is significantly better than; ties: letters of its tie groups;
+    # stars: * significantly better than the baseline, ** at a fifth of the level (0.01 of 0.05)
     marks: MarkStyle = "better_than"
-    transposed: bool = False
+    transposed: bool = False  # systems side by side
 
     def number(self, value: float) -> str:
         return f"{100 * value:.{max(0, self.decimals - 2)}f}" if self.percent else f"{value:.{self.decimals}f}"
@@ -74,13 +71,11 @@ class Style:
 
 @dataclass(frozen=True)
 class Beside:
-    """Additions to a table's numbers. about: sentences before the caption. published: (system, column) -> the number
-    that a paper prints, shown in brackets. doubtful: those of them that are marked with a question mark.
-    """
+    """Additions to a table: an introduction, and numbers from papers."""
 
-    about: str = ""
-    published: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    doubtful: frozenset[tuple[str, str]] = frozenset()
+    about: str = ""  # sentences before the caption
+    published: Mapping[tuple[str, str], float] = field(default_factory=dict)  # (system, column) -> number in brackets
+    doubtful: frozenset[tuple[str, str]] = frozenset()  # published numbers that get a question mark
 
     def render_published(self, place: tuple[str, str], style: Style) -> str:
         if place not in self.published:
@@ -187,14 +182,14 @@ def comparisons_csv(table: ResultTable) -> str:
     names = [one.name for one in fields(Comparison)]
     rows = (
         [column, *(getattr(row, name) for name in names)]
-        for column, found in table.comparisons.items()
-        for row in found
+        for column, tests in table.comparisons.items()
+        for row in tests
     )
     return plain_csv(["column", *names], rows)
 
 
 def caption(table: ResultTable, style: Style = Style()) -> str:
-    """What the marks mean: test, correction, size of the family, level; and the number of queries."""
+    """The caption on the marks: test, correction, size of the family, level; and the number of queries."""
     how, tested = table.protocol, how_tested(table)
     against = f"against {how.baseline}" if how.baseline is not None else "all pairs"
     said = {
@@ -220,7 +215,7 @@ def caption(table: ResultTable, style: Style = Style()) -> str:
 
 def how_tested(table: ResultTable) -> str:
     """The test, its correction, the size of the family and the level, as a part of a sentence."""
-    how, sizes = table.protocol, [len(found) for found in table.comparisons.values()]
+    how, sizes = table.protocol, [len(tests) for tests in table.comparisons.values()]
     family = f"{CORRECTION_NAMES[how.correction]}, {_comparisons(sizes)} in a column"
     return f"{TEST_NAMES[how.test]}, {family}, alpha {how.correction_alpha:g}"
 

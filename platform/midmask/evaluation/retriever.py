@@ -60,7 +60,7 @@ DEFAULT_BY_ANSWERS = ("Success@5", "Success@20", "Success@100")
 
 
 def by_answers(names: Sequence[str]) -> list[str]:
-    """Those of the measures that answer strings judge, where a split has them: Success@k. The others need judgements
+    """The measures that answer strings can judge, where a split has them: Success@k. The others need judgements
     of passages, or, as recall, of all relevant ones.
     """
     return [str(measure) for measure in measures.parse(names) if measure.NAME == "Success"]
@@ -141,7 +141,7 @@ def slices_of(qrels: pa.Table, split: str) -> list[str]:
 def evaluate_slices(
     ranked: pa.Table, qrels: pa.Table, split: str, names: Sequence[str], searched: Sequence[str]
 ) -> dict[str, pa.Table]:
-    """slice -> (query_id, measure, value) of its queries among those searched, by its own judgements.
+    """Maps each slice to (query_id, measure, value) of its searched queries, by its own judgements.
 
     Queries of a slice that were not searched (a sample was, or the slice is no part of its split) do not count and are
     counted in the log; a slice without any searched query is left out, which the log says.
@@ -283,7 +283,7 @@ def _cut_ranking(config: EvaluateConfig, inputs: Mapping[str, Artifact], searche
 
 
 def _measures(config: EvaluateConfig, corpus: Artifact) -> list[str]:
-    """The measures asked for, else the usual ones for a split with judgements, or with answer strings alone."""
+    """The configured measures, or the usual ones for a split with judgements, or with answer strings alone."""
     if config.measures:
         return list(config.measures)
     if config.split not in read_qrels(corpus)["split"].unique().to_pylist():
@@ -294,7 +294,7 @@ def _measures(config: EvaluateConfig, corpus: Artifact) -> list[str]:
 def _measure_queries(
     config: EvaluateConfig, corpus: Artifact, found: pa.Table, searched: list[str]
 ) -> tuple[pa.Table, dict[str, int]]:
-    """Values per query, and what they cover: Success@k by answer strings, where the split has them; else judgements."""
+    """Values per query, and their coverage: Success@k by answer strings, where the split has them; else judgements."""
     names = _measures(config, corpus)
     qrels = _of_split(read_qrels(corpus), config.split, searched)
     strings = _of_split(read_answers(corpus), config.split, searched)
@@ -323,7 +323,7 @@ def _of_split(table: pa.Table, split: str, searched: list[str]) -> pa.Table:
 
 
 def _count_unread(corpus: Artifact) -> dict[str, int]:
-    """Fault or rule -> judgements of the collection's files that were not read."""
+    """Maps each fault or rule to the number of judgements in the collection's files that were not read."""
     rows = corpus.result.get("rows_by_kind", {}).get("qrels", {})
     sampled = {"of passages left out by corpus.max_passages": rows.get("left_out", 0)}
     return {why: count for why, count in {**rows.get("quarantined", {}), **sampled}.items() if count}

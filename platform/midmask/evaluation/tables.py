@@ -21,30 +21,25 @@ Average = Callable[[Mapping[str, float]], float]
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One measure of several systems on the same queries. `queries`: the slice; None: all that were evaluated."""
+    """One measure of several systems on the same queries."""
 
     label: str
     measure: str
     per_query: PerQuery
-    queries: Collection[str] | None = None
+    queries: Collection[str] | None = None  # the slice; None: all queries that were evaluated
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """A system in a column.
+    """One system in one column."""
 
-    mean: over queries and seeds; spread: standard deviation of the seeds' means, 0 for a single one.
-    better_than: the systems that it is significantly better than. ties: letters of its tie groups, empty where not all
-    pairs were compared. queries, seeds: 0 in a column of averages.
-    """
-
-    mean: float
-    spread: float = 0.0
-    queries: int = 0
-    seeds: int = 0
+    mean: float  # over queries and seeds
+    spread: float = 0.0  # standard deviation of the seeds' means; 0 for a single seed
+    queries: int = 0  # 0 in a column of averages
+    seeds: int = 0  # 0 in a column of averages
     best: bool = False
-    better_than: tuple[str, ...] = ()
-    ties: str = ""
+    better_than: tuple[str, ...] = ()  # the systems that it is significantly better than
+    ties: str = ""  # letters of its tie groups; empty where not all pairs were compared
 
 
 @dataclass(frozen=True)
@@ -59,12 +54,12 @@ class ComparisonProtocol:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """cells: (system, column) -> cell; a system that a column lacks has none. comparisons: column -> its tests."""
+    """The results of systems in several columns, with the tests between them."""
 
     systems: tuple[str, ...]
     columns: tuple[str, ...]
-    cells: Mapping[tuple[str, str], TableCell]
-    comparisons: Mapping[str, Sequence[Comparison]]
+    cells: Mapping[tuple[str, str], TableCell]  # (system, column) -> cell; none where the column lacks the system
+    comparisons: Mapping[str, Sequence[Comparison]]  # column -> its tests
     protocol: ComparisonProtocol
 
 
@@ -101,9 +96,9 @@ def tabulate(
     systems = tuple(dict.fromkeys(name for column in columns for name in column.per_query))
     whole = {name: means for name in systems if len(means := _means(cells, name)) == len(columns)}
     for label, average in averages.items():
-        found = {name: average(means) for name, means in whole.items()}
-        for name, value in found.items():
-            cells[name, label] = TableCell(value, best=_is_best(value, found.values()))
+        values = {name: average(means) for name, means in whole.items()}
+        for name, value in values.items():
+            cells[name, label] = TableCell(value, best=_is_best(value, values.values()))
     return ResultTable(systems, tuple(labels), cells, comparisons, protocol)
 
 
@@ -125,20 +120,20 @@ def _compare(column: TableColumn, protocol: ComparisonProtocol) -> list[Comparis
 
 def _cells(column: TableColumn, comparisons: Sequence[Comparison], *, all_pairs: bool) -> dict[str, TableCell]:
     seeds = {name: [_mean(table, column) for table in tables_of(tables)] for name, tables in column.per_query.items()}
-    means = {name: float(np.mean([mean for mean, _ in found])) for name, found in seeds.items()}
+    means = {name: float(np.mean([mean for mean, _ in seed_means])) for name, seed_means in seeds.items()}
     beaten = better_than(comparisons)
     ties = letters(tie_groups(comparisons)) if all_pairs else {}
     return {
         name: TableCell(
             mean=means[name],
-            spread=deviation([mean for mean, _ in found]),
-            queries=found[0][1],
-            seeds=len(found),
+            spread=deviation([mean for mean, _ in seed_means]),
+            queries=seed_means[0][1],
+            seeds=len(seed_means),
             best=_is_best(means[name], means.values()),
             better_than=tuple(beaten.get(name, ())),
             ties=ties.get(name, ""),
         )
-        for name, found in seeds.items()
+        for name, seed_means in seeds.items()
     }
 
 

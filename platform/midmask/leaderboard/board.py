@@ -40,53 +40,47 @@ HEADS = {
 
 
 DECIMALS = 4
-"""Of a measure whose error is not known."""
+"""Decimals of a measure whose standard error is not known."""
 
 
 @dataclass(frozen=True)
 class View:
-    """What is chosen. places: groups of columns, each with its name (`rows.place_names`). filters: field of an entry
-    -> the value it must have. order: a column's key, a head of `HEADS`, or `newest`; the best comes first, or last if
-    `reverse`. baseline: the recipe that gains are counted from. find: words that a system's name must have, in capital
-    letters or small.
-    """
+    """The choices that determine a board: its columns, filters, order and marks."""
 
-    places: Mapping[CollectionSplit, str]
+    places: Mapping[CollectionSplit, str]  # groups of columns, each with its name (`rows.place_names`)
     measures: tuple[str, ...]
-    filters: Mapping[str, str]
-    order: str
-    reverse: bool
+    filters: Mapping[str, str]  # field of an entry -> the value it must have
+    order: str  # a column's key, a head of `HEADS`, or `newest`; the best comes first
+    reverse: bool  # the best comes last
     marks: Shown
-    baseline: str
+    baseline: str  # the recipe that gains are counted from
     trials: bool
-    find: str = ""
+    find: str = ""  # words that a system's name must contain; case is ignored
 
 
 @dataclass(frozen=True)
 class BoardColumn:
-    """group: the head above several columns, empty if there is none. low_is_good: the best value is the lowest."""
+    """A column of the board: a measure at a place, a cost, or a gain."""
 
     key: str
     head: str
-    group: str = ""
+    group: str = ""  # the head above several columns; empty if there is none
     place: CollectionSplit | None = None
     measure: str = ""
-    low_is_good: bool = False
+    low_is_good: bool = False  # the best value is the lowest
 
 
 @dataclass(frozen=True)
 class BoardCell:
-    """value: of a measure, with its spread; number: of a cost or gain; neither: nothing is known. ranks: those that the
-    tests of the column allow. error: standard error of the value over queries. None: not tested.
-    """
+    """One system in one column; without `value` and `number`, nothing is known."""
 
-    value: Value | None = None
-    number: float | None = None
+    value: Value | None = None  # of a measure, with its spread
+    number: float | None = None  # of a cost or gain
     best: bool = False
     better_than: tuple[str, ...] = ()
     ties: str = ""
-    ranks: RankRange | None = None
-    error: float | None = None
+    ranks: RankRange | None = None  # those that the tests of the column allow; None: not tested
+    error: float | None = None  # standard error of the value over queries; None: not tested
 
     @property
     def sorts_by(self) -> float | None:
@@ -104,23 +98,21 @@ class BoardLine:
 
 @dataclass(frozen=True)
 class Board:
-    """What is shown, in order. `fields`: labels in which the lines that have one differ, so that each tells its own.
-    `ranked`: the column that ranks are counted in, None where no system was measured.
-    """
+    """The columns and lines of a view, in the order in which they are shown."""
 
     view: View
     columns: tuple[BoardColumn, ...]
     lines: tuple[BoardLine, ...]
     text: str
-    ranked: BoardColumn | None = None
+    ranked: BoardColumn | None = None  # the column that ranks are counted in; None where no system was measured
 
     @cached_property
     def ranks(self) -> dict[str, int]:
         """An entry's name -> its rank by the mean of the ranked column; equal means share one."""
         if self.ranked is None:
             return {}
-        found = {line.entry.name: line.cells[self.ranked.key].value for line in self.lines}
-        return competition_ranks({name: value.mean for name, value in found.items() if value is not None})
+        values = {line.entry.name: line.cells[self.ranked.key].value for line in self.lines}
+        return competition_ranks({name: value.mean for name, value in values.items() if value is not None})
 
     @cached_property
     def decimals(self) -> dict[str, int]:
@@ -129,39 +121,40 @@ class Board:
 
     @cached_property
     def fields(self) -> list[str]:
+        """Labels in which the lines that have one differ."""
         return [name for name in LABELS[1:] if len(self.values(name)) > 1]
 
     def values(self, name: str) -> set[str]:
-        """What the lines have as this label. BM25 has no pre-training and is its own representation, and a model folder
-        has no protocol.
+        """The distinct values of a label over the lines. BM25 has no pre-training and is its own representation, and a
+        model folder has no protocol.
         """
-        told = ((getattr(line.entry, name), line.entry.recipe) for line in self.lines)
-        return {value for value, recipe in told if value not in ("", "none", recipe)}
+        values = ((getattr(line.entry, name), line.entry.recipe) for line in self.lines)
+        return {value for value, recipe in values if value not in ("", "none", recipe)}
 
 
 def decimals(errors: Iterable[float | None]) -> int:
-    """As many as leave two digits of the median standard error over queries, 2 to 4: systems on the same queries are
-    paired, so that differences below one error may count, but none below a tenth of it.
+    """The decimals that leave two digits of the median standard error over queries, 2 to 4: systems on the same queries
+    are paired, so that differences below one error may count, but none below a tenth of it.
     """
-    known = [error for error in errors if error and math.isfinite(error)]
-    return min(max(1 - math.floor(math.log10(median(known))), 2), DECIMALS) if known else DECIMALS
+    positive = [error for error in errors if error and math.isfinite(error)]
+    return min(max(1 - math.floor(math.log10(median(positive))), 2), DECIMALS) if positive else DECIMALS
 
 
 def places_of(found: Sequence[Entry]) -> list[CollectionSplit]:
-    """Where systems were evaluated, the places of most systems first."""
+    """The places where systems were evaluated, those with most systems first."""
     counts = Counter(place for entry in found for place in entry.rows)
     return sorted(counts, key=lambda place: (-counts[place], place))
 
 
 def newest_place(found: Sequence[Entry], corpus: str = "") -> CollectionSplit:
-    """Where the newest results are. Of several that one run has, that of most systems, and test before dev. Trials of
+    """The place of the newest results. Among places of one run: the one with most systems, then test. Trials of
     sweeps count where there is nothing else: a board shows them only if it is asked to.
 
     Args:
         found: at least one. corpus: the short name of a corpus, to look at no other; empty: all.
     """
-    there = [entry for entry in found if any(corpus in ("", place.corpus) for place in entry.rows)]
-    results = [entry for entry in there if not entry.trial] or there
+    candidates = [entry for entry in found if any(corpus in ("", place.corpus) for place in entry.rows)]
+    results = [entry for entry in candidates if not entry.trial] or candidates
     counts = Counter(place for entry in results for place in entry.rows if corpus in ("", place.corpus))
     started = {place: max(row.started for entry in results for row in entry.rows.get(place, ())) for place in counts}
     return max(started, key=lambda place: (started[place], counts[place], place.split == "test", place))
@@ -169,13 +162,13 @@ def newest_place(found: Sequence[Entry], corpus: str = "") -> CollectionSplit:
 
 def columns_of(view: View) -> list[BoardColumn]:
     """The columns that a view has, whatever systems it shows."""
-    found = [
+    measured = [
         BoardColumn(f"{name} {measure}", measure, name, place, measure)
         for place, name in view.places.items()
         for measure in view.measures
     ]
     costs = [BoardColumn(name, head, low_is_good=True) for name, head in COST_HEADS.items()]
-    return [*found, *costs, *(BoardColumn(name, name) for name in RECALLS), BoardColumn(GAIN, GAIN)]
+    return [*measured, *costs, *(BoardColumn(name, name) for name in RECALLS), BoardColumn(GAIN, GAIN)]
 
 
 def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]], Marks]) -> Board:
@@ -190,13 +183,13 @@ def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]
     cells = {column.key: _cells(column, shown, view, marks) for column in columns if column.key != GAIN}
     cells[GAIN] = _gains(shown, found, view)
     lines = [
-        BoardLine(label(number), entry, {key: own[entry.name] for key, own in cells.items()})
+        BoardLine(label(number), entry, {key: by_entry[entry.name] for key, by_entry in cells.items()})
         for number, entry in enumerate(_ordered(shown, view, cells, columns))
     ]
-    known = [column for column in columns if any(cell.sorts_by is not None for cell in cells[column.key].values())]
-    measured = [column for column in known if column.place]
+    filled = [column for column in columns if any(cell.sorts_by is not None for cell in cells[column.key].values())]
+    measured = [column for column in filled if column.place]
     ranked = next((column for column in measured if column.key == view.order), next(iter(measured), None))
-    return Board(replace(view, marks=marks.shown), tuple(known), tuple(lines), marks.text, ranked)
+    return Board(replace(view, marks=marks.shown), tuple(filled), tuple(lines), marks.text, ranked)
 
 
 def _is_wanted(entry: Entry, view: View) -> bool:
@@ -233,7 +226,7 @@ def _cells(column: BoardColumn, shown: Sequence[Entry], view: View, marks: Marks
 
 
 def _gains(shown: Sequence[Entry], found: Sequence[Entry], view: View) -> dict[str, BoardCell]:
-    """In the first place and measure of the view, as the column's text says."""
+    """Each entry's gain over the baseline in the first place and measure of the view."""
     place, measure = next(iter(view.places)), view.measures[0]
     base = baselines(found, view.baseline, place, measure)
     return {
@@ -244,7 +237,7 @@ def _gains(shown: Sequence[Entry], found: Sequence[Entry], view: View) -> dict[s
 def _ordered(
     shown: Sequence[Entry], view: View, cells: Mapping[str, Mapping[str, BoardCell]], columns: Sequence[BoardColumn]
 ) -> list[Entry]:
-    """By the chosen column, the best first; what has no value there comes last either way, by the other measures."""
+    """The entries sorted by the chosen column; those without a value there come last, sorted by the other measures."""
     if view.order == NEWEST:
         return sorted(shown, key=lambda entry: entry.started, reverse=not view.reverse)
     fields = {head: name for name, head in HEADS.items()}
@@ -254,7 +247,7 @@ def _ordered(
     measured = [other for other in columns if other.place and other is not column]
 
     def key(entry: Entry) -> list[tuple[bool, float]]:
-        return [_key(cells[one.key][entry.name].sorts_by, one, view.reverse) for one in (column, *measured)]
+        return [_key(cells[col.key][entry.name].sorts_by, col, view.reverse) for col in (column, *measured)]
 
     return sorted(shown, key=key)
 
@@ -270,14 +263,14 @@ MOST_LETTERS = 2
 
 def number(board: Board, column: BoardColumn, cell: BoardCell) -> str:
     """The cell's number as it is printed, with its unit; a dash for what is not known."""
-    found = cell.sorts_by
-    if found is None:
+    value = cell.sorts_by
+    if value is None:
         return MISSING
     if column.place is not None or column.key in RECALLS:
-        return f"{found:.{board.decimals[column.key]}f}"
+        return f"{value:.{board.decimals[column.key]}f}"
     if column.key == GAIN:
-        return f"{found:+.2f}" if abs(found) < 100 else f"{found:+,.0f}"
-    return {HOURS: lambda hours: clock(3600 * hours), BYTES: size, SEARCH: _milliseconds}[column.key](found)
+        return f"{value:+.2f}" if abs(value) < 100 else f"{value:+,.0f}"
+    return {HOURS: lambda hours: clock(3600 * hours), BYTES: size, SEARCH: _milliseconds}[column.key](value)
 
 
 def _milliseconds(number: float) -> str:
@@ -285,7 +278,7 @@ def _milliseconds(number: float) -> str:
 
 
 def detail(board: Board, column: BoardColumn, line: BoardLine) -> str:
-    """What stands small beside a number: the spread over seeds, or the device that the hours are of."""
+    """The small text beside a number: the spread over seeds, or the device that the hours were measured on."""
     cell = line.cells[column.key]
     if cell.value is not None and cell.value.spread is not None:
         return f"± {cell.value.spread:.{board.decimals[column.key]}f}"
@@ -312,7 +305,7 @@ def superscript(board: Board, cell: BoardCell, letters: Mapping[str, str]) -> st
             runs[-1].append(letters[name])
             before = at
     written = [f"{run[0]}-{run[-1]}" if len(run) > MOST_LETTERS else "".join(run) for run in runs]
-    return ("," if any("-" in one for one in written) else "").join(written)
+    return ("," if any("-" in run_text for run_text in written) else "").join(written)
 
 
 def letters_of(board: Board) -> dict[str, str]:
@@ -348,15 +341,15 @@ def key(board: Board) -> str:
     """What the marks of a board mean, in a line."""
     cells = [cell for line in board.lines for cell in line.cells.values()]
     marks = {"better_than": "letters: the systems it is significantly better than", "ties": "letters: tie groups"}
-    told = ["bold: the best of its column"]
-    told += [marks[board.view.marks]] if board.view.marks in marks else []
-    told += ["bar: no significant difference"] if any(cell.ties for cell in cells) else []
-    told += ["±: over seeds"] if _has_spread(cells) else []
-    return " · ".join(told)
+    parts = ["bold: the best of its column"]
+    parts += [marks[board.view.marks]] if board.view.marks in marks else []
+    parts += ["bar: no significant difference"] if any(cell.ties for cell in cells) else []
+    parts += ["±: over seeds"] if _has_spread(cells) else []
+    return " · ".join(parts)
 
 
 def meanings(board: Board) -> list[str]:
-    """What is bold, how marks were tested, what ± and the gain are: a sentence each."""
+    """A sentence each on bold values, the tests behind the marks, ± and the gain."""
     cells = [cell for line in board.lines for cell in line.cells.values()]
     said = [board.text if "Bold" in board.text else f"Bold: the best of a column. {board.text}".strip()]
     if board.ranked is not None:
@@ -381,9 +374,11 @@ def _left_out(board: Board) -> Iterator[str]:
     """
     for place, name in board.view.places.items():
         rows = {line.entry.name: line.entry.rows.get(place, ()) for line in board.lines}
-        counts = {system: max((row.self_matches for row in own), default=0) for system, own in rows.items()}
-        if told := "; ".join(f"{count:,} of {system}" for system, count in counts.items() if count):
-            yield f"{name}: results that are the query itself are left out: {told}."
+        counts = {
+            system: max((row.self_matches for row in system_rows), default=0) for system, system_rows in rows.items()
+        }
+        if counted := "; ".join(f"{count:,} of {system}" for system, count in counts.items() if count):
+            yield f"{name}: results that are the query itself are left out: {counted}."
 
 
 def _has_spread(cells: Iterable[BoardCell]) -> bool:
@@ -392,12 +387,12 @@ def _has_spread(cells: Iterable[BoardCell]) -> bool:
 
 def shared(board: Board) -> list[str]:
     """What all shown systems that have such a label have in common, which therefore needs no column."""
-    told = [
+    labels = [
         f"{head.lower()} {' '.join(board.values(name))}"
         for name, head in HEADS.items()
         if name != "recipe" and name not in board.fields and board.values(name)
     ]
-    return [f"All that are trained: {', '.join(told)}."] if told else []
+    return [f"All that are trained: {', '.join(labels)}."] if labels else []
 
 
 LETTER = re.compile(r"[a-z]\d*")
@@ -414,7 +409,7 @@ def range_of(board: Board, line: BoardLine) -> str:
 
 
 def rank_text(board: Board, line: BoardLine) -> str:
-    """A rank as exports tell it: `2 (1-3)`, or a dash."""
+    """A rank as exports print it: `2 (1-3)`, or a dash."""
     rank, allowed = board.ranks.get(line.entry.name), range_of(board, line)
     return MISSING if rank is None else f"{rank} ({allowed})" if allowed else f"{rank}"
 
@@ -424,6 +419,6 @@ def lanes_of(board: Board) -> dict[str, tuple[bool, ...]]:
     if board.ranked is None:
         return {}
     letters = {line.entry.name: LETTER.findall(line.cells[board.ranked.key].ties) for line in board.lines}
-    counts = Counter(letter for own in letters.values() for letter in own)
+    counts = Counter(letter for entry_letters in letters.values() for letter in entry_letters)
     groups = [letter for letter, count in counts.items() if count > 1][:MOST_LANES]
-    return {name: tuple(group in own for group in groups) for name, own in letters.items()}
+    return {name: tuple(group in entry_letters for group in groups) for name, entry_letters in letters.items()}

@@ -33,17 +33,12 @@ BASELINES = ("none", "bm25")
 
 @dataclass(frozen=True)
 class ComparableSystems:
-    """What can be compared on one measure.
+    """The systems that can be compared on one measure."""
 
-    entries: short name -> system, newest first. tables: short name -> one table (query_id, measure, value) per seed.
-    without: short names of systems of which a seed keeps no values per query. unread: how many older ones were not
-    looked at.
-    """
-
-    entries: Mapping[str, Entry]
-    tables: Mapping[str, Sequence[pa.Table]]
-    without: tuple[str, ...]
-    unread: int
+    entries: Mapping[str, Entry]  # short name -> system, newest first
+    tables: Mapping[str, Sequence[pa.Table]]  # short name -> one table (query_id, measure, value) per seed
+    without: tuple[str, ...]  # short names of systems that lack values per query for a seed
+    unread: int  # number of older systems whose values were not read
 
     def baseline(self) -> str:
         """A system of the recipe `none`, else of BM25, else the oldest of all. Of several, that whose representation,
@@ -51,8 +46,8 @@ class ComparableSystems:
         """
         kinds = Counter(map(kind, self.entries.values()))
         for recipe in BASELINES:
-            if found := [name for name, entry in self.entries.items() if entry.recipe.lower() == recipe]:
-                return max(found, key=lambda name: kinds[kind(self.entries[name])])
+            if names := [name for name, entry in self.entries.items() if entry.recipe.lower() == recipe]:
+                return max(names, key=lambda name: kinds[kind(self.entries[name])])
         return min(self.entries, key=lambda name: self.entries[name].started)
 
     def others(self, place: CollectionSplit, measure: str, baseline: str) -> list[str]:
@@ -60,8 +55,10 @@ class ComparableSystems:
         the highest mean.
         """
         means = {name: value.mean for name, entry in self.entries.items() if (value := entry.value(place, measure))}
-        own = kind(self.entries[baseline])
-        return sorted(means.keys() - {baseline}, key=lambda name: (kind(self.entries[name]) != own, -means[name], name))
+        baseline_kind = kind(self.entries[baseline])
+        return sorted(
+            means.keys() - {baseline}, key=lambda name: (kind(self.entries[name]) != baseline_kind, -means[name], name)
+        )
 
 
 def comparable(found: Sequence[Entry], place: CollectionSplit, measure: str, values: PerQueryOf) -> ComparableSystems:
@@ -72,20 +69,20 @@ def comparable(found: Sequence[Entry], place: CollectionSplit, measure: str, val
     """
     here = [entry for entry in found if entry.value(place, measure)]
     here.sort(key=lambda entry: (entry.trial, -entry.started.timestamp()))
-    known = {name: seed_tables(entry, place, values, measure) for name, entry in short_names(here[:MOST]).items()}
-    entries = {name: entry for name, entry in short_names(here[:MOST]).items() if known[name]}
-    tables = {name: known[name] for name in entries}
-    return ComparableSystems(entries, tables, tuple(known.keys() - tables.keys()), max(0, len(here) - MOST))
+    by_name = {name: seed_tables(entry, place, values, measure) for name, entry in short_names(here[:MOST]).items()}
+    entries = {name: entry for name, entry in short_names(here[:MOST]).items() if by_name[name]}
+    tables = {name: by_name[name] for name in entries}
+    return ComparableSystems(entries, tables, tuple(by_name.keys() - tables.keys()), max(0, len(here) - MOST))
 
 
 def short_names(found: Sequence[Entry]) -> dict[str, Entry]:
-    """Recipe and what tells systems of that recipe apart -> system, in the order given."""
+    """Short name (recipe, and the labels that differ within it) -> system, in the order given."""
     alike: dict[str, list[Entry]] = {}
     for entry in found:
         alike.setdefault(entry.recipe, []).append(entry)
     fields = {
-        recipe: [name for name in (*LABELS[1:], "note") if len({getattr(entry, name) for entry in own}) > 1]
-        for recipe, own in alike.items()
+        recipe: [name for name in (*LABELS[1:], "note") if len({getattr(entry, name) for entry in group}) > 1]
+        for recipe, group in alike.items()
     }
     names: dict[str, Entry] = {}
     for entry in found:
@@ -100,21 +97,16 @@ SIDES: tuple[Sided, ...] = ("wins", "losses")
 
 @dataclass(frozen=True)
 class SystemComparison:
-    """What differs between systems at a place.
-
-    table: a column for each measure, tests against `first`, corrected by Holm in each measure. runs: system -> ids of
-    its runs, one per seed. pairings: (system, measure) -> its values beside those of the first. widest: (system, side)
-    -> ids of the queries on which it gains most (wins) or loses most in the first measure. texts: of these queries, as
-    far as the collection can be reached.
-    """
+    """The differences between systems that were evaluated on one collection and split."""
 
     place: str
     first: str
-    table: ResultTable
-    runs: Mapping[str, Sequence[str]]
-    pairings: Mapping[tuple[str, str], Pairing]
+    table: ResultTable  # a column for each measure; tests against `first`, corrected by Holm in each measure
+    runs: Mapping[str, Sequence[str]]  # system -> ids of its runs, one per seed
+    pairings: Mapping[tuple[str, str], Pairing]  # (system, measure) -> its values beside those of the first
+    # (system, side) -> ids of the queries on which it gains most (wins) or loses most in the first measure
     widest: Mapping[tuple[str, Sided], Sequence[str]]
-    texts: Mapping[str, str]
+    texts: Mapping[str, str]  # texts of these queries, as far as the collection can be reached
 
     @property
     def others(self) -> list[str]:
@@ -150,8 +142,8 @@ def compare_systems(
     }
     sided = {(name, side): widest(pairings[name, shown[0]], queries, side) for name in others for side in SIDES}
     ids = {name: [row.run_id for row in rows] for name, rows in systems.items()}
-    wanted = {query for listed in sided.values() for query in listed}
-    texts = _query_texts(wanted, [row for rows in systems.values() for row in rows], runs)
+    query_ids = {query for listed in sided.values() for query in listed}
+    texts = _query_texts(query_ids, [row for rows in systems.values() for row in rows], runs)
     return SystemComparison(place, first, table, ids, pairings, sided, texts)
 
 
@@ -167,7 +159,7 @@ def values_of(row: LeaderboardRow, per_query: PerQueryOf) -> pa.Table:
 
 
 def _shared_measures(rows: Sequence[LeaderboardRow], wanted: Sequence[str]) -> list[str]:
-    """Those that are wanted, else all that every row has, the field's favourites first."""
+    """The chosen measures, or all that every row has, the field's favourites first."""
     shared = [name for name in measure_names(rows) if all(name in row.measures for row in rows)]
     for name in wanted:
         if name not in shared:
@@ -194,12 +186,12 @@ TITLES: dict[Sided, str] = {"wins": "gains", "losses": "loses"}
 
 
 def as_text(found: SystemComparison) -> str:
-    """For a terminal; names and queries are as they are."""
+    """The comparison as text for a terminal; names and queries are not escaped."""
     return _render(found, str)
 
 
 def as_markdown(found: SystemComparison) -> str:
-    """The same with names and queries escaped."""
+    """The comparison as Markdown; names and queries are escaped."""
     return _render(found, markdown_text)
 
 
@@ -235,7 +227,7 @@ def _measure_table(found: SystemComparison, measure: str, text: Callable[[str], 
 
 
 def _caption(found: SystemComparison) -> str:
-    """How it was tested, and what the seeds are to the test."""
+    """The caption: how differences were tested, and how seeds enter the test."""
     counts = {name: len(ids) for name, ids in found.runs.items()}
     tests = len(found.others)
     family = f"Holm's correction for {tests} comparisons of a measure" if tests > 1 else "one comparison of a measure"
@@ -250,9 +242,9 @@ def _query_table(found: SystemComparison, system: str, side: Sided, text: Callab
     heads = ["query", "difference", text(system), text(found.first)]
     values = found.pairings[system, found.table.columns[0]].values
     lines = [
-        [text(_short(f"{query} {found.texts.get(query, '')}")), f"{own - base:+.4f}", f"{own:.4f}", f"{base:.4f}"]
+        [text(_short(f"{query} {found.texts.get(query, '')}")), f"{value - base:+.4f}", f"{value:.4f}", f"{base:.4f}"]
         for query in found.widest[system, side]
-        for own, base in [values[query]]
+        for value, base in [values[query]]
     ]
     return markdown(heads, lines)
 

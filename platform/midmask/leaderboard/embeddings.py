@@ -26,19 +26,19 @@ PAIRS = 400
 
 @dataclass(frozen=True)
 class Encodings:
-    """What an evaluation searched with. views: names of the vectors that there are, dense before lexical."""
+    """The artifacts that an evaluation searched."""
 
     corpus: Artifact
     queries: Artifact
     passages: Artifact
     tokens: Artifact
     split: str
-    views: tuple[str, ...]
+    views: tuple[str, ...]  # names of the stored vectors, dense before lexical
 
 
 @dataclass(frozen=True)
 class EmbeddingSample:
-    """N queries, each with one relevant passage. queries_ND, passages_ND: their vectors, as they were stored."""
+    """N queries, each with one relevant passage, and their vectors as stored."""
 
     query_ids: tuple[str, ...]
     doc_ids: tuple[str, ...]
@@ -114,7 +114,7 @@ def _reached(role: str, place: Place) -> Artifact:
 
 
 def _drawn(source: Encodings, known: set[str], count: int, rng: np.random.Generator) -> list[tuple[str, str]]:
-    """(query, one of its relevant passages), by query id."""
+    """Drawn pairs (query, one of its relevant passages), by query id."""
     qrels = relevant_passages(source.corpus.place, source.split)
     relevant: dict[str, list[str]] = {}
     for query_id, doc_id in zip(qrels["query_id"].to_pylist(), qrels["doc_id"].to_pylist(), strict=True):

@@ -58,10 +58,10 @@ def said(settings: Iterable[tuple[str, str]]) -> list[str]:
     masks = [path for path in left if path.rpartition(".")[2] in MASKS]
     if len(masks) == len(MASKS):
         values = sorted(masks, key=lambda path: MASKS.index(path.rpartition(".")[2]))
-        told = [f"mask {' / '.join(_ratio(left.pop(path)) for path in values)}"]
+        notes = [f"mask {' / '.join(_ratio(left.pop(path)) for path in values)}"]
     else:
-        told = []
-    return [*told, *(_words(path, value) for path, value in left.items())]
+        notes = []
+    return [*notes, *(_words(path, value) for path, value in left.items())]
 
 
 def _words(path: str, value: str) -> str:
@@ -117,39 +117,37 @@ class Value:
 
 @dataclass(frozen=True)
 class Entry:
-    """One system. `note` tells the settings in which it differs from others of the same labels, empty if there is none;
-    `rows` holds one row per seed for every place where it was evaluated.
-    """
+    """One system, with the results of all its seeds."""
 
     recipe: str
     pretrain_on: str
     representation: str
     protocol: str
     backbone: str
-    note: str
+    note: str  # the settings in which it differs from others of the same labels; empty if there are none
     trial: bool
     started: datetime
-    rows: Mapping[CollectionSplit, tuple[LeaderboardRow, ...]]
+    rows: Mapping[CollectionSplit, tuple[LeaderboardRow, ...]]  # one row per seed for every place
 
     @property
     def name(self) -> str:
-        """All that tells it from every other entry, in one line."""
+        """The unique name of the entry: its labels, its note and whether it is a trial."""
         parts = [getattr(self, field) for field in LABELS]
         return " · ".join(part for part in (*parts, self.note, "trial" if self.trial else "") if part)
 
     def value(self, place: CollectionSplit, measure: str) -> Value | None:
-        found = [row.measures[measure] for row in self.rows.get(place, ()) if measure in row.measures]
-        if not found:
+        numbers = [row.measures[measure] for row in self.rows.get(place, ()) if measure in row.measures]
+        if not numbers:
             return None
-        mean = math.fsum(found) / len(found)  # the statistics module takes ten times as long, and boards are large
-        squares = math.fsum((value - mean) ** 2 for value in found)
-        return Value(mean, math.sqrt(squares / (len(found) - 1)) if len(found) > 1 else None, len(found))
+        mean = math.fsum(numbers) / len(numbers)  # the statistics module takes ten times as long, and boards are large
+        squares = math.fsum((value - mean) ** 2 for value in numbers)
+        return Value(mean, math.sqrt(squares / (len(numbers) - 1)) if len(numbers) > 1 else None, len(numbers))
 
     def cost(self, name: str, places: Iterable[CollectionSplit]) -> float | None:
         """The mean of a cost over the runs that were evaluated at one of these places; None if none tells it."""
         runs = {row.run_id: row for place in places for row in self.rows.get(place, ())}
-        found = [row.costs[name] for row in runs.values() if name in row.costs]
-        return math.fsum(found) / len(found) if found else None
+        costs = [row.costs[name] for row in runs.values() if name in row.costs]
+        return math.fsum(costs) / len(costs) if costs else None
 
     def runs(self, places: Iterable[CollectionSplit]) -> dict[str, LeaderboardRow]:
         """Run id -> a row of it, for the runs at these places."""
@@ -157,7 +155,7 @@ class Entry:
 
 
 class _System(NamedTuple):
-    """What rows of one entry share."""
+    """The values that all rows of one entry share."""
 
     labels: tuple[str, ...]
     trial: bool
@@ -167,11 +165,11 @@ class _System(NamedTuple):
 def entries(found: Iterable[LeaderboardRow]) -> list[Entry]:
     """The systems of these rows, in the order in which they first appear. `found` is newest first."""
     grouped: dict[_System, dict[CollectionSplit, dict[str, LeaderboardRow]]] = {}
-    known: dict[str, tuple[_System, str]] = {}
+    by_run: dict[str, tuple[_System, str]] = {}
     for row in found:
-        if row.run_id not in known:  # a run may have a row for many splits
-            known[row.run_id] = _System(_labels(row), row.trial, _settings(row)), _seeds(row)
-        system, seeds = known[row.run_id]
+        if row.run_id not in by_run:  # a run may have a row for many splits
+            by_run[row.run_id] = _System(_labels(row), row.trial, _settings(row)), _seeds(row)
+        system, seeds = by_run[row.run_id]
         grouped.setdefault(system, {}).setdefault(row.place, {}).setdefault(seeds, row)
     notes = _notes(grouped)
     return [_entry(system, places, notes[system]) for system, places in grouped.items()]
@@ -180,7 +178,7 @@ def entries(found: Iterable[LeaderboardRow]) -> list[Entry]:
 def baselines(
     found: Iterable[Entry], recipe: str, place: CollectionSplit, measure: str
 ) -> dict[tuple[str, ...], Entry]:
-    """`kind` -> the best entry of the recipe `recipe` at this place."""
+    """Maps each `kind` to the best entry of the recipe `recipe` at this place."""
     highest: dict[tuple[str, ...], tuple[float, Entry]] = {}
     for entry in found:
         value = entry.value(place, measure) if entry.recipe == recipe else None
@@ -190,7 +188,7 @@ def baselines(
 
 
 def kind(entry: Entry) -> tuple[str, ...]:
-    """What a system and the baseline that its gain is counted from have in common."""
+    """The labels that a system shares with the baseline that its gain is counted from."""
     return entry.representation, entry.protocol, entry.backbone
 
 
@@ -199,15 +197,15 @@ def gain_per_hour(entry: Entry, baseline: Entry | None, place: CollectionSplit, 
     None without a baseline, for the baseline itself, and where hours or values are not known.
     """
     seconds = entry.cost("train_seconds", [place])
-    own, base = entry.value(place, measure), baseline.value(place, measure) if baseline else None
-    if entry is baseline or not seconds or own is None or base is None:
+    value, base = entry.value(place, measure), baseline.value(place, measure) if baseline else None
+    if entry is baseline or not seconds or value is None or base is None:
         return None
-    return 100 * (own.mean - base.mean) / (seconds / 3600)
+    return 100 * (value.mean - base.mean) / (seconds / 3600)
 
 
 def _entry(system: _System, places: Mapping[CollectionSplit, Mapping[str, LeaderboardRow]], note: str) -> Entry:
-    rows = {place: tuple(row for _, row in sorted(own.items())) for place, own in places.items()}
-    started = max(row.started for own in rows.values() for row in own)
+    rows = {place: tuple(row for _, row in sorted(by_seed.items())) for place, by_seed in places.items()}
+    started = max(row.started for by_seed in rows.values() for row in by_seed)
     recipe, pretrain_on, representation, protocol, backbone = system.labels
     return Entry(
         recipe, pretrain_on, representation, protocol, backbone, note, trial=system.trial, started=started, rows=rows
@@ -219,7 +217,7 @@ def _labels(row: LeaderboardRow) -> tuple[str, ...]:
 
 
 def _settings(row: LeaderboardRow) -> frozenset[tuple[str, str]]:
-    """What tells a system from others. BM25 learns nothing: it bears the params of the recipe it was held against."""
+    """Settings that distinguish a system. BM25 has those of the corpus; its other params belong to another recipe."""
     is_bm25 = _is_bm25(row)
     return frozenset(
         (path, value)
@@ -237,8 +235,8 @@ def _seeds(row: LeaderboardRow) -> str:
     """The seeds of the trainings, as text that sorts by them; the row's own seed where the params tell none."""
     if _is_bm25(row):
         return ""
-    found = [value.rjust(6) for path, value in sorted(row.params.items()) if field_kind(path) == "seed"]
-    return " ".join(found) or row.seed.rjust(6)
+    seeds = [value.rjust(6) for path, value in sorted(row.params.items()) if field_kind(path) == "seed"]
+    return " ".join(seeds) or row.seed.rjust(6)
 
 
 @cache
@@ -258,20 +256,20 @@ def _notes(systems: Iterable[_System]) -> dict[_System, str]:
     for system in systems:
         alike.setdefault(system.labels, []).append(system)
     notes: dict[_System, str] = {}
-    for found in alike.values():
-        shared = frozenset.intersection(*(one.settings for one in found))
-        told = Counter[tuple[bool, str]]()
-        for one in found:
-            note = _note(one.settings - shared)
-            told[one.trial, note] += 1
-            notes[one] = f"{note} #{told[one.trial, note]}" if told[one.trial, note] > 1 else note
+    for group in alike.values():
+        shared = frozenset.intersection(*(member.settings for member in group))
+        counts = Counter[tuple[bool, str]]()
+        for member in group:
+            note = _note(member.settings - shared)
+            counts[member.trial, note] += 1
+            notes[member] = f"{note} #{counts[member.trial, note]}" if counts[member.trial, note] > 1 else note
     return notes
 
 
 def _note(differing: frozenset[tuple[str, str]]) -> str:
-    told = said(differing)
-    more = [f"{len(told) - LONGEST_NOTE} more"] if len(told) > LONGEST_NOTE else []
-    return ", ".join(told[:LONGEST_NOTE] + more)
+    notes = said(differing)
+    more = [f"{len(notes) - LONGEST_NOTE} more"] if len(notes) > LONGEST_NOTE else []
+    return ", ".join(notes[:LONGEST_NOTE] + more)
 
 
 Shown = Literal["better_than", "ties", "none"]
@@ -291,17 +289,14 @@ Where = tuple[str, CollectionSplit, str]
 
 @dataclass(frozen=True)
 class Marks:
-    """What the tests say. `better_than` names the entries that one is significantly better than, `ties` has the letters
-    of its tie groups, `ranks` the ranks that are consistent with the tests, `errors` the standard errors of means over
-    queries, `text` says how it was tested, or why not. `shown`: the superscripts that so many systems can bear.
-    """
+    """The results of the significance tests between entries."""
 
-    better_than: Mapping[Where, tuple[str, ...]] = field(default_factory=dict)
-    ties: Mapping[Where, str] = field(default_factory=dict)
-    ranks: Mapping[Where, RankRange] = field(default_factory=dict)
-    errors: Mapping[Where, float] = field(default_factory=dict)
-    text: str = ""
-    shown: Shown = "none"
+    better_than: Mapping[Where, tuple[str, ...]] = field(default_factory=dict)  # entries it significantly beats
+    ties: Mapping[Where, str] = field(default_factory=dict)  # letters of its tie groups
+    ranks: Mapping[Where, RankRange] = field(default_factory=dict)  # the ranks that are consistent with the tests
+    errors: Mapping[Where, float] = field(default_factory=dict)  # standard errors of means over queries
+    text: str = ""  # how it was tested, or why not
+    shown: Shown = "none"  # the superscripts that fit so many systems
 
 
 def marks_of(
@@ -330,7 +325,7 @@ def marks_of(
     table = tabulate([column for _, column in columns.values()])
     legible: Shown = shown if len(entries) <= MOST_MARKED else "none"
     where = {(name, label): (name, columns[label][0], columns[label][1].measure) for name, label in table.cells}
-    ranks = {label: rank_ranges(found) for label, found in table.comparisons.items()}
+    ranks = {label: rank_ranges(tests) for label, tests in table.comparisons.items()}
     return Marks(
         {where[key]: cell.better_than for key, cell in table.cells.items()},
         {where[key]: cell.ties for key, cell in table.cells.items()},
@@ -349,26 +344,26 @@ def _error(name: str, column: TableColumn) -> float:
 
 def seed_tables(entry: Entry, place: CollectionSplit, values: PerQueryOf, measure: str = "") -> list[pa.Table]:
     """A system's values per query at a place, one table per seed; none if a seed's run keeps none (of `measure`)."""
-    found = [table for row in entry.rows[place] if (table := values(row)) is not None]
-    found = [table for table in found if not measure or has_measure(table, measure)]
-    return found if len(found) == len(entry.rows[place]) else []
+    tables = [table for row in entry.rows[place] if (table := values(row)) is not None]
+    tables = [table for table in tables if not measure or has_measure(table, measure)]
+    return tables if len(tables) == len(entry.rows[place]) else []
 
 
 def _on_the_same_queries(tables: Mapping[str, Sequence[pa.Table]]) -> dict[str, Sequence[pa.Table]]:
     groups: dict[frozenset[str], dict[str, Sequence[pa.Table]]] = {}
-    for name, own in tables.items():
-        queries = {frozenset(pc.unique(table["query_id"]).to_pylist()) for table in own}
+    for name, seeds in tables.items():
+        queries = {frozenset(pc.unique(table["query_id"]).to_pylist()) for table in seeds}
         if len(queries) == 1:
-            groups.setdefault(queries.pop(), {})[name] = own
+            groups.setdefault(queries.pop(), {})[name] = seeds
     return max(groups.values(), key=len, default={})
 
 
 def _columns(place: str, measures: Sequence[str], paired: Mapping[str, Sequence[pa.Table]]) -> list[TableColumn]:
     having = {
-        measure: {name: own for name, own in paired.items() if all(has_measure(table, measure) for table in own)}
+        measure: {name: seeds for name, seeds in paired.items() if all(has_measure(table, measure) for table in seeds)}
         for measure in measures
     }
-    return [TableColumn(f"{place} {measure}", measure, own) for measure, own in having.items() if len(own) > 1]
+    return [TableColumn(f"{place} {measure}", measure, seeds) for measure, seeds in having.items() if len(seeds) > 1]
 
 
 def has_measure(table: pa.Table, measure: str) -> bool:

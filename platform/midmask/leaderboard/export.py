@@ -150,7 +150,7 @@ def _head(board: Board, key: str, text: str, kind: str = "", rows: int = 1) -> s
 
 
 def _direction(board: Board) -> str:
-    """How the board's values follow each other: the best are the highest measures, the lowest costs, the first names,
+    """The order of the board's values: the best are the highest measures, the lowest costs, the first names,
     the newest dates.
     """
     order = board.view.order
@@ -199,7 +199,7 @@ def _cell(key: str, value: object, text: str, kind: str = "") -> str:
 
 
 def _first(board: Board, column: BoardColumn) -> str:
-    """A line on the left of each group."""
+    """The CSS class that draws a line on the left of the first column of each group; else empty."""
     first = next(other for other in board.columns if other.group == column.group)
     return " first" if column is first else ""
 

@@ -53,24 +53,20 @@ SIZES = ("passages", "queries", "rows", "steps", "tokens", "bytes")
 
 @dataclass(frozen=True)
 class Link:
-    """One step behind a number.
-
-    inputs: role -> place of what it was made of. record: what the step wrote when it ended, empty where it cannot be
-    read. missing: why not, empty if it was read. size: bytes of its files, None where only a walk over a network tells.
-    """
+    """One step behind a number: an artifact, its inputs and its record."""
 
     step: str
     fingerprint: str
     place: Place
-    inputs: Mapping[str, Place] = field(default_factory=dict)
-    record: Mapping[str, Any] = field(default_factory=dict)
-    missing: str = ""
-    size: int | None = None
+    inputs: Mapping[str, Place] = field(default_factory=dict)  # role -> place of the input artifact
+    record: Mapping[str, Any] = field(default_factory=dict)  # written at the step's end; empty if it cannot be read
+    missing: str = ""  # why the record cannot be read; empty if it was read
+    size: int | None = None  # bytes of its files; None where finding out takes a walk over a network
 
     @property
     def seconds(self) -> float | None:
-        found = self.result.get("seconds")
-        return None if found is None else float(found)
+        seconds = self.result.get("seconds")
+        return None if seconds is None else float(seconds)
 
     @property
     def result(self) -> Mapping[str, Any]:
@@ -78,7 +74,7 @@ class Link:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How much was made, by kind."""
+        """The amounts that the step produced, by kind (such as passages or tokens)."""
         return {name: int(self.result[name]) for name in SIZES if isinstance(self.result.get(name), int | float)}
 
     @property
@@ -90,7 +86,7 @@ class Link:
 
 
 def artifact_place(run: TrackedRow, corpus: str, split: str) -> Place | None:
-    """Where the evaluation of a run on a corpus and split lies, None if the run does not tell."""
+    """The place of a run's evaluation on a corpus and split; None if the run does not name it."""
     place = run.tags.get(artifact_key(corpus, split)) or run.tags.get(ARTIFACT)
     return Place(place) if place else None
 
@@ -107,18 +103,18 @@ def artifact_of(place: Place) -> tuple[Artifact | None, str]:
 
 def lineage(place: Place) -> list[Link]:
     """Every step behind the artifact at `place`, itself last, each once, each after what it was made of."""
-    found: dict[str, Link] = {}
+    links: dict[str, Link] = {}
 
     def walk(one: Place) -> None:
-        if one.uri in found:
+        if one.uri in links:
             return
         link = _link(one)
         for source in link.inputs.values():
             walk(source)
-        found[one.uri] = link
+        links[one.uri] = link
 
     walk(place)
-    return list(found.values())
+    return list(links.values())
 
 
 def commit_of(run: TrackedRow) -> str:
@@ -127,7 +123,7 @@ def commit_of(run: TrackedRow) -> str:
 
 
 def input_of(links: Sequence[Link], role: str) -> Link | None:
-    """What the last of these steps was made of in this role."""
+    """The input of the last of these steps in this role."""
     place = links[-1].inputs.get(role)
     return next((link for link in links if place is not None and link.place == place), None)
 

@@ -22,20 +22,17 @@ from midmask.store.tables import read_table
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What an evaluation's record leads to. corpus, ranked: None where they cannot be reached; missing: which, and why.
+    """The artifacts and settings that an evaluation's record names."""
 
-    split: of the queries; the evaluation of a slice lies with its split. depth: of the list that was judged.
-    """
-
-    corpus: Artifact | None = None
-    ranked: Artifact | None = None
-    split: str = ""
-    depth: int | None = None
-    missing: tuple[str, ...] = ()
+    corpus: Artifact | None = None  # None where it cannot be reached
+    ranked: Artifact | None = None  # None where it cannot be reached
+    split: str = ""  # split of the queries; the evaluation of a slice lies with its split
+    depth: int | None = None  # length of the list that was judged
+    missing: tuple[str, ...] = ()  # the artifacts that cannot be reached, and why
 
 
 def evaluated(place: Place | None) -> Evaluated:
-    """What can be reached from an evaluation's artifact.
+    """The artifacts that can be reached from an evaluation's artifact.
 
     Args:
         place: None for a run that does not tell where its artifact lies.
@@ -45,15 +42,15 @@ def evaluated(place: Place | None) -> Evaluated:
     evaluation, why = artifact_of(place)
     if evaluation is None:
         return Evaluated(missing=(f"the evaluation {place}: {why}",))
-    found: dict[str, Artifact | None] = {}
+    artifacts: dict[str, Artifact | None] = {}
     missing = []
     for role in ("corpus", "ranked"):
         source = evaluation.record["inputs"].get(role)
-        found[role], why = artifact_of(Place(source)) if source else (None, "the record does not name it")
-        if found[role] is None:
+        artifacts[role], why = artifact_of(Place(source)) if source else (None, "the record does not name it")
+        if artifacts[role] is None:
             missing.append(f"its {role} {source or ''}: {why}")
     split, depth = str(evaluation.result.get("split", "")), evaluation.record["config"].get("depth")
-    return Evaluated(found["corpus"], found["ranked"], split, depth, tuple(missing))
+    return Evaluated(artifacts["corpus"], artifacts["ranked"], split, depth, tuple(missing))
 
 
 def query_texts(corpus: Artifact, query_ids: Collection[str]) -> dict[str, str]:
@@ -73,10 +70,10 @@ def grades(corpus: Artifact, split: str, query_ids: Collection[str]) -> dict[str
     """Query -> passage -> grade of the split's judgements, for these queries."""
     within = [("split", "=", split), ("query_id", "in", sorted(query_ids))]
     table = read_table(corpus.place / "qrels.parquet", filters=within)
-    found: dict[str, dict[str, int]] = {query_id: {} for query_id in query_ids}
+    by_query: dict[str, dict[str, int]] = {query_id: {} for query_id in query_ids}
     for row in table.select(["query_id", "doc_id", "grade"]).to_pylist():
-        found[row["query_id"]][row["doc_id"]] = row["grade"]
-    return found
+        by_query[row["query_id"]][row["doc_id"]] = row["grade"]
+    return by_query
 
 
 def ranked_lists(source: Evaluated, query_ids: Collection[str]) -> dict[str, list[str]]:
@@ -89,39 +86,37 @@ def ranked_lists(source: Evaluated, query_ids: Collection[str]) -> dict[str, lis
     table = table.sort_by([("query_id", "ascending"), ("rank", "ascending")])
     if source.corpus is not None:
         table, _ = without_self(table, excluded_pairs(source.ranked, source.corpus), source.depth)
-    found: dict[str, list[str]] = {query_id: [] for query_id in query_ids}
+    by_query: dict[str, list[str]] = {query_id: [] for query_id in query_ids}
     for query_id, doc_id in zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True):
-        found[query_id].append(doc_id)
-    return found
+        by_query[query_id].append(doc_id)
+    return by_query
 
 
 @dataclass(frozen=True)
 class RetrievedPassage:
-    """title, text: None where the corpus has no such passage, or cannot be reached. grade: None where nobody judged
-    it. ranks: run -> its rank there, None where it was not found.
-    """
+    """A passage that was judged or retrieved for a query."""
 
     doc_id: str
-    title: str | None
+    title: str | None  # None where the corpus lacks the passage or cannot be reached; so is the text
     text: str | None
-    grade: int | None
-    ranks: Mapping[str, int | None]
+    grade: int | None  # None where the passage is not judged
+    ranks: Mapping[str, int | None]  # run -> rank of the passage; None where it was not retrieved
 
 
 @dataclass(frozen=True)
 class Query:
-    """text: None where the corpus cannot be reached. judged: relevant ones first; retrieved: run -> its first ones."""
+    """A query with the passages that were judged and retrieved for it."""
 
     query_id: str
-    text: str | None
-    judged: tuple[RetrievedPassage, ...]
-    retrieved: Mapping[str, tuple[RetrievedPassage, ...]]
+    text: str | None  # None where the corpus cannot be reached
+    judged: tuple[RetrievedPassage, ...]  # relevant ones first
+    retrieved: Mapping[str, tuple[RetrievedPassage, ...]]  # run -> the first of its ranked list
 
 
 def look_up(
     query_ids: Sequence[str], artifacts: Mapping[str, Place | None], top: int
 ) -> tuple[list[Query], dict[str, str]]:
-    """These queries with what was judged and retrieved for them.
+    """Collects the passages that were judged and retrieved for some queries.
 
     Args:
         artifacts: run -> where its evaluation lies; the corpus is that of the first that leads to one.
@@ -131,15 +126,19 @@ def look_up(
         The queries, and, run -> what of it cannot be reached.
     """
     behind = {name: evaluated(place) for name, place in artifacts.items()}
-    missing = {name: "; ".join(one.missing) for name, one in behind.items() if one.missing}
-    lists = {name: ranked_lists(one, query_ids) for name, one in behind.items() if one.ranked is not None}
-    known = next((one for one in behind.values() if one.corpus is not None), None)
-    if known is None or known.corpus is None:
+    missing = {name: "; ".join(evaluation.missing) for name, evaluation in behind.items() if evaluation.missing}
+    lists = {
+        name: ranked_lists(evaluation, query_ids)
+        for name, evaluation in behind.items()
+        if evaluation.ranked is not None
+    }
+    reachable = next((evaluation for evaluation in behind.values() if evaluation.corpus is not None), None)
+    if reachable is None or reachable.corpus is None:
         texts, judged = dict[str, str](), {query_id: dict[str, int]() for query_id in query_ids}
         passages: dict[str, tuple[str, str]] = {}
     else:
-        texts, judged = query_texts(known.corpus, query_ids), grades(known.corpus, known.split, query_ids)
-        passages = passage_texts(known.corpus, _wanted(judged, lists, top))
+        texts, judged = query_texts(reachable.corpus, query_ids), grades(reachable.corpus, reachable.split, query_ids)
+        passages = passage_texts(reachable.corpus, _wanted(judged, lists, top))
     about = _Known(texts, judged, lists, passages)
     return [about.query(query_id, top) for query_id in query_ids], missing
 
@@ -147,8 +146,10 @@ def look_up(
 def _wanted(
     judged: Mapping[str, Mapping[str, int]], lists: Mapping[str, Mapping[str, Sequence[str]]], top: int
 ) -> Collection[str]:
-    found = {doc_id for own in judged.values() for doc_id in own}
-    return found | {doc_id for own in lists.values() for ranking in own.values() for doc_id in ranking[:top]}
+    doc_ids = {doc_id for by_doc in judged.values() for doc_id in by_doc}
+    return doc_ids | {
+        doc_id for rankings in lists.values() for ranking in rankings.values() for doc_id in ranking[:top]
+    }
 
 
 @dataclass(frozen=True)
@@ -163,8 +164,8 @@ class _Known:
     def query(self, query_id: str, top: int) -> Query:
         judged = sorted(self.judged[query_id], key=lambda doc_id: (-self.judged[query_id][doc_id], doc_id))
         retrieved = {
-            name: tuple(self.passage(query_id, doc_id) for doc_id in own[query_id][:top])
-            for name, own in self.lists.items()
+            name: tuple(self.passage(query_id, doc_id) for doc_id in by_query[query_id][:top])
+            for name, by_query in self.lists.items()
         }
         return Query(
             query_id,
@@ -175,7 +176,7 @@ class _Known:
 
     def passage(self, query_id: str, doc_id: str) -> RetrievedPassage:
         title, text = self.passages.get(doc_id, (None, None))
-        ranks = {name: _rank(own[query_id], doc_id) for name, own in self.lists.items()}
+        ranks = {name: _rank(by_query[query_id], doc_id) for name, by_query in self.lists.items()}
         return RetrievedPassage(doc_id, title, text, self.judged[query_id].get(doc_id), ranks)
 
 
@@ -189,11 +190,11 @@ RELEVANT = (0, 1, 2, 5)
 
 @dataclass(frozen=True)
 class QueryTraits:
-    """Query -> number of words of its text, and number of passages judged relevant; missing: why they are not known."""
+    """Numbers by which queries are grouped."""
 
-    words: Mapping[str, int]
-    relevant: Mapping[str, int]
-    missing: str = ""
+    words: Mapping[str, int]  # query -> number of words of its text
+    relevant: Mapping[str, int]  # query -> number of passages judged relevant
+    missing: str = ""  # why the numbers are not known
 
 
 def query_traits(place: Place | None, query_ids: Sequence[str]) -> QueryTraits:
@@ -208,7 +209,7 @@ def query_traits(place: Place | None, query_ids: Sequence[str]) -> QueryTraits:
     judged = grades(behind.corpus, behind.split, query_ids)
     return QueryTraits(
         {query: len(text.split()) for query, text in query_texts(behind.corpus, query_ids).items()},
-        {query: sum(grade > 0 for grade in own.values()) for query, own in judged.items()},
+        {query: sum(grade > 0 for grade in by_doc.values()) for query, by_doc in judged.items()},
     )
 
 

@@ -38,28 +38,17 @@ SHORTEST = 4
 
 
 class CollectionSplit(NamedTuple):
-    """What values are comparable on: the same queries over the same collection.
+    """A set of queries over a collection; values are comparable only where all of it is equal."""
 
-    collection: its fingerprint, since two collections may share the short name `corpus`; empty if it is not known.
-    queries: how many the values are means of; 0 if that is not known.
-    """
-
-    corpus: str
+    corpus: str  # short name; two collections may share it
     split: str
-    collection: str = ""
-    queries: int = 0
+    collection: str = ""  # the collection's fingerprint; empty if it is not known
+    queries: int = 0  # how many queries the values are means of; 0 if that is not known
 
 
 @dataclass(frozen=True)
 class LeaderboardRow:
-    """One evaluated system on one split.
-
-    `measures` maps ir-measures names to values in [0, 1], `params` dotted paths to texts, `costs` the names of metrics
-    below `cost/` to their values (train_seconds, cpu_hours, gpu_hours, pretrain_tokens, bytes_per_passage,
-    search_ms_per_query, index_recall_at_10 and further). `pretrain_on` is the collection of the middle training
-    ("corpus": the evaluated one). `self_matches` counts results that were left out because they are the query itself.
-    `trial` tells a sweep's trial from a system that was evaluated for itself.
-    """
+    """One evaluated system on one split."""
 
     name: str
     recipe: str
@@ -67,20 +56,22 @@ class LeaderboardRow:
     protocol: str
     representation: str
     backbone: str
-    pretrain_on: str
+    pretrain_on: str  # collection of the middle training ("corpus": the evaluated one)
     place: CollectionSplit
     seed: str
-    measures: Mapping[str, float]
+    measures: Mapping[str, float]  # ir-measures name -> value in [0, 1]
+    # name of a metric below `cost/` -> value: train_seconds, cpu_hours, gpu_hours, pretrain_tokens, bytes_per_passage,
+    # search_ms_per_query, index_recall_at_10 and others
     costs: Mapping[str, float]
-    trial: bool
+    trial: bool  # a sweep's trial, not a system that was evaluated for itself
     split_made_here: bool
     fingerprint: str
     run_id: str
     experiment_id: str
     parent_id: str | None
     started: datetime
-    params: Mapping[str, str]
-    self_matches: int = 0
+    params: Mapping[str, str]  # dotted path -> text
+    self_matches: int = 0  # results that were left out because they are the query itself
 
     @property
     def corpus(self) -> str:
@@ -113,23 +104,25 @@ def measure_names(found: Iterable[LeaderboardRow]) -> list[str]:
 
 
 def place_names(places: Iterable[CollectionSplit]) -> dict[CollectionSplit, str]:
-    """Place -> how it is called: `squad dev`, or `pydocs (3f2a, 1,204 queries) dev` where several collections, or
+    """Place -> its name: `squad dev`, or `pydocs (3f2a, 1,204 queries) dev` where several collections, or
     several sets of queries of one, share the short name. In the order given.
     """
-    known = list(dict.fromkeys(places))
-    return {place: f"{place.corpus}{_told_apart(place, known)} {place.split}" for place in known}
+    unique = list(dict.fromkeys(places))
+    return {place: f"{place.corpus}{_told_apart(place, unique)} {place.split}" for place in unique}
 
 
 def _told_apart(place: CollectionSplit, known: Iterable[CollectionSplit]) -> str:
-    alike = [one for one in known if one.corpus == place.corpus]
-    collections = {one.collection for one in alike}
-    if len(collections) == 1 and sum(one.split == place.split for one in alike) == 1:
+    alike = [peer for peer in known if peer.corpus == place.corpus]
+    collections = {peer.collection for peer in alike}
+    if len(collections) == 1 and sum(peer.split == place.split for peer in alike) == 1:
         return ""
-    others = [one for one in collections if one != place.collection]
-    length = next(size for size in range(SHORTEST, 65) if all(one[:size] != place.collection[:size] for one in others))
-    told = [place.collection[:length] or "collection not known"]
-    told += [f"{place.queries:,} queries"] if place.queries else []
-    return f" ({', '.join(told)})"
+    others = [peer for peer in collections if peer != place.collection]
+    length = next(
+        size for size in range(SHORTEST, 65) if all(peer[:size] != place.collection[:size] for peer in others)
+    )
+    parts = [place.collection[:length] or "collection not known"]
+    parts += [f"{place.queries:,} queries"] if place.queries else []
+    return f" ({', '.join(parts)})"
 
 
 def run_link(uri: str, run: LeaderboardRow | TrackedRow, ui: str | None = None) -> str:
@@ -139,12 +132,12 @@ def run_link(uri: str, run: LeaderboardRow | TrackedRow, ui: str | None = None) 
 
 def measured(run: TrackedRow) -> dict[tuple[str, str], dict[str, float]]:
     """(corpus, split) -> measure -> value. A key of three segments whose last is no measure is another metric."""
-    found: dict[tuple[str, str], dict[str, float]] = {}
+    by_place: dict[tuple[str, str], dict[str, float]] = {}
     for key, value in run.metrics.items():
         if (place := _measure(key)) is not None:
             corpus, split, measure = place
-            found.setdefault((corpus, split), {})[measure] = value
-    return found
+            by_place.setdefault((corpus, split), {})[measure] = value
+    return by_place
 
 
 def param(run: TrackedRow, name: str) -> str:
@@ -236,11 +229,11 @@ def sweep_surface(runs: Sequence[TrackedRow], parent_id: str, corpus: str, split
 def resolve_cached(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
     """Replaces each cached run by the finished run that it links to; keeps the cached run's parent."""
     by_id = {run.run_id: run for run in runs}
-    found = []
+    resolved = []
     for run in runs:
         source = by_id.get(run.tags.get("midmask.cached_run", ""))
-        found.append(replace(source, parent_id=run.parent_id) if run.status == "cached" and source else run)
-    return found
+        resolved.append(replace(source, parent_id=run.parent_id) if run.status == "cached" and source else run)
+    return resolved
 
 
 def _ratio(run: TrackedRow, name: str) -> float | None:

@@ -45,19 +45,15 @@ class BestSoFar:
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A run that is not nested in a running one, and the runs nested in it.
-
-    life: "silent" if its last sign of life is old, "killed" if its process has ended, "unknown" for a run of a version
-    that gives no such sign. seen: the last sign of life. current: nested runs that are not finished. finished, cached:
-    how many nested runs ended so.
-    """
+    """A run that is not nested in a running one, and the runs nested in it."""
 
     run: TrackedRow
+    # "silent": its last sign of life is old; "killed": its process has ended; "unknown": its version gives no such sign
     life: Life
-    seen: datetime | None
-    current: Sequence[TrackedRow]
-    finished: int
-    cached: int
+    seen: datetime | None  # the last sign of life
+    current: Sequence[TrackedRow]  # nested runs that are not finished
+    finished: int  # number of nested runs that ended so
+    cached: int  # number of nested runs that ended so
     best: BestSoFar | None
 
     @property
@@ -86,20 +82,20 @@ def running_jobs(runs: Sequence[TrackedRow], now: datetime) -> list[RunningJob]:
 
 def ended_early(runs: Iterable[TrackedRow], now: datetime) -> list[TrackedRow]:
     """The runs that failed or were killed lately, the last one first."""
-    found = [run for run in runs if run.status in ("failed", "killed") and run.ended and now - run.ended < LATELY]
-    return sorted(found, key=lambda run: run.ended or now, reverse=True)
+    ended = [run for run in runs if run.status in ("failed", "killed") and run.ended and now - run.ended < LATELY]
+    return sorted(ended, key=lambda run: run.ended or now, reverse=True)
 
 
 def _job(run: TrackedRow, nested: Sequence[TrackedRow], now: datetime) -> RunningJob:
-    own = [run, *(one for one in nested if one.status == "running")]
-    leases = [float(one.tags[LEASE]) for one in own if LEASE in one.tags]
+    active = [run, *(nested_run for nested_run in nested if nested_run.status == "running")]
+    leases = [float(nested_run.tags[LEASE]) for nested_run in active if LEASE in nested_run.tags]
     seen = datetime.fromtimestamp(max(leases), UTC) if leases else None
-    statuses = [one.status for one in nested]
+    statuses = [nested_run.status for nested_run in nested]
     return RunningJob(
         run,
         _life(run.tags, seen, now),
         seen,
-        own[1:],
+        active[1:],
         statuses.count("finished"),
         statuses.count("cached"),
         _best(nested),
@@ -115,27 +111,25 @@ def _life(tags: Mapping[str, str], seen: datetime | None, now: datetime) -> Life
 
 
 def _best(nested: Sequence[TrackedRow]) -> BestSoFar | None:
-    """The highest value of the field's favourite measure on dev, else on whatever split there is."""
-    found = rows(nested)
-    found = [row for row in found if row.split == "dev"] or found
-    for measure in measure_names(found)[:1]:
-        best = max((row for row in found if measure in row.measures), key=lambda row: row.measures[measure])
+    """The highest value of the first favourite measure on dev, or on any split if none has dev."""
+    evaluated = rows(nested)
+    evaluated = [row for row in evaluated if row.split == "dev"] or evaluated
+    for measure in measure_names(evaluated)[:1]:
+        best = max((row for row in evaluated if measure in row.measures), key=lambda row: row.measures[measure])
         return BestSoFar(f"{measure} on {best.corpus} {best.split}", best.measures[measure], best.name)
     return None
 
 
 @dataclass(frozen=True)
 class StepState:
-    """How far a training is (`pretrain`, `finetune`, …): step `at` of `of` (None: not known), the loss there, when that
-    was told (None: nothing was told yet), and the seconds that are left; None where more follows, as in a trial.
-    """
+    """The progress of a training."""
 
-    training: str
-    at: int
-    of: int | None
+    training: str  # `pretrain`, `finetune`, …
+    at: int  # steps done
+    of: int | None  # steps planned; None: not known
     loss: float | None
-    told: datetime | None
-    left: float | None
+    told: datetime | None  # when the loss was logged; None: not yet
+    left: float | None  # seconds; None where not known, or where another training follows, as in a trial
 
 
 def step_state(run: TrackedRow, last: Mapping[str, MetricPoint], now: datetime) -> StepState | None:
@@ -153,14 +147,14 @@ def step_state(run: TrackedRow, last: Mapping[str, MetricPoint], now: datetime) 
     loss, seconds = last.get(f"{step}/loss"), last.get(f"{step}/step_seconds")
     if loss is None:
         return StepState(step, 0, of, None, None, None)
-    told = datetime.fromtimestamp(loss.time, UTC)
+    logged = datetime.fromtimestamp(loss.time, UTC)
     left = None
     if of is not None and seconds is not None and run.tags.get("midmask.step") != TRIAL:
-        left = max(0.0, (of - loss.step) * seconds.value - max(0.0, (now - told).total_seconds()))
-    return StepState(step, loss.step, of, loss.value, told, left)
+        left = max(0.0, (of - loss.step) * seconds.value - max(0.0, (now - logged).total_seconds()))
+    return StepState(step, loss.step, of, loss.value, logged, left)
 
 
 def _planned(run: TrackedRow, paths: str) -> int | None:
     """The number of steps, None where fine-tuning stages differ in it: a run does not tell which stage it is."""
-    found = {value for path, value in run.params.items() if re.fullmatch(paths, path)}
-    return int(found.pop()) if len(found) == 1 else None
+    counts = {value for path, value in run.params.items() if re.fullmatch(paths, path)}
+    return int(counts.pop()) if len(counts) == 1 else None

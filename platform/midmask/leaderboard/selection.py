@@ -27,13 +27,11 @@ RowsAt = Mapping[CollectionSplit, tuple[LeaderboardRow, ...]]
 
 @dataclass(frozen=True)
 class SelectedSystem:
-    """A system that a user may mean. name: unlike any other's, as the leaderboard has it. called: as it was typed,
-    where the leaderboard's name says less. rows: one per seed, for every place where it was evaluated.
-    """
+    """A system that a user may mean."""
 
-    name: str
-    rows: RowsAt
-    called: str = ""
+    name: str  # its unique name on the leaderboard
+    rows: RowsAt  # one per seed, for every place where it was evaluated
+    called: str = ""  # the name as it was typed, where the leaderboard's name says less
     trial: bool = False
 
     @property
@@ -202,7 +200,7 @@ def _nothing(text: str, view: StoreView, store: str) -> UserError:
 
 
 def _labels(chosen: Sequence[SelectedSystem], place: CollectionSplit) -> list[str]:
-    """One per system: the first part of its name; with the parts that not all share; or with its runs."""
+    """One label per system: the first part of its name, with the parts that not all share, or its runs, if needed."""
     shared = set.intersection(*(set(one.name.split(SEPARATOR)) for one in chosen))
     longer = [
         SEPARATOR.join([one.short, *(part for part in one.name.split(SEPARATOR)[1:] if part not in shared)])

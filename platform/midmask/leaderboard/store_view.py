@@ -46,17 +46,13 @@ WHOLE_AGAIN = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was known of a store at a time.
+    """The runs of a store at one time."""
 
-    store: as `StoreReader.identity`. looked: when changes were last asked for, whole: when everything was last read.
-    runs: id -> run. deleted: ids of runs in MLflow's bin, since one that leaves it may have been restored.
-    """
-
-    store: str
-    looked: datetime
-    whole: datetime
-    runs: Mapping[str, TrackedRow]
-    deleted: frozenset[str]
+    store: str  # as `StoreReader.identity`
+    looked: datetime  # when changes were last asked for
+    whole: datetime  # when everything was last read
+    runs: Mapping[str, TrackedRow]  # id -> run
+    deleted: frozenset[str]  # ids of runs in MLflow's bin; one that leaves it may have been restored
 
     def newest_first(self) -> list[TrackedRow]:
         return sorted(self.runs.values(), key=lambda run: run.started, reverse=True)
@@ -65,7 +61,7 @@ class Snapshot:
 def refresh(
     known: Snapshot | None, reader: StoreReader, progress: Callable[[int], None] = lambda count: None
 ) -> Snapshot:
-    """What the store holds now; `known` itself, but for the time, if nothing changed.
+    """Reads the store's current runs; returns `known` with a new time if nothing changed.
 
     Args:
         known: an earlier look; None: read everything.
@@ -114,7 +110,7 @@ MAPS = ("tags", "params", "metrics")
 
 
 def snapshot_place(uri: str) -> Path:
-    """Beside a SQLite file that lies in a folder which may be written; else in the user's cache folder."""
+    """The snapshot's path: beside a SQLite file in a writable folder, else in the user's cache folder."""
     path = sqlite_file(uri)
     if path is not None and os.access(path.parent, os.W_OK):
         return Path(f"{path}.runs.parquet")
@@ -202,16 +198,12 @@ class StoreView:
 
 
 class StoreWatch:
-    """What is known of the store at `uri`, and the thread that looks for more.
-
-    known: None until the first look has ended. error: of the last look, None if it succeeded; a UserError if the
-    store does not answer. count: how many runs a look has read that reads everything.
-    """
+    """The last view of the store at `uri`, and the thread that reads changes."""
 
     def __init__(self, uri: str, place: Path) -> None:
-        self.known: StoreView | None = None
-        self.error: Exception | None = None
-        self.count = 0
+        self.known: StoreView | None = None  # None until the first look has ended
+        self.error: Exception | None = None  # of the last look; a UserError if the store does not answer
+        self.count = 0  # runs that a look which reads everything has read so far
         self._uri = uri
         self._place = place
         self._snapshot: Snapshot | None = None
@@ -235,7 +227,7 @@ class StoreWatch:
                 self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Whether no look is under way any more, after at most that many seconds."""
+        """Waits for a look to end, at most that many seconds; returns whether none is under way."""
         thread = self._thread
         if thread:
             thread.join(seconds)
@@ -271,7 +263,7 @@ class StoreWatch:
 
 
 def look_once(uri: str) -> StoreView:
-    """What the store holds now, read as a watch reads it: from the snapshot beside the store, and what has changed.
+    """Reads the store as a watch does: the snapshot beside the store, then the changes since.
 
     Raises:
         UserError: if the store does not answer.

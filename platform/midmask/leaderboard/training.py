@@ -49,15 +49,13 @@ PANELS = {
 
 @dataclass(frozen=True)
 class Curves:
-    """One phase of one run: metric -> history. tokens, hours: step -> how many tokens, and hours of training, it took
-    up to there; empty where the run does not tell.
-    """
+    """The metrics of one phase of one run over its steps."""
 
     run: TrackedRow
     phase: str
-    lines: Mapping[str, History]
-    tokens: Mapping[int, float] = field(default_factory=dict)
-    hours: Mapping[int, float] = field(default_factory=dict)
+    lines: Mapping[str, History]  # metric -> history
+    tokens: Mapping[int, float] = field(default_factory=dict)  # step -> tokens up to there; empty if not logged
+    hours: Mapping[int, float] = field(default_factory=dict)  # step -> hours up to there; empty if not logged
 
     @property
     def length(self) -> int:
@@ -85,13 +83,13 @@ def _loss_names(run: TrackedRow, phase: str) -> set[str]:
 
 
 def curves(uri: str, run: TrackedRow, phase: str, names: Sequence[str]) -> Curves:
-    """What a run told of these metrics, and what its axes need.
+    """Reads these metrics of a run, and those that its axes need.
 
     Raises:
         UserError: if the store does not answer.
     """
-    wanted = dict.fromkeys([*names, THROUGHPUT, SECONDS, *(name for name in _health(run, phase))])
-    keys = {f"{phase}/{name}": name for name in wanted if f"{phase}/{name}" in run.metrics}
+    metrics = dict.fromkeys([*names, THROUGHPUT, SECONDS, *(name for name in _health(run, phase))])
+    keys = {f"{phase}/{name}": name for name in metrics if f"{phase}/{name}" in run.metrics}
     lines = {keys[key]: history for key, history in read_histories(uri, run.run_id, keys).items()}
     return Curves(run, phase, lines, *spent(lines.get(THROUGHPUT, []), lines.get(SECONDS, [])))
 
@@ -127,10 +125,10 @@ def smooth(history: History, points: int) -> History:
 
 def mean_history(histories: Sequence[History]) -> History:
     """The mean of several histories at the steps that all of them have."""
-    known = [{point.step: point for point in history} for history in histories]
-    shared = set.intersection(*(set(own) for own in known)) if known else set()
+    series = [{point.step: point for point in history} for history in histories]
+    shared = set.intersection(*(set(curve) for curve in series)) if series else set()
     return [
-        MetricPoint(step, fmean(own[step].value for own in known), fmean(own[step].time for own in known))
+        MetricPoint(step, fmean(curve[step].value for curve in series), fmean(curve[step].time for curve in series))
         for step in sorted(shared)
     ]
 
@@ -142,11 +140,14 @@ def thin(history: Sequence[MetricPoint], most: int) -> History:
     if len(history) <= most:
         return list(history)
     inner, parts = range(1, len(history) - 1), (most - 2) // 2
-    kept = {0, len(history) - 1}
+    positions = {0, len(history) - 1}
     for part in range(parts):
-        own = inner[len(inner) * part // parts : len(inner) * (part + 1) // parts]
-        kept |= {min(own, key=lambda at: history[at].value), max(own, key=lambda at: history[at].value)}
-    return [history[at] for at in sorted(kept)]
+        span = inner[len(inner) * part // parts : len(inner) * (part + 1) // parts]
+        positions |= {
+            min(span, key=lambda at: history[at].value),
+            max(span, key=lambda at: history[at].value),
+        }
+    return [history[at] for at in sorted(positions)]
 
 
 PAUSE_S = 120.0
@@ -163,29 +164,29 @@ class TrainingEvent:
 
 def events(curves: Curves) -> list[TrainingEvent]:
     """The events of a training, by step."""
-    found = [*_resumed(curves.lines.get("loss", []), curves.lines.get(SECONDS, [])), *_not_finite(curves)]
-    return sorted([*found, *_collapsed(curves)], key=lambda event: event.step)
+    training_events = [*_resumed(curves.lines.get("loss", []), curves.lines.get(SECONDS, [])), *_not_finite(curves)]
+    return sorted([*training_events, *_collapsed(curves)], key=lambda event: event.step)
 
 
 def _resumed(loss: History, seconds: History) -> list[TrainingEvent]:
     each = {point.step: point.value for point in seconds}
-    found = []
+    pauses = []
     for before, after in pairwise(loss):
         expected = (after.step - before.step) * each.get(after.step, math.inf)
         pause = after.time - before.time - expected
         if pause > max(PAUSE_S, expected):
-            found.append(TrainingEvent(before.step, "resumed", f"went on after a pause of {clock(pause)}"))
-    return found
+            pauses.append(TrainingEvent(before.step, "resumed", f"went on after a pause of {clock(pause)}"))
+    return pauses
 
 
 def _not_finite(curves: Curves) -> list[TrainingEvent]:
     """The first step of each curve at which its value is no number."""
-    found = []
+    warnings = []
     for name, history in curves.lines.items():
         step = next((point.step for point in history if not math.isfinite(point.value)), None)
         if step is not None:
-            found.append(TrainingEvent(step, "warning", f"{name} is not a finite number"))
-    return found
+            warnings.append(TrainingEvent(step, "warning", f"{name} is not a finite number"))
+    return warnings
 
 
 def _collapsed(curves: Curves) -> list[TrainingEvent]:
@@ -196,8 +197,8 @@ def _collapsed(curves: Curves) -> list[TrainingEvent]:
         if name.startswith(HEALTH):
             for point in history:
                 looks.setdefault(point.step, {})[name.removeprefix(HEALTH)] = point.value
-    found: dict[str, TrainingEvent] = {}
+    collapses: dict[str, TrainingEvent] = {}
     for step in sorted(looks):
         for kind, meaning in find_collapses(step, steps, looks[step]).items():
-            found.setdefault(kind, TrainingEvent(step, "warning", f"collapse of the {kind}: {meaning}"))
-    return list(found.values())
+            collapses.setdefault(kind, TrainingEvent(step, "warning", f"collapse of the {kind}: {meaning}"))
+    return list(collapses.values())

@@ -65,9 +65,9 @@ class Audit:
         self._count_overlap(stretch)
         self._count_prices(stretch, verdict)
         for source in range(len(self._sources)):
-            own = stretch.source == source
+            in_source = stretch.source == source
             for kind, rows in (("positives", stretch.facts.is_positive), ("negatives", became == CODE["chosen"])):
-                scores = stretch.facts.score[own & rows].astype(np.float32)
+                scores = stretch.facts.score[in_source & rows].astype(np.float32)
                 self._scores.setdefault((source, kind), []).append(scores[~np.isnan(scores)])
 
     def _count_suspects(self, stretch: Stretch, verdict: Codes, chosen: Ints) -> None:
@@ -90,7 +90,7 @@ class Audit:
         lists = range(len(self._sources))
         keys = [stretch.key[stretch.source == source] for source in lists]
         queries = [stretch.query[stretch.source == source] for source in lists]
-        sizes = [np.bincount(own, minlength=len(stretch.query_ids)) for own in queries]
+        sizes = [np.bincount(numbers, minlength=len(stretch.query_ids)) for numbers in queries]
         for one, other in combinations(lists, 2):
             shared = queries[one][np.isin(keys[one], keys[other])]
             common = np.bincount(shared, minlength=len(stretch.query_ids))
@@ -106,15 +106,15 @@ class Audit:
         unscored = np.isnan(facts.teacher) | np.isnan(facts.positive_teacher)
         scored = {"relative_margin": ~np.isnan(facts.score), "teacher_margin": ~unscored}
         for kind, margins in MARGINS.items():
-            own = allowed & scored[kind]
-            self._prices[kind, 0.0, "allowed"] += int(own.sum())
+            priced = allowed & scored[kind]
+            self._prices[kind, 0.0, "allowed"] += int(priced.sum())
             for margin in margins:
                 if kind == "relative_margin":
                     beyond = beyond_relative(facts.score, facts.positive_score, margin)
                 else:
                     beyond = beyond_absolute(facts.teacher, facts.positive_teacher, margin)
-                left = np.bincount(stretch.query[own & ~beyond], minlength=len(stretch.query_ids))
-                self._prices[kind, margin, "lost"] += int((own & beyond).sum())
+                left = np.bincount(stretch.query[priced & ~beyond], minlength=len(stretch.query_ids))
+                self._prices[kind, margin, "lost"] += int((priced & beyond).sum())
                 self._prices[kind, margin, "short"] += int((left < self._per_query).sum())
 
     def shortfall(self, queries: int) -> dict[str, int]:
@@ -126,7 +126,7 @@ class Audit:
         return self._counts["negatives"]
 
     def report(self, queries: int) -> dict[str, Any]:
-        """All of it as plain data, for audit.json."""
+        """The report as plain data, for audit.json."""
         return {
             "queries": queries,
             "per_query": self._per_query,
@@ -171,7 +171,7 @@ class Audit:
         edges = np.histogram_bin_edges(scores, BINS)
         return {
             "edges": [round(float(edge), 6) for edge in edges],
-            **{kind: np.histogram(own, edges)[0].tolist() for kind, own in kinds.items()},
+            **{kind: np.histogram(values, edges)[0].tolist() for kind, values in kinds.items()},
         }
 
     def _price_list(self, kind: str) -> list[dict[str, Any]]:
@@ -192,7 +192,7 @@ def _share(count: int, of: int) -> dict[str, Any] | None:
 
 
 def as_markdown(report: dict[str, Any]) -> str:
-    """The report in a page, for people."""
+    """The report as a Markdown page."""
     lines = [
         "# Audit of mined negatives",
         "",
@@ -205,9 +205,11 @@ def as_markdown(report: dict[str, Any]) -> str:
     for name, counts in report["verdicts"].items():
         lines.append(f"| {name} | " + " | ".join(f"{counts.get(rule, 0):,}" for rule in VERDICTS) + " |")
     lines += ["", "Likely relevant:"]
-    for name, found in report["false_negatives"].items():
-        if found:
-            lines.append(f"- {name.replace('_', ' ')}: {found['count']:,} of {found['of']:,} ({found['share']:.2%})")
+    for name, estimate in report["false_negatives"].items():
+        if estimate:
+            lines.append(
+                f"- {name.replace('_', ' ')}: {estimate['count']:,} of {estimate['of']:,} ({estimate['share']:.2%})"
+            )
     for pair in report["overlap"]:
         lines.append(f"- lists {pair['lists'][0]} and {pair['lists'][1]}: Jaccard {pair['jaccard']:.3f}")
     for kind, prices in report["stricter"].items():

@@ -35,11 +35,11 @@ def _begin(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> None:
         return
     relevant = pc.unique(relevant_passages(inputs["corpus"].place)["doc_id"])
     names: list[str] = []
-    found = [np.empty((0, BANDS * ROWS), np.uint32)]
+    minima = [np.empty((0, BANDS * ROWS), np.uint32)]
     for doc_ids, texts in _read_passages(inputs["corpus"].place, relevant):
         names.extend(doc_ids)
-        found.append(signatures(texts))
-    minima_GH, group = np.unique(np.concatenate(found), axis=0, return_inverse=True)
+        minima.append(signatures(texts))
+    minima_GH, group = np.unique(np.concatenate(minima), axis=0, return_inverse=True)
     table = pa.table({"doc_id": pa.array(names, pa.string()), "group": pa.array(group.reshape(-1), pa.int32())})
     write_table(table, out / "positives.parquet")
     (out / "signatures.npy").write_array(minima_GH)
@@ -73,7 +73,7 @@ def _worker(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> Callabl
 
 
 class Groups:
-    """Signatures of the groups, found by their bands. signatures: uint32 [G, 96]."""
+    """Signatures of G groups, uint32 [G, 96], indexed by their bands."""
 
     def __init__(self, minima_GH: Signatures) -> None:
         self._minima_GH = minima_GH
@@ -84,14 +84,14 @@ class Groups:
     def like(self, minima_NH: Signatures) -> tuple[Ints, Ints, NDArray[np.float32]]:
         """(row, group, similarity) of every pair that is equal in a band and in at least half of all hashes."""
         met = [np.empty(0, np.int64)]
-        for order, keys, own in zip(self._order_BG, self._keys_BG, _band_keys(minima_NH), strict=True):
-            first, last = np.searchsorted(keys, own, "left"), np.searchsorted(keys, own, "right")
-            row = np.repeat(np.arange(len(own)), last - first)
+        for order, keys, band_keys in zip(self._order_BG, self._keys_BG, _band_keys(minima_NH), strict=True):
+            first, last = np.searchsorted(keys, band_keys, "left"), np.searchsorted(keys, band_keys, "right")
+            row = np.repeat(np.arange(len(band_keys)), last - first)
             met.append(row * len(keys) + order[spread(first, last)])
         row, group = np.divmod(np.unique(np.concatenate(met)), max(1, len(self._minima_GH)))
         similarity = (minima_NH[row] == self._minima_GH[group]).mean(axis=1).astype(np.float32)
-        kept = similarity >= SIMILAR
-        return row[kept], group[kept], similarity[kept]
+        similar = similarity >= SIMILAR
+        return row[similar], group[similar], similarity[similar]
 
 
 def spread(first: Ints, last: Ints) -> Ints:
@@ -185,19 +185,19 @@ class ScoresByKey:
         if scores is None:
             self._keys, self._scores = np.empty(0, np.int64), np.empty(0)
             return
-        own = keys.of(places(scores["query_id"], keys.query_ids), scores["doc_id"])
-        order = np.argsort(own, kind="stable")
-        self._keys = own[order]
+        pair_keys = keys.of(places(scores["query_id"], keys.query_ids), scores["doc_id"])
+        order = np.argsort(pair_keys, kind="stable")
+        self._keys = pair_keys[order]
         self._scores = scores["score"].cast(pa.float64()).to_numpy()[order]
 
     def of(self, keys: Ints) -> Doubles:
         """The score of each pair, NaN where it has none."""
         at = np.searchsorted(self._keys, keys)
-        there = (at < len(self._keys)) & (keys >= 0)
-        there[there] = self._keys[at[there]] == keys[there]
-        found = np.full(len(keys), np.nan)
-        found[there] = self._scores[at[there]]
-        return found
+        is_scored = (at < len(self._keys)) & (keys >= 0)
+        is_scored[is_scored] = self._keys[at[is_scored]] == keys[is_scored]
+        values = np.full(len(keys), np.nan)
+        values[is_scored] = self._scores[at[is_scored]]
+        return values
 
 
 def places(values: pa.Array | pa.ChunkedArray, among: pa.Array) -> Ints:

@@ -31,8 +31,6 @@ from midmask.store.tables import read_row_groups, read_table, write_table
 class Cursor:
     """Reads a table sorted by `query_id` from its start; keeps little more than the rows of the last query in memory.
 
-    last: the last query that has been read; None when the tables have ended.
-
     Args:
         tables: its rows, cut anywhere.
         name: for messages.
@@ -45,7 +43,7 @@ class Cursor:
     def __init__(self, tables: Iterator[pa.Table], name: str, schema: pa.Schema) -> None:
         self._tables, self._name, self._schema = tables, name, schema
         self._held: list[pa.Table] = []
-        self.last: str | None = ""
+        self.last: str | None = ""  # the last query that has been read; None when the tables have ended
         self._load_next_table()
 
     def _load_next_table(self) -> None:
@@ -102,9 +100,9 @@ class Listed:
             yield Cursor(tables, str(place), CANDIDATES)
 
     def _name_sources(self, table: pa.Table) -> pa.Table:
-        own = pa.array(list(self.sources), pa.string())
+        short = pa.array(list(self.sources), pa.string())
         full = pa.array([source.name for source in self.sources.values()], pa.string())
-        names = full.take(pc.index_in(table["source"], value_set=own).combine_chunks())
+        names = full.take(pc.index_in(table["source"], value_set=short).combine_chunks())
         return table.set_column(table.column_names.index("source"), "source", names)
 
 
@@ -120,14 +118,14 @@ def find_listed(lists: Sequence[Artifact]) -> list[Listed]:
         raise UserError(f"mine: the list {twice[0]} is given twice; name each list once")
     if not lists:
         raise UserError("mine: there is no list to take negatives from; give it an input `ranked`")
-    own = [
+    systems = [
         artifact.result.get("systems", [artifact.result.get("source", artifact.record.get("step", "ranked"))])
         for artifact in lists
     ]
-    count = Counter(name for names in own for name in names)
+    count = Counter(name for names in systems for name in names)
     return [
         Listed(artifact, {name: _source(artifact, name, count[name]) for name in names})
-        for artifact, names in zip(lists, own, strict=True)
+        for artifact, names in zip(lists, systems, strict=True)
     ]
 
 
@@ -140,7 +138,7 @@ def stretches(
     listed: Sequence[Listed], scores: Artifact | None, query_ids: Sequence[str], split: str, depth: int
 ) -> Iterator[tuple[pa.Table, pa.Table | None]]:
     """Candidates of the wanted queries up to the depth, with the teacher's scores of the same queries."""
-    cursors = [cursor for own in listed for cursor in own.cursors(split)]
+    cursors = [cursor for artifact in listed for cursor in artifact.cursors(split)]
     if scores is not None:
         place = scores.place / "scores.parquet"
         cursors.append(Cursor(read_row_groups(place), str(place), SCORES))
@@ -148,8 +146,8 @@ def stretches(
     for tables in align(cursors):
         scored = tables.pop() if scores is not None else None
         table = pa.concat_tables(tables)
-        kept = pc.and_(pc.is_in(table["query_id"], value_set=wanted), pc.less_equal(table["rank"], depth))
-        if len(table := table.filter(kept)):
+        usable = pc.and_(pc.is_in(table["query_id"], value_set=wanted), pc.less_equal(table["rank"], depth))
+        if len(table := table.filter(usable)):
             yield table, scored
 
 
@@ -227,17 +225,17 @@ class _Reading:
         """The candidates of some lines, by query, system and rank."""
         rows = [row for entry in sorted(block, key=lambda entry: entry.query_id) for row in self._of(entry)]
         known = self._docs.rows([doc_id for _, doc_id, _, _ in rows]) >= 0
-        kept = []
+        accepted = []
         for row, is_known in zip(rows, known.tolist(), strict=True):
             if is_known:
-                kept.append(row)
+                accepted.append(row)
             else:
                 self._refuse("unknown passage", row[0], row[1], strange=True)
-        self.candidates_read += len(kept)
+        self.candidates_read += len(accepted)
         names = ("query_id", "doc_id", "rank", "source")
-        columns = dict(zip(names, zip(*kept, strict=True) if kept else [()] * 4, strict=True))
+        columns = dict(zip(names, zip(*accepted, strict=True) if accepted else [()] * 4, strict=True))
         arrays = [
-            pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(len(kept), field.type)
+            pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(len(accepted), field.type)
             for field in CANDIDATES
         ]
         return pa.table(arrays, schema=CANDIDATES)

@@ -139,7 +139,7 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
     write_table(pa.table({"query_id": pa.array(query_ids, pa.string())}), out / "queries.parquet")
     listed = find_listed(lists)
     sources = [source for own in listed for source in own.sources.values()]
-    known = KnownRelevant.of(inputs["corpus"], _near_duplicates(inputs, out), config.filters.near_duplicates)
+    relevant = KnownRelevant.of(inputs["corpus"], _near_duplicates(inputs, out), config.filters.near_duplicates)
     audit = Audit([source.name for source in sources], config.per_query)
     refused = _Refused()
     own, self_matches = read_self_matches(inputs["corpus"]), 0
@@ -152,14 +152,14 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
             self_matches += int(itself.sum())
             if itself.all():
                 continue
-            stretch = examine(table.filter(pa.array(~itself)), sources, known, scores, config.seed)
+            stretch = examine(table.filter(pa.array(~itself)), sources, relevant, scores, config.seed)
             verdict = judge(config, stretch)
             chosen = draw(stretch, verdict, config.choice)
             audit.add(stretch, verdict, chosen)
             refused.add(stretch, verdict)
             negatives = negatives_table(stretch, np.full(len(verdict), CODE["chosen"]), chosen)
             writer.write_table(negatives)
-            positives = known.positives(stretch.query_ids)
+            positives = relevant.positives(stretch.query_ids)
             lines.writelines(line_of(entry) for entry in entries(negatives, positives, stretch.query_ids))
     refused.write(out / "refused.parquet")
     report = audit.report(len(query_ids))

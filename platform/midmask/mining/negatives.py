@@ -71,24 +71,20 @@ class FilterConfig(Config):
     @property
     def asks_scores(self) -> bool:
         """Whether a filter uses the lists' own scores."""
-        wanted = (self.max_score, self.min_score, self.absolute_margin, self.relative_margin)
-        return any(value is not None for value in wanted)
+        limits = (self.max_score, self.min_score, self.absolute_margin, self.relative_margin)
+        return any(value is not None for value in limits)
 
 
 class CandidateFacts(NamedTuple):
-    """Facts about each candidate, one number or boolean a row; NaN where a score is not known.
-
-    positive_score: the lowest score of the query's positives in the candidate's list; -inf if one is not in it.
-    positive_teacher: the lowest teacher score of the query's positives; NaN if one has none.
-    """
+    """Facts about each candidate, one number or boolean a row; NaN where a score is not known."""
 
     rank: Ints
     is_positive: Bools
     is_near: Bools
     score: Doubles
-    positive_score: Doubles
+    positive_score: Doubles  # lowest score of the query's positives in the candidate's list; -inf if one is not in it
     teacher: Doubles
-    positive_teacher: Doubles
+    positive_teacher: Doubles  # lowest teacher score of the query's positives; NaN if one has none
 
 
 def verdicts(facts: CandidateFacts, rules: FilterConfig, ranks: range) -> Codes:
@@ -100,11 +96,11 @@ def verdicts(facts: CandidateFacts, rules: FilterConfig, ranks: range) -> Codes:
         **_by_teacher(facts, rules),
         **_by_score(facts, rules),
     }
-    found = np.full(len(facts.rank), ALLOWED)
+    codes = np.full(len(facts.rank), ALLOWED)
     for name in reversed(VERDICTS):
         if name in refusals:
-            found[refusals[name]] = CODE[name]
-    return found
+            codes[refusals[name]] = CODE[name]
+    return codes
 
 
 def _by_teacher(facts: CandidateFacts, rules: FilterConfig) -> dict[str, Bools]:
@@ -138,7 +134,7 @@ def beyond_absolute(score: Doubles, positive: Doubles, margin: float) -> Bools:
 
 
 def beyond_relative(score: Doubles, positive: Doubles, margin: float) -> Bools:
-    """As `beyond_absolute`, with the margin as a share of the positive's magnitude."""
+    """Like `beyond_absolute`, with the margin as a fraction of the positive's magnitude."""
     missing = np.isneginf(positive)
     lowest = np.where(missing, 0, positive)
     return np.asarray(missing | (score > lowest - np.abs(lowest) * margin))
@@ -174,45 +170,35 @@ SCORES = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score"
 
 @dataclass(frozen=True)
 class NegativeList:
-    """A list that negatives are taken from: a name (of a system with its fingerprint, or as a file has it), the
-    artifact's fingerprint, the index that was searched.
-    """
+    """A list that negatives are taken from."""
 
-    name: str
-    list: str
-    index: str | None = None
+    name: str  # of a system with its fingerprint, or as a file has it
+    list: str  # the artifact's fingerprint
+    index: str | None = None  # the index that was searched
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How many of the allowed passages of a query are taken, and which.
+    """How many of the allowed passages of a query are taken, and which."""
 
-    per_source: at most so many from each list, the lists in order, each adding passages that those before it did not;
-    then at most per_query of all. how: the best ranks, or a draw by the seed. replacement: whether a query with too few
-    allowed passages gets some of them several times.
-    """
-
-    per_query: int
+    per_query: int  # at most so many of all
+    # before that: at most so many from each list, in order; each adds passages that the lists before it did not
     per_source: int | None = None
-    how: Literal["random", "top"] = "random"
-    replacement: bool = False
+    how: Literal["random", "top"] = "random"  # a draw by the seed, or the best ranks
+    replacement: bool = False  # whether a query with too few allowed passages gets some of them several times
     seed: int = 0
 
 
 class Stretch(NamedTuple):
-    """The candidates of some queries (CANDIDATES), list after list, and facts about each.
-
-    query: the place of its query among query_ids, which are sorted. source: of its list. key: number of the pair. draw:
-    a random number, a hash of (seed, query, passage).
-    """
+    """The candidates of some queries (CANDIDATES), list after list, and facts about each."""
 
     table: pa.Table
     sources: Sequence[NegativeList]
-    query_ids: pa.Array
-    query: Ints
-    source: Ints
-    key: Ints
-    draw: NDArray[np.uint64]
+    query_ids: pa.Array  # sorted
+    query: Ints  # position of the candidate's query in query_ids
+    source: Ints  # position of its list in sources
+    key: Ints  # number of the pair of query and passage
+    draw: NDArray[np.uint64]  # a random number: a hash of (seed, query, passage)
     facts: CandidateFacts
 
 
@@ -239,7 +225,7 @@ def examine(
         np.minimum.at(positive_teacher, positive_query, teacher.of(positive_key))
     is_positive = np.isin(key, positive_key)
     score = table["score"].cast(pa.float64()).to_numpy()
-    wanted = np.bincount(positive_query, minlength=len(query_ids))
+    positive_count = np.bincount(positive_query, minlength=len(query_ids))
     by_query = mix(np.uint64(seed), hash64(query_ids.to_pylist()))
     by_doc = hash64(keys.doc_ids.to_pylist())
     return Stretch(
@@ -255,7 +241,9 @@ def examine(
             is_positive=is_positive,
             is_near=np.isin(key, keys.of(*known.like(positives))) & ~is_positive,
             score=score,
-            positive_score=_lowest(query * len(sources) + source, score, is_positive, np.repeat(wanted, len(sources))),
+            positive_score=_lowest(
+                query * len(sources) + source, score, is_positive, np.repeat(positive_count, len(sources))
+            ),
             teacher=teacher.of(key),
             positive_teacher=positive_teacher[query],
         ),
@@ -272,7 +260,7 @@ def _lowest(listed: Ints, score: Doubles, is_positive: NDArray[np.bool_], wanted
 
 
 def refuse_unscored(stretch: Stretch, verdict: Codes) -> None:
-    """For when every candidate ought to have a teacher's score.
+    """Checks that every candidate has a teacher's score.
 
     Raises:
         UserError: naming a query and a passage that has none.
@@ -290,9 +278,9 @@ def refuse_unscored(stretch: Stretch, verdict: Codes) -> None:
 
 
 def draw(stretch: Stretch, verdict: Codes, choice: Choice) -> Ints:
-    """Rows of the chosen among the allowed, by query, list and rank; a query's do not depend on the other queries.
+    """Draws negatives from the allowed candidates; returns their rows by query, list and rank.
 
-    A passage that several lists allow is taken from the first of them.
+    A query's negatives do not depend on other queries. A passage that several lists allow is taken from the first.
     """
     allowed = np.flatnonzero(verdict == ALLOWED)
     allowed = allowed[np.argsort(stretch.source[allowed], kind="stable")]
@@ -310,8 +298,8 @@ def draw(stretch: Stretch, verdict: Codes, choice: Choice) -> Ints:
 def _from_each(stretch: Stretch, allowed: Ints, priority: NDArray[np.uint64], count: int) -> Ints:
     taken = np.empty(0, np.int64)
     for source in np.unique(stretch.source[allowed]):
-        own = allowed[stretch.source[allowed] == source]
-        fresh = own[~np.isin(stretch.key[own], stretch.key[taken])]
+        listed = allowed[stretch.source[allowed] == source]
+        fresh = listed[~np.isin(stretch.key[listed], stretch.key[taken])]
         taken = np.concatenate([taken, _first(fresh, stretch.query, priority, count)])
     return taken
 
@@ -319,8 +307,8 @@ def _from_each(stretch: Stretch, allowed: Ints, priority: NDArray[np.uint64], co
 def _first(rows: Ints, query: Ints, priority: NDArray[np.uint64], count: int) -> Ints:
     """The rows of lowest priority number, `count` of each query."""
     ordered = rows[np.lexsort((priority[rows], query[rows]))]
-    own = query[ordered]
-    return np.asarray(ordered[np.arange(len(own)) - np.searchsorted(own, own, "left") < count])
+    groups = query[ordered]
+    return np.asarray(ordered[np.arange(len(groups)) - np.searchsorted(groups, groups, "left") < count])
 
 
 def _again(stretch: Stretch, chosen: Ints, choice: Choice) -> Ints:

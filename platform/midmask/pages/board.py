@@ -132,7 +132,7 @@ def nothing(context: PageContext) -> None:
 
 
 def troubles(context: PageContext) -> None:
-    """What runs now, failed, or was killed: half a run ranks nowhere."""
+    """Draws the runs that are running, failed or killed, which the board does not rank."""
     left = unfinished(context.runs)
     if not left:
         return
@@ -310,7 +310,7 @@ def _training_of(one: Link, context: PageContext) -> TrackedRow | None:
 
 
 def models(links: Sequence[Link], row: LeaderboardRow) -> None:
-    """Where the model lies, and what to type to search with it."""
+    """Draws the commands that load the system's model and search with it."""
     trained = [one for one in links if one.step in ("finetune", "adopt", "pretrain")]
     if not trained:
         st.caption("It has no model folder: nothing was trained for it, or the storage is not reachable from here.")

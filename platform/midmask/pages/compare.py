@@ -95,7 +95,7 @@ def choose(found: ComparableSystems, place: CollectionSplit, measure: str) -> tu
 
 
 def address(query: str, name: str) -> str:
-    """Where one query is found again, with all choices: their defaults depend on what the store holds."""
+    """The address of one query with all choices: their defaults depend on what the store holds."""
     values = {key: st.session_state.get(key) for key in ADDRESS}
     known = {key: value for key, value in values.items() if value}
     return "?" + urlencode({**known, "of": name, "query": query}, doseq=True)
@@ -167,7 +167,7 @@ def _differences(row: Comparison | None) -> list[tuple[str, str]]:
 def _tested(
     found: ComparableSystems, pairings: Mapping[str, Pairing], base: str, measure: str
 ) -> dict[str, Comparison]:
-    """On the queries that all have; none where these are fewer than two."""
+    """Tests on the queries that all systems have; none where these are fewer than two."""
     shared = set.intersection(*(set(own.queries) for own in pairings.values()))
     if len(shared) < FEWEST:
         return {}
@@ -440,7 +440,7 @@ def _ranking(passages: Sequence[RetrievedPassage]) -> str:
 
 
 def _ranks(passage: RetrievedPassage) -> str:
-    """Where each run has it, in the order of the runs."""
+    """The passage's rank in each run, in the order of the runs."""
     ranks = [f"{escape(name)} {MISSING if rank is None else rank}" for name, rank in passage.ranks.items()]
     return f'<span class="quiet">rank: {", ".join(ranks)} ·</span>' if ranks else ""
 

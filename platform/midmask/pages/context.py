@@ -42,7 +42,7 @@ class PageContext:
 
 @st.cache_resource(max_entries=4, show_spinner=False)
 def watch_of(uri: str) -> StoreWatch:
-    """One watch for all sessions."""
+    """The watch of a store, shared by all sessions."""
     return StoreWatch(uri, snapshot_place(uri))
 
 
@@ -93,7 +93,7 @@ def context_of(uri: str, ui: str | None, known: StoreView, verdict: str | None =
 
 
 def context_without_runs(verdict: str) -> PageContext:
-    """What the pages on a verdict need, where the runs cannot be read."""
+    """The context for pages on a verdict when the runs cannot be read."""
     return PageContext("", None, (), (), (), lambda row: None, verdict)
 
 

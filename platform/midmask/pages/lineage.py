@@ -114,7 +114,7 @@ def _line(number: int, one: Link, numbers: dict[str, int]) -> list[tuple[str, st
 
 
 def again(context: PageContext, row: LeaderboardRow, run: TrackedRow, links: Sequence[Link]) -> None:
-    """The command, and in what its result would differ."""
+    """Draws the command that repeats the run, and the settings in which its result would differ."""
     wanted = {"tags": run.tags, "params": run.params, "split": _split(links) or row.split, **_elsewhere(run, links)}
     found = worked_out(json.dumps(wanted, sort_keys=True))
     if "error" in found:

@@ -126,7 +126,7 @@ def _first(labels: tuple[str, ...], chosen: str) -> list[str]:
 
 
 def _show_notes(site: "SideBySide", store: JudgementStore) -> None:
-    """What is kept, and what cannot be asked or read."""
+    """Draws notes on judgements kept, and on systems or files that cannot be used."""
     found = store.read()
     queries, relevant, others = found.counts()
     st.caption(
@@ -279,7 +279,7 @@ def show_judged(site: "SideBySide", store: JudgementStore, left: str, right: str
 
 
 def blind_words(found: BlindPreference, left: str, right: str) -> str:
-    """What blind comparisons of a pair say, in a sentence."""
+    """A sentence on the blind comparisons of a pair."""
     if not found.wins + found.losses + found.ties:
         return "These two were not compared blind yet."
     counts = f"Blind, {left} won {found.wins}, {right} won {found.losses}, and {found.ties} were ties"

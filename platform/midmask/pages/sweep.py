@@ -62,7 +62,7 @@ def _name(run: TrackedRow) -> str:
 
 @st.cache_resource(max_entries=64, show_spinner="Reading the sweep")
 def read(uri: str, run_id: str) -> SweepResult | None:
-    """What a finished sweep tells of itself; it never changes."""
+    """Reads the file of a finished sweep, which never changes."""
     return read_sweep(uri, run_id, cache_folder() / "artifacts")
 
 
@@ -138,7 +138,7 @@ def _numeric_first(sweep: SweepResult) -> list[SweepParameter]:
 
 
 def of_trials(context: PageContext, parent: TrackedRow) -> None:
-    """What can be told of a sweep that has not ended, or has no file: its trials, two ratios as a surface."""
+    """Draws a sweep that has not ended, or has no file: its trials, two ratios as a surface."""
     runs = trial_runs(context, parent)
     trials = rows(runs)
     if not trials:

@@ -53,7 +53,7 @@ EVENT_COLOURS = {"resumed": "#94a3b8", "warning": "#dc2626"}
 
 @dataclass(frozen=True)
 class Overlay:
-    """What all charts of the page share: the runs, and of each its group and its events; the axis and the smoothing."""
+    """Settings that all charts of the page share: runs with their groups and events, axis and smoothing."""
 
     runs: Sequence[Curves]
     groups: Sequence[str]

@@ -15,7 +15,7 @@ GROUP = 16
 
 
 def places_of(doc_ids: pa.ChunkedArray) -> Ints:
-    """The position of each id in the sorted list of ids: what equal scores are compared by."""
+    """The position of each id in the sorted list of ids; equal scores are ordered by it."""
     places_N = np.empty(len(doc_ids), dtype=np.int64)
     places_N[pc.sort_indices(doc_ids).to_numpy()] = np.arange(len(doc_ids))
     return places_N
@@ -40,7 +40,7 @@ def in_order(scores_QN: Floats, rows_QN: Ints, places_N: Ints, k: int) -> tuple[
 
 
 def floor(scores_N: Floats, k: int) -> np.float32:
-    """A score that the k-th best is not below, and is close to; -inf for fewer than k scores.
+    """A close lower bound of the k-th best score; -inf for fewer than k scores.
 
     It is the k-th best of the highest scores of equal groups: k passages reach it, each of another group.
     """
@@ -85,7 +85,7 @@ class Best:
         return self.scores.min() if len(self.scores) == self._k else np.float32(-np.inf)
 
     def offer(self, scores_N: Floats, rows_N: Ints) -> None:
-        """Passages not met before."""
+        """Adds scored passages, each at most once over all calls."""
         self.scores = np.concatenate([self.scores, scores_N])
         self.rows = np.concatenate([self.rows, rows_N])
         if len(self.scores) > self._k:
@@ -123,7 +123,7 @@ def read_found(place: Place) -> Neighbours:
 
 
 def read_seconds(place: Place) -> float:
-    """How long the search of a written block took."""
+    """Seconds that the search of a written block took."""
     with place.reading() as stream, np.load(stream, allow_pickle=False) as arrays:
         return float(arrays["seconds"])
 

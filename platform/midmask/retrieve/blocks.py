@@ -29,7 +29,7 @@ SELECTION = "selection.parquet"
 
 @dataclass(frozen=True)
 class Block:
-    """Row group `group` of a file: of all texts in order, those from `start`, `rows` of them."""
+    """Row group `group` of a file: `rows` texts, from number `start` of all texts in order."""
 
     index: int
     file: Place
@@ -48,15 +48,15 @@ class Block:
 
 def blocks_in(files: Sequence[Place]) -> list[Block]:
     """All blocks of some files in row order, from the files' footers alone."""
-    found: list[Block] = []
+    blocks: list[Block] = []
     start = 0
     for file in files:
         metadata = read_metadata(file)
         sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         for group, rows in enumerate(sizes):
-            found.append(Block(len(found), file, group, start, rows))
+            blocks.append(Block(len(blocks), file, group, start, rows))
             start += rows
-    return found
+    return blocks
 
 
 def passage_blocks(tokens: Place) -> list[Block]:
@@ -109,21 +109,21 @@ class StoredPassages:
     def row(self, number: int) -> tuple[str, str, str]:
         """Document id, title and text of a row; only its row group is read."""
         block = self._blocks[bisect_right(self._blocks, number, key=lambda one: one.start) - 1]
-        own = self._read_group(block).slice(number - block.start, 1).to_pylist()[0]
-        return own["doc_id"], own["title"] or "", own["text"]
+        passage = self._read_group(block).slice(number - block.start, 1).to_pylist()[0]
+        return passage["doc_id"], passage["title"] or "", passage["text"]
 
     def rows(self, start: int, stop: int) -> pa.Table:
         """Document ids, titles and texts of the rows `start` .. `stop`, at least one; a title may be absent."""
-        own = [block for block in self._blocks if block.start < stop and start < block.start + block.rows]
-        groups = pa.concat_tables([self._read_group(block) for block in own])
-        return groups.slice(start - own[0].start, stop - start)
+        blocks = [block for block in self._blocks if block.start < stop and start < block.start + block.rows]
+        groups = pa.concat_tables([self._read_group(block) for block in blocks])
+        return groups.slice(start - blocks[0].start, stop - start)
 
     def find(self, doc_ids: Sequence[str]) -> dict[str, tuple[str, str, str]]:
         """Document id -> (document id, title, text), in the order given; ids that the corpus lacks are left out."""
-        wanted = pa.array(doc_ids, pa.string())
-        rows = np.flatnonzero(pc.is_in(self.doc_ids, value_set=wanted).to_numpy())
-        found = {passage[0]: passage for passage in map(self.row, rows.tolist())}
-        return {doc_id: found[doc_id] for doc_id in doc_ids if doc_id in found}
+        ids = pa.array(doc_ids, pa.string())
+        rows = np.flatnonzero(pc.is_in(self.doc_ids, value_set=ids).to_numpy())
+        passages = {passage[0]: passage for passage in map(self.row, rows.tolist())}
+        return {doc_id: passages[doc_id] for doc_id in doc_ids if doc_id in passages}
 
     @cached_property
     def _blocks(self) -> list[Block]:

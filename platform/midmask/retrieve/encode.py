@@ -166,7 +166,7 @@ class Encode:
         }
 
     def _reading(self) -> dict[str, Any]:
-        """How far texts were read: tokens of the longest, the share that was cut; of passages, whether with titles."""
+        """How far texts were read: tokens of the longest, share that was cut; for passages, whether with titles."""
         tokens, length, passages = self.inputs["tokens"], self.config.length, self.config.side == "passages"
         config = tokens.record.get("config", {})
         read_to = config.get("max_length" if passages else "query_length")

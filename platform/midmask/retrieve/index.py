@@ -226,8 +226,8 @@ class IndexFields(Config):
         if self.is_of_words:
             load_seismic()
             return
-        found = empty_index(self.index, width or WIDTH, place)
-        lists = list_count(found)
+        empty = empty_index(self.index, width or WIDTH, place)
+        lists = list_count(empty)
         if self.nprobe is not None and lists is not None and self.nprobe > lists:
             raise UserError(
                 f"{place}.nprobe = {self.nprobe}: index = {self.index} has {lists} lists; set {lists} or less"
@@ -341,8 +341,8 @@ def empty_index(factory: str, width: int, place: str) -> Any:
 
 def list_count(index: Any) -> int | None:
     """Lists of an IVF index; None of another."""
-    found = load_faiss().try_extract_index_ivf(index)
-    return None if found is None else int(found.nlist)
+    ivf = load_faiss().try_extract_index_ivf(index)
+    return None if ivf is None else int(ivf.nlist)
 
 
 def set_search_parameters(index: Any, fields: IndexFields, depth: int) -> None:
@@ -353,8 +353,8 @@ def set_search_parameters(index: Any, fields: IndexFields, depth: int) -> None:
     """
     space, lists = load_faiss().ParameterSpace(), list_count(index)
     if lists is not None:
-        wanted = fields.nprobe or max(LISTS_SEARCHED, lists // LISTS_SEARCHED)
-        space.set_index_parameter(index, "nprobe", min(wanted, lists))
+        nprobe = fields.nprobe or max(LISTS_SEARCHED, lists // LISTS_SEARCHED)
+        space.set_index_parameter(index, "nprobe", min(nprobe, lists))
     if re.search("HNSW", fields.index):
         space.set_index_parameter(index, "efSearch", fields.ef_search or max(EF_SEARCH, depth))
 
@@ -415,9 +415,9 @@ def measure_recall(exact: Place, found: Place, depth: int) -> dict[str, float]:
     best = ranked.read(exact)
     queries = pc.unique(best["query_id"])
     within = [("query_id", ">=", pc.min(queries).as_py()), ("query_id", "<=", pc.max(queries).as_py())]
-    own = read_table(found, ["query_id", "doc_id", "rank"], filters=within)
+    approximate = read_table(found, ["query_id", "doc_id", "rank"], filters=within)
     cutoffs = {f"at_{cutoff}": cutoff for cutoff in CUTOFFS if cutoff <= depth} | {"at_depth": depth}
-    shares = {name: _share_found(best, own, cutoff) for name, cutoff in cutoffs.items()}
+    shares = {name: _share_found(best, approximate, cutoff) for name, cutoff in cutoffs.items()}
     return {"queries": len(queries), **{name: round(share, 4) for name, share in shares.items()}}
 
 

@@ -61,14 +61,14 @@ class LateShard:
         """
         self._check_width(queries)
         k = min(k, self.rows)
-        own = None if candidates is None else [rows - self._first for rows in candidates]
+        local = None if candidates is None else [rows - self._first for rows in candidates]
         scores_QK = np.full((len(queries), k), -np.inf, dtype=np.float32)
         rows_QK = np.full((len(queries), k), -1, dtype=np.int64)
         for block, start in zip(self._blocks, self._starts[:-1].tolist(), strict=True):
-            wanted = None if own is None else [_within(rows, start, start + len(block)) for rows in own]
-            for query, found in enumerate(self._score_block(block, queries, wanted)):
-                rows = np.arange(len(block)) if wanted is None else wanted[query]
-                both = np.append(scores_QK[query], found)[None], np.append(rows_QK[query], rows + start)[None]
+            block_rows = None if local is None else [_within(rows, start, start + len(block)) for rows in local]
+            for query, scores in enumerate(self._score_block(block, queries, block_rows)):
+                rows = np.arange(len(block)) if block_rows is None else block_rows[query]
+                both = np.append(scores_QK[query], scores)[None], np.append(rows_QK[query], rows + start)[None]
                 scores_QK[query], rows_QK[query] = in_order(*both, self._places_N, k)
         return scores_QK, np.where(rows_QK < 0, -1, rows_QK + self._first)
 
@@ -123,6 +123,6 @@ class DecodedTokens:
 
 
 def _within(rows: Ints, start: int, stop: int) -> Ints:
-    """Those of ascending rows that lie in start … stop - 1, from `start` on."""
+    """Ascending rows that lie in start … stop - 1, counted from `start`."""
     first, last = np.searchsorted(rows, [start, stop])
     return rows[first:last] - start

@@ -96,7 +96,7 @@ class LexicalShard:
 
 
 def search_in_batches(search: Callable[[slice], list[Best]], queries: int, k: int, threads: int) -> tuple[Floats, Ints]:
-    """What `search` finds for parts of the queries, some at once: scores and rows [Q, k], the best first."""
+    """Searches some queries at a time and joins the results: scores and rows [Q, k], the best first."""
     scores_QK = np.empty((queries, k), dtype=np.float32)
     rows_QK = np.empty((queries, k), dtype=np.int64)
     size = -(-QUERIES // threads)
@@ -360,7 +360,7 @@ class FlatProposals:
 
 
 class FaissProposals:
-    """What faiss finds, and the best k of a block by lexical score."""
+    """The passages that faiss finds, and the best k of a block by lexical score."""
 
     def __init__(self, rows_QK: Ints, k: int) -> None:
         self._rows_QK = rows_QK

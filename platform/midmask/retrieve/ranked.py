@@ -73,8 +73,8 @@ def order(scored: pa.Table, depth: int | None = None, *, ties: TieRule = "midmas
     query = query[at]
     position = np.arange(len(at))
     rank = position - np.searchsorted(query, query, side="left") + 1
-    kept = position if depth is None else np.flatnonzero(rank <= depth)
-    return scored.take(pa.array(at[kept])).append_column(SCHEMA.field("rank"), pa.array(rank[kept], pa.int32()))
+    keep = position if depth is None else np.flatnonzero(rank <= depth)
+    return scored.take(pa.array(at[keep])).append_column(SCHEMA.field("rank"), pa.array(rank[keep], pa.int32()))
 
 
 def _codes_in_order(names: pa.ChunkedArray) -> Ints:
@@ -112,15 +112,15 @@ def blocks(place: Place) -> Iterator[pa.Table]:
 
 
 def of_split(artifact: Place, split: str) -> Place:
-    """Where an artifact of ranked lists keeps those of a split.
+    """The file of a split's ranked lists in an artifact.
 
     Raises:
         UserError: naming the splits that it has, if this one is not among them.
     """
     lists = artifact / "ranked"
-    known = [name.removesuffix(".parquet") for name in lists.names()]
-    if split not in known:
-        raise UserError(f"{artifact}: no ranking of split {split!r}. {known_names(known)}")
+    splits = [name.removesuffix(".parquet") for name in lists.names()]
+    if split not in splits:
+        raise UserError(f"{artifact}: no ranking of split {split!r}. {known_names(splits)}")
     return lists / f"{split}.parquet"
 
 
@@ -186,17 +186,17 @@ def read_trec(place: Place, ties: TieRule = "midmask") -> pa.Table:
     lists: dict[str, dict[str, float]] = {}
     for number, line in text_lines(place, form="run"):
         query_id, doc_id, score = _parse_trec(place, number, line)
-        own = lists.setdefault(query_id, {})
-        if doc_id in own:
+        scores_of = lists.setdefault(query_id, {})
+        if doc_id in scores_of:
             raise _bad_line(place, number, line, f"document {doc_id!r} stands twice for query {query_id!r}")
-        own[sys.intern(doc_id)] = score
+        scores_of[sys.intern(doc_id)] = score
     if not lists:
         raise UserError(f"{place}: no line in it; a TREC run file has lines `{' '.join(TREC_COLUMNS)}`")
     count = sum(map(len, lists.values()))
-    scores = (score for own in lists.values() for score in own.values())
+    scores = (score for scores_of in lists.values() for score in scores_of.values())
     rows = {
-        "query_id": pa.array([query_id for query_id, own in lists.items() for _ in own], pa.string()),
-        "doc_id": pa.array([doc_id for own in lists.values() for doc_id in own], pa.string()),
+        "query_id": pa.array([query_id for query_id, scores_of in lists.items() for _ in scores_of], pa.string()),
+        "doc_id": pa.array([doc_id for scores_of in lists.values() for doc_id in scores_of], pa.string()),
         "score": pa.array(np.fromiter(scores, dtype=np.float32, count=count)),
     }
     return order(pa.table(rows), ties=ties)
@@ -270,9 +270,9 @@ def fuse(encoder: pa.Table, bm25: pa.Table, bm25_share: float, depth: int, fusio
     """One ranked list of two, cut to `depth`. Scores are computed in float64 and stored in float32."""
     scores = _SCORES[fusion]
     parts = []
-    for found, share in ((encoder, 1 - bm25_share), (bm25, bm25_share)):
-        score = pa.array(scores(found, share))
-        parts.append(found.select(["query_id", "doc_id"]).append_column("score", score))
+    for ranked_list, share in ((encoder, 1 - bm25_share), (bm25, bm25_share)):
+        score = pa.array(scores(ranked_list, share))
+        parts.append(ranked_list.select(["query_id", "doc_id"]).append_column("score", score))
     joined = pa.concat_tables(parts).group_by(["query_id", "doc_id"]).aggregate([("score", "sum")])
     return order(joined.rename_columns(["query_id", "doc_id", "score"]), depth)
 

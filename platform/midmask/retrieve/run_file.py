@@ -79,33 +79,33 @@ def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) 
     Raises:
         UserError: for a bad line, a run of another split, or a run of which the collection has no document.
     """
-    found = ranked.read_trec(Place(config.file), config.ties)
+    run = ranked.read_trec(Place(config.file), config.ties)
     corpus = inputs["corpus"]
-    listed = pc.unique(found["query_id"])
-    own = _own_queries(config, corpus, set(listed.to_pylist()))
-    documents = pc.unique(found["doc_id"])
+    listed = pc.unique(run["query_id"])
+    queries = _own_queries(config, corpus, set(listed.to_pylist()))
+    documents = pc.unique(run["doc_id"])
     lacking = documents.filter(pc.invert(_is_known(corpus, documents)))
     if len(lacking) == len(documents):
         raise _other_documents(config, corpus, str(documents[0]))
-    taken = found.filter(pc.is_in(found["query_id"], value_set=pa.array(sorted(own), pa.string())))
-    kept, copies = without_self(taken, read_self_matches(corpus))
-    taken = kept if config.leave_out_copies else taken
-    unread = set(listed.to_pylist()) & _unread_queries(corpus) - own
+    taken = run.filter(pc.is_in(run["query_id"], value_set=pa.array(sorted(queries), pa.string())))
+    without_copies, copies = without_self(taken, read_self_matches(corpus))
+    taken = without_copies if config.leave_out_copies else taken
+    unread = set(listed.to_pylist()) & _unread_queries(corpus) - queries
     rows = ranked.write(out / "ranked" / f"{config.split}.parquet", [taken])
     counts = {
-        "rows": len(found),
+        "rows": len(run),
         "queries": len(listed),
-        "longest": int(found["rank"].to_numpy().max()),
-        "tied": _count_tied(found),
-        "left_out_queries": len(listed) - len(own) - len(unread),
+        "longest": int(run["rank"].to_numpy().max()),
+        "tied": _count_tied(run),
+        "left_out_queries": len(listed) - len(queries) - len(unread),
         "unread_queries": len(unread),
         "unknown_documents": len(lacking),
-        "unknown_rows": int(pc.sum(pc.is_in(found["doc_id"], value_set=lacking)).as_py() or 0),
+        "unknown_rows": int(pc.sum(pc.is_in(run["doc_id"], value_set=lacking)).as_py() or 0),
         "copies": copies,
         "copies_left_out": config.leave_out_copies,
         "ties": config.ties,
     }
-    splits = {config.split: {"queries": len(own), "ranked": rows, "empty_slots": 0}}
+    splits = {config.split: {"queries": len(queries), "ranked": rows, "empty_slots": 0}}
     return {"splits": splits, "read": {"run": counts}}
 
 
@@ -119,15 +119,15 @@ def _own_queries(config: RunFileConfig, corpus: Artifact, listed: set[str]) -> s
     judged = _queries_by_split(corpus)
     if config.split not in judged:
         raise unknown(f"split of {corpus.result['name']}", config.split, judged)
-    own = listed & judged[config.split]
+    common = listed & judged[config.split]
     shares = {name: len(listed & queries) / len(queries) for name, queries in judged.items() if not is_slice(name)}
-    shares[config.split] = share = len(own) / len(judged[config.split])
+    shares[config.split] = share = len(common) / len(judged[config.split])
     best = max(shares, key=lambda name: shares[name])
-    if share >= ENOUGH or (own and shares[best] == share):
-        return own
+    if share >= ENOUGH or (common and shares[best] == share):
+        return common
     name = corpus.result["name"]
     said = (
-        f"{config.file}: of its {len(listed):,} queries, {len(own):,} are among the "
+        f"{config.file}: of its {len(listed):,} queries, {len(common):,} are among the "
         f"{len(judged[config.split]):,} judged queries of {name} {config.split}"
     )
     if shares[best] > share:
@@ -141,12 +141,12 @@ def _own_queries(config: RunFileConfig, corpus: Artifact, listed: set[str]) -> s
 
 def _queries_by_split(corpus: Artifact) -> dict[str, set[str]]:
     """Split or slice -> ids of its judged queries."""
-    found: dict[str, set[str]] = {}
+    by_split: dict[str, set[str]] = {}
     for table in (read_qrels(corpus), read_answers(corpus)):
         for split in pc.unique(table["split"]).to_pylist():
             queries = table.filter(pc.equal(table["split"], split))["query_id"]
-            found.setdefault(split, set()).update(pc.unique(queries).to_pylist())
-    return found
+            by_split.setdefault(split, set()).update(pc.unique(queries).to_pylist())
+    return by_split
 
 
 def _unread_queries(corpus: Artifact) -> set[str]:
@@ -159,20 +159,20 @@ def _unread_queries(corpus: Artifact) -> set[str]:
 
 def _is_known(corpus: Artifact, doc_ids: pa.Array) -> pa.Array:
     """For each of these documents, whether the collection has or judges it; one file of ids is in memory at a time."""
-    known = pc.is_in(doc_ids, value_set=read_qrels(corpus)["doc_id"]).to_numpy(zero_copy_only=False).copy()
+    is_known = pc.is_in(doc_ids, value_set=read_qrels(corpus)["doc_id"]).to_numpy(zero_copy_only=False).copy()
     docs = corpus.place / "docs"
     for name in docs.names():
         ids = read_table(docs / name, ["doc_id"])["doc_id"]
-        known |= pc.is_in(doc_ids, value_set=ids).to_numpy(zero_copy_only=False)
-    return pa.array(known)
+        is_known |= pc.is_in(doc_ids, value_set=ids).to_numpy(zero_copy_only=False)
+    return pa.array(is_known)
 
 
 def _other_documents(config: RunFileConfig, corpus: Artifact, example: str) -> UserError:
     docs = corpus.place / "docs"
-    known = read_table(docs / next(iter(docs.names())), ["doc_id"])["doc_id"][0].as_py()
+    doc_id = read_table(docs / next(iter(docs.names())), ["doc_id"])["doc_id"][0].as_py()
     return UserError(
         f"{config.file}: none of its documents is in {corpus.result['name']}: the run has {example!r}, the collection "
-        f"{known!r}; name the collection that the run was made on, as --corpus beir:FOLDER"
+        f"{doc_id!r}; name the collection that the run was made on, as --corpus beir:FOLDER"
     )
 
 

@@ -172,10 +172,10 @@ class Search:
             UserError: for a view that was not encoded.
         """
         encoded = tuple(self.inputs["passages"].result["views"])
-        wanted = encoded if self.config.views == "all" else (self.config.views,)
-        if not set(wanted) <= set(encoded):
+        views = encoded if self.config.views == "all" else (self.config.views,)
+        if not set(views) <= set(encoded):
             raise UserError(f"views = {self.config.views}: the encoder gives {' and '.join(encoded)} vectors alone")
-        return wanted
+        return views
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -220,7 +220,7 @@ class Search:
         }
 
     def _measure_recall(self, found: Place) -> dict[str, float]:
-        """Against the exact search of a sample of the queries."""
+        """Measures recall against the exact search of a sample of the queries."""
         return measure_recall(ranked.of_split(self.inputs["exact"].place, self.split), found, self.config.depth)
 
     @property
@@ -251,7 +251,7 @@ class Search:
         return sum(max(read_seconds(self.partial(shard, block)) for shard in shards) for block in blocks)
 
     def _count_bytes(self) -> int:
-        """Of the passages' files as far as they are searched (these views, so many words of each), and of an index; of
+        """Bytes of the passages' files that are searched (these views, so many words of each), and of an index; of
         an index alone where its own scores rank.
         """
         config, place = self.config, self.inputs["passages"].place
@@ -268,12 +268,12 @@ class Search:
         places_N = places_of(doc_ids)
         for number in searched:
             parts = [read_found(self.partial(shard, number)) for shard in shards]
-            found = merge(parts, places_N, self.config.depth)
-            yield as_table(found, self.query_blocks[number].read(["query_id"])["query_id"], doc_ids)
+            results = merge(parts, places_N, self.config.depth)
+            yield as_table(results, self.query_blocks[number].read(["query_id"])["query_id"], doc_ids)
 
 
 def _read_to(encoded: Artifact) -> dict[str, Any]:
-    """How far the texts of an encoding were read."""
+    """The length to which the texts of an encoding were read."""
     return {name: encoded.result[name] for name in ("length", "cut_share", "titles") if name in encoded.result}
 
 
@@ -314,8 +314,8 @@ class SearchWorker:
         shard = self.shard  # opened before the clock runs
         candidates = work.candidates(number, shard, work.blocks[self._shard.start].start)
         started = time.perf_counter()
-        found = search_shard(shard, work.narrowed(queries), work.config.depth, candidates)
-        write_found(target, found, time.perf_counter() - started)
+        results = search_shard(shard, work.narrowed(queries), work.config.depth, candidates)
+        write_found(target, results, time.perf_counter() - started)
         return 1
 
 
@@ -380,12 +380,12 @@ def time_searches(config: TimingConfig, inputs: Mapping[str, Artifact], out: Pla
     stored = read_views(inputs["queries"].place, block.name, searches[0].work.views)
     seconds: list[list[float]] = [[] for _ in searches]
     for _ in range(1 + config.rounds):
-        for own, worker in zip(seconds, searches, strict=True):
+        for times, worker in zip(seconds, searches, strict=True):
             views, depth = worker.work.narrowed(stored), worker.work.config.depth
             began = time.perf_counter()
             search_shard(worker.shard, views, depth)
-            own.append(time.perf_counter() - began)
-    medians = [1000 * statistics.median(own[1:]) / block.rows for own in seconds]
+            times.append(time.perf_counter() - began)
+    medians = [1000 * statistics.median(times[1:]) / block.rows for times in seconds]
     return {
         "queries": block.rows,
         "rounds": config.rounds,

@@ -98,12 +98,12 @@ def excluded_pairs(ranked: Artifact, corpus: Artifact) -> pa.Table:
 
 
 def is_self(table: pa.Table, pairs: pa.Table) -> NDArray[np.bool_]:
-    """For each row (query_id, doc_id) of any table, whether it is one of the pairs."""
+    """Marks each row (query_id, doc_id) of a table that is one of the pairs."""
     rows = np.flatnonzero(pc.is_in(table["query_id"], value_set=pairs["query_id"]).to_numpy())
-    own = pc.is_in(_join_ids(table.take(pa.array(rows))), value_set=_join_ids(pairs)).to_numpy()
-    found = np.zeros(len(table), bool)
-    found[rows[own]] = True
-    return found
+    matches = pc.is_in(_join_ids(table.take(pa.array(rows))), value_set=_join_ids(pairs)).to_numpy()
+    mask = np.zeros(len(table), bool)
+    mask[rows[matches]] = True
+    return mask
 
 
 def without_self(ranked: pa.Table, pairs: pa.Table, depth: int | None = None) -> tuple[pa.Table, int]:
@@ -111,17 +111,17 @@ def without_self(ranked: pa.Table, pairs: pa.Table, depth: int | None = None) ->
 
     A search has to go one passage deeper than `depth`, to which the list is cut, for a full list to be left.
     """
-    kept = ~is_self(ranked, pairs)
-    if kept.all() and depth is None:
+    keep = ~is_self(ranked, pairs)
+    if keep.all() and depth is None:
         return ranked, 0
     # A row moves up by the number of left-out rows of its own query before it.
-    lost = np.cumsum(~kept)
+    lost = np.cumsum(~keep)
     rank = ranked["rank"].to_numpy()
     first = np.arange(len(rank)) - (rank - 1)
     rank = rank - (lost - np.where(first > 0, lost[first - 1], 0))
-    chosen = kept if depth is None else kept & (rank <= depth)
+    chosen = keep if depth is None else keep & (rank <= depth)
     closed = ranked.set_column(ranked.column_names.index("rank"), "rank", pa.array(rank, pa.int32()))
-    return closed.filter(pa.array(chosen)), int((~kept).sum())
+    return closed.filter(pa.array(chosen)), int((~keep).sum())
 
 
 def _join_ids(table: pa.Table) -> pa.ChunkedArray:

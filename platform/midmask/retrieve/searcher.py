@@ -17,10 +17,10 @@ from midmask.store.artifact import Artifact
 
 
 class Hit(NamedTuple):
-    """A passage that a search found. score: of the query with it; larger is better."""
+    """A passage that a search found."""
 
     doc_id: str
-    score: float
+    score: float  # larger is better
     title: str
     text: str
 

@@ -134,7 +134,7 @@ class SparseRows:
 
 
 def _mark_largest(weights_NV: Floats, k: int) -> NDArray[np.bool_]:
-    """Where the k largest of each row stand; of equal ones at the cut, the first ones."""
+    """Marks the k largest values of each row; of equal ones at the cut, the first."""
     least_N1 = np.partition(weights_NV, -k, axis=1)[:, -k, None]
     above_NV, equal_NV = weights_NV > least_N1, weights_NV == least_N1
     room_N1 = k - above_NV.sum(axis=1, keepdims=True)
@@ -160,7 +160,7 @@ PACKED_AT_ONCE = 1 << 16
 
 
 def write_rows(stream: BinaryIO, rows: SparseRows) -> None:
-    """Equal rows give equal bytes."""
+    """Writes rows to a stream; equal rows give equal bytes."""
     lengths = np.diff(rows.offsets)
     shortest = int(lengths.min()) if len(lengths) else 0
     length_bits = int(lengths.max(initial=shortest) - shortest).bit_length()

@@ -55,7 +55,7 @@ def length_batches(lengths: Ints, batch_tokens: int) -> list[Ints]:
 
 
 def run_batches(run: Callable[[Ints], T], batches: Sequence[Ints], threads: int) -> list[T]:
-    """What `run` gives for each batch, in their order; `threads` batches at once, each computed by one thread."""
+    """The results of `run` for each batch, in order; `threads` batches at once, each computed by one thread."""
     with one_thread():
         if threads == 1:
             return [run(batch) for batch in batches]
@@ -238,12 +238,12 @@ def encode_rows(encoder: Encoder, rows: Sequence[NDArray[Any]], encoding: Encodi
     def run(batch: Ints) -> tuple[Views, NDArray[np.bool_]]:
         return _encode_batch(encoder, [rows[row] for row in batch], encoding)
 
-    found = run_batches(run, batches, encoding.threads if encoding.device == "cpu" and encoder.shared else 1)
+    results = run_batches(run, batches, encoding.threads if encoding.device == "cpu" and encoder.shared else 1)
     order = np.argsort(np.concatenate(batches), kind="stable")
-    finite_N = np.concatenate([finite for _, finite in found])[order]
+    finite_N = np.concatenate([finite for _, finite in results])[order]
     if not finite_N.all():
         raise NotFinite(np.flatnonzero(~finite_N))
-    return _join([views for views, _ in found], order)
+    return _join([views for views, _ in results], order)
 
 
 def _join(parts: Sequence[Views], order: Ints) -> Views:
@@ -367,7 +367,7 @@ class TextEncoder:
 
 
 def model_folder(model: Artifact) -> Place:
-    """Where an artifact keeps its encoder: in `model/`, or in itself.
+    """The encoder's folder in an artifact: `model/`, or the artifact itself.
 
     Raises:
         UserError: if there is no model in either.

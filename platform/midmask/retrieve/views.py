@@ -27,10 +27,10 @@ LARGEST_CODE = 127
 
 @dataclass(frozen=True)
 class CodedTokens:
-    """Of N texts: records_T, structured as in the file, perhaps memory-mapped; lengths_N, int32, the tokens of each."""
+    """The token vectors of N texts in 8 bits, text after text."""
 
-    records_T: NDArray[Any]
-    lengths_N: Ints32
+    records_T: NDArray[Any]  # structured as in the file; may be memory-mapped
+    lengths_N: Ints32  # number of tokens of each text
 
     @staticmethod
     def code(vectors_TD: Floats, lengths_N: Ints32) -> "CodedTokens":
@@ -108,13 +108,11 @@ SHORTEST = 1e-12
 
 @dataclass(frozen=True)
 class Views:
-    """Of N texts: dense_ND, float32 [N, D], and lexical, N rows over the vocabulary, of which one may be missing; or
-    late, the vectors of their tokens in 8 bits, alone.
-    """
+    """The views of N texts: dense vectors, lexical rows or both; or token vectors alone."""
 
     dense_ND: Floats | None
-    lexical: SparseRows | None
-    late: CodedTokens | None = None
+    lexical: SparseRows | None  # N rows over the vocabulary
+    late: CodedTokens | None = None  # the vectors of the texts' tokens in 8 bits
 
     def write(self, place: Place, name: str) -> None:
         """Writes the files of a block; each appears whole."""
@@ -127,7 +125,7 @@ class Views:
             self.late.write(place / "late", name)
 
     def take(self, rows: Ints) -> "Views":
-        """Those of some texts, in the given order, of dense and lexical views."""
+        """The dense and lexical views of some texts, in the given order."""
         dense_ND = None if self.dense_ND is None else np.asarray(self.dense_ND)[rows]
         return Views(dense_ND, None if self.lexical is None else self.lexical.take(rows))
 
@@ -159,7 +157,7 @@ def are_there(place: Place, name: str, folders: Sequence[str]) -> bool:
 
 
 def read_views(place: Place, name: str, folders: Sequence[str]) -> Views:
-    """A block; its dense part and its token vectors are memory-mapped where they are local files."""
+    """Reads a block; its dense part and its token vectors are memory-mapped where they are local files."""
     if "late" in folders:
         return Views(None, None, read_coded(place / "late", name))
     dense_ND = load_array(place / "dense" / f"{name}.npy") if "dense" in folders else None

@@ -53,7 +53,7 @@ SCORED = pa.schema(
 
 @dataclass(frozen=True)
 class Reading:
-    """What a teacher reads of a pair: see `score.ScoreConfig`. threads changes no bit."""
+    """How much of a pair a teacher reads: see `score.ScoreConfig`. `threads` changes no result."""
 
     query_length: int
     passage_length: int | None
@@ -199,7 +199,7 @@ def _worker(config: ScoreConfig, inputs: Inputs, out: Place) -> Callable[[str], 
 
 
 def _finish(config: ScoreConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
-    """Puts the shards together, and counts.
+    """Joins the shards' scores into one file, and counts.
 
     Returns:
         queries, pairs, positives, positives_unlisted (scored although in no list), passages_cut (pairs), queries_cut,
@@ -224,8 +224,8 @@ def _share_of_positives_first(table: pa.Table) -> float | None:
     best = table.group_by("query_id").aggregate([("score", "max")])
     positive = table.filter(table["relevant"]).group_by("query_id").aggregate([("score", "max")])
     both = positive.rename_columns(["query_id", "positive"]).join(best, "query_id")
-    found = both["positive"].to_numpy() == both["score_max"].to_numpy()
-    return round(float(np.mean(found)), 4) if len(found) else None
+    is_first = both["positive"].to_numpy() == both["score_max"].to_numpy()
+    return round(float(np.mean(is_first)), 4) if len(is_first) else None
 
 
 def _write_jsonl(table: pa.Table, config: ScoreConfig, inputs: Inputs, out: Place) -> None:
@@ -287,12 +287,12 @@ def read_scores(config: ReadScoresConfig, inputs: Mapping[str, Artifact], out: P
         UserError: for a file of another layout, a pair that is scored twice, or no pair of the corpus at all.
     """
     pairs = read_scores_file(Place(config.file))
-    known = read_table(inputs["corpus"].place / "queries.parquet")["query_id"].combine_chunks()
+    query_ids = read_table(inputs["corpus"].place / "queries.parquet")["query_id"].combine_chunks()
     tables, read = [SCORES.empty_table()], 0
     for some in iter(lambda: list(islice(pairs, PAIRS_AT_ONCE)), []):
         table = pa.table([list(column) for column in zip(*some, strict=True)], schema=SCORES)
         read += len(table)
-        tables.append(table.filter(pc.is_in(table["query_id"], value_set=known)))
+        tables.append(table.filter(pc.is_in(table["query_id"], value_set=query_ids)))
     table = pa.concat_tables(tables).sort_by([("query_id", "ascending"), ("doc_id", "ascending")])
     _refuse_repeated(table, config.file)
     if not len(table):

@@ -85,7 +85,7 @@ class TeacherConfig(Config):
 
     @property
     def comes_from_elsewhere(self) -> bool:
-        """Whether it is there before the stage's negatives are."""
+        """Whether the teacher exists before the stage's negatives do."""
         return self.folder is not None or self.scores is not None
 
     def read_from(self, tokens: TokensConfig) -> TokensConfig:

@@ -50,27 +50,27 @@ class Variance:
 
     @classmethod
     def of_mean(cls, values: Doubles | Sequence[float]) -> Self:
-        """Of the mean of independent values; infinite for a single value, which shows no spread."""
+        """The variance of the mean of independent values; infinite for a single value, which shows no spread."""
         if len(values) < 2:
             return cls(math.inf, 1)
         return cls(float(np.var(values, ddof=1)) / len(values), len(values) - 1)
 
     def pooled(self, other: "Variance") -> "Variance":
-        """Two estimates of one variance as one; of a prior and data, the posterior under the conjugate prior, a scaled
-        inverse chi-squared distribution.
+        """Pools two estimates of one variance; for a prior and data, this is the posterior under the conjugate prior, a
+        scaled inverse chi-squared distribution.
         """
         freedom = self.freedom + other.freedom
         return Variance((self.freedom * self.value + other.freedom * other.value) / freedom, freedom)
 
     @classmethod
     def of_share(cls, share: float, count: int) -> Self:
-        """Of a share of `count` things: the binomial's."""
+        """The binomial variance of a fraction of `count` things."""
         return cls(share * (1 - share) / count, count - 1)
 
 
 @dataclass(frozen=True)
 class StandardError:
-    """Of an estimate, with its degrees of freedom; value: 0 where nothing varies, infinite where it is not known."""
+    """An estimate's standard error: 0 where nothing varies, infinite where it is not known; its degrees of freedom."""
 
     value: float
     freedom: float
@@ -98,30 +98,25 @@ class StandardError:
 
 
 def standard_error(variances: Sequence[Variance]) -> StandardError:
-    """Of an estimate whose variance is the sum of these, which were estimated independently."""
-    total = math.fsum(one.value for one in variances)
+    """The standard error of an estimate whose variance is the sum of independently estimated variances."""
+    total = math.fsum(variance.value for variance in variances)
     if total == 0 or math.isinf(total):
         return StandardError(total, 1)
-    freedom = 1 / math.fsum((one.value / total) ** 2 / one.freedom for one in variances)
+    freedom = 1 / math.fsum((variance.value / total) ** 2 / variance.freedom for variance in variances)
     return StandardError(math.sqrt(total), freedom)
 
 
 @dataclass(frozen=True)
 class IntervalEstimate:
-    """A value as measured.
-
-    low, high: the confidence interval. detectable: the smallest true value that such an interval excludes 0 for, with a
-    probability of 0.8. queries: on all collections together. seeds: of the system that has fewest. floor: whether any
-    system was repeated, to show how much seeds differ; without one, the interval is over queries alone.
-    """
+    """A measured value with its confidence interval."""
 
     value: float
     low: float
     high: float
-    detectable: float
-    queries: int = 0
-    seeds: int = 1
-    floor: bool = True
+    detectable: float  # the smallest true value whose interval excludes 0 with a probability of 0.8
+    queries: int = 0  # on all collections together
+    seeds: int = 1  # of the system that has fewest
+    floor: bool = True  # whether any system has several seeds; if not, the interval is over queries alone
 
 
 def interval(value: float, variances: Sequence[Variance], alpha: float = ALPHA) -> IntervalEstimate:
@@ -147,7 +142,7 @@ class RankCorrelation:
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> RankCorrelation:
-    """How alike two sequences of the same length rank.
+    """Kendall's tau-b between two sequences of the same length, with its interval.
 
     The interval is Fisher's transform with var(z) = 0.437 / (n - 4) (Fieller, Hartley and Pearson 1957, Biometrika 44,
     p. 470). Perfect agreement, whose transform is infinite, counts as half a pair less than perfect.
@@ -214,16 +209,13 @@ def deviation(values: Doubles | Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class SeedSpread:
-    """How much the fine-tuning seed alone moves a measure's mean over queries.
+    """How much the fine-tuning seed alone moves a measure's mean over queries."""
 
-    spread: standard deviation, pooled; degrees: its degrees of freedom, 0 where nothing was repeated.
-    """
-
-    spread: float
-    degrees: int
+    spread: float  # pooled standard deviation
+    degrees: int  # degrees of freedom of the spread; 0 where no system has several seeds
 
     def variances(self, *repeats: int) -> list[Variance]:
-        """What seeds add to the variance of a difference of means, given the number of seeds of either; nothing where
+        """The variance that seeds add to a difference of means, given the number of seeds of either; nothing where
         the spread is not known.
         """
         if not self.degrees:
@@ -232,7 +224,7 @@ class SeedSpread:
 
 
 def seed_spread(groups: Sequence[Sequence[float]]) -> SeedSpread:
-    """From means of systems, one list per system with a mean per seed."""
+    """The pooled spread over seeds, from one list per system with a mean per seed."""
     repeated = [np.asarray(group, dtype=np.float64) for group in groups if len(group) > 1]
     degrees = sum(len(group) - 1 for group in repeated)
     squares = sum(float(((group - group.mean()) ** 2).sum()) for group in repeated)
@@ -241,14 +233,12 @@ def seed_spread(groups: Sequence[Sequence[float]]) -> SeedSpread:
 
 @dataclass(frozen=True)
 class Weighted:
-    """A system in a contrast. samples: one per collection, with the same seeds on each; is_drawn: False for one that
-    has no seed to differ by (BM25).
-    """
+    """A system in a contrast."""
 
     name: str
     weight: float
-    samples: Sequence[SeedSample]
-    is_drawn: bool = True
+    samples: Sequence[SeedSample]  # one per collection, with the same seeds on each
+    is_drawn: bool = True  # False for a system without seeds (BM25)
 
 
 def contrast(systems: Sequence[Weighted], alpha: float = ALPHA) -> IntervalEstimate:
@@ -267,25 +257,25 @@ def contrast(systems: Sequence[Weighted], alpha: float = ALPHA) -> IntervalEstim
         UserError: if systems were measured on different queries.
     """
     over_queries = [_over_queries(systems, number) for number in range(len(systems[0].samples))]
-    seeds = [_over_seeds(own.samples) for own in systems]
-    value = math.fsum(own.weight * found.mean for own, found in zip(systems, seeds, strict=True))
-    drawn = [found.count for own, found in zip(systems, seeds, strict=True) if own.is_drawn]
+    seeds = [_over_seeds(system.samples) for system in systems]
+    value = math.fsum(system.weight * seed_stats.mean for system, seed_stats in zip(systems, seeds, strict=True))
+    drawn = [seed_stats.count for system, seed_stats in zip(systems, seeds, strict=True) if system.is_drawn]
     return replace(
         interval(value, [*over_queries, *_seed_variances(systems, seeds)], alpha),
-        queries=sum(len(one.queries) for one in systems[0].samples),
+        queries=sum(len(sample.queries) for sample in systems[0].samples),
         seeds=min(drawn, default=1),
         floor=not drawn or max(drawn) > 1,
     )
 
 
 def _over_queries(systems: Sequence[Weighted], number: int) -> Variance:
-    """Of one collection's share of the mean over all."""
+    """The variance over queries of one collection's part in the mean over all collections."""
     first, collections = systems[0], len(systems[0].samples)
-    for own in systems[1:]:
-        check_same_queries(own.name, own.samples[number].queries, first.name, first.samples[number].queries)
-    difference_Q = np.sum([own.weight * own.samples[number].means_Q for own in systems], axis=0)
-    found = Variance.of_mean(difference_Q)
-    return replace(found, value=found.value / collections**2)
+    for system in systems[1:]:
+        check_same_queries(system.name, system.samples[number].queries, first.name, first.samples[number].queries)
+    difference_Q = np.sum([system.weight * system.samples[number].means_Q for system in systems], axis=0)
+    variance = Variance.of_mean(difference_Q)
+    return replace(variance, value=variance.value / collections**2)
 
 
 @dataclass(frozen=True)
@@ -300,15 +290,15 @@ class _Seeds:
 
 
 def _over_seeds(samples: Sequence[SeedSample]) -> _Seeds:
-    means_S = np.mean([one.values_SQ.mean(1) for one in samples], axis=0)
+    means_S = np.mean([sample.values_SQ.mean(1) for sample in samples], axis=0)
     if len(means_S) < 2:
         return _Seeds(float(means_S.mean()), 1, 0.0)
-    single = math.fsum(_residual(one.values_SQ) for one in samples) / len(samples) ** 2
+    single = math.fsum(_residual(sample.values_SQ) for sample in samples) / len(samples) ** 2
     return _Seeds(float(means_S.mean()), len(means_S), max(0.0, float(means_S.var(ddof=1)) - single))
 
 
 def _residual(values_SQ: Doubles) -> float:
-    """What seeds do to single queries, as the variance that it gives a seed's mean."""
+    """The variance of a seed's mean that comes from the effect of seeds on single queries."""
     seeds, queries = values_SQ.shape
     if queries < 2:
         return 0.0
@@ -317,7 +307,7 @@ def _residual(values_SQ: Doubles) -> float:
 
 
 def _seed_variances(systems: Sequence[Weighted], seeds: Sequence[_Seeds]) -> list[Variance]:
-    """What the seeds of each system add; those of a system that was run once by the variance of the others, pooled."""
+    """The variance that each system's seeds add; a system with one seed gets the pooled variance of the others."""
     freedom = sum(own.count - 1 for own in seeds)
     if not freedom:
         return []

@@ -32,7 +32,7 @@ class Pairing:
 
     @property
     def values(self) -> dict[str, tuple[float, float]]:
-        """Query -> its value of either system."""
+        """Maps each query to the values of both systems."""
         return dict(zip(self.queries, zip(self.own_N.tolist(), self.base_N.tolist(), strict=True), strict=True))
 
     @property
@@ -63,8 +63,8 @@ def pair_systems(own: pa.Table | Sequence[pa.Table], base: pa.Table | Sequence[p
 def _seed_means(tables: pa.Table | Sequence[pa.Table], measure: str) -> dict[str, float]:
     """Query -> its mean value over the seeds, for the queries that all seeds have."""
     seeds = [by_query(table, measure) for table in tables_of(tables)]
-    shared = set.intersection(*(set(own) for own in seeds))
-    return {query: float(np.mean([own[query] for own in seeds])) for query in shared}
+    shared = set.intersection(*(set(values) for values in seeds))
+    return {query: float(np.mean([values[query] for values in seeds])) for query in shared}
 
 
 def widest(pairing: Pairing, count: int, side: Sided = "either") -> list[str]:

@@ -40,9 +40,9 @@ def tie_groups(comparisons: Sequence[Comparison]) -> list[Group]:
     for row in comparisons:
         means.setdefault(row.baseline, row.baseline_mean)
         means.setdefault(row.system, row.mean)
-    found = sorted(sorted((row.system, row.baseline)) for row in comparisons)
+    compared = sorted(sorted((row.system, row.baseline)) for row in comparisons)
     pairs = sorted(sorted(pair) for pair in combinations(means, 2))
-    if found != pairs or len({row.measure for row in comparisons}) > 1:
+    if compared != pairs or len({row.measure for row in comparisons}) > 1:
         raise ValueError("tie groups need every pair of systems compared once on one measure: compare without baseline")
     groups = [frozenset(means)] if means else []
     for row in comparisons:
@@ -103,11 +103,11 @@ def competition_ranks(means: Mapping[str, float]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class TaskRank:
-    """mean: over the tasks. rank: by the mean; equal means share one. allowed: the ranks that the tests allow."""
+    """A system's rank over several tasks."""
 
-    mean: float
-    rank: int
-    allowed: RankRange
+    mean: float  # over the tasks
+    rank: int  # by the mean; equal means share one
+    allowed: RankRange  # the ranks that the tests allow
 
 
 def task_ranks(values: Mapping[str, Mapping[str, float]], measure: str) -> dict[str, TaskRank]:
@@ -120,11 +120,13 @@ def task_ranks(values: Mapping[str, Mapping[str, float]], measure: str) -> dict[
         UserError: for systems of different tasks.
     """
     tables = {
-        name: pa.table({"query_id": list(own), "measure": [measure] * len(own), "value": list(own.values())})
-        for name, own in values.items()
+        name: pa.table(
+            {"query_id": list(by_task), "measure": [measure] * len(by_task), "value": list(by_task.values())}
+        )
+        for name, by_task in values.items()
     }
     allowed = rank_ranges(compare(tables, measure=measure, test="wilcoxon")) if len(tables) > 1 else {}
-    means = {name: fmean(own.values()) for name, own in values.items()}
+    means = {name: fmean(by_task.values()) for name, by_task in values.items()}
     return {
         name: TaskRank(means[name], rank, allowed.get(name, RankRange(1, 1)))
         for name, rank in sorted(competition_ranks(means).items(), key=lambda one: one[1])
@@ -132,7 +134,7 @@ def task_ranks(values: Mapping[str, Mapping[str, float]], measure: str) -> dict[
 
 
 def on_front(values_NK: Sequence[Sequence[float]], modes: Sequence[Literal["max", "min"]]) -> list[bool]:
-    """Of N systems with K values each, whether no other is at least as good in all and better in one. Of systems that
+    """For each of N systems with K values, whether it is on the Pareto front: no other dominates it. Of systems that
     are equal in all, each is on the front if one is.
 
     Args:
@@ -141,4 +143,4 @@ def on_front(values_NK: Sequence[Sequence[float]], modes: Sequence[Literal["max"
     signs_K = np.array([1.0 if mode == "max" else -1.0 for mode in modes])
     gains_NK = np.asarray(values_NK, dtype=np.float64).reshape(len(values_NK), len(signs_K)) * signs_K
     beaten = [bool(((gains_NK >= own_K).all(axis=1) & (gains_NK > own_K).any(axis=1)).any()) for own_K in gains_NK]
-    return [not one for one in beaten]
+    return [not is_beaten for is_beaten in beaten]

@@ -57,7 +57,7 @@ def _permutation(difference: Doubles, seed: int) -> float:
     difference = difference[difference != 0]
     if len(difference) < 2:  # scipy asks for two values; of one, either sign is as far from 0
         return 1.0
-    found = stats.permutation_test(
+    result = stats.permutation_test(
         (difference,),
         lambda values, axis: np.mean(values, axis=axis),
         permutation_type="samples",
@@ -66,7 +66,7 @@ def _permutation(difference: Doubles, seed: int) -> float:
         batch=max(1, (1 << 22) // len(difference)),
         rng=numpy_stream(seed),
     )
-    return float(found.pvalue)
+    return float(result.pvalue)
 
 
 TESTS: Mapping[Test, Callable[[Doubles, int], float]] = {"t": _t, "wilcoxon": _wilcoxon, "permutation": _permutation}
@@ -144,8 +144,8 @@ def correct(p_values: Sequence[float], correction: Correction | None) -> list[fl
 
 def check_correction(correction: Correction | None) -> None:
     if correction is not None and correction not in CORRECTIONS:
-        known: Iterable[str] = [*CORRECTIONS, "none"]
-        raise unknown("correction", correction, known)
+        names: Iterable[str] = [*CORRECTIONS, "none"]
+        raise unknown("correction", correction, names)
 
 
 def strictest_level(alpha: float, tests: int, correction: Correction | None) -> float:
@@ -165,11 +165,6 @@ PerQuery = Mapping[str, pa.Table | Sequence[pa.Table]]
 class Comparison:
     """One system against another, the baseline, on one measure.
 
-    difference: mean over queries of system minus baseline; low, high: its t confidence interval, for this test alone.
-    p: two-sided, of one test; p_corrected: for the family of all tests in the call.
-    effect: Cohen's d_z, the mean difference over the standard deviation of the differences; 0 if all are equal.
-    detectable: the smallest true difference that a t-test of this standard error finds with a probability of 0.8, where
-    it must pass the strictest level of the family (alpha over the number of tests).
     A single query gives an infinite interval, p = 1 and an infinite detectable difference.
     """
 
@@ -180,18 +175,20 @@ class Comparison:
     seeds: int
     mean: float
     baseline_mean: float
-    difference: float
-    low: float
+    difference: float  # mean over queries of system minus baseline
+    low: float  # low, high: the difference's t confidence interval, for this test alone
     high: float
-    p: float
-    p_corrected: float
-    effect: float
+    p: float  # two-sided, of this test alone
+    p_corrected: float  # for the family of all tests in the call
+    effect: float  # Cohen's d_z: mean difference / standard deviation of the differences; 0 if all are equal
+    # the smallest true difference that a t-test of this standard error finds with a probability of 0.8 at the strictest
+    # level of the family (alpha over the number of tests)
     detectable: float
     significant: bool
 
     @property
     def outcome(self) -> ComparisonOutcome:
-        """Of the test, however few queries it has."""
+        """The test's result in a word, however few queries it has."""
         if not self.significant:
             return "equal"
         return "better" if self.difference > 0 else "worse"
@@ -237,11 +234,16 @@ def compare(
     else:
         pairs = [(name, named) for name in samples if name != named]
     level = strictest_level(correction_alpha, len(pairs), correction)
-    rows = [_difference(samples[own], samples[base], test, correction_alpha, level, seeds, seed) for own, base in pairs]
+    rows = [
+        _difference(samples[system], samples[base], test, correction_alpha, level, seeds, seed)
+        for system, base in pairs
+    ]
     corrected = correct([row["p"] for row in rows], correction)
     return [
-        Comparison(system=own, baseline=base, measure=measure, p_corrected=p, significant=p < correction_alpha, **row)
-        for (own, base), row, p in zip(pairs, rows, corrected, strict=True)
+        Comparison(
+            system=system, baseline=base, measure=measure, p_corrected=p, significant=p < correction_alpha, **row
+        )
+        for (system, base), row, p in zip(pairs, rows, corrected, strict=True)
     ]
 
 
@@ -259,8 +261,8 @@ def better_than(comparisons: Sequence[Comparison]) -> dict[str, list[str]]:
 
 def noise_floor(comparisons: Iterable[Comparison]) -> float | None:
     """The middle of the smallest detectable differences; None without a comparison, or where none could be detected."""
-    found = [row.detectable for row in comparisons]
-    middle = float(np.median(found)) if found else math.inf
+    detectable = [row.detectable for row in comparisons]
+    middle = float(np.median(detectable)) if detectable else math.inf
     return middle if math.isfinite(middle) else None
 
 
@@ -277,11 +279,11 @@ def _baseline_name(per_query: PerQuery, baseline: str | int | None) -> str | Non
 
 def _samples(per_query: PerQuery, measure: str, first: str | None) -> dict[str, SeedSample]:
     """Each system's values; `first` is who the others are held against where their queries differ."""
-    found = {name: read_sample(name, tables, measure) for name, tables in per_query.items()}
-    reference = first or next(iter(found), "")
-    for name, own in found.items():
-        check_same_queries(name, own.queries, reference, found[reference].queries)
-    return found
+    samples = {name: read_sample(name, tables, measure) for name, tables in per_query.items()}
+    reference = first or next(iter(samples), "")
+    for name, sample in samples.items():
+        check_same_queries(name, sample.queries, reference, samples[reference].queries)
+    return samples
 
 
 def _difference(
@@ -308,7 +310,7 @@ def _difference(
 
 
 def sentence(row: Comparison, place: str, tests: int = 1) -> str:
-    """What a test says of a system and the first: which is better and by how much, or what could have been found.
+    """A sentence on a system against the first: which is better and by how much, or the detectable difference.
 
     Args:
         tests: how many its p is corrected for.

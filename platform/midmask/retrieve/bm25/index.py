@@ -115,14 +115,14 @@ def score_postings(config: Bm25IndexConfig, statistics: WordStatistics, words: p
 
 
 def _idf(passages_W: Ints, passages: int) -> Floats:
-    """Lucene's: ln(1 + (N - n + 0.5) / (n + 0.5)). `math.log`, since numpy's may differ in the last digit."""
+    """Lucene's IDF: ln(1 + (N - n + 0.5) / (n + 0.5)). `math.log`, since numpy's may differ in the last digit."""
     counts, at_W = np.unique(passages_W, return_inverse=True)
     idf = [math.log(1 + (passages - count + 0.5) / (count + 0.5)) for count in counts.tolist()]
     return np.array(idf, np.float32)[at_W]
 
 
 def _write_arrow(table: pa.Table, place: Place) -> None:
-    """As one batch, uncompressed, so that its columns are mapped."""
+    """Writes a table as one uncompressed batch, so that its columns can be memory-mapped."""
     (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
     with place.writing() as stream, pa.ipc.new_file(stream, table.schema) as writer:
         writer.write_batch(batch)

@@ -74,8 +74,8 @@ class Bm25Index:
 
     def search(self, query_ids: Sequence[str], texts: Sequence[str], k: int) -> pa.Table:
         """The ranked list of some queries: the best k of the passages that share a word with the query."""
-        found = self.find(texts, k)
-        return ranked.order(as_table(found, pa.chunked_array([pa.array(query_ids, pa.string())]), self.doc_ids))
+        results = self.find(texts, k)
+        return ranked.order(as_table(results, pa.chunked_array([pa.array(query_ids, pa.string())]), self.doc_ids))
 
     def find(self, texts: Sequence[str], k: int) -> Neighbours:
         """Scores and rows [Q, K] of the best k passages that share a word with each query, the best first; K is the
@@ -110,10 +110,10 @@ def _padded(lists: Sequence[tuple[Floats, Ints]]) -> Neighbours:
 
 def read_ids(place: Place, names: Sequence[str] | None = None) -> pa.LargeStringArray:
     """Ids of the passages of some shards in row order, or of all; they may take more than 2 GiB."""
-    found = [pa.chunked_array([], pa.large_string())]
+    tables = [pa.chunked_array([], pa.large_string())]
     for name in (place / "ids").names() if names is None else names:
-        found.append(read_table(place / "ids" / name)["doc_id"].cast(pa.large_string()))
-    return pa.chunked_array(chain.from_iterable(part.chunks for part in found), pa.large_string()).combine_chunks()
+        tables.append(read_table(place / "ids" / name)["doc_id"].cast(pa.large_string()))
+    return pa.chunked_array(chain.from_iterable(part.chunks for part in tables), pa.large_string()).combine_chunks()
 
 
 class SortedWords:
@@ -128,8 +128,8 @@ class SortedWords:
 
     def numbers(self, text: str) -> list[int]:
         """The number of each word of the text, in order; words of no passage are left out."""
-        found = [self._number(stem) for stem in self._stems(text)]
-        return [number for number in found if number != UNKNOWN]
+        numbers = [self._number(stem) for stem in self._stems(text)]
+        return [number for number in numbers if number != UNKNOWN]
 
     def _number(self, stem: str) -> int:
         if stem not in self._known:
@@ -158,14 +158,14 @@ class Bm25Shard:
         }
 
     def columns(self, words: Sequence[Sequence[int]]) -> Iterator[Ints]:
-        """Of each query, where its words stand in the shard's index, in order; words of no passage are left out."""
+        """For each query, its words' positions in the shard's index, in order; words of no passage are left out."""
         if not len(self._word_W):
             yield from (np.empty(0, np.int64) for _ in words)
             return
-        wanted = np.fromiter(chain.from_iterable(words), np.int64)
-        at = np.minimum(np.searchsorted(self._word_W, wanted), len(self._word_W) - 1)
-        is_there = self._word_W[at] == wanted
-        edges = np.concatenate([[0], np.cumsum([len(one) for one in words])])
+        numbers = np.fromiter(chain.from_iterable(words), np.int64)
+        at = np.minimum(np.searchsorted(self._word_W, numbers), len(self._word_W) - 1)
+        is_there = self._word_W[at] == numbers
+        edges = np.concatenate([[0], np.cumsum([len(query_words) for query_words in words])])
         for start, stop in pairwise(edges.tolist()):
             yield at[start:stop][is_there[start:stop]]
 
@@ -229,9 +229,9 @@ class Bm25Search:
 
     def _select(self, split: str) -> pa.Table:
         """Ids and texts of a split's queries, by id."""
-        config, asked = self.config, self.inputs.get("asked", self.inputs["corpus"])
-        names = judged_queries(asked, split, judged=config.judged, limit=config.max_queries)
-        queries = read_table(asked.place / "queries.parquet", ["query_id", "text"])
+        config, source = self.config, self.inputs.get("asked", self.inputs["corpus"])
+        names = judged_queries(source, split, judged=config.judged, limit=config.max_queries)
+        queries = read_table(source.place / "queries.parquet", ["query_id", "text"])
         return queries.filter(pc.is_in(queries["query_id"], value_set=pa.array(names, pa.string()))).sort_by("query_id")
 
     def _ranked(self, split: str) -> Place:
@@ -251,7 +251,7 @@ class Bm25Search:
         return ranges(len((self.inputs["index"].place / "ids").names()), count)
 
     def partial(self, shards: range, block: Block) -> Place:
-        """What some shards hold for a query block; a resumed run may deal them out otherwise."""
+        """The file of some shards' results for a query block; a resumed run may deal them out otherwise."""
         name = f"{shards.start:05d}-{shards.stop:05d}.{block.index:05d}.npz"
         return self.out / "partial" / block.file.base.rpartition("/")[2] / name
 
@@ -278,8 +278,8 @@ class Bm25Search:
         for number in searched:
             block = self.blocks[number]
             parts = [read_found(self.partial(some, block)) for some in shards]
-            found = merge(parts, self._places_N, self.config.depth)
-            yield as_table(found, block.read(["query_id"])["query_id"], self._doc_ids)
+            results = merge(parts, self._places_N, self.config.depth)
+            yield as_table(results, block.read(["query_id"])["query_id"], self._doc_ids)
 
     @cached_property
     def _doc_ids(self) -> pa.LargeStringArray:
@@ -311,7 +311,7 @@ class Bm25Worker:
         return Bm25Index(self._work.inputs["index"].place, self._shards)
 
     def search(self, number: int) -> int:
-        """Writes what the shards hold for a query block; returns 1 if it was missing."""
+        """Writes the shards' results for a query block; returns 1 if it was missing."""
         block = self._work.blocks[number]
         target = self._work.partial(self._shards, block)
         if target.exists():

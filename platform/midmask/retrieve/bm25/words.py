@@ -69,7 +69,7 @@ class Bm25WordsConfig(Config):
 
 @dataclass(frozen=True)
 class WordStatistics:
-    """What the scores of every shard depend on."""
+    """Statistics of the collection that the scores of every shard depend on."""
 
     words: pa.LargeStringArray  # the different ones, sorted
     passages_W: Ints  # passages that have each
@@ -145,7 +145,7 @@ def merge_counts(out: Place, collection: str) -> dict[str, Any]:
 
 
 def read_statistics(counts: Place) -> WordStatistics:
-    """What the first pass has found in a collection."""
+    """Reads the statistics that the first pass wrote for a collection."""
     table = read_table(counts / "words.parquet", WORDS.names)
     passages, words = (int(table.schema.metadata[name]) for name in (b"passages", b"words"))
     return WordStatistics(
