@@ -110,13 +110,11 @@ RUNS: Mapping[str, tuple[PresetRun, ...]] = {
 
 @dataclass(frozen=True)
 class Coverage:
-    """A printed number. command: what measures it; empty where nothing does. implemented: whether midmask has the
-    system; the others are cited by the papers only.
-    """
+    """A printed number, and how midmask can measure it."""
 
     number: Published
-    implemented: bool
-    command: str
+    implemented: bool  # whether midmask has the system; the papers only cite the others
+    command: str  # the command that measures the number; empty if none does
 
 
 def coverage(name: str) -> Iterator[Coverage]:

@@ -205,18 +205,15 @@ Seeds = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Panel:
-    """One corpus, representation and setting.
-
-    values: system -> collection -> its seeds, of the systems that were trained on two collections or more.
-    levels: none and bm25 -> their seeds; empty where they were not measured.
-    """
+    """The results of one corpus, representation and setting, for one panel of the figure."""
 
     corpus: str
     split: str
     representation: str
     setting: str
+    # System -> collection -> its seeds, of the systems that were trained on two collections or more
     values: dict[str, dict[str, Seeds]]
-    levels: dict[str, Seeds]
+    levels: dict[str, Seeds]  # "none" and "bm25" -> their seeds; empty where they were not measured
 
     @property
     def collections(self) -> tuple[str, ...]:

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GainPanel:
-    """One corpus and representation. settings: in the benchmark's order; gains: system -> setting -> its gain."""
+    """The gains on one corpus with one representation, for one panel of the figure."""
 
     corpus: str
     split: str
     representation: str
-    settings: tuple[str, ...]
-    gains: dict[str, dict[str, IntervalEstimate]]
+    settings: tuple[str, ...]  # in the benchmark's order
+    gains: dict[str, dict[str, IntervalEstimate]]  # system -> setting -> its gain
 
     @property
     def title(self) -> str:

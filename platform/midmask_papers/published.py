@@ -28,32 +28,25 @@ from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate, Wei
 
 @dataclass(frozen=True)
 class Published:
-    """One printed number.
-
-    system: a recipe's name; a variant of one as "recipe[field=value,…]"; empty for systems that midmask lacks, which
-    only their label names. collection, representation, setting: as in `results.SystemKey`, empty where unpublished.
-    condition: the paper's own word for the setting. measure: an ir-measures name; or, of what is no measure of a ranked
-    list, KL or JS (divergences of embeddings), stop share (of stop-words and punctuation among masked tokens), wins (of
-    collections, on which one system beats another). value: a fraction. against: where the value is a difference or a
-    share of wins, to what. source: the place in methods.md.
-    note: why the value is doubtful; empty if it is not.
-    """
+    """One number that a paper printed."""
 
     paper: str
     table: str
     label: str
+    # An ir-measures name, or KL, JS (divergences of embeddings), stop share (fraction of stop-words and punctuation
+    # among masked tokens), wins (fraction of collections on which one system beats another)
     measure: str
-    value: float
-    source: str
-    system: str = ""
-    collection: str = ""
+    value: float  # a fraction
+    source: str  # the section of methods.md
+    system: str = ""  # a recipe, or a variant as "recipe[field=value,…]"; empty for systems that midmask lacks
+    collection: str = ""  # as in `results.SystemKey`, like the next two; empty where unpublished
     representation: str = ""
     setting: str = ""
-    condition: str = ""
+    condition: str = ""  # the paper's own word for the setting
     corpus: str = ""
     split: str = ""
-    against: str = ""
-    note: str = ""
+    against: str = ""  # the system that a difference or a fraction of wins is relative to
+    note: str = ""  # why the value is doubtful; empty if it is not
 
     @property
     def recipe(self) -> str:

@@ -55,19 +55,17 @@ OutcomeRule = Callable[[IntervalEstimate, float | None], ClaimOutcome]
 class Ruling:
     """The outcome of a claim.
 
-    estimate: positive in the claimed direction; low, high: its interval; detectable: the smallest difference that can
-    be told from 0; published: the paper's. All are fractions, of several parts those of the one that decides; none
-    where there is no such number. representations: those of the systems that were compared.
+    Numbers are fractions, None where there is no such number. For a claim of several parts they are the deciding part's.
     """
 
     outcome: ClaimOutcome
     sentence: str
-    estimate: float | None = None
-    low: float | None = None
+    estimate: float | None = None  # positive in the claimed direction
+    low: float | None = None  # lower end of the estimate's confidence interval
     high: float | None = None
-    detectable: float | None = None
-    published: float | None = None
-    representations: tuple[str, ...] = ()
+    detectable: float | None = None  # the smallest difference that can be told from 0
+    published: float | None = None  # the paper's value
+    representations: tuple[str, ...] = ()  # of the systems that were compared
 
     @property
     def figures(self) -> tuple[float | None, ...]:
@@ -77,26 +75,24 @@ class Ruling:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of a paper, and how it is checked. paper: where its numbers are, also the preset that measures it."""
+    """A sentence of a paper, and how it is checked."""
 
     name: str
-    paper: str
+    paper: str  # the paper with its numbers, also the name of the preset that measures it
     text: str
     check: Callable[[Results], Ruling]
 
 
 @dataclass(frozen=True)
 class ClaimPart:
-    """A contrast that is positive according to a claim, by a measure at the paper's place; elsewhere: on all other
-    corpora. collections_apart: it is about collections of middle training, and none of them stands for another.
-    """
+    """A contrast between systems that is positive according to a claim."""
 
     what: str
     terms: tuple[Term, ...]
     measure: str
-    place: CorpusSplit
-    elsewhere: bool = False
-    collections_apart: bool = False
+    place: CorpusSplit  # the corpus and split of the paper
+    elsewhere: bool = False  # measured on all other corpora
+    collections_apart: bool = False  # it compares collections of middle training, and none stands for another
 
     @property
     def published(self) -> float | None:

@@ -33,13 +33,11 @@ DRAWN = "test"
 
 @dataclass(frozen=True)
 class GivenTexts:
-    """Rows of a collection. documents: (id, title, text); queries: (id, text); judgements: split -> (query id, document
-    id, grade).
-    """
+    """The checked rows of a collection in memory."""
 
-    documents: tuple[tuple[str, str, str], ...]
-    queries: tuple[tuple[str, str], ...]
-    judgements: Mapping[str, tuple[tuple[str, str, int], ...]]
+    documents: tuple[tuple[str, str, str], ...]  # (id, title, text)
+    queries: tuple[tuple[str, str], ...]  # (id, text)
+    judgements: Mapping[str, tuple[tuple[str, str, int], ...]]  # split -> (query id, document id, grade)
 
     @cached_property
     def fingerprint(self) -> str:

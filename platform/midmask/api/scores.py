@@ -45,13 +45,10 @@ READ = ("corpus", "evaluation")
 
 @dataclass(frozen=True, repr=False)
 class Scores:
-    """The measures of one system on one split of a corpus. Prints as a table.
+    """The measures of one system on one split of a corpus. Prints as a table."""
 
-    system: what tables call it. artifact: the evaluation in the store, with its files.
-    """
-
-    system: str
-    artifact: Artifact
+    system: str  # the system's name in tables
+    artifact: Artifact  # the evaluation in the store, with its files
 
     @property
     def corpus(self) -> str:

@@ -57,11 +57,11 @@ class Template:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Rows of query and passage, padded on the right; all int64. types_NL: none where the model takes none."""
+    """Token rows of a query and a passage each, padded on the right; int64."""
 
     ids_NL: Tensor
     lengths_N: Tensor
-    types_NL: Tensor | None
+    types_NL: Tensor | None  # token types; None if the model takes none
 
     def to(self, device: torch.device | str) -> "Pairs":
         types_NL = None if self.types_NL is None else self.types_NL.to(device)

@@ -39,10 +39,10 @@ PRODUCTS = 1 << 24
 
 @dataclass(frozen=True)
 class TokenVectors:
-    """Token vectors of B texts: vectors_TD, float, text after text; lengths_B, int64, the tokens of each (never 0)."""
+    """The token vectors of B texts, without padding."""
 
-    vectors_TD: Tensor
-    lengths_B: Tensor
+    vectors_TD: Tensor  # float, text after text
+    lengths_B: Tensor  # number of tokens of each text, int64, never 0
 
     @staticmethod
     def of_rows(states_BLD: Tensor, lengths_B: Tensor) -> "TokenVectors":
@@ -215,12 +215,10 @@ class Representation(Config):
 
 @dataclass(frozen=True)
 class TextVectors:
-    """The views of some texts: dense_BD and lexical_BV, float, of which one may be missing; or the vectors of their
-    tokens alone.
-    """
+    """The vectors of B texts: a dense view, a lexical view or both; or token vectors alone."""
 
-    dense_BD: Tensor | None
-    lexical_BV: Tensor | None
+    dense_BD: Tensor | None  # float
+    lexical_BV: Tensor | None  # float
     tokens: TokenVectors | None = None
 
     def pruned(self, terms: int | None) -> "TextVectors":

@@ -28,29 +28,25 @@ OVERHEAD_S = 0.5
 
 @dataclass(frozen=True)
 class TimeRange:
-    """Seconds. low and high are one standard deviation of the logarithm below and above the middle, so about two times
-    in three the rest takes a time between them.
-    """
+    """An expected duration in seconds: the actual one is between low and high about two times in three."""
 
-    low: float
+    low: float  # one standard deviation of the logarithm below the middle, `high` one above it
     middle: float
     high: float
 
 
 @dataclass
 class _Work:
-    """One step. expected: none if nobody knows. began, ended, and the times of its first and last report are on the
-    caller's clock; first_share and last_share are the shares of the step that were done by then.
-    """
+    """One step and its progress; all times are on the caller's clock."""
 
     kind: str
-    expected: float | None = None
+    expected: float | None = None  # seconds; None if unknown
     lanes: int = 1
     began: float | None = None
     ended: float | None = None
-    first: float = 0.0
-    first_share: float = 0.0
-    last: float = 0.0
+    first: float = 0.0  # time of the first report
+    first_share: float = 0.0  # fraction of the step that was done at the first report
+    last: float = 0.0  # likewise of the last report
     last_share: float = 0.0
 
     @property

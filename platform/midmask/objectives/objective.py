@@ -21,16 +21,14 @@ KEPT = "backbone."
 
 @dataclass(frozen=True)
 class Reads:
-    """What one row of pre-training is.
+    """The form of the rows that an objective pre-trains on."""
 
-    rows: a passage; `packed`: exactly max_length tokens of passages end to end; `spans`: two spans of a document
-    ("passage" and "context"); `pseudo_queries`: a passage and a query for it ("context"). context: how the second span
-    is chosen. term_weights: whether each token comes with its weight.
-    """
-
+    # passages: a passage; packed: exactly max_length tokens of passages end to end; spans: two spans of a document
+    # ("passage" and "context"); pseudo_queries: a passage and a query for it ("context")
     rows: Literal["passages", "packed", "spans", "pseudo_queries"] = "passages"
+    # How the second span is chosen
     context: Literal["any", "random", "nearby", "overlap", "mixed", "recurring"] = "any"
-    term_weights: bool = False
+    term_weights: bool = False  # whether each token comes with its weight
 
 
 class ObjectiveConfig(Config):
@@ -80,13 +78,10 @@ class ObjectiveConfig(Config):
 
 
 class Objective(nn.Module, ABC):
-    """A loss on a backbone. Subclasses are final, but for `CoupledObjective`.
+    """A loss on a backbone. Subclasses are final, but for `CoupledObjective`."""
 
-    `parts`: names of the loss's terms, as logged. `config`: subclasses name its type.
-    """
-
-    config: Any
-    parts: ClassVar[tuple[str, ...]]
+    config: Any  # subclasses name its type
+    parts: ClassVar[tuple[str, ...]]  # names of the loss's terms, as logged
 
     def __init__(self, config: ObjectiveConfig, backbone: Backbone, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -142,15 +137,14 @@ class Objective(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class Represented:
-    """The vectors that the rows of a batch give, each row by itself.
+    """The vectors of a batch, each computed from its row alone.
 
-    vectors: float, gradients flow through them; facts: what else is needed where rows meet, without gradient. All have
-    rows along their first axis, so that those of several micro-batches can be put end to end. parts: makes the terms of
-    the loss in which no two rows meet, from what is already computed; a first pass that wants only vectors never asks.
+    All tensors have rows along their first axis, so that those of several micro-batches can be concatenated.
     """
 
-    vectors: tuple[Tensor, ...]
-    facts: tuple[Tensor, ...] = ()
+    vectors: tuple[Tensor, ...]  # float, with gradient
+    facts: tuple[Tensor, ...] = ()  # what else the coupled half of the loss needs, without gradient
+    # Computes the terms of the loss that compare no rows; a first pass that needs only vectors does not call it
     parts: Callable[[], dict[str, Part]] = dict
 
 

@@ -111,16 +111,13 @@ class TokenTable:
 
 
 class TextRows(NamedTuple):
-    """Token rows end to end: flat int32 [sum of lengths]; lengths int32, rows (which text each row is) int64, [B];
-    weights float32 [sum of lengths], each token's term weight, where asked for; scores float32 [B], a teacher's score
-    of each text, where there is a teacher.
-    """
+    """Token rows, stored one after the other without padding."""
 
-    flat: Ints32
-    lengths: Ints32
-    rows: Rows
-    weights: NDArray[np.float32] | None = None
-    scores: NDArray[np.float32] | None = None
+    flat: Ints32  # token ids of all rows, [sum of lengths]
+    lengths: Ints32  # tokens of each row, [B]
+    rows: Rows  # number of the text in each row, int64, [B]
+    weights: NDArray[np.float32] | None = None  # term weight of each token, [sum of lengths], if the objective needs it
+    scores: NDArray[np.float32] | None = None  # a teacher's score of each text, [B], if there is a teacher
 
     def pieces(self) -> Iterator[Ints32]:
         """The rows one by one."""

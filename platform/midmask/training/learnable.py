@@ -78,13 +78,12 @@ def _has_other_passages(setup: TrainingSetup) -> bool:
 
 
 class _Rows:
-    """The texts of a step, as bytes. passages: of all groups, the positive of each first; queries: none if a row is a
-    passage, or two spans of a document, alone.
-    """
+    """The texts of a step, as bytes."""
 
     def __init__(self, texts: TextColumns, group: int) -> None:
         self.group = group
-        self.passages = _keys(texts["passage"])
+        self.passages = _keys(texts["passage"])  # of all groups, the positive of each group first
+        # Empty if a row is a passage alone, or two spans of a document
         self.positives = self.passages[::group]
         self.queries = _keys(texts["query"]) if "query" in texts else []
         scores = texts["passage"].scores

@@ -102,10 +102,8 @@ class PairExamples:
     has too few of them, passages drawn at random are added. Batches are not grouped by length: in-batch negatives
     would become clusters of one length.
 
-    scores: a teacher's (query_id, doc_id, score), for every passage of a row. Passages drawn at random would have none;
-    so a query with too few negatives gets some of them repeatedly, and a query with none is left out, which is logged.
-    missing_positive_score: a positive without a score is an error, or takes the highest score of its query's passages
-    (the SIGIR'23 benchmark's rule). queries: a table with a column query_id, the only ones to train on; none: all.
+    With a teacher's scores every passage of a row needs one, which passages drawn at random would lack; so a query with
+    too few negatives gets some of them repeatedly, and a query with none is left out, which is logged.
     """
 
     tokens: Place
@@ -116,9 +114,10 @@ class PairExamples:
     per_query: int = 0
     query_length: int = 32
     passage_length: int = 128
-    scores: Place | None = None
+    scores: Place | None = None  # a teacher's (query_id, doc_id, score)
+    # What a positive without a score is: an error, or it takes the highest score of its query's passages (SIGIR'23)
     missing_positive_score: Literal["refuse", "highest"] = "refuse"
-    queries: Place | None = None
+    queries: Place | None = None  # a table with a column query_id, the only queries to train on; None: all
 
     def open(self) -> "PairSource":
         return PairSource(self)

@@ -206,26 +206,22 @@ class RankingConfig(ObjectiveConfig):
 
 @dataclass(frozen=True)
 class RankingRows:
-    """Queries; a group of G passages for each, the positive first; hashes of both texts, int64; how much of the run is
-    done, the same for all queries; a teacher's scores, if they are learnt.
-    """
+    """The token rows of one batch: queries, and a group of G passages for each."""
 
     query: TokenRows
-    passage: TokenRows
-    query_hash_Q: Tensor
+    passage: TokenRows  # in the order of the queries; the positive is the first of its group
+    query_hash_Q: Tensor  # hash of each text, int64
     passage_hash_QG: Tensor
-    progress_Q: Tensor
-    teacher_QG: Tensor | None
+    progress_Q: Tensor  # fraction of the run that is done, the same for all queries
+    teacher_QG: Tensor | None  # a teacher's scores, if the loss learns them
 
 
 @dataclass(frozen=True)
 class RankedRows:
-    """The rows to score: vectors of this worker's queries and of its passages, Q * G in query order, and their ids and
-    teacher scores.
-    """
+    """A batch as vectors, ready to be scored; the other fields are as in `RankingRows`."""
 
-    query: TextVectors
-    passage: TextVectors
+    query: TextVectors  # this worker's queries
+    passage: TextVectors  # this worker's passages, Q * G in query order
     query_hash_Q: Tensor
     passage_hash_QG: Tensor
     progress_Q: Tensor

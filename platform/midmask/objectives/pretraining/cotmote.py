@@ -50,11 +50,11 @@ OTHER: dict[Side, Side] = {"passage": "query", "query": "passage"}
 
 @dataclass(frozen=True)
 class SideRows:
-    """Texts of one side as the encoder reads them; where s looks, bool [B, L]; what is decoded behind their vectors."""
+    """The inputs and targets of one side (queries or passages) of a batch."""
 
-    encoder: MaskedRows
-    pooled_BL: Tensor
-    decoder: MaskedRows | None
+    encoder: MaskedRows  # the texts as the encoder reads them
+    pooled_BL: Tensor  # positions that the sparse vector s is pooled over, bool
+    decoder: MaskedRows | None  # what is decoded from their vectors
 
 
 @dataclass(frozen=True)

@@ -52,13 +52,12 @@ IDLE = {
 
 @dataclass(frozen=True)
 class DupMAERows:
-    """encoder: the masked text; decoder: what RetroMAE's decoder reads and sees, none if it is not there; bag: the true
-    tokens; pooled_BL: positions whose logits the maximum is over, none if the bag is not decoded."""
+    """The inputs and targets of one batch of DupMAE."""
 
-    encoder: MaskedRows
-    decoder: tuple[MaskedRows, Tensor] | None
-    bag: Bag
-    pooled_BL: Tensor
+    encoder: MaskedRows  # the masked text
+    decoder: tuple[MaskedRows, Tensor] | None  # what RetroMAE's decoder reads and sees; None without that decoder
+    bag: Bag  # the true tokens
+    pooled_BL: Tensor  # positions whose logits the maximum is over; no position if the bag is not decoded
 
     @property
     def has_bag_B(self) -> Tensor:
