@@ -93,10 +93,10 @@ def check_paths(recipe: Recipe, changes: Mapping[str, object]) -> None:
         UserError: for a path that is no field of the recipe, with the nearest one.
     """
     refuse_idle(recipe, changes)
-    known = flatten(recipe)
+    fields = flatten(recipe)
     for path in for_each_stage(recipe, changes):
-        if path not in known and not any(name.startswith(f"{path}.") for name in known):
-            raise unknown("setting", path, known, hint=f"midmask.settings({recipe.name!r}) lists them all.")
+        if path not in fields and not any(name.startswith(f"{path}.") for name in fields):
+            raise unknown("setting", path, fields, hint=f"midmask.settings({recipe.name!r}) lists them all.")
 
 
 STORE = "midmask-store"

@@ -123,12 +123,12 @@ class Run:
 
     @cached_property
     def _searcher(self) -> Searcher:
-        wanted = self._recipe.evaluation
-        passages = passage_encoding_step(self.plan.tokens, self.step, wanted)
+        evaluation = self._recipe.evaluation
+        passages = passage_encoding_step(self.plan.tokens, self.step, evaluation)
         inputs = {name: compute(self.runner, passages.inputs[name]) for name in ("model", "tokens")}
         corpus = compute(self.runner, self.plan.corpus)
         encoded = compute(self.runner, passages)
-        return Searcher(corpus=corpus, passages=encoded, query_length=wanted.query_length, **inputs)
+        return Searcher(corpus=corpus, passages=encoded, query_length=evaluation.query_length, **inputs)
 
     @property
     def losses(self) -> dict[str, list[float]]:

@@ -37,11 +37,11 @@ def doctor(flags: Namespace) -> None:
     storage, tracking = Place(resolve_storage(flags.storage, base)), resolve_tracking_uri(flags.tracking_uri, base)
     for name, text in (*_list_versions(), *_list_pretrained(), ("project", str(base))):
         _say(name, text)
-    found = _examine_stores(storage, tracking)
+    problems = _examine_stores(storage, tracking)
     if os.environ.get("RAY_ADDRESS", "local") != "local":
-        found += _examine_cluster(storage, tracking)
-    if found:
-        raise UserError(f"{found} problem{'s' if found > 1 else ''} found (see above)")
+        problems += _examine_cluster(storage, tracking)
+    if problems:
+        raise UserError(f"{problems} problem{'s' if problems > 1 else ''} found (see above)")
 
 
 def _say(name: str, text: str) -> None:
@@ -67,11 +67,11 @@ def _examine_cluster(storage: Place, tracking: str) -> int:
 
     connect()
     reports = report_on_nodes(storage, tracking)
-    found = faults(reports, own_versions())
-    for report, own in zip(reports, found, strict=True):
-        for line in own or [f"{report.address}, {report.gpus[0]} GPUs: fine"]:
+    node_faults = faults(reports, own_versions())
+    for report, lines in zip(reports, node_faults, strict=True):
+        for line in lines or [f"{report.address}, {report.gpus[0]} GPUs: fine"]:
             _say(report.name, line)
-    return sum(map(len, found))
+    return sum(map(len, node_faults))
 
 
 def _list_versions() -> Iterator[tuple[str, str]]:

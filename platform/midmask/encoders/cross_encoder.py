@@ -207,8 +207,8 @@ def read_cross_encoder(folder: Path, max_length: int | None = None) -> CrossEnco
             f"teacher {folder}: no classification head ({missing[0]} is missing), so it scores nothing yet; train it "
             "with midmask teach, or name a cross-encoder"
         )
-    known = settings.model_type in FAMILIES
-    places = shape_from(settings).max_length if known else getattr(settings, "max_position_embeddings", 1 << 30)
+    is_supported = settings.model_type in FAMILIES
+    places = shape_from(settings).max_length if is_supported else getattr(settings, "max_position_embeddings", 1 << 30)
     longest = min(places, tokenizer.model_max_length)
     if (max_length or longest) > longest:
         raise UserError(f"teacher {folder}: max_length = {max_length}, but it takes at most {longest}; set it lower")

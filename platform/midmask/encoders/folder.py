@@ -105,10 +105,10 @@ def views(representation: Representation) -> str:
     if representation.lexical is not None:
         weight = {"splade": "log(1 + relu) of the highest logit", "logits": "the highest logit"}[representation.lexical]
         where = "" if representation.specials else ", special tokens' positions left out"
-        kept = "; of a query the {} heaviest words, of a passage {}".format(
+        limits = "; of a query the {} heaviest words, of a passage {}".format(
             *(terms or "all" for terms in (representation.query_terms, representation.passage_terms))
         )
-        parts.append(f"lexical, {weight} of each word{where}{kept}")
+        parts.append(f"lexical, {weight} of each word{where}{limits}")
     return "; and ".join(parts)
 
 

@@ -42,22 +42,22 @@ def costs_of(step: Step, storage: Place) -> Costs:
     and so is a prefix that a training went on from: its record holds the prefix's seconds too.
     """
     records = [
-        (one, load(place).result) for one in _walk_inputs(step) if ((place := one.place(storage)) / RECORD).exists()
+        (node, load(place).result) for node in _walk_inputs(step) if ((place := node.place(storage)) / RECORD).exists()
     ]
-    trainings = [(one.name, found) for one, found in records if one.kind.trains]
-    on_gpu = any(found.get("device") == "cuda" for _, found in trainings)
+    trainings = [(node.name, result) for node, result in records if node.kind.trains]
+    on_gpu = any(result.get("device") == "cuda" for _, result in trainings)
     hours = {True: 0.0, False: 0.0}
-    for one, found in records:
-        gpu = on_gpu and one.kind.on_device
-        threads = 1 if gpu else int(found.get("threads", getattr(one.config, "threads", 1)))
-        hours[gpu] += float(found.get("seconds", 0.0)) * int(found.get("workers", 1)) * threads / 3600
-    results = {one.fingerprint: found for one, found in records}
+    for node, result in records:
+        gpu = on_gpu and node.kind.on_device
+        threads = 1 if gpu else int(result.get("threads", getattr(node.config, "threads", 1)))
+        hours[gpu] += float(result.get("seconds", 0.0)) * int(result.get("workers", 1)) * threads / 3600
+    results = {node.fingerprint: result for node, result in records}
     return Costs(
-        train_seconds=sum(float(found["seconds"]) for _, found in trainings),
+        train_seconds=sum(float(result["seconds"]) for _, result in trainings),
         cpu_hours=hours[False],
         gpu_hours=hours[True],
-        pretrain_tokens=sum(int(found["tokens"]) for name, found in trainings if name == "pretrain"),
-        finetune_tokens=sum(int(found["tokens"]) for name, found in trainings if name == "finetune"),
+        pretrain_tokens=sum(int(result["tokens"]) for name, result in trainings if name == "pretrain"),
+        finetune_tokens=sum(int(result["tokens"]) for name, result in trainings if name == "finetune"),
         **_search_costs(step.inputs["ranked"], results),
     )
 
@@ -67,11 +67,11 @@ def _walk_inputs(step: Step) -> Iterator[Step]:
     seen: set[str] = set()
     waiting = [step]
     while waiting:
-        one = waiting.pop()
-        if one.fingerprint not in seen:
-            seen.add(one.fingerprint)
-            waiting += [*one.inputs.values(), *one.prepared.values()]
-            yield one
+        node = waiting.pop()
+        if node.fingerprint not in seen:
+            seen.add(node.fingerprint)
+            waiting += [*node.inputs.values(), *node.prepared.values()]
+            yield node
 
 
 def _search_costs(ranked: Step, results: Mapping[str, dict[str, Any]]) -> dict[str, float | None]:
@@ -80,13 +80,13 @@ def _search_costs(ranked: Step, results: Mapping[str, dict[str, Any]]) -> dict[s
         ranked = ranked.inputs["encoder"]
     if ranked.name != "search":
         return {"bytes_per_passage": None, "search_ms_per_query": None}
-    found = results.get(ranked.fingerprint, {})
-    queries = sum(split["queries"] for split in found.get("splits", {}).values())
+    result = results.get(ranked.fingerprint, {})
+    queries = sum(split["queries"] for split in result.get("splits", {}).values())
     encoded = results.get(ranked.inputs["passages"].fingerprint, {})
     return {
-        "bytes_per_passage": found.get("bytes_per_passage", encoded.get("bytes_per_passage")),
-        "search_ms_per_query": 1000 * float(found["query_seconds"]) / queries if queries else None,
-        **{f"index_recall_{name}": share for name, share in found.get("recall", {}).items() if name != "queries"},
+        "bytes_per_passage": result.get("bytes_per_passage", encoded.get("bytes_per_passage")),
+        "search_ms_per_query": 1000 * float(result["query_seconds"]) / queries if queries else None,
+        **{f"index_recall_{name}": share for name, share in result.get("recall", {}).items() if name != "queries"},
     }
 
 
@@ -111,8 +111,8 @@ class StepTimes:
 
     def weight(self, step: Step) -> float:
         """The same, or a guess."""
-        known = self.of(step)
-        return step.kind.nominal_seconds if known is None else known
+        seconds = self.of(step)
+        return step.kind.nominal_seconds if seconds is None else seconds
 
 
 def units_of_work(step: Step) -> float:

@@ -147,9 +147,9 @@ def _recall_note(label: str, done: Artifact) -> str | None:
         return None
     queries, at_depth = int(recall.pop("queries")), recall.pop("at_depth")
     shares = [f"{share:.1%} of its best {name.removeprefix('at_')}" for name, share in recall.items()]
-    found = ", ".join(shares or [f"{at_depth:.1%} of its results"])
+    shares_found = ", ".join(shares or [f"{at_depth:.1%} of its results"])
     index, split = done.record["config"]["index"], f"{done.result['corpus']} {done.result['split']}"
-    return f"{label}, {split}: against an exact search, {index} finds {found} (sample of {queries:,} queries)."
+    return f"{label}, {split}: against an exact search, {index} finds {shares_found} (sample of {queries:,} queries)."
 
 
 def _slots(result: Mapping[str, Any]) -> int:

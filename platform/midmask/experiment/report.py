@@ -95,7 +95,7 @@ def run_files_sentence(place: str, done: Mapping[str, Artifact]) -> str:
 
 def _usual_measure(measures: Mapping[str, float]) -> str:
     """The first of the usual ones that an evaluation has, else its own first."""
-    return next((one for one in DEFAULT if one in measures), next(iter(measures)))
+    return next((name for name in DEFAULT if name in measures), next(iter(measures)))
 
 
 def results_table(evaluations: Mapping[str, Artifact]) -> str:

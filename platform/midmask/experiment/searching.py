@@ -239,7 +239,7 @@ def folder_content(name: str | None) -> Mapping[str, Any]:
     folder = None if name is None or name in SIZES else found_folder(name)
     if folder is None:
         return {}
-    wanted = ("*.json", "vocab.txt", "*.safetensors", "pytorch_model*.bin", "[0-9]*_*/*")
+    patterns = ("*.json", "vocab.txt", "*.safetensors", "pytorch_model*.bin", "[0-9]*_*/*")
     below = () if (place := transformer_folder(folder)) == folder else place.iterdir()
-    found = sorted({path for pattern in wanted for path in folder.glob(pattern) if path.is_file()}.union(below))
-    return {str(path.relative_to(folder)): file_fingerprint(path) for path in found}
+    paths = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}.union(below))
+    return {str(path.relative_to(folder)): file_fingerprint(path) for path in paths}

@@ -31,9 +31,9 @@ def least(number: int) -> int:
     """The smallest of all workers' numbers."""
     if _is_alone():
         return number
-    found = torch.tensor(number, device="cuda" if dist.get_backend() == "nccl" else "cpu")
-    dist.all_reduce(found, dist.ReduceOp.MIN)
-    return int(found)
+    value = torch.tensor(number, device="cuda" if dist.get_backend() == "nccl" else "cpu")
+    dist.all_reduce(value, dist.ReduceOp.MIN)
+    return int(value)
 
 
 def all_sum_with_gradient(tensor: Tensor) -> Tensor:

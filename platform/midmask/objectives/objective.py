@@ -128,10 +128,10 @@ class Objective(nn.Module, ABC):
         Returns:
             The names, in order.
         """
-        own = self.heads_state()
-        taken = [name for name in own if name in state and state[name].shape == own[name].shape]
+        state_here = self.heads_state()
+        taken = [name for name in state_here if name in state and state[name].shape == state_here[name].shape]
         for name in taken:
-            own[name].copy_(state[name])
+            state_here[name].copy_(state[name])
         return taken
 
 

@@ -97,16 +97,16 @@ class TokenTable:
 
     def rows_of(self, doc_ids: pa.ChunkedArray) -> Rows:
         """The row of each passage by its id, int64; -1 for one that is not here. One pass over the shards' ids."""
-        wanted = pc.unique(doc_ids)
-        row_of = np.full(len(wanted), -1, dtype=np.int64)
+        unique_ids = pc.unique(doc_ids)
+        row_of = np.full(len(unique_ids), -1, dtype=np.int64)
         start = 0
-        for shard in self._shards if len(wanted) else []:
+        for shard in self._shards if len(unique_ids) else []:
             here = read_table(shard, ["doc_id"])["doc_id"]
-            found = pc.index_in(here, value_set=wanted).combine_chunks()
-            places = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
-            row_of[found.drop_null().to_numpy()] = start + places
+            positions = pc.index_in(here, value_set=unique_ids).combine_chunks()
+            places = np.flatnonzero(positions.is_valid().to_numpy(zero_copy_only=False))
+            row_of[positions.drop_null().to_numpy()] = start + places
             start += len(here)
-        index = pc.index_in(doc_ids, value_set=wanted).combine_chunks()
+        index = pc.index_in(doc_ids, value_set=unique_ids).combine_chunks()
         return np.asarray(row_of[index.to_numpy(zero_copy_only=False).astype(np.int64)])
 
 

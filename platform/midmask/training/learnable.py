@@ -91,8 +91,8 @@ class _Rows:
 
     def hard(self, query: int) -> bool:
         """Whether a query has a negative of its own that is no copy of its positive."""
-        own = self.passages[query * self.group : (query + 1) * self.group]
-        return len(set(own)) > 1
+        passages = self.passages[query * self.group : (query + 1) * self.group]
+        return len(set(passages)) > 1
 
 
 def _keys(text: TextRows) -> list[bytes]:

@@ -82,8 +82,8 @@ def cache_gradients(
 
 def _random_state(device: torch.device) -> tuple[Tensor, ...]:
     """Of the CPU's generator, and of the device's if it has its own."""
-    own = (torch.cuda.get_rng_state(device),) if device.type == "cuda" else ()
-    return torch.get_rng_state(), *own
+    device_state = (torch.cuda.get_rng_state(device),) if device.type == "cuda" else ()
+    return torch.get_rng_state(), *device_state
 
 
 @dataclass(frozen=True)
@@ -159,9 +159,9 @@ def wrap_distributed(objective: Objective, guard: Guard | None = None) -> nn.Mod
 
 def divided(model: nn.Module) -> Divided:
     """What `wrap_distributed` has wrapped."""
-    found = model.module if isinstance(model, DistributedDataParallel) else model
-    assert isinstance(found, Divided)
-    return found
+    inner = model.module if isinstance(model, DistributedDataParallel) else model
+    assert isinstance(inner, Divided)
+    return inner
 
 
 def run_steps(
