@@ -57,7 +57,7 @@ def text_rows(
     relevant: Sequence[Relevant] | Mapping[Id, Relevant] | None,
     splits: Mapping[str, Collection[Id]] | None,
 ) -> GivenTexts:
-    """The rows of what `Corpus.from_texts` takes.
+    """The checked rows of a collection from the arguments of `Corpus.from_texts`.
 
     Raises:
         UserError: as `Corpus.from_texts`.

@@ -49,7 +49,7 @@ def _say(name: str, text: str) -> None:
 
 
 def _examine_stores(storage: Place, tracking: str) -> int:
-    """Says what they contain; how many cannot be used."""
+    """Prints what the stores contain; returns how many of them cannot be used."""
     from midmask.tracking import why_silent  # here, so that versions are shown at once
 
     closed = why_not_writable(storage) if storage.is_folder() or not storage.is_path else ""
@@ -60,7 +60,7 @@ def _examine_stores(storage: Place, tracking: str) -> int:
 
 
 def _examine_cluster(storage: Place, tracking: str) -> int:
-    """Says of each node whether it is fine; how many faults they have."""
+    """Prints the faults of each node of the cluster; returns their number."""
     from midmask.app.checkup import faults
     from midmask.backend.cluster import connect
     from midmask.backend.nodes import report_on_nodes
@@ -94,7 +94,7 @@ def _list_pretrained() -> Iterator[tuple[str, str]]:
 
 
 def _store(storage: Place) -> str:
-    """How many artifacts there are, and of how many an earlier version would have to compute again."""
+    """The number of artifacts in a store, and of those from an earlier version that would be computed again."""
     from midmask.experiment.graph import FORMAT  # here, for the sake of torch
 
     folders = (storage / step / name for step in storage.names() for name in (storage / step).names())

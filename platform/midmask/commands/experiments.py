@@ -178,7 +178,7 @@ def _choose_middle_training_flags(parser: ArgumentParser) -> None:
 
 
 def _weights(text: str) -> dict[str, float]:
-    """source -> weight, of SOURCE=WEIGHT or SOURCE, divided by commas."""
+    """Parses comma-separated SOURCE=WEIGHT or SOURCE into source -> weight."""
     weights = {}
     for part in filter(None, text.split(",")):
         source, _, weight = part.rpartition("=") if "=" in part else (part, "", "1")

@@ -104,7 +104,7 @@ def _free_store(flags: Namespace) -> None:
 
 
 def _table(groups: "Sorted", now: float) -> Iterator[str]:
-    """A line for each step, and one for the attempts."""
+    """The lines of the summary table: one for each kind of step, and one for the attempts."""
     columns = (groups.needed + groups.spare, groups.kept, groups.unneeded)
     yield f"{'step':<14}{'needed':>20}{'kept for now':>20}{'not needed':>20}   age"
     for name in sorted(
@@ -163,7 +163,7 @@ def _conclusion(what: str, *, deleted: bool) -> str:
 
 
 def _days(text: str) -> float:
-    """Seconds of a number of days."""
+    """Parses a number of days (`7` or `7d`) into seconds."""
     if not (match := re.fullmatch(r"(\d{1,5})d?", text)):
         raise ArgumentTypeError(f"{text!r} is no number of days, such as 30d")
     return int(match[1]) * DAY

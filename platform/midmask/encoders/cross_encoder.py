@@ -107,7 +107,7 @@ class CrossEncoder(nn.Module):
         return Pairs(ids_NL, lengths_N, self._types(at_NL, begin_N, lengths_N))
 
     def _types(self, at_NL: Tensor, begin_N: Tensor, lengths_N: Tensor) -> Tensor | None:
-        """Padding has type 0, as tokenizers give it."""
+        """Token types of joined rows; padding has type 0, as tokenizers give it."""
         if self.template.types is None:
             return None
         one, other = self.template.types

@@ -89,7 +89,7 @@ class QueryExpert(nn.Module):
         safetensors.torch.save_file(tensors, folder / FILE, about)
 
     def load(self, folder: Path) -> None:
-        """Takes over what `save` wrote.
+        """Loads the weights from the file that `save` wrote.
 
         Raises:
             UserError: if the file is damaged, or its weights are not those of this encoder, or not finite.

@@ -78,7 +78,7 @@ class TokenVectors:
 
 
 def _locate(lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each token of texts that lie one after the other: its text, and its place in that; int64, [T] each."""
+    """The text of each token and its position in that text, for texts stored one after the other; int64, [T] each."""
     texts_T = torch.arange(len(lengths_B), device=lengths_B.device).repeat_interleave(lengths_B)
     starts_B = lengths_B.cumsum(0) - lengths_B
     return texts_T, torch.arange(len(texts_T), device=lengths_B.device) - starts_B[texts_T]
@@ -177,7 +177,7 @@ class Representation(Config):
 
     @property
     def label(self) -> str:
-        """As tables name it: dense, splade, OT:768, 384+384, dense+splade, late:128; `mean` where the dense view is no
+        """Its name in tables: dense, splade, OT:768, 384+384, dense+splade, late:128; `mean` where the dense view is no
         [CLS].
         """
         if self.tokens is not None:
@@ -278,7 +278,7 @@ def prune(weights_BV: Tensor, terms: int | None) -> Tensor:
 
 
 def scores(query: TextVectors, passage: TextVectors) -> Tensor:
-    """Of every query with every passage, [Q, N]: the sum over views of the dot product, or MaxSim; in full
+    """Scores of every query with every passage, [Q, N]: the sum over views of the dot product, or MaxSim; in full
     precision.
     """
     pairs = list(zip(query.tensors(), passage.tensors(), strict=True))

@@ -45,7 +45,7 @@ def for_each_stage(recipe: Recipe, changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def refuse_idle(recipe: Recipe, changes: Mapping[str, Any]) -> None:
-    """For changes that were asked of this recipe alone.
+    """Refuses changes of this recipe that would have no effect.
 
     Raises:
         UserError: for one that no stage of the recipe has a place for.
@@ -102,7 +102,7 @@ def _dense(recipe: Recipe, backbone: BackboneConfig) -> str:
 
 
 def _normalise(recipe: Recipe, backbone: BackboneConfig) -> bool:
-    """As the folder's, for a dense view alone: a cosine adds next to nothing to the score of words."""
+    """Whether to normalise vectors: as in the folder for a dense view alone; beside words a cosine adds little."""
     return recipe.representation.views == ("dense",) and _pooling(backbone).normalise
 
 

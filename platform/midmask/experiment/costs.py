@@ -75,7 +75,7 @@ def _walk_inputs(step: Step) -> Iterator[Step]:
 
 
 def _search_costs(ranked: Step, results: Mapping[str, dict[str, Any]]) -> dict[str, float | None]:
-    """Bytes and latency, where an encoder was searched with; BM25's are not measured."""
+    """Bytes and latency of a search with an encoder; BM25's are not measured."""
     if ranked.name == "fuse":  # BM25's part of the search is left out
         ranked = ranked.inputs["encoder"]
     if ranked.name != "search":
@@ -110,7 +110,7 @@ class StepTimes:
         return None
 
     def weight(self, step: Step) -> float:
-        """The same, or a guess."""
+        """Seconds that the step will take, as measured or else the nominal seconds of its kind."""
         seconds = self.of(step)
         return step.kind.nominal_seconds if seconds is None else seconds
 
@@ -123,7 +123,7 @@ def units_of_work(step: Step) -> float:
 
 
 def _kinds_of(step: Step) -> list[tuple[str, ...]]:
-    """From the most to the least similar: same method and representation, same name."""
+    """Keys of a step's measured times, the most similar first: same method and representation, same name."""
     config = step.config
     if isinstance(config, PretrainConfig):
         return [(step.name, config.objective.name), (step.name,)]

@@ -141,7 +141,7 @@ def _drop_empty(parts: Iterable[str | None]) -> list[str]:
 
 
 def _recall_note(label: str, done: Artifact) -> str | None:
-    """What an approximate search finds of the exact one's best passages; None of an exact search."""
+    """The recall of an approximate search against the exact one, as a sentence; None for an exact search."""
     recall = dict(done.result.get("index_recall", {}))
     if not recall:
         return None

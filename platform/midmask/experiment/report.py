@@ -116,7 +116,7 @@ def _queries(evaluations: Mapping[str, Artifact]) -> dict[str, int]:
 
 
 def _measures(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """What any of the rows has, in their order."""
+    """The measures that any of the rows has, in their order."""
     return list(dict.fromkeys(measure for values in rows.values() for measure in values))
 
 

@@ -113,7 +113,7 @@ def passage_encoding_step(tokens: Step, model: Step, wanted: EvaluateConfig | Mi
 
 
 def _precision(wanted: EvaluateConfig | MineConfig) -> Literal["fp32", "bf16"]:
-    """What `auto` was not settled to is fp32."""
+    """The precision of a search; `auto` that was not settled is fp32."""
     return "bf16" if wanted.precision == "bf16" else "fp32"
 
 
@@ -212,7 +212,7 @@ def bm25_index(corpus: Step, config: Bm25Config) -> Step:
 
 
 def fused_ranking(encoder: Step, bm25: Step, wanted: EvaluateConfig) -> Step:
-    """Both rankings as one."""
+    """The step that fuses two rankings into one."""
     config = FuseConfig(split=wanted.split, depth=_depth(wanted), bm25_share=wanted.bm25_share, fusion=wanted.fusion)
     return Step("fuse", config, {"encoder": encoder, "bm25": bm25})
 

@@ -72,7 +72,7 @@ class TimeLeft:
         self._work: dict[str, _Work] = {}
 
     def add(self, key: str, kind: str) -> None:
-        """A step that is still to be done; one that is known keeps what was measured of it."""
+        """Adds a step that is still to be done; a step that was added before keeps its measured times."""
         self._work.setdefault(key, _Work(kind))
 
     def expect(self, seconds: Mapping[str, float]) -> None:
@@ -94,7 +94,7 @@ class TimeLeft:
         return None if taken == key else taken
 
     def advance(self, key: str, share: float, now: float) -> None:
-        """This share of a step is done, from 0 to 1."""
+        """Records the fraction of a step that is done, from 0 to 1."""
         work = self._work.get(key)
         if work is None or share <= work.last_share:
             return
@@ -107,7 +107,7 @@ class TimeLeft:
             work.ended = now
 
     def drop(self, keys: Iterable[str]) -> None:
-        """These steps will not be done, unless they have ended."""
+        """Removes steps that will not be done; steps that have ended stay."""
         for key in keys:
             if key in self._work and self._work[key].ended is None:
                 del self._work[key]
@@ -119,7 +119,7 @@ class TimeLeft:
         return measured > 0 and measured >= ENOUGH * sum(work.expected or 0.0 for work in self._work.values())
 
     def left(self, now: float) -> TimeRange:
-        """What is left by the clock.
+        """The expected wall-clock time until all steps have ended.
 
         The pace of a kind of step is the sum of the measured seconds over the sum of the expected ones; of a kind that
         was not measured, that of all kinds. The variance of its logarithm is the mean of `SPREAD` squared and of the
@@ -164,7 +164,7 @@ def _variance(measured: list[tuple[str, float, float]], paces: Mapping[str, floa
 
 
 def _rest(work: _Work, pace: float, now: float) -> float:
-    """What a step still takes, as a share of the time by the clock."""
+    """Wall-clock seconds that a step still adds to the job."""
     whole = (OVERHEAD_S if work.expected is None else work.expected) * pace
     if work.began is None:
         return whole

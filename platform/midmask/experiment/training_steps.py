@@ -153,7 +153,7 @@ def _judges_tokens(recipe: Recipe, pairs: Step, content: Mapping[str, Any]) -> S
 
 
 def _judge(recipe: Recipe, tokens: Step, trained: Step | None, content: Mapping[str, Any]) -> Step:
-    """The encoder that judges. That of a middle training is scored by the cosine of its sentence vectors."""
+    """The encoder that judges pairs; the middle training's is scored by the cosine of its sentence vectors."""
     if recipe.pseudo_queries.judged_by != MIDDLE_TRAINING:
         return adopted(str(_judge_folder(recipe.pseudo_queries)), content)
     assert trained is not None, "Recipe refuses this judge without a middle training"

@@ -28,7 +28,7 @@ def all_sum(tensor: Tensor) -> Tensor:
 
 
 def least(number: int) -> int:
-    """The smallest of all workers' numbers."""
+    """The minimum of a number over all workers."""
     if _is_alone():
         return number
     value = torch.tensor(number, device="cuda" if dist.get_backend() == "nccl" else "cpu")

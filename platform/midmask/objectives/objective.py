@@ -197,7 +197,7 @@ def require_dropout(shape: BackboneShape, name: str) -> None:
 
 
 def flat_targets(ids_BL: Tensor, chosen_BL: Tensor) -> tuple[Tensor, Tensor]:
-    """Where a batch is true, as row numbers of its flattened form, and the ids there; int64, [R] each."""
+    """The positions where a mask is true, in the flattened batch, and the ids there; int64, [R] each."""
     rows_R = chosen_BL.flatten().nonzero().squeeze(1)
     return rows_R, ids_BL.flatten()[rows_R]
 

@@ -83,7 +83,7 @@ def has_sizes(name: str) -> bool:
 
 
 def list_unpublished(recipe: Recipe) -> list[str]:
-    """What of a recipe that was asked for at the published scale is not as published, a sentence each."""
+    """Sentences on where a recipe at the published scale differs from the published settings."""
     sentences = []
     published, settings = flatten(at_scale(RECIPES[recipe.name](), recipe.protocol, "published")), flatten(recipe)
     for path, value in settings.items():

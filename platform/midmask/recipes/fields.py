@@ -43,7 +43,7 @@ def any_stage(path: str) -> str:
 
 
 def _with_sections(paths: Iterable[str]) -> set[str]:
-    """The paths, and those of all sections that hold them."""
+    """The paths of fields, and the paths of all sections that contain them."""
     sections = set()
     for path in paths:
         while path:

@@ -78,7 +78,7 @@ def load(place: Place, module: nn.Module, optimiser: torch.optim.AdamW) -> dict[
 
 
 def read_position(place: Place) -> dict[str, Any]:
-    """Raises UserError if it is cut short."""
+    """Reads the position of a checkpoint; raises UserError if the file is cut short."""
     try:
         position: dict[str, Any] = (place / POSITION).read_json()
         position["step"]

@@ -128,7 +128,7 @@ class _Seen:
         self.has_order = self.has_order or (rows.has_order_Q is not None and bool(rows.has_order_Q.any()))
 
     def fault(self) -> str:
-        """What is the same everywhere."""
+        """The reason why the rows leave nothing to learn, in words."""
         if len(self.passages) == 1 and not self.queries:
             return "all texts are equal"
         if len(self.queries) == 1:

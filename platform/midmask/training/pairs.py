@@ -225,7 +225,7 @@ class PairSource:
         return [str(name) for name in self._queries["query_id"].take(pa.array(queries)).to_pylist()]
 
     def _choose(self, query: int, key: np.uint64) -> tuple[Rows, Floats]:
-        """One positive, then `per_query` different negatives, by hash of the key; int64 [group]. And their scores, if
+        """One positive, then `per_query` different negatives, by hash of the key, int64 [group]; and their scores, if
         there are any.
         """
         positives, mined = self._positives[query], self._negatives[query]

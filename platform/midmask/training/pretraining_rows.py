@@ -282,7 +282,7 @@ class ExcerptSource:
 
 
 def cut_excerpts(whole: TextRows, starts: Rows, length: int) -> TextRows:
-    """Of each row its first and its last token, and between them the `length` - 2 tokens after `starts` skipped ones.
+    """The first and the last token of each row, and between them the `length` - 2 tokens after `starts` skipped ones.
 
     Args:
         starts: int64 [B], tokens after [CLS] that are skipped; 0 for a row of at most `length` tokens, which is whole.

@@ -71,5 +71,5 @@ class ROM(Objective):
 
 
 def _share(true_R: Tensor) -> Tensor:
-    """How much of a boolean tensor is true, [], 0 where it is empty."""
+    """The fraction of a boolean tensor that is true, []; 0 for an empty tensor."""
     return true_R.sum() / max(true_R.numel(), 1)
