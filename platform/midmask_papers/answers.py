@@ -88,8 +88,8 @@ def claims(statistics: Sequence[Statistic]) -> Registry[Claim]:
         "With experts, queries and passages lie nearer to each other than with one encoder, and than with two.",
         partial(lowest_divergences, statistics),
     )
-    parts = (*SIGIR23, *EFFECTS, *CONCLUSIONS, *RETROMAE, *COTMOTE, apart, lowest, *masking)
-    return Registry("claim", {claim.name: claim for claim in parts})
+    every = (*SIGIR23, *EFFECTS, *CONCLUSIONS, *RETROMAE, *COTMOTE, apart, lowest, *masking)
+    return Registry("claim", {claim.name: claim for claim in every})
 
 
 CLAIMS: Registry[Claim] = claims(read_shipped())

@@ -357,7 +357,7 @@ def _not_learned(
             dict.fromkeys(result.key for result in rows),
             order_splits(rows.names("split"))[:1],
         ):
-            found += (f"{system}: {result}" for result in below_floor([key], [(corpus, split)], results, "RR@10"))
+            found += (f"{system}: {note}" for note in below_floor([key], [(corpus, split)], results, "RR@10"))
     return tuple(found)
 
 

@@ -98,9 +98,9 @@ class PublishedTable(Config):
                 if value is not None:
                     printed, note = (value.value, value.note) if isinstance(value, Noted) else (value, "")
                     fraction = float(printed / 100 if self.percent else printed)
-                    shared = {"table": self.table, "source": f"methods.md {self.line}", "note": note}
+                    origin = {"table": self.table, "source": f"methods.md {self.line}", "note": note}
                     numbers.append(
-                        Published(paper=paper, value=fraction, **{**self.shared, **column, **row.of, **shared})
+                        Published(paper=paper, value=fraction, **{**self.shared, **column, **row.of, **origin})
                     )
         return numbers
 

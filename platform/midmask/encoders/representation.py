@@ -331,8 +331,8 @@ class Pooling(nn.Module):
     def __init__(self, representation: Representation, width: int) -> None:
         super().__init__()
         self.representation = representation
-        widths = representation.projected
-        self.projection = None if widths is None else nn.Linear(width, widths, bias=False)
+        projected = representation.projected
+        self.projection = None if projected is None else nn.Linear(width, projected, bias=False)
 
     def forward(
         self, backbone: PooledModel, ids_BL: Tensor, lengths_B: Tensor, special_V: Tensor, side: Side
