@@ -88,8 +88,8 @@ def claims(statistics: Sequence[Statistic]) -> Registry[Claim]:
         "With experts, queries and passages lie nearer to each other than with one encoder, and than with two.",
         partial(lowest_divergences, statistics),
     )
-    found = (*SIGIR23, *EFFECTS, *CONCLUSIONS, *RETROMAE, *COTMOTE, apart, lowest, *masking)
-    return Registry("claim", {claim.name: claim for claim in found})
+    every = (*SIGIR23, *EFFECTS, *CONCLUSIONS, *RETROMAE, *COTMOTE, apart, lowest, *masking)
+    return Registry("claim", {claim.name: claim for claim in every})
 
 
 CLAIMS: Registry[Claim] = claims(read_shipped())
@@ -97,8 +97,8 @@ CLAIMS: Registry[Claim] = claims(read_shipped())
 
 def verdicts(results: Results, statistics: Sequence[Statistic] | None = None) -> list[ClaimVerdict]:
     """Every claim with its verdict, in the papers' order; statistics: those that are shipped, unless given."""
-    found = CLAIMS if statistics is None else claims(statistics)
-    return [(claim, claim.check(results)) for claim in found.values()]
+    checked = CLAIMS if statistics is None else claims(statistics)
+    return [(claim, claim.check(results)) for claim in checked.values()]
 
 
 def claims_report(found: Sequence[ClaimVerdict]) -> str:
@@ -215,11 +215,13 @@ def read_experiments(folder: Path) -> list[Experiment]:
     """
     joined: dict[tuple[str, str, int], dict[object, Result]] = {}
     for run in read_runs(folder):
-        found = [one for record in read_records(Place(str(folder / run.records))).values() for one in record.results]
-        cells = joined.setdefault((run.collection, run.start, _tokens(found, run.records)), {})
-        for one in found:
-            cell = (one.key, one.seed, one.corpus, one.split)
-            cells[cell] = _join(cells[cell], one, run.records) if cell in cells else one
+        results = [
+            result for record in read_records(Place(str(folder / run.records))).values() for result in record.results
+        ]
+        cells = joined.setdefault((run.collection, run.start, _tokens(results, run.records)), {})
+        for result in results:
+            cell = (result.key, result.seed, result.corpus, result.split)
+            cells[cell] = _join(cells[cell], result, run.records) if cell in cells else result
     return [Experiment(*about, Results(cells.values())) for about, cells in joined.items()]
 
 
@@ -237,13 +239,13 @@ def _join(known: Result, again: Result, name: str) -> Result:
     return replace(known, measures={**again.measures, **known.measures}, per_query=values)
 
 
-def _tokens(found: Sequence[Result], name: str) -> int:
+def _tokens(results: Sequence[Result], name: str) -> int:
     """Tokens of middle training, to two digits; 0 without any.
 
     Raises:
         UserError: if one read more than twice the tokens of another.
     """
-    read = {one.costs.pretrain_tokens for one in found if one.costs is not None} - {0}
+    read = {result.costs.pretrain_tokens for result in results if result.costs is not None} - {0}
     if not read:
         return 0
     if max(read) > LARGEST_SPREAD * min(read):
@@ -263,7 +265,7 @@ class ClaimPoints:
 
     @property
     def outcomes(self) -> list[ClaimOutcome]:
-        return [ruling.outcome for (_, ruling), there in zip(self.verdicts, self.measured, strict=True) if there]
+        return [ruling.outcome for (_, ruling), measured in zip(self.verdicts, self.measured, strict=True) if measured]
 
 
 def decide_claims(experiments: Sequence[Experiment]) -> list[ClaimPoints]:
@@ -286,8 +288,8 @@ def page(experiments: Sequence[Experiment]) -> str:
     rows = decide_claims(columns)
     parts = [BEGINNING, METHOD, "\n".join(f"- {line}" for line in _summary(rows))]
     for name in PAPERS:
-        own = [row for row in rows if row.verdicts[0][0].paper == name]
-        parts += [f"## {paper(name).citation}", *_section(own, columns)]
+        of_paper = [row for row in rows if row.verdicts[0][0].paper == name]
+        parts += [f"## {paper(name).citation}", *_section(of_paper, columns)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -300,7 +302,7 @@ def _summary(rows: Sequence[ClaimPoints]) -> Iterator[str]:
             kind = "hold at one point and not at another"
         else:
             order: tuple[ClaimOutcome, ...] = ("holds", "does not hold", "not decidable")
-            kind = next((PLURALS[one] for one in order if one in outcomes), PLURALS["not measured"])
+            kind = next((PLURALS[outcome] for outcome in order if outcome in outcomes), PLURALS["not measured"])
         kinds.setdefault(kind, []).append(row.verdicts[0][0].name)
     for kind, names in kinds.items():
         yield f"{len(names)} {kind}: {', '.join(names)}"

@@ -226,10 +226,10 @@ def both_views(results: Results) -> Ruling:
 
 def _with_wins(results: Results, parts: Sequence[ClaimPart], printed: str) -> Ruling:
     """The verdict, with the corpora on which the first system's mean is higher than each of the others'."""
-    found = all_of(results, DUPMAE_PAPER, parts)
+    ruling = all_of(results, DUPMAE_PAPER, parts)
     counted = [text for part in parts if (text := _wins(results, part))]
     wins = f" Higher on {'; '.join(counted)}{printed}." if counted else ""
-    return replace(found, sentence=found.sentence + wins)
+    return replace(ruling, sentence=ruling.sentence + wins)
 
 
 def _wins(results: Results, part: ClaimPart) -> str:
@@ -329,12 +329,12 @@ def _lie_nearer(
             outcome: ClaimOutcome = "not decidable" if short else "not measured"
             found.append(Ruling(outcome, said, published=size, representations=("dense",)))
         for corpus in shared:
-            one = difference(others[corpus], ours[corpus], ALPHA / len(sizes) / len(rivals) / len(shared))
-            told = f"{measure} {others[corpus].mean:.2e} ({far}) against {ours[corpus].mean:.2e} ({near}) on {corpus}"
+            gap = difference(others[corpus], ours[corpus], ALPHA / len(sizes) / len(rivals) / len(shared))
+            text = f"{measure} {others[corpus].mean:.2e} ({far}) against {ours[corpus].mean:.2e} ({near}) on {corpus}"
             short = _not_learned((near, far), corpus, results, is_required=True)
-            outcome = "not decidable" if short else judge(one, size)
-            said = "; ".join((told, *short)) + "."
-            found.append(Ruling(outcome, said, one.value, one.low, one.high, one.detectable, size, ("dense",)))
+            outcome = "not decidable" if short else judge(gap, size)
+            said = "; ".join((text, *short)) + "."
+            found.append(Ruling(outcome, said, gap.value, gap.low, gap.high, gap.detectable, size, ("dense",)))
     return found
 
 
@@ -350,11 +350,14 @@ def _not_learned(
     found: list[str] = []
     here = results.where(corpus=corpus)
     for system in systems:
-        own = here.where(system=system, representation="dense")
-        if is_required and not (own and here.where(system=BM25)):
+        rows = here.where(system=system, representation="dense")
+        if is_required and not (rows and here.where(system=BM25)):
             found.append(f"the results do not show whether {system} has learned to search {corpus}")
-        for key, split in product(dict.fromkeys(one.key for one in own), order_splits(own.names("split"))[:1]):
-            found += (f"{system}: {one}" for one in below_floor([key], [(corpus, split)], results, "RR@10"))
+        for key, split in product(
+            dict.fromkeys(result.key for result in rows),
+            order_splits(rows.names("split"))[:1],
+        ):
+            found += (f"{system}: {note}" for note in below_floor([key], [(corpus, split)], results, "RR@10"))
     return tuple(found)
 
 
@@ -399,22 +402,22 @@ ABOUT = 0.05
 def stop_share(statistics: Sequence[Statistic], results: Results) -> Ruling:
     """~40% of randomly masked tokens are stop-words or punctuation: on every corpus that was measured."""
     printed = pick("rom", "text").value
-    found = statistics_of(statistics, MEASURE, "mlm")
-    if not found:
+    shares = statistics_of(statistics, MEASURE, "mlm")
+    if not shares:
         return Ruling("not measured", f"the share of stop-words under random masks; {COMMAND}.", published=printed)
-    return combine([_compare_with_printed(one, printed, ALPHA / len(found)) for one in found.values()])
+    return combine([_compare_with_printed(share, printed, ALPHA / len(shares)) for share in shares.values()])
 
 
-def _compare_with_printed(one: Statistic, printed: float, alpha: float) -> Ruling:
-    found = interval(one.mean, [one.variance], alpha)
+def _compare_with_printed(share: Statistic, printed: float, alpha: float) -> Ruling:
+    estimate = interval(share.mean, [share.variance], alpha)
     return Ruling(
-        judge_between(found, printed - ABOUT, printed + ABOUT),
-        f"{one.mean:.1%} [{found.low:.1%}, {found.high:.1%}] of {one.count:,} masked tokens of {one.corpus}, about "
-        f"{printed:.0%} being {printed - ABOUT:.0%} to {printed + ABOUT:.0%} ({one.source}).",
-        found.value,
-        found.low,
-        found.high,
-        found.detectable,
+        judge_between(estimate, printed - ABOUT, printed + ABOUT),
+        f"{share.mean:.1%} [{estimate.low:.1%}, {estimate.high:.1%}] of {share.count:,} masked tokens of "
+        f"{share.corpus}, about {printed:.0%} being {printed - ABOUT:.0%} to {printed + ABOUT:.0%} ({share.source}).",
+        estimate.value,
+        estimate.low,
+        estimate.high,
+        estimate.detectable,
         printed,
     )
 
@@ -427,9 +430,9 @@ def fewer_stops(statistics: Sequence[Statistic], results: Results) -> Ruling:
         return Ruling("not measured", f"the shares of stop-words under random masks and ROM's; {COMMAND}.")
     verdicts = []
     for corpus in shared:
-        found = difference(uniform[corpus], weighted[corpus], ALPHA / len(shared))
+        gap = difference(uniform[corpus], weighted[corpus], ALPHA / len(shared))
         said = f"{uniform[corpus].mean:.1%} under random masks, {weighted[corpus].mean:.1%} under ROM's on {corpus}."
-        verdicts.append(Ruling(judge(found, None), said, found.value, found.low, found.high, found.detectable))
+        verdicts.append(Ruling(judge(gap, None), said, gap.value, gap.low, gap.high, gap.detectable))
     return combine(verdicts)
 
 

@@ -135,9 +135,9 @@ def _trec_groups(results: Results) -> Iterator[tuple[CorpusSplit, Results]]:
     for corpus in (resolve_corpus(name, results) for name in ("trec-dl-2019", "trec-dl-2020")):
         here = results.where(corpus=corpus)
         for setting, representation, split in product(*map(here.names, ("setting", "representation", "split"))):
-            own = here.where(setting=setting, representation=representation, split=split)
-            if len({one.key for one in own}) > 1:
-                yield (corpus, split), own
+            group = here.where(setting=setting, representation=representation, split=split)
+            if len({result.key for result in group}) > 1:
+                yield (corpus, split), group
 
 
 def _compare_all(own: Results, place: CorpusSplit) -> list[Comparison]:
@@ -235,7 +235,8 @@ def few_queries(results: Results) -> Ruling:
 
 def nothing_on_beir(results: Results) -> Ruling:
     """SPLADE, distilled, one negative: middle training's mean gain over BERT on BEIR is next to nothing."""
-    rows = {one.label: one for one in published(PAPER, "3") if (one.representation, one.corpus) == ("splade", "beir13")}
+    numbers = [row for row in published(PAPER, "3") if (row.representation, row.corpus) == ("splade", "beir13")]
+    rows = {row.label: row for row in numbers}
     base = rows.pop("BERT")
     part = _mean_gain("middle training against BERT", rows, dict.fromkeys(rows, base), results, elsewhere=True)
     return within(part, results, NOTHING, f"{PAPER} --zero-shot beir13:FOLDER")
@@ -271,10 +272,10 @@ def _setting(table: str) -> str:
 def _row(table: str, representation: str, setting: str = "") -> dict[str, Published]:
     """Label -> RR@10 of a table's systems, without doubtful values."""
     return {
-        one.label: one
-        for one in published(PAPER, table)
-        if (one.representation, one.measure, one.note) == (representation, "RR@10", "")
-        and (not setting or one.setting == setting)
+        number.label: number
+        for number in published(PAPER, table)
+        if (number.representation, number.measure, number.note) == (representation, "RR@10", "")
+        and (not setting or number.setting == setting)
     }
 
 

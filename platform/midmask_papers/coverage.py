@@ -68,25 +68,25 @@ class PresetRun:
         """Names of what the systems that are fine-tuned on the first corpus search, and of BEIR's groups that are
         complete.
         """
-        found = {CorpusConfig(name=self.corpus).short_name}
+        labels = {CorpusConfig(name=self.corpus).short_name}
         for name in self.zero_shot:
             group = name.partition(":")[0]
-            found |= {group, *GROUPS[group]} if group in set(GROUPS) else {CorpusConfig(name=name).short_name}
-        return frozenset(found)
+            labels |= {group, *GROUPS[group]} if group in set(GROUPS) else {CorpusConfig(name=name).short_name}
+        return frozenset(labels)
 
     def measures(self, corpus: str) -> set[str]:
         """Measures on a corpus that papers call so; empty if it is not searched."""
         names = {*corpus_names(corpus)}
-        found = set() if self.corpora.isdisjoint(names) else {*expand(self.benchmark.measures)}
-        for one in self.benchmark.further:
-            found |= {*expand(one.measures)} if CorpusConfig(name=one.corpus).short_name in names else set()
-        return found
+        measures = set() if self.corpora.isdisjoint(names) else {*expand(self.benchmark.measures)}
+        for extra in self.benchmark.further:
+            measures |= {*expand(extra.measures)} if CorpusConfig(name=extra.corpus).short_name in names else set()
+        return measures
 
     def covers(self, number: Published) -> bool:
         """Whether a cell of this run is what the paper prints: the same system, and fields that the paper tells."""
-        wanted = vars(key_of(number))
+        fields = vars(key_of(number))
         systems = [
-            key for key in self.keys if all(not wanted[name] or vars(key)[name] == wanted[name] for name in wanted)
+            key for key in self.keys if all(not fields[name] or vars(key)[name] == fields[name] for name in fields)
         ]
         if number.measure in JUDGED_FROM_VECTORS:
             return number.system in self.benchmark.maps
@@ -110,13 +110,11 @@ RUNS: Mapping[str, tuple[PresetRun, ...]] = {
 
 @dataclass(frozen=True)
 class Coverage:
-    """A printed number. command: what measures it; empty where nothing does. implemented: whether midmask has the
-    system; the others are cited by the papers only.
-    """
+    """A printed number, and how midmask can measure it."""
 
     number: Published
-    implemented: bool
-    command: str
+    implemented: bool  # whether midmask has the system; the papers only cite the others
+    command: str  # the command that measures the number; empty if none does
 
 
 def coverage(name: str) -> Iterator[Coverage]:
@@ -127,29 +125,34 @@ def coverage(name: str) -> Iterator[Coverage]:
         yield Coverage(number, bool(number.system), ELSEWHERE.get(number.measure, next(iter(commands), "")))
 
 
-def report(found: Mapping[str, list[Coverage]]) -> str:
+def report(papers: Mapping[str, list[Coverage]]) -> str:
     """Markdown: what was run; a line for each table; then the commands, systems that are cited only, values that are
     not at hand, and numbers of implemented systems without a command.
     """
-    every = [one for own in found.values() for one in own if one.implemented]
-    covered = sum(bool(one.command) for one in every)
+    every = [entry for entries in papers.values() for entry in entries if entry.implemented]
+    covered = sum(bool(entry.command) for entry in every)
     share = f"{covered} of {len(every)} printed numbers of systems that midmask implements have a command"
-    counts = markdown(["paper", "table", "printed", "implemented", "with a command", "cited only"], list(_rows(found)))
-    commands = [f"{run.command}  # {name}" for name in found for run in RUNS[name]]
-    cited = {name: dict.fromkeys(one.number.label for one in own if not one.implemented) for name, own in found.items()}
-    missing = [f"{name}: {one.what}: {one.why}" for name in found for one in paper(name).missing]
+    counts = markdown(["paper", "table", "printed", "implemented", "with a command", "cited only"], list(_rows(papers)))
+    commands = [f"{run.command}  # {name}" for name in papers for run in RUNS[name]]
+    cited = {
+        name: dict.fromkeys(entry.number.label for entry in entries if not entry.implemented)
+        for name, entries in papers.items()
+    }
+    missing = [f"{name}: {entry.what}: {entry.why}" for name in papers for entry in paper(name).missing]
     parts = [
         NOT_RUN,
         f"{share}: {covered / len(every):.1%}. None of them was run.",
         counts,
         "\n".join(["```sh", *commands, "```"]),
     ]
-    parts += _section("Cited by the papers only", [f"{name}: {', '.join(own)}" for name, own in cited.items() if own])
+    parts += _section(
+        "Cited by the papers only", [f"{name}: {', '.join(entries)}" for name, entries in cited.items() if entries]
+    )
     parts += _section("Not in the texts at hand", missing)
-    lacking = [one.number for one in every if not one.command]
+    lacking = [entry.number for entry in every if not entry.command]
     parts += _section(
         "Without a command",
-        [f"{one.paper}, table {one.table}: {one.label}, {one.measure} on {one.corpus}" for one in lacking],
+        [f"{entry.paper}, table {entry.table}: {entry.label}, {entry.measure} on {entry.corpus}" for entry in lacking],
     )
     return "\n\n".join(parts) + "\n"
 
@@ -159,12 +162,12 @@ def _section(heading: str, lines: Sequence[str]) -> list[str]:
     return [f"## {heading}", "\n".join(f"- {line}" for line in lines)] if lines else []
 
 
-def _rows(found: Mapping[str, list[Coverage]]) -> Iterator[list[str]]:
-    for name, own in found.items():
-        for table in dict.fromkeys(one.number.table for one in own):
-            here = [one for one in own if one.number.table == table]
-            counts = (len(here), sum(one.implemented for one in here), sum(bool(one.command) for one in here))
-            cited = sum(not one.implemented for one in here)
+def _rows(papers: Mapping[str, list[Coverage]]) -> Iterator[list[str]]:
+    for name, entries in papers.items():
+        for table in dict.fromkeys(entry.number.table for entry in entries):
+            here = [entry for entry in entries if entry.number.table == table]
+            counts = (len(here), sum(entry.implemented for entry in here), sum(bool(entry.command) for entry in here))
+            cited = sum(not entry.implemented for entry in here)
             yield [name, table, *map(str, counts), str(cited)]
 
 

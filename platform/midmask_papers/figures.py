@@ -74,28 +74,28 @@ def spreads(results: Results, measure: str = "RR@10") -> list[Spread]:
     """
     here = results.where(corpus=home(results)) if results else results
     split = next(iter(order_splits(here.names("split"))), None)
-    found = []
+    items = []
     for representation in here.names("representation"):
-        own = here.where(representation=representation, split=split)
-        there = [name for name in own.names("setting") if name != NONE]
-        known = [name for name in STRENGTH if name in there]
-        settings = known if len(known) > 1 else there
-        rows = {setting: _means(own.where(setting=setting), measure) for setting in settings}
+        group = here.where(representation=representation, split=split)
+        present = [name for name in group.names("setting") if name != NONE]
+        ordered = [name for name in STRENGTH if name in present]
+        settings = ordered if len(ordered) > 1 else present
+        rows = {setting: _means(group.where(setting=setting), measure) for setting in settings}
         shared = set.intersection(*(set(row) for row in rows.values())) if rows else set()
         if len(settings) > 1 and shared:
             for setting, row in rows.items():
                 means = {name: value for name, value in row.items() if name in shared}
-                found.append(Spread(representation, setting, means, _printed_values(representation, setting, measure)))
-    return found
+                items.append(Spread(representation, setting, means, _printed_values(representation, setting, measure)))
+    return items
 
 
 def _means(results: Results, measure: str) -> dict[str, float]:
     """System (collection) -> its mean."""
     values: dict[str, list[float]] = {}
-    for one in results:
-        if measure in one.measures:
-            values.setdefault(f"{one.key.system} ({one.key.collection})", []).append(one.measures[measure])
-    return {name: float(np.mean(found)) for name, found in values.items()}
+    for result in results:
+        if measure in result.measures:
+            values.setdefault(f"{result.key.system} ({result.key.collection})", []).append(result.measures[measure])
+    return {name: float(np.mean(scores)) for name, scores in values.items()}
 
 
 def _printed_values(representation: str, setting: str, measure: str) -> tuple[float, ...]:
@@ -108,14 +108,16 @@ def _printed_values(representation: str, setting: str, measure: str) -> tuple[fl
     )
 
 
-def spread_table(found: Sequence[Spread]) -> str:
+def spread_table(items: Sequence[Spread]) -> str:
     """The figure's numbers: lowest, highest and spread, ours and as published; unstable published runs left out."""
     rows = []
-    for one in found:
-        low, high = (choose(one.means, key=lambda name: one.means[name]) for choose in (min, max))
-        printed = f"{100 * (max(one.printed) - min(one.printed)):.1f}" if one.printed else MISSING
-        ends = [f"{name} {100 * one.means[name]:.1f}" for name in (low, high)]
-        rows.append([one.representation, one.setting, str(len(one.means)), *ends, f"{100 * one.width:.1f}", printed])
+    for entry in items:
+        low, high = (choose(entry.means, key=lambda name: entry.means[name]) for choose in (min, max))
+        printed = f"{100 * (max(entry.printed) - min(entry.printed)):.1f}" if entry.printed else MISSING
+        ends = [f"{name} {100 * entry.means[name]:.1f}" for name in (low, high)]
+        rows.append(
+            [entry.representation, entry.setting, str(len(entry.means)), *ends, f"{100 * entry.width:.1f}", printed]
+        )
     return markdown(["representation", "setting", "systems", "lowest", "highest", "spread", "published"], rows)
 
 
@@ -123,33 +125,33 @@ def spread_figure(results: Results, path: Path, measure: str = "RR@10") -> str:
     """Draws the spread between systems by the strength of fine-tuning, a panel a representation, and returns its
     numbers as a Markdown table; draws nothing and returns an empty text where no two settings were measured.
     """
-    found = spreads(results, measure)
-    if not found:
+    items = spreads(results, measure)
+    if not items:
         return ""
     from matplotlib.figure import Figure
 
-    panels = list(dict.fromkeys(one.representation for one in found))
+    panels = list(dict.fromkeys(entry.representation for entry in items))
     figure = Figure(figsize=(COLUMN_INCHES, 0.6 + 1.9 * len(panels)), dpi=300, layout="constrained")
     for row, representation in enumerate(panels):
         axes = figure.add_subplot(len(panels), 1, row + 1)
-        _draw_spreads(axes, [one for one in found if one.representation == representation])
+        _draw_spreads(axes, [entry for entry in items if entry.representation == representation])
         axes.set_title(VIEWS.get(representation, representation), fontsize=8, loc="left")
         axes.set_ylabel(f"{measure} (%) from the systems' mean", fontsize=6)
-        if row == 0 and any(one.printed for one in found):
+        if row == 0 and any(entry.printed for entry in items):
             axes.legend(fontsize=6, frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
-    return spread_table(found)
+    return spread_table(items)
 
 
-def _draw_spreads(axes: "Axes", found: Sequence[Spread]) -> None:
+def _draw_spreads(axes: "Axes", items: Sequence[Spread]) -> None:
     """Every system a point, as far from the mean of all as it is, so that a toy's spread can be seen beside a paper's;
     their span a line with its length on top; published points hollow.
     """
-    for place, one in enumerate(found):
-        series = [(-0.15, tuple(one.means.values()), BLUE, "ours", True)]
-        if one.printed:
-            series.append((0.15, one.printed, ORANGE, "Lassance et al. 2023", False))
+    for place, entry in enumerate(items):
+        series = [(-0.15, tuple(entry.means.values()), BLUE, "ours", True)]
+        if entry.printed:
+            series.append((0.15, entry.printed, ORANGE, "Lassance et al. 2023", False))
         for shift, values, colour, name, filled in series:
             points = [100 * (value - float(np.mean(values))) for value in values]
             at = place + shift
@@ -166,13 +168,13 @@ def _draw_spreads(axes: "Axes", found: Sequence[Spread]) -> None:
                 fontsize=6,
                 color="#333333",
             )
-    names = [STRENGTH.get(one.setting, one.setting).replace(", ", ",\n") for one in found]
-    axes.set_xticks(range(len(found)), names, fontsize=6)
+    names = [STRENGTH.get(entry.setting, entry.setting).replace(", ", ",\n") for entry in items]
+    axes.set_xticks(range(len(items)), names, fontsize=6)
     axes.margins(x=0.08, y=0.18)
     quiet(axes)
 
 
-def draw_panels(found: Sequence[Titled], path: Path, draw: "Callable[[Axes, Titled], None]", scale: str) -> None:
+def draw_panels(items: Sequence[Titled], path: Path, draw: "Callable[[Axes, Titled], None]", scale: str) -> None:
     """A figure of panels below one another, each drawn by `draw`, with one legend for all of them.
 
     Args:
@@ -180,9 +182,9 @@ def draw_panels(found: Sequence[Titled], path: Path, draw: "Callable[[Axes, Titl
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(COLUMN_INCHES, 0.8 + 1.8 * len(found)), dpi=300, layout="constrained")
-    for row, panel in enumerate(found):
-        axes = figure.add_subplot(len(found), 1, row + 1)
+    figure = Figure(figsize=(COLUMN_INCHES, 0.8 + 1.8 * len(items)), dpi=300, layout="constrained")
+    for row, panel in enumerate(items):
+        axes = figure.add_subplot(len(items), 1, row + 1)
         draw(axes, panel)
         axes.set_title(panel.title, fontsize=8, loc="left")
         axes.set_ylabel(scale, fontsize=6)
@@ -205,18 +207,15 @@ Seeds = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Panel:
-    """One corpus, representation and setting.
-
-    values: system -> collection -> its seeds, of the systems that were trained on two collections or more.
-    levels: none and bm25 -> their seeds; empty where they were not measured.
-    """
+    """The results of one corpus, representation and setting, for one panel of the figure."""
 
     corpus: str
     split: str
     representation: str
     setting: str
+    # System -> collection -> its seeds, of the systems that were trained on two collections or more
     values: dict[str, dict[str, Seeds]]
-    levels: dict[str, Seeds]
+    levels: dict[str, Seeds]  # "none" and "bm25" -> their seeds; empty where they were not measured
 
     @property
     def collections(self) -> tuple[str, ...]:
@@ -229,18 +228,21 @@ class Panel:
 
 def panels(results: Results, measure: str = "RR@10") -> list[Panel]:
     """Where two collections or more can be compared; each corpus on test, or on its other split if there is none."""
-    found = []
-    where = dict.fromkeys((one.corpus, one.key.representation, one.key.setting) for one in results)
+    items = []
+    where = dict.fromkeys((result.corpus, result.key.representation, result.key.setting) for result in results)
     for corpus, representation, setting in where:
         split = order_splits(results.where(corpus=corpus).names("split"))[0]
         here = results.where(corpus=corpus, split=split)
-        own = here.where(representation=representation, setting=setting)
-        trained = {name: _by_collection(own.where(system=name), measure) for name in own.names("system")}
+        group = here.where(representation=representation, setting=setting)
+        trained = {name: _by_collection(group.where(system=name), measure) for name in group.names("system")}
         values = {name: row for name, row in trained.items() if len(row) > 1}
-        levels = {"none": _seeds(own.where(system="none"), measure), "bm25": _seeds(here.where(system="bm25"), measure)}
+        levels = {
+            "none": _seeds(group.where(system="none"), measure),
+            "bm25": _seeds(here.where(system="bm25"), measure),
+        }
         if values:
-            found.append(Panel(corpus, split, representation, setting, values, levels))
-    return found
+            items.append(Panel(corpus, split, representation, setting, values, levels))
+    return items
 
 
 def _by_collection(results: Results, measure: str) -> dict[str, Seeds]:
@@ -249,14 +251,14 @@ def _by_collection(results: Results, measure: str) -> dict[str, Seeds]:
 
 
 def _seeds(results: Results, measure: str) -> Seeds:
-    return tuple(one.measures[measure] for one in results if measure in one.measures)
+    return tuple(result.measures[measure] for result in results if measure in result.measures)
 
 
-def collections_table(found: Sequence[Panel]) -> str:
+def collections_table(items: Sequence[Panel]) -> str:
     """A row per panel and system: mean over seeds by collection, ± the standard deviation of the seeds."""
-    collections = list(dict.fromkeys(name for panel in found for name in panel.collections))
+    collections = list(dict.fromkeys(name for panel in items for name in panel.collections))
     rows = []
-    for panel in found:
+    for panel in items:
         levels = [_render_seeds(seeds) for seeds in panel.levels.values()]
         for system, row in panel.values.items():
             rows.append([panel.title, system, *levels, *(_render_seeds(row.get(name, ())) for name in collections)])
@@ -274,11 +276,11 @@ def collections_figure(results: Results, path: Path, measure: str = "RR@10") -> 
     """Draws the systems by the collection of their middle training, and returns the numbers as a Markdown table; draws
     nothing and returns an empty text where no system was trained on two collections.
     """
-    found = panels(results, measure)
-    if not found:
+    items = panels(results, measure)
+    if not items:
         return ""
-    draw_panels(found, path, _draw_collections, measure)
-    return f"{measure}, mean over seeds ± their standard deviation.\n\n{collections_table(found)}"
+    draw_panels(items, path, _draw_collections, measure)
+    return f"{measure}, mean over seeds ± their standard deviation.\n\n{collections_table(items)}"
 
 
 def _draw_collections(axes: "Axes", panel: Panel) -> None:

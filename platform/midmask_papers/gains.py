@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GainPanel:
-    """One corpus and representation. settings: in the benchmark's order; gains: system -> setting -> its gain."""
+    """The gains on one corpus with one representation, for one panel of the figure."""
 
     corpus: str
     split: str
     representation: str
-    settings: tuple[str, ...]
-    gains: dict[str, dict[str, IntervalEstimate]]
+    settings: tuple[str, ...]  # in the benchmark's order
+    gains: dict[str, dict[str, IntervalEstimate]]  # system -> setting -> its gain
 
     @property
     def title(self) -> str:
@@ -50,20 +50,20 @@ def gain_panels(results: Results, baseline: str, measure: str) -> list[GainPanel
     """Where the baseline was measured in two settings or more; each corpus on test, or on its other split if there is
     none.
     """
-    found = []
-    for corpus, representation in dict.fromkeys((one.corpus, one.key.representation) for one in results):
+    items = []
+    for corpus, representation in dict.fromkeys((result.corpus, result.key.representation) for result in results):
         split = order_splits(results.where(corpus=corpus).names("split"))[0]
         found_here = results.where(corpus=corpus, split=split, representation=representation)
-        here = Results(one for one in found_here if measure in one.measures)
-        base = {one.key.setting: one.key for one in here.where(system=baseline)}
+        here = Results(result for result in found_here if measure in result.measures)
+        base = {result.key.setting: result.key for result in here.where(system=baseline)}
         gains: dict[str, dict[str, IntervalEstimate]] = {}
-        for key in dict.fromkeys(one.key for one in here):
+        for key in dict.fromkeys(result.key for result in here):
             if key.system not in (baseline, BM25) and key.setting in base:
-                own = gains.setdefault(_name(key, here), {})
-                own[key.setting] = _gain(key, base[key.setting], (corpus, split), results, measure)
+                row = gains.setdefault(_name(key, here), {})
+                row[key.setting] = _gain(key, base[key.setting], (corpus, split), results, measure)
         if len(base) > 1 and gains:
-            found.append(GainPanel(corpus, split, representation, tuple(base), gains))
-    return found
+            items.append(GainPanel(corpus, split, representation, tuple(base), gains))
+    return items
 
 
 def _name(key: SystemKey, here: Results) -> str:
@@ -76,12 +76,12 @@ def _gain(key: SystemKey, base: SystemKey, place: tuple[str, str], results: Resu
     return Match((Term(1.0, key), Term(-1.0, base)), (place,)).estimate(results, measure)
 
 
-def gains_table(found: Sequence[GainPanel]) -> str:
+def gains_table(items: Sequence[GainPanel]) -> str:
     """A row per panel and system: the gain by setting, with its 95% interval."""
-    settings = list(dict.fromkeys(name for panel in found for name in panel.settings))
+    settings = list(dict.fromkeys(name for panel in items for name in panel.settings))
     rows = [
         [panel.title, system, *(_render(row.get(name)) for name in settings)]
-        for panel in found
+        for panel in items
         for system, row in panel.gains.items()
     ]
     return markdown(["evaluated on", "system", *settings], rows)
@@ -98,26 +98,31 @@ def gains_of_records(folder: Path, baseline: str, systems: Sequence[str], settin
     Raises:
         UserError: for a system or a setting without a record, or a file that is none.
     """
-    results = Results(one for record in read_records(Place(str(folder))).values() for one in record.results)
+    results = Results(result for record in read_records(Place(str(folder))).values() for result in record.results)
     for field, names in (("system", (baseline, *systems)), ("setting", settings)):
         for name in names:
             if name not in results.names(field):
                 raise unknown(f"{field} in {folder}", name, results.names(field))
-    own = [one for name in settings for one in results.where(setting=name) if one.key.system in (baseline, *systems)]
-    return gains_table(gain_panels(Results(own), baseline, measure))
+    selected = [
+        result
+        for name in settings
+        for result in results.where(setting=name)
+        if result.key.system in (baseline, *systems)
+    ]
+    return gains_table(gain_panels(Results(selected), baseline, measure))
 
 
 def gains_figure(results: Results, path: Path, baseline: str | None, measure: str) -> str:
     """Draws the gains by setting and returns the numbers as a Markdown table; draws nothing and returns an empty text
     without a baseline in two settings.
     """
-    found = gain_panels(results, baseline, measure) if baseline else []
-    if not found:
+    items = gain_panels(results, baseline, measure) if baseline else []
+    if not items:
         return ""
-    draw_panels(found, path, _draw, f"{measure}, gain over {baseline}")
+    draw_panels(items, path, _draw, f"{measure}, gain over {baseline}")
     return (
         f"{measure} less that of `{baseline}` in the same setting, with its 95% interval over queries and "
-        f"fine-tuning seeds; each middle training was run once.\n\n{gains_table(found)}"
+        f"fine-tuning seeds; each middle training was run once.\n\n{gains_table(items)}"
     )
 
 

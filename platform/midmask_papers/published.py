@@ -28,32 +28,25 @@ from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate, Wei
 
 @dataclass(frozen=True)
 class Published:
-    """One printed number.
-
-    system: a recipe's name; a variant of one as "recipe[field=value,…]"; empty for systems that midmask lacks, which
-    only their label names. collection, representation, setting: as in `results.SystemKey`, empty where unpublished.
-    condition: the paper's own word for the setting. measure: an ir-measures name; or, of what is no measure of a ranked
-    list, KL or JS (divergences of embeddings), stop share (of stop-words and punctuation among masked tokens), wins (of
-    collections, on which one system beats another). value: a fraction. against: where the value is a difference or a
-    share of wins, to what. source: the place in methods.md.
-    note: why the value is doubtful; empty if it is not.
-    """
+    """One number that a paper printed."""
 
     paper: str
     table: str
     label: str
+    # An ir-measures name, or KL, JS (divergences of embeddings), stop share (fraction of stop-words and punctuation
+    # among masked tokens), wins (fraction of collections on which one system beats another)
     measure: str
-    value: float
-    source: str
-    system: str = ""
-    collection: str = ""
+    value: float  # a fraction
+    source: str  # the section of methods.md
+    system: str = ""  # a recipe, or a variant as "recipe[field=value,…]"; empty for systems that midmask lacks
+    collection: str = ""  # as in `results.SystemKey`, like the next two; empty where unpublished
     representation: str = ""
     setting: str = ""
-    condition: str = ""
+    condition: str = ""  # the paper's own word for the setting
     corpus: str = ""
     split: str = ""
-    against: str = ""
-    note: str = ""
+    against: str = ""  # the system that a difference or a fraction of wins is relative to
+    note: str = ""  # why the value is doubtful; empty if it is not
 
     @property
     def recipe(self) -> str:
@@ -99,15 +92,17 @@ class PublishedTable(Config):
 
     def numbers(self, paper: str) -> list[Published]:
         """Its numbers, row by row."""
-        found = []
+        numbers = []
         for row in self.rows:
             for column, value in zip(self.columns, row.values, strict=True):
                 if value is not None:
                     printed, note = (value.value, value.note) if isinstance(value, Noted) else (value, "")
                     fraction = float(printed / 100 if self.percent else printed)
-                    own = {"table": self.table, "source": f"methods.md {self.line}", "note": note}
-                    found.append(Published(paper=paper, value=fraction, **{**self.shared, **column, **row.of, **own}))
-        return found
+                    origin = {"table": self.table, "source": f"methods.md {self.line}", "note": note}
+                    numbers.append(
+                        Published(paper=paper, value=fraction, **{**self.shared, **column, **row.of, **origin})
+                    )
+        return numbers
 
 
 class UnknownValues(Config):
@@ -154,13 +149,13 @@ def published(name: str, table: str | None = None) -> tuple[Published, ...]:
     Raises:
         UserError: for a paper or a table that is not here.
     """
-    found = paper(name).numbers()
+    numbers = paper(name).numbers()
     if table is None:
-        return found
-    tables = dict.fromkeys(number.table for number in found)
+        return numbers
+    tables = dict.fromkeys(number.table for number in numbers)
     if table not in tables:
         raise unknown(f"table of {name}", table, tables)
-    return tuple(number for number in found if number.table == table)
+    return tuple(number for number in numbers if number.table == table)
 
 
 NONE = "none"
@@ -207,11 +202,11 @@ def _evaluate_term(term: Term, results: Results, places: Sequence[CorpusSplit], 
     """A term with its system's values on each of these places, seeds ascending."""
     key, samples, seeds = term.key, [], set()
     for corpus, split in places:
-        found = sorted(results.where(corpus=corpus, split=split, **vars(key)), key=lambda result: result.seed)
-        if not found:
+        matching = sorted(results.where(corpus=corpus, split=split, **vars(key)), key=lambda result: result.seed)
+        if not matching:
             raise ValueError(f"no result of {key} on {corpus} {split}")
-        samples.append(read_sample(key.system, [result.per_query for result in found], measure))
-        seeds.add(tuple(result.seed for result in found))
+        samples.append(read_sample(key.system, [result.per_query for result in matching], measure))
+        seeds.add(tuple(result.seed for result in matching))
     if len(seeds) > 1:
         raise ValueError(f"{key} was not measured with the same seeds on all corpora")
     return Weighted(key.system, term.weight, samples, is_drawn=key.system != BM25)
@@ -257,7 +252,7 @@ def corpus_names(name: str) -> tuple[str, ...]:
 def resolve_corpus(name: str, results: Results) -> str:
     """The corpus that papers call so; the name itself if it was not measured."""
     corpora = results.names("corpus")
-    return next((one for one in corpus_names(name) if one in corpora), name)
+    return next((corpus for corpus in corpus_names(name) if corpus in corpora), name)
 
 
 def match(
@@ -277,7 +272,7 @@ def match(
         collections_apart: whether different collections of middle training must be different ones here, and none of
             them the corpus.
     """
-    measured = {(one.key, one.corpus, one.split) for one in results if measure in one.measures}
+    measured = {(result.key, result.corpus, result.split) for result in results if measure in result.measures}
     splits = {corpus: results.where(corpus=corpus).names("split") for corpus in _corpora(results, place, elsewhere)}
     best: Match | None = None
     for setting, collection in _readings(results):
@@ -286,14 +281,14 @@ def match(
             continue  # the terms would not be told apart
         if collections_apart and not _are_apart([term.key for term in terms], own, next(iter(splits), "")):
             continue
-        found = tuple(
+        places = tuple(
             (corpus, split)
             for corpus, there in splits.items()
             if (split := _choose_split(there, place[1] if corpus == place[0] else "", corpus, own, measured))
         )
-        if found and (best is None or len(found) > len(best.places)):
+        if places and (best is None or len(places) > len(best.places)):
             ours = tuple(replace(term, key=key) for term, key in zip(terms, own, strict=True))
-            best = Match(ours, found, _differences([term.key for term in terms], own, home(results)))
+            best = Match(ours, places, _differences([term.key for term in terms], own, home(results)))
         if best is not None and not elsewhere:
             break
     return best or MissingResult(_missing(terms, results, measure))
@@ -302,8 +297,8 @@ def match(
 def _corpora(results: Results, place: CorpusSplit, elsewhere: bool) -> list[str]:
     corpora = results.names("corpus")
     if elsewhere:
-        own = homes(results)
-        return [corpus for corpus in corpora if corpus not in own]
+        home_of = homes(results)
+        return [corpus for corpus in corpora if corpus not in home_of]
     return [place[0] if place[0] in corpora else home(results)]
 
 
@@ -359,13 +354,13 @@ def _differences(published: Sequence[SystemKey], ours: Sequence[SystemKey], corp
 
 
 def _missing(terms: Sequence[Term], results: Results, measure: str) -> str:
-    wanted = dict.fromkeys((term.key.system, term.key.representation) for term in terms)
+    pairs = dict.fromkeys((term.key.system, term.key.representation) for term in terms)
     absent = [
         f"{system} ({representation})"
-        for system, representation in wanted
+        for system, representation in pairs
         if not results.where(system=system, representation=representation)
     ]
     if absent:
         return f"not among the results: {', '.join(absent)}"
-    named = ", ".join(f"{system} ({representation})" for system, representation in wanted)
+    named = ", ".join(f"{system} ({representation})" for system, representation in pairs)
     return f"never measured under the same conditions by {measure}: {named}"

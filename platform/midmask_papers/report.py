@@ -64,9 +64,9 @@ def embedding_maps(layout: Layout, storage: Place) -> list[Mapped]:
     as they have been run and their vectors are there; the same 400 pairs of a query and a relevant passage of the first
     split for all of them.
     """
-    wanted = [cell for cell in layout.cells if cell.key.representation == "dense" and not cell.further]
-    first = {cell.key.system: cell.key for cell in reversed(wanted) if cell.key.system in layout.benchmark.maps}
-    return [found for cell in wanted if first.get(cell.key.system) == cell.key for found in _map_cell(cell, storage)]
+    cells = [cell for cell in layout.cells if cell.key.representation == "dense" and not cell.further]
+    first = {cell.key.system: cell.key for cell in reversed(cells) if cell.key.system in layout.benchmark.maps}
+    return [mapped for cell in cells if first.get(cell.key.system) == cell.key for mapped in _map_cell(cell, storage)]
 
 
 def _map_cell(cell: BenchmarkCell, storage: Place) -> Iterator[Mapped]:
@@ -83,50 +83,50 @@ def _map_cell(cell: BenchmarkCell, storage: Place) -> Iterator[Mapped]:
     yield Mapped(cell.key.system, corpus, cell.seed, maps)
 
 
-def as_statistics(found: Sequence[Mapped]) -> list[Statistic]:
+def as_statistics(mapped: Sequence[Mapped]) -> list[Statistic]:
     """KL and JS of each system: a value per fine-tuning seed; of a single one, a value per draw."""
     statistics = []
-    for system, corpus in dict.fromkeys((one.system, one.corpus) for one in found):
-        own = [one for one in found if (one.system, one.corpus) == (system, corpus)]
+    for system, corpus in dict.fromkeys((entry.system, entry.corpus) for entry in mapped):
+        entries = [entry for entry in mapped if (entry.system, entry.corpus) == (system, corpus)]
         for measure in ("KL", "JS"):
-            values = own[0].draws(measure) if len(own) == 1 else tuple(one.mean(measure) for one in own)
+            values = entries[0].draws(measure) if len(entries) == 1 else tuple(entry.mean(measure) for entry in entries)
             source = f"{PAIRS} pairs at most of the benchmark's own encodings, mapped by t-SNE with seeds {DRAWS}"
             statistics.append(Statistic(measure=measure, system=system, corpus=corpus, values=values, source=source))
     return statistics
 
 
-def maps_section(found: Sequence[Mapped], path: Path) -> str:
+def maps_section(mapped: Sequence[Mapped], path: Path) -> str:
     """Draws the first map of every system and returns Markdown: divergences and cosines, ours and as published; an
     empty text, and no figure, where nothing was mapped.
     """
-    if not found:
+    if not mapped:
         return ""
-    _draw_maps(found, path)
+    _draw_maps(mapped, path)
     printed = {(number.system, number.measure): number.value for number in published(MAPS_PAPER, MAPS_TABLE)}
     rows = []
-    for one in found:
-        theirs = [printed.get((one.system, measure)) for measure in ("KL", "JS")]
+    for entry in mapped:
+        theirs = [printed.get((entry.system, measure)) for measure in ("KL", "JS")]
         shown = [MISSING if value is None else f"{value:.2e}" for value in theirs]
-        cosines = [f"{getattr(one.maps[0].cosines, name):.3f}" for name in ("pairs", "others")]
-        rows.append([one.system, str(one.seed), *(f"{one.mean(m):.2e}" for m in ("KL", "JS")), *shown, *cosines])
+        cosines = [f"{getattr(entry.maps[0].cosines, name):.3f}" for name in ("pairs", "others")]
+        rows.append([entry.system, str(entry.seed), *(f"{entry.mean(m):.2e}" for m in ("KL", "JS")), *shown, *cosines])
     headers = ["system", "seed", "KL", "JS", "published KL", "published JS", "cosine, pairs", "cosine, others"]
     return f"![embeddings](figures/{path.name})\n\n{markdown(headers, rows)}\n\n{CAVEAT}"
 
 
-def _draw_maps(found: Sequence[Mapped], path: Path) -> None:
+def _draw_maps(mapped: Sequence[Mapped], path: Path) -> None:
     """A panel a system: the first fine-tuning seed, the first draw."""
     from matplotlib.figure import Figure
 
-    shown = list({one.system: one for one in reversed(found)}.values())[::-1]
+    shown = list({entry.system: entry for entry in reversed(mapped)}.values())[::-1]
     figure = Figure(figsize=(PANEL_INCHES * len(shown), PANEL_INCHES + 0.3), dpi=200, layout="constrained")
-    for number, one in enumerate(shown):
+    for number, entry in enumerate(shown):
         axes = figure.add_subplot(1, len(shown), number + 1)
         for points_N2, colour, name in (
-            (one.maps[0].queries_N2, BLUE, "queries"),
-            (one.maps[0].passages_N2, ORANGE, "passages"),
+            (entry.maps[0].queries_N2, BLUE, "queries"),
+            (entry.maps[0].passages_N2, ORANGE, "passages"),
         ):
             axes.scatter(points_N2[:, 0], points_N2[:, 1], s=3, color=colour, label=name, linewidths=0)
-        axes.set_title(f"{one.system}, {one.corpus}", fontsize=8, loc="left")
+        axes.set_title(f"{entry.system}, {entry.corpus}", fontsize=8, loc="left")
         axes.set_xticks([])
         axes.set_yticks([])
         if number == 0:
@@ -179,10 +179,10 @@ def write_report(
     for named in tables:
         _write_table(named, folder / "tables")
     results.write(Place(str(folder / "results.parquet")))
-    own = read_statistics(folder / STATISTICS) if (folder / STATISTICS).is_file() else ()
-    found = verdicts(results, [*read_shipped(), *as_statistics(maps), *own])
-    (folder / "claims.md").write_text(claims_report(found), encoding="utf-8")
-    (folder / "claims.csv").write_text(claims_csv(found), encoding="utf-8")
+    given = read_statistics(folder / STATISTICS) if (folder / STATISTICS).is_file() else ()
+    rulings = verdicts(results, [*read_shipped(), *as_statistics(maps), *given])
+    (folder / "claims.md").write_text(claims_report(rulings), encoding="utf-8")
+    (folder / "claims.csv").write_text(claims_csv(rulings), encoding="utf-8")
     parts = [f"# {benchmark.title}", _conditions(results, benchmark, remarks)]
     parts += [f"## {named.heading}\n\n{named.markdown()}" for named in tables]
     parts += ["## Claims of the papers\n\nEach is checked on these results in [claims.md](claims.md)."]
@@ -209,12 +209,12 @@ def tables_of(results: Results, benchmark: Benchmark) -> Iterator[NamedTable]:
     for corpus, split in dict.fromkeys((result.corpus, result.split) for result in results):
         here = results.where(corpus=corpus, split=split)
         for kind, setting in dict.fromkeys((one.key.representation, one.key.setting) for one in here):
-            own = here.where(representation=kind, setting=setting)
+            rows = here.where(representation=kind, setting=setting)
             if kind == BM25:
                 continue
-            systems = Results([*own, *here.where(system=BM25)])
+            systems = Results([*rows, *here.where(system=BM25)])
             per_query = systems.per_query(corpus, split, by=lambda key: label(key, benchmark))
-            measures = [name for name in own[0].measures if all(name in one.measures for one in systems)]
+            measures = [name for name in rows[0].measures if all(name in one.measures for one in systems)]
             name = f"{corpus}.{split}.{kind}.{setting}"
             heading = f"{corpus} {split}, {kind}, {setting}"
             yield NamedTable(name, heading, tabulate(by_measure(per_query, measures)))
@@ -231,15 +231,19 @@ def costs_table(results: Results) -> str:
     mean over seeds; of several corpora that systems are fine-tuned on, for each. Steps that systems share count for
     each of them.
     """
-    several = any(one.further for one in results)
+    several = any(result.further for result in results)
     headers = ["fine-tuned on"] * several
     headers += ["system", "collection", "representation", "setting", "pre-training tokens", "training s", "CPU h"]
     headers += ["GPU h", "bytes/passage", "search ms/query"]
     rows = []
-    for key, corpus in dict.fromkeys((one.key, tuned_on(one, results)) for one in results):
-        cell = [one for one in results.where(**vars(key)) if tuned_on(one, results) == corpus]
-        own = [one for one in cell if one.costs is not None]
-        first = [one.costs for one in own if (one.corpus, one.split) == (own[0].corpus, own[0].split) and one.costs]
+    for key, corpus in dict.fromkeys((result.key, tuned_on(result, results)) for result in results):
+        cell = [result for result in results.where(**vars(key)) if tuned_on(result, results) == corpus]
+        measured = [result for result in cell if result.costs is not None]
+        first = [
+            result.costs
+            for result in measured
+            if (result.corpus, result.split) == (measured[0].corpus, measured[0].split) and result.costs
+        ]
         if first:
             cells = [
                 _mean([float(cost.pretrain_tokens) for cost in first], "{:,.0f}"),
@@ -269,5 +273,5 @@ def _write_table(named: NamedTable, folder: Path) -> None:
 
 
 def _mean(values: Sequence[float | None], style: str) -> str:
-    known = [value for value in values if value is not None]
-    return style.format(sum(known) / len(known)) if known else MISSING
+    numbers = [value for value in values if value is not None]
+    return style.format(sum(numbers) / len(numbers)) if numbers else MISSING

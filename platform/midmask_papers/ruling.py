@@ -55,19 +55,17 @@ OutcomeRule = Callable[[IntervalEstimate, float | None], ClaimOutcome]
 class Ruling:
     """The outcome of a claim.
 
-    estimate: positive in the claimed direction; low, high: its interval; detectable: the smallest difference that can
-    be told from 0; published: the paper's. All are fractions, of several parts those of the one that decides; none
-    where there is no such number. representations: those of the systems that were compared.
+    Numbers are fractions, None where there is no such number; of several parts, they are those of the deciding one.
     """
 
     outcome: ClaimOutcome
     sentence: str
-    estimate: float | None = None
-    low: float | None = None
+    estimate: float | None = None  # positive in the claimed direction
+    low: float | None = None  # lower end of the estimate's confidence interval
     high: float | None = None
-    detectable: float | None = None
-    published: float | None = None
-    representations: tuple[str, ...] = ()
+    detectable: float | None = None  # the smallest difference that can be told from 0
+    published: float | None = None  # the paper's value
+    representations: tuple[str, ...] = ()  # of the systems that were compared
 
     @property
     def figures(self) -> tuple[float | None, ...]:
@@ -77,26 +75,24 @@ class Ruling:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of a paper, and how it is checked. paper: where its numbers are, also the preset that measures it."""
+    """A sentence of a paper, and how it is checked."""
 
     name: str
-    paper: str
+    paper: str  # the paper with its numbers, also the name of the preset that measures it
     text: str
     check: Callable[[Results], Ruling]
 
 
 @dataclass(frozen=True)
 class ClaimPart:
-    """A contrast that is positive according to a claim, by a measure at the paper's place; elsewhere: on all other
-    corpora. collections_apart: it is about collections of middle training, and none of them stands for another.
-    """
+    """A contrast between systems that is positive according to a claim."""
 
     what: str
     terms: tuple[Term, ...]
     measure: str
-    place: CorpusSplit
-    elsewhere: bool = False
-    collections_apart: bool = False
+    place: CorpusSplit  # the corpus and split of the paper
+    elsewhere: bool = False  # measured on all other corpora
+    collections_apart: bool = False  # it compares collections of middle training, and none stands for another
 
     @property
     def published(self) -> float | None:
@@ -113,14 +109,14 @@ def pick(paper: str, table: str, **fields: str) -> Published:
     Raises:
         LookupError: if there is none, or more than one.
     """
-    found = [
+    numbers = [
         number
         for number in published(paper, table)
         if all(getattr(number, name) == value for name, value in fields.items())
     ]
-    if len(found) != 1:
-        raise LookupError(f"{len(found)} numbers of {paper}, table {table} have {fields}")
-    return found[0]
+    if len(numbers) != 1:
+        raise LookupError(f"{len(numbers)} numbers of {paper}, table {table} have {fields}")
+    return numbers[0]
 
 
 def term(weight: float, number: Published) -> Term:
@@ -144,20 +140,20 @@ def name_of(number: Published) -> str:
     )
 
 
-def judge(found: IntervalEstimate, size: float | None) -> ClaimOutcome:
+def judge(estimate: IntervalEstimate, size: float | None) -> ClaimOutcome:
     """The outcome for an estimate, against the published size."""
-    if found.low > 0:
+    if estimate.low > 0:
         return "holds"
-    if found.high < 0 or (size is not None and found.high < size):
+    if estimate.high < 0 or (size is not None and estimate.high < size):
         return "does not hold"
     return "not decidable"
 
 
-def judge_between(found: IntervalEstimate, low: float, high: float) -> ClaimOutcome:
+def judge_between(estimate: IntervalEstimate, low: float, high: float) -> ClaimOutcome:
     """Of a claim that the true value lies within bounds; not decidable if the interval reaches across one of them."""
-    if low <= found.low and found.high <= high:
+    if low <= estimate.low and estimate.high <= high:
         return "holds"
-    return "does not hold" if found.low > high or found.high < low else "not decidable"
+    return "does not hold" if estimate.low > high or estimate.high < low else "not decidable"
 
 
 def decide(part: ClaimPart, results: Results, alpha: float = ALPHA, rule: OutcomeRule = judge) -> Ruling:
@@ -166,20 +162,20 @@ def decide(part: ClaimPart, results: Results, alpha: float = ALPHA, rule: Outcom
     ours = _find(part, results) if results else nothing
     if isinstance(ours, MissingResult):
         return Ruling("not measured", f"{part.what}: {ours.what}.", published=part.published)
-    found = ours.estimate(results, part.measure, alpha)
-    sentence = f"{part.what}: {_figures(found, part)} on {', '.join(' '.join(place) for place in ours.places)}"
-    seeds = f"{found.seeds} seeds" if found.seeds > 1 else "1 seed"
-    drawn = "" if found.floor else ", how much seeds differ is not known"
+    estimate = ours.estimate(results, part.measure, alpha)
+    sentence = f"{part.what}: {_figures(estimate, part)} on {', '.join(' '.join(place) for place in ours.places)}"
+    seeds = f"{estimate.seeds} seeds" if estimate.seeds > 1 else "1 seed"
+    drawn = "" if estimate.floor else ", how much seeds differ is not known"
     keys = [term.key for term in ours.terms]
     short = below_floor(keys, ours.places, results, part.measure)
-    notes = "".join(f"; {one}" for one in (*ours.differs, *short))
+    notes = "".join(f"; {note}" for note in (*ours.differs, *short))
     return Ruling(
-        "not decidable" if short else rule(found, part.published),
-        f"{sentence} ({found.queries:,} queries, {seeds}{drawn}){notes}.",
-        estimate=found.value,
-        low=found.low,
-        high=found.high,
-        detectable=found.detectable,
+        "not decidable" if short else rule(estimate, part.published),
+        f"{sentence} ({estimate.queries:,} queries, {seeds}{drawn}){notes}.",
+        estimate=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        detectable=estimate.detectable,
         published=part.published,
         representations=_representations(key.representation for key in keys if key.system != BM25),
     )
@@ -194,23 +190,23 @@ def below_floor(
     without middle training belongs to every condition of its fine-tuning and representation. Places where BM25 was not
     measured are not checked.
     """
-    found = []
+    sentences = []
     for corpus, split in places:
-        here = Results(one for one in results.where(corpus=corpus, split=split) if measure in one.measures)
+        here = Results(result for result in results.where(corpus=corpus, split=split) if measure in result.measures)
         bm25 = _mean(here.where(system=BM25), measure)
-        for name, own in _conditions(keys).items():
-            best = max(_mean(here.where(**vars(key)), measure) for key in own)
+        for name, systems in _conditions(keys).items():
+            best = max(_mean(here.where(**vars(key)), measure) for key in systems)
             if best < LEAST_OF_BM25 * bm25:
                 said = f"{name} reaches at most {best:.4f} on {corpus} {split}, where BM25 has {bm25:.4f}"
-                found.append(f"{said}: too little to decide it")
-    return tuple(found)
+                sentences.append(f"{said}: too little to decide it")
+    return tuple(sentences)
 
 
 def _conditions(keys: Sequence[SystemKey]) -> dict[str, list[SystemKey]]:
     """Name of a condition -> its systems."""
     read = dict.fromkeys((key.representation, key.setting, key.collection) for key in keys if key.collection != NONE)
     alone = dict.fromkeys((key.representation, key.setting, NONE) for key in keys)
-    without = [one for one in alone if all(one[:2] != other[:2] for other in read)]
+    without = [condition for condition in alone if all(condition[:2] != other[:2] for other in read)]
     return {
         f"{representation}, {setting} after {collection}": [
             key
@@ -221,9 +217,9 @@ def _conditions(keys: Sequence[SystemKey]) -> dict[str, list[SystemKey]]:
     }
 
 
-def _mean(found: Results, measure: str) -> float:
+def _mean(results: Results, measure: str) -> float:
     """Mean over the seeds of one system on one corpus and split; 0 if there is no result."""
-    return fmean(one.measures[measure] for one in found) if found else 0.0
+    return fmean(result.measures[measure] for result in results) if results else 0.0
 
 
 def _find(part: ClaimPart, results: Results) -> Match | MissingResult:
@@ -247,9 +243,9 @@ def within(part: ClaimPart, results: Results, bound: float, preset: str) -> Ruli
 
 def all_of(results: Results, preset: str, parts: Sequence[ClaimPart]) -> Ruling:
     """The verdict on a claim of these parts; where one is not measured, with the preset that measures it."""
-    found = [decide(part, results, ALPHA / len(parts)) for part in parts]
-    verdict = combine(found)
-    if not any(one.outcome == "not measured" for one in found):
+    rulings = [decide(part, results, ALPHA / len(parts)) for part in parts]
+    verdict = combine(rulings)
+    if not any(ruling.outcome == "not measured" for ruling in rulings):
         return verdict
     given = " --zero-shot FORMAT:PLACE" if any(part.elsewhere for part in parts) else ""
     return replace(verdict, sentence=f"{verdict.sentence} {how_to_measure(preset + given)}")
@@ -260,16 +256,21 @@ def how_to_measure(preset: str) -> str:
     return f"`jobs/benchmark_middle_training.py --preset {preset}` measures it."
 
 
-def combine(found: Sequence[Ruling]) -> Ruling:
+def combine(rulings: Sequence[Ruling]) -> Ruling:
     """Of the worst outcome among them; its numbers are those of the first part that has it, or, if all hold, of the
     part that is nearest to not holding.
     """
-    outcome = next(outcome for outcome in OUTCOMES if any(one.outcome == outcome for one in found))
-    deciding = [one for one in found if one.outcome == outcome]
-    chosen = min(deciding, key=lambda one: one.low or 0.0) if outcome == "holds" else deciding[0]
-    said = " ".join(one.sentence if len(found) == 1 else f"{one.outcome.capitalize()}: {one.sentence}" for one in found)
+    outcome = next(outcome for outcome in OUTCOMES if any(ruling.outcome == outcome for ruling in rulings))
+    deciding = [ruling for ruling in rulings if ruling.outcome == outcome]
+    chosen = min(deciding, key=lambda ruling: ruling.low or 0.0) if outcome == "holds" else deciding[0]
+    said = " ".join(
+        ruling.sentence if len(rulings) == 1 else f"{ruling.outcome.capitalize()}: {ruling.sentence}"
+        for ruling in rulings
+    )
     return replace(
-        chosen, sentence=said, representations=_representations(view for one in found for view in one.representations)
+        chosen,
+        sentence=said,
+        representations=_representations(view for ruling in rulings for view in ruling.representations),
     )
 
 
@@ -282,11 +283,11 @@ def points(value: float) -> str:
     return f"{100 * value:+.2f}" if value == 0 or abs(value) >= 1e-4 else f"{100 * value:+.1e}"
 
 
-def _figures(found: IntervalEstimate, part: ClaimPart) -> str:
+def _figures(estimate: IntervalEstimate, part: ClaimPart) -> str:
     size = "" if part.published is None else f"published {points(part.published)}, "
     return (
-        f"{points(found.value)} points of {part.measure} [{points(found.low)}, {points(found.high)}], "
-        f"{size}detectable {100 * found.detectable:.2f},"
+        f"{points(estimate.value)} points of {part.measure} [{points(estimate.low)}, {points(estimate.high)}], "
+        f"{size}detectable {100 * estimate.detectable:.2f},"
     )
 
 
@@ -351,6 +352,10 @@ def _parse_statistics(text: str, name: str) -> tuple[Statistic, ...]:
 _LIST = TypeAdapter(tuple[Statistic, ...])
 
 
-def statistics_of(found: Sequence[Statistic], measure: str, system: str) -> dict[str, Statistic]:
+def statistics_of(statistics: Sequence[Statistic], measure: str, system: str) -> dict[str, Statistic]:
     """Corpus -> the system's statistic."""
-    return {one.corpus: one for one in found if (one.measure, one.system) == (measure, system)}
+    return {
+        statistic.corpus: statistic
+        for statistic in statistics
+        if (statistic.measure, statistic.system) == (measure, system)
+    }

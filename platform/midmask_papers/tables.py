@@ -91,11 +91,11 @@ def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> Nam
     folders = [one for name in results.names("system") if (one := Released.of(name))]
     printed = list(_with_released(sheet.slots(), folders))
     slots, replaced = _name_ours(printed, results)
-    found = {(slot.row, slot.column): tables for slot in slots if (tables := _tables(results, slot))}
+    cells = {(slot.row, slot.column): tables for slot in slots if (tables := _tables(results, slot))}
     averages = _averages(results, slots)
-    if not found and not averages:
+    if not cells and not averages:
         return None
-    measured = _tabulate(slots, found, sheet.baseline)
+    measured = _tabulate(slots, cells, sheet.baseline)
     style = sheet.style if measured.protocol.baseline is None else replace(sheet.style, marks="stars")
     table = ResultTable(
         tuple(dict.fromkeys(slot.row for slot in slots)),
@@ -116,10 +116,10 @@ def _with_released(slots: Iterable[Slot], folders: Sequence[Released]) -> Iterat
     """
     for slot in slots:
         yield slot
-        for one in folders:
-            if one.system == slot.key.system and one.collection in ("", slot.key.collection):
-                key = replace(slot.key, system=str(one), collection=NONE)
-                yield replace(slot, row=f"{slot.row}, released: {one.folder}", key=key)
+        for released in folders:
+            if released.system == slot.key.system and released.collection in ("", slot.key.collection):
+                key = replace(slot.key, system=str(released), collection=NONE)
+                yield replace(slot, row=f"{slot.row}, released: {released.folder}", key=key)
 
 
 def _columns(slots: Sequence[Slot]) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ def _name_ours(slots: Sequence[Slot], results: Results) -> tuple[list[Slot], lis
     labels = results.names("collection")
     itself = CORPUS if CORPUS in labels else home(results)
     taken = {replace(slot.key, collection=itself) for slot in slots if slot.key.collection == CORPUS}
-    found, said = [], []
+    matched, said = [], []
     for slot in slots:
         key = slot.key
         own = replace(key, collection=itself) if key.collection not in (*labels, NONE, "") else key
@@ -149,8 +149,8 @@ def _name_ours(slots: Sequence[Slot], results: Results) -> tuple[list[Slot], lis
             settings = results.where(**{**vars(own), "setting": None}).names("setting")
             own = replace(own, setting=settings[0] if settings else "")
             said += [f"Fine-tuned as {settings[0]} where the paper does not say how."] if settings else []
-        found.append(replace(slot, key=own))
-    return found, list(dict.fromkeys(said))
+        matched.append(replace(slot, key=own))
+    return matched, list(dict.fromkeys(said))
 
 
 def _tables(results: Results, slot: Slot) -> list[pa.Table]:
@@ -158,10 +158,10 @@ def _tables(results: Results, slot: Slot) -> list[pa.Table]:
     if slot.corpus in AVERAGED:
         return []
     corpus = _corpus(results, slot)
-    own = results.where(**vars(slot.key), corpus=corpus)
-    wanted = slot.split if corpus == slot.corpus else ""
-    split = next(iter(order_splits(own.names("split"), wanted)), None)
-    return [one.per_query for one in own if one.split == split and slot.measure in one.measures]
+    rows = results.where(**vars(slot.key), corpus=corpus)
+    preferred = slot.split if corpus == slot.corpus else ""
+    split = next(iter(order_splits(rows.names("split"), preferred)), None)
+    return [result.per_query for result in rows if result.split == split and slot.measure in result.measures]
 
 
 def _corpus(results: Results, slot: Slot) -> str:
@@ -172,11 +172,11 @@ def _corpus(results: Results, slot: Slot) -> str:
 
 def _averages(results: Results, slots: Sequence[Slot]) -> dict[tuple[str, str], TableCell]:
     """The means over groups of BEIR's sets, of systems with all of a group's sets."""
-    found = {slot: mean for slot in slots if (mean := _average(results, slot)) is not None}
+    means = {slot: mean for slot in slots if (mean := _average(results, slot)) is not None}
     best: dict[str, float] = {}
-    for slot, mean in found.items():
+    for slot, mean in means.items():
         best[slot.column] = max(mean, best.get(slot.column, mean))
-    return {(slot.row, slot.column): TableCell(mean, best=mean == best[slot.column]) for slot, mean in found.items()}
+    return {(slot.row, slot.column): TableCell(mean, best=mean == best[slot.column]) for slot, mean in means.items()}
 
 
 def _average(results: Results, slot: Slot) -> float | None:
@@ -186,17 +186,17 @@ def _average(results: Results, slot: Slot) -> float | None:
     means: dict[str, float] = {}
     for name in folders(slot.corpus):
         label = beir if (beir := f"beir-{name}") in corpora else name
-        own = [one for one in results.where(**vars(slot.key), corpus=label) if slot.measure in one.measures]
-        if not own:
+        rows = [result for result in results.where(**vars(slot.key), corpus=label) if slot.measure in result.measures]
+        if not rows:
             return None
-        means[name] = sum(one.measures[slot.measure] for one in own) / len(own)
+        means[name] = sum(result.measures[slot.measure] for result in rows) / len(rows)
     return group_average(slot.corpus, means)
 
 
-def _tabulate(slots: Sequence[Slot], found: Mapping[tuple[str, str], list[pa.Table]], baseline: str) -> ResultTable:
+def _tabulate(slots: Sequence[Slot], cells: Mapping[tuple[str, str], list[pa.Table]], baseline: str) -> ResultTable:
     """Columns with our values; held against the baseline where every one of them has it."""
     columns: dict[str, dict[str, list[pa.Table]]] = {}
-    for (row, column), tables in found.items():
+    for (row, column), tables in cells.items():
         columns.setdefault(column, {})[row] = tables
     measures = {slot.column: slot.measure for slot in slots}
     against = baseline if baseline and all(baseline in rows for rows in columns.values()) else None

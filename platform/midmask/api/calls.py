@@ -56,12 +56,12 @@ def recipe_named(name: str, protocol: str | None) -> Recipe:
 
 
 def as_changes(settings: Mapping[str, object] | None) -> dict[str, object]:
-    """Settings as given to a function of this API, with paths as texts."""
+    """The settings of a call of this API, with every path as text."""
     return {path: str(value) if isinstance(value, Path) else value for path, value in (settings or {}).items()}
 
 
 def read_as(corpus: CorpusConfig, changes: Mapping[str, object]) -> CorpusConfig:
-    """The collection with those of the changes that are of `corpus`.
+    """The collection with the changes to fields of `corpus` applied.
 
     Raises:
         UserError: for an unknown field, with the nearest one, or an impossible value.
@@ -93,10 +93,10 @@ def check_paths(recipe: Recipe, changes: Mapping[str, object]) -> None:
         UserError: for a path that is no field of the recipe, with the nearest one.
     """
     refuse_idle(recipe, changes)
-    known = flatten(recipe)
+    fields = flatten(recipe)
     for path in for_each_stage(recipe, changes):
-        if path not in known and not any(name.startswith(f"{path}.") for name in known):
-            raise unknown("setting", path, known, hint=f"midmask.settings({recipe.name!r}) lists them all.")
+        if path not in fields and not any(name.startswith(f"{path}.") for name in fields):
+            raise unknown("setting", path, fields, hint=f"midmask.settings({recipe.name!r}) lists them all.")
 
 
 STORE = "midmask-store"

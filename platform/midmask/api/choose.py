@@ -67,8 +67,8 @@ def choose(
     store = open_store(storage)
     given = as_changes(settings)
     changes = given if backbone is None else {"backbone.name": str(backbone), **given}
-    wanted = {} if sources is None else {"sources": dict(sources)}
-    queries, changes = queries_as_asked(QueriesConfig(**wanted, judged_by=tuple(judged_by), seed=seed), changes)
+    options = {} if sources is None else {"sources": dict(sources)}
+    queries, changes = queries_as_asked(QueriesConfig(**options, judged_by=tuple(judged_by), seed=seed), changes)
     request = Request(
         corpus=corpus.in_store(store),
         budget=budget_seconds(budget),
@@ -81,5 +81,5 @@ def choose(
         seed=seed,
         command=f"midmask.choose({corpus!r}, budget={budget!r})",
     )
-    found = hold(request, LocalWorkshop(runner_in(store, ray=ray, progress=progress)))
-    return PrintedVerdict(**vars(deliver(found.verdict, found.made, request.out)))
+    verdict = hold(request, LocalWorkshop(runner_in(store, ray=ray, progress=progress)))
+    return PrintedVerdict(**vars(deliver(verdict.verdict, verdict.made, request.out)))

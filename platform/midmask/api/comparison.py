@@ -68,14 +68,14 @@ def compare(
             measure, baseline, test or correction.
     """
     systems = scores_of_one_place(scores, "compare")
-    every = [one for several in systems.values() for one in several]
-    shared = [name for name in every[0].measures if all(name in one.measures for one in every)]
-    wanted = list(shared if measures is None else measures)
-    if not wanted:
+    every = [score for several in systems.values() for score in several]
+    shared = [name for name in every[0].measures if all(name in score.measures for score in every)]
+    chosen = list(shared if measures is None else measures)
+    if not chosen:
         raise UserError("compare: the scores share no measure; evaluate all systems with the same measures=[…]")
-    per_query = {label: [one.table for one in several] for label, several in systems.items()}
+    per_query = {label: [score.table for score in several] for label, several in systems.items()}
     how = ComparisonProtocol(baseline=baseline, test=test, correction=correction)
-    return Table(tabulate(by_measure(per_query, wanted), how))
+    return Table(tabulate(by_measure(per_query, chosen), how))
 
 
 def scores_of_one_place(
@@ -90,7 +90,7 @@ def scores_of_one_place(
         UserError: for no scores, two systems of one label, and scores of different corpora or splits.
     """
     systems = _group_by_label(scores, called)
-    places = dict.fromkeys((one.corpus, one.split) for several in systems.values() for one in several)
+    places = dict.fromkeys((score.corpus, score.split) for several in systems.values() for score in several)
     if not places:
         raise UserError(f"{called}: no scores; give those of at least one system")
     if len(places) > 1:
@@ -144,8 +144,8 @@ def import_mteb(*places: str | Path, tracking_uri: str | None = None) -> MtebRan
     from midmask.tracking import resolve_tracking_uri
 
     here = home(Path.cwd() / INSIDE)
-    found = import_results([Path(place) for place in places], resolve_tracking_uri(tracking_uri, here), here)
-    return MtebRanks(found, rank_models(found.models))
+    imported = import_results([Path(place) for place in places], resolve_tracking_uri(tracking_uri, here), here)
+    return MtebRanks(imported, rank_models(imported.models))
 
 
 def export_mteb(
@@ -170,10 +170,12 @@ def export_mteb(
             queries, and scores without nDCG@10, which is MTEB's main score.
     """
     systems = scores_of_one_place(scores, "export_mteb")
-    first = next(one for several in systems.values() for one in several)
+    first = next(score for several in systems.values() for score in several)
     revision = first.artifact.record["inputs"]["corpus"]
     measured = {
-        label: SystemSample([one.table for one in several], fingerprint([one.artifact.fingerprint for one in several]))
+        label: SystemSample(
+            [score.table for score in several], fingerprint([score.artifact.fingerprint for score in several])
+        )
         for label, several in systems.items()
     }
     return write_results(measured, MtebTask(task or first.corpus, first.split, revision, language), Path(folder))

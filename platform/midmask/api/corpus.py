@@ -33,13 +33,11 @@ DRAWN = "test"
 
 @dataclass(frozen=True)
 class GivenTexts:
-    """Rows of a collection. documents: (id, title, text); queries: (id, text); judgements: split -> (query id, document
-    id, grade).
-    """
+    """The checked rows of a collection in memory."""
 
-    documents: tuple[tuple[str, str, str], ...]
-    queries: tuple[tuple[str, str], ...]
-    judgements: Mapping[str, tuple[tuple[str, str, int], ...]]
+    documents: tuple[tuple[str, str, str], ...]  # (id, title, text)
+    queries: tuple[tuple[str, str], ...]  # (id, text)
+    judgements: Mapping[str, tuple[tuple[str, str, int], ...]]  # split -> (query id, document id, grade)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -59,7 +57,7 @@ def text_rows(
     relevant: Sequence[Relevant] | Mapping[Id, Relevant] | None,
     splits: Mapping[str, Collection[Id]] | None,
 ) -> GivenTexts:
-    """The rows of what `Corpus.from_texts` takes.
+    """The checked rows of a collection from the arguments of `Corpus.from_texts`.
 
     Raises:
         UserError: as `Corpus.from_texts`.
@@ -75,18 +73,18 @@ def text_rows(
         if splits is not None:
             raise UserError("splits without queries: they name queries; give queries=[…] and relevant=[…] too")
         return GivenTexts(documents, (), {})
-    asked, questions = _check_texts("queries", queries, None)
-    judgements = _judgements(asked, set(names), relevant)
-    return GivenTexts(documents, tuple(zip(asked, questions, strict=True)), _in_splits(judgements, splits))
+    query_ids, questions = _check_texts("queries", queries, None)
+    judgements = _judgements(query_ids, set(names), relevant)
+    return GivenTexts(documents, tuple(zip(query_ids, questions, strict=True)), _in_splits(judgements, splits))
 
 
 def _read_titles(names: Sequence[str], titles: Sequence[Any] | None) -> list[str]:
     """A title for each text; "" where None, NaN or the like stands for none."""
-    found = ["" if is_nothing(title) else title for title in titles or [""] * len(names)]
-    for name, title in zip(names, found, strict=True):
+    cleaned = ["" if is_nothing(title) else title for title in titles or [""] * len(names)]
+    for name, title in zip(names, cleaned, strict=True):
         if not isinstance(title, str):
             raise UserError(f"titles, id {quoted(name)}: {quoted(title)} is no string; leave it out, or convert it")
-    return found
+    return cleaned
 
 
 def _check_texts(kind: str, texts: TextsById, ids: Sequence[Id] | None) -> tuple[list[str], list[str]]:
@@ -126,28 +124,28 @@ def _id(kind: str, value: Any) -> str:
 
 
 def _judgements(
-    asked: Sequence[str], documents: Collection[str], relevant: Sequence[Relevant] | Mapping[Id, Relevant]
+    queries: Sequence[str], documents: Collection[str], relevant: Sequence[Relevant] | Mapping[Id, Relevant]
 ) -> list[tuple[str, str, int]]:
     if isinstance(relevant, Mapping):
         pairs = [(str(query), value) for query, value in relevant.items()]
-        if strange := [query for query, _ in pairs if query not in set(asked)]:
+        if strange := [query for query, _ in pairs if query not in set(queries)]:
             raise UserError(
                 f"relevant: there is no query with the id {quoted(strange[0])}; its keys are ids of queries"
             )
     else:
-        if len(relevant) != len(asked):
-            raise UserError(f"relevant: {len(relevant):,} for {len(asked):,} queries; give one entry for each query")
-        pairs = list(zip(asked, relevant, strict=True))
-    found = [(query, document, grade) for query, value in pairs for document, grade in _grades(value)]
-    for query, document, _ in found:
+        if len(relevant) != len(queries):
+            raise UserError(f"relevant: {len(relevant):,} for {len(queries):,} queries; give one entry for each query")
+        pairs = list(zip(queries, relevant, strict=True))
+    rows = [(query, document, grade) for query, value in pairs for document, grade in _grades(value)]
+    for query, document, _ in rows:
         if document not in documents:
             raise UserError(
                 f"relevant, query {quoted(query)}: there is no text with the id {quoted(document)}; texts of a list "
                 "have their positions as ids, from 0"
             )
-    if not any(grade > 0 for _, _, grade in found):
+    if not any(grade > 0 for _, _, grade in rows):
         raise UserError("relevant: no query has a relevant text, so there is nothing to train on or to measure")
-    return found
+    return rows
 
 
 def _grades(value: Relevant) -> Iterable[tuple[str, int]]:
@@ -163,15 +161,15 @@ def _in_splits(
 ) -> dict[str, tuple[tuple[str, str, int], ...]]:
     if splits is None:
         return {DRAWN: tuple(judgements)}
-    own = {name: {str(query) for query in queries} for name, queries in splits.items()}
-    times = Counter(name for queries in own.values() for name in queries)
+    sets = {name: {str(query) for query in queries} for name, queries in splits.items()}
+    times = Counter(name for queries in sets.values() for name in queries)
     for query, _, _ in judgements:
         if times[query] != 1:
-            raise UserError(f"splits: the query {quoted(query)} is in {times[query]} of {sorted(own)}; put it in one")
-    found = {name: tuple(row for row in judgements if row[0] in queries) for name, queries in own.items()}
-    if empty := [name for name, rows in found.items() if not rows]:
+            raise UserError(f"splits: the query {quoted(query)} is in {times[query]} of {sorted(sets)}; put it in one")
+    divided = {name: tuple(row for row in judgements if row[0] in queries) for name, queries in sets.items()}
+    if empty := [name for name, rows in divided.items() if not rows]:
         raise UserError(f"splits: no query of {empty[0]!r} has a judgement; leave the split out")
-    return found
+    return divided
 
 
 COLLECTIONS = "collections"
@@ -310,8 +308,8 @@ class Corpus:
             return {"documents": len(rows.documents), "queries": len(rows.queries)}
 
         record = {"step": COLLECTIONS, "fingerprint": rows.fingerprint, "config": {}, "inputs": {}}
-        kept = produce(storage / COLLECTIONS / rows.fingerprint / self.name, record, write)
-        return CorpusConfig(name=f"beir:{kept.place / self.name}")
+        artifact = produce(storage / COLLECTIONS / rows.fingerprint / self.name, record, write)
+        return CorpusConfig(name=f"beir:{artifact.place / self.name}")
 
     def __repr__(self) -> str:
         if isinstance(self.source, CorpusConfig):

@@ -45,13 +45,10 @@ READ = ("corpus", "evaluation")
 
 @dataclass(frozen=True, repr=False)
 class Scores:
-    """The measures of one system on one split of a corpus. Prints as a table.
+    """The measures of one system on one split of a corpus. Prints as a table."""
 
-    system: what tables call it. artifact: the evaluation in the store, with its files.
-    """
-
-    system: str
-    artifact: Artifact
+    system: str  # the system's name in tables
+    artifact: Artifact  # the evaluation in the store, with its files
 
     @property
     def corpus(self) -> str:
@@ -141,15 +138,15 @@ def evaluate(
     Raises:
         UserError: for a corpus without judgements, an unknown split or measure, or a folder that holds no model.
     """
-    home = next((one for one in (model, corpus) if isinstance(one, Run)), None)
+    home = next((given for given in (model, corpus) if isinstance(given, Run)), None)
     if home is not None and storage is not None:
         raise UserError(f"storage = {str(storage)!r}: a run is evaluated in its own store; leave storage out")
     runner = home.runner if home else runner_in(open_store(storage), ray=False, progress=progress)
     changes = as_changes(settings)
-    own = isinstance(model, Run)
-    check_reach(changes, READ if own else (*READ, "tokens"), f"the evaluation of {'a run' if own else model}")
+    is_run = isinstance(model, Run)
+    check_reach(changes, READ if is_run else (*READ, "tokens"), f"the evaluation of {'a run' if is_run else model}")
     where = read_as(find_collection(model, corpus, runner.storage), changes)
-    asked: dict[str, object] = {
+    fields: dict[str, object] = {
         "measures": tuple(measures),
         "depth": depth,
         "max_queries": max_queries,
@@ -158,7 +155,7 @@ def evaluate(
         "split": find_split(where, split),
     }
     system, step = _evaluation(
-        model, corpus, where, {f"evaluation.{name}": value for name, value in asked.items()} | changes
+        model, corpus, where, {f"evaluation.{name}": value for name, value in fields.items()} | changes
     )
     return Scores(system, compute(runner, step))
 
@@ -167,15 +164,15 @@ def find_collection(model: Run | str | Path, corpus: Corpus | Run | None, storag
     """The collection that is searched; a run's own is divided as it was for the training, others as their files are."""
     if isinstance(corpus, Run):
         return corpus.recipe.corpus
-    own = model.recipe.corpus if isinstance(model, Run) else None
+    run_corpus = model.recipe.corpus if isinstance(model, Run) else None
     if corpus is None:
-        if own is None:
+        if run_corpus is None:
             raise UserError(f"evaluate({str(model)!r}): name the corpus too: evaluate(model, corpus)")
-        return own
-    found = corpus.in_store(storage)
-    if own is not None and found.name == own.name:
-        return own
-    return found.model_copy(update={"splits": "official"})
+        return run_corpus
+    collection = corpus.in_store(storage)
+    if run_corpus is not None and collection.name == run_corpus.name:
+        return run_corpus
+    return collection.model_copy(update={"splits": "official"})
 
 
 def find_split(corpus: CorpusConfig, asked: str | None) -> str:
@@ -183,14 +180,14 @@ def find_split(corpus: CorpusConfig, asked: str | None) -> str:
     Raises:
         UserError: if the corpus has no judged queries, or not this split.
     """
-    there = judged_splits(corpus)
-    if not there:
+    splits = judged_splits(corpus)
+    if not splits:
         raise UserError(
             f"{corpus.short_name} has no judged queries; Corpus.from_texts(texts, queries=…, relevant=…) gives it some"
         )
-    split = asked or usual_split(there)
-    if split not in there:
-        raise unknown(f"split of {corpus.short_name}", split, there)
+    split = asked or usual_split(splits)
+    if split not in splits:
+        raise unknown(f"split of {corpus.short_name}", split, splits)
     return split
 
 
@@ -263,10 +260,15 @@ def evaluate_run(
     changes = as_changes(settings)
     check_reach(changes, ("corpus", *(f"evaluation.{name}" for name in EVALUATION_FIELDS)), "a run file")
     where = read_as(find_collection(path, corpus, runner.storage), changes)
-    asked = {"measures": tuple(measures), "depth": depth, "max_queries": max_queries, "split": find_split(where, split)}
+    given = {
+        "measures": tuple(measures),
+        "depth": depth,
+        "max_queries": max_queries,
+        "split": find_split(where, split),
+    }
     typed = {
         path.removeprefix("evaluation."): value for path, value in changes.items() if path.startswith("evaluation.")
     }
-    config = override(EvaluateConfig(), asked | typed)
+    config = override(EvaluateConfig(), given | typed)
     step = run_file_evaluation(path, collection_step(where), config, ties, leave_out_copies=leave_out_copies)
     return Scores(system, compute(runner, step))

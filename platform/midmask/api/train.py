@@ -123,12 +123,12 @@ class Run:
 
     @cached_property
     def _searcher(self) -> Searcher:
-        wanted = self._recipe.evaluation
-        passages = passage_encoding_step(self.plan.tokens, self.step, wanted)
+        evaluation = self._recipe.evaluation
+        passages = passage_encoding_step(self.plan.tokens, self.step, evaluation)
         inputs = {name: compute(self.runner, passages.inputs[name]) for name in ("model", "tokens")}
         corpus = compute(self.runner, self.plan.corpus)
         encoded = compute(self.runner, passages)
-        return Searcher(corpus=corpus, passages=encoded, query_length=wanted.query_length, **inputs)
+        return Searcher(corpus=corpus, passages=encoded, query_length=evaluation.query_length, **inputs)
 
     @property
     def losses(self) -> dict[str, list[float]]:
@@ -197,7 +197,7 @@ def _recipe(
     seed: int | None,
     settings: Mapping[str, object] | None,
 ) -> Recipe:
-    """The recipe with all that was asked for; settings are last, so they win."""
+    """The recipe with all arguments of `train` applied; settings come last, so they override the others."""
     recipe = recipe_named(name, protocol)
     changes = as_changes(settings)
     check_paths(recipe, changes)
@@ -211,7 +211,7 @@ def _recipe(
 
 
 def _model(recipe: Recipe, planned: Plan, protocol: str | None) -> Step:
-    """The step whose model the run gives: the last stage's, or, without queries to train on, the middle training's.
+    """The step with the run's model: the last stage, or the middle training if there are no queries to train on.
 
     Raises:
         UserError: if there is nothing to train.

@@ -12,31 +12,27 @@ from midmask.core.registry import Registry
 
 @dataclass(frozen=True)
 class Program:
-    """What a command does. help: shown by --help. add_flags: adds the command's own flags to a parser. work: takes the
-    shared options, if the command is a job, and the flags.
-    """
+    """The code of a command: its help text, its flags and the function that runs it."""
 
-    help: str
-    add_flags: Callable[[ArgumentParser], None]
-    work: Callable[..., None]
+    help: str  # shown by --help
+    add_flags: Callable[[ArgumentParser], None]  # adds the command's own flags to a parser
+    work: Callable[..., None]  # takes the shared options, if the command is a job, and the flags
 
 
 def program(
     help: str, add_flags: Callable[[ArgumentParser], None] = lambda parser: None
 ) -> Callable[[Callable[..., None]], Program]:
-    """Makes a program of the function below it; the arguments are its fields."""
+    """Decorator that makes a `Program` of the function that runs a command."""
     return lambda work: Program(help, add_flags, work)
 
 
 @dataclass(frozen=True)
 class Command:
-    """module: of this package. name: of the program in it, and of the file of a job. summary: its line in the list of
-    commands.
-    """
+    """An entry in the list of commands; its program is imported when it is needed."""
 
-    module: str
-    name: str
-    summary: str
+    module: str  # a module of this package
+    name: str  # of the program in that module, and of the file of a job
+    summary: str  # the command's line in the list of commands
 
     def load(self) -> Program:
         loaded: Program = getattr(import_module(f"{__name__}.{self.module}"), self.name)

@@ -37,11 +37,11 @@ def doctor(flags: Namespace) -> None:
     storage, tracking = Place(resolve_storage(flags.storage, base)), resolve_tracking_uri(flags.tracking_uri, base)
     for name, text in (*_list_versions(), *_list_pretrained(), ("project", str(base))):
         _say(name, text)
-    found = _examine_stores(storage, tracking)
+    problems = _examine_stores(storage, tracking)
     if os.environ.get("RAY_ADDRESS", "local") != "local":
-        found += _examine_cluster(storage, tracking)
-    if found:
-        raise UserError(f"{found} problem{'s' if found > 1 else ''} found (see above)")
+        problems += _examine_cluster(storage, tracking)
+    if problems:
+        raise UserError(f"{problems} problem{'s' if problems > 1 else ''} found (see above)")
 
 
 def _say(name: str, text: str) -> None:
@@ -49,7 +49,7 @@ def _say(name: str, text: str) -> None:
 
 
 def _examine_stores(storage: Place, tracking: str) -> int:
-    """Says what they contain; how many cannot be used."""
+    """Prints what the stores contain; returns how many of them cannot be used."""
     from midmask.tracking import why_silent  # here, so that versions are shown at once
 
     closed = why_not_writable(storage) if storage.is_folder() or not storage.is_path else ""
@@ -60,18 +60,18 @@ def _examine_stores(storage: Place, tracking: str) -> int:
 
 
 def _examine_cluster(storage: Place, tracking: str) -> int:
-    """Says of each node whether it is fine; how many faults they have."""
+    """Prints the faults of each node of the cluster; returns their number."""
     from midmask.app.checkup import faults
     from midmask.backend.cluster import connect
     from midmask.backend.nodes import report_on_nodes
 
     connect()
     reports = report_on_nodes(storage, tracking)
-    found = faults(reports, own_versions())
-    for report, own in zip(reports, found, strict=True):
-        for line in own or [f"{report.address}, {report.gpus[0]} GPUs: fine"]:
+    node_faults = faults(reports, own_versions())
+    for report, lines in zip(reports, node_faults, strict=True):
+        for line in lines or [f"{report.address}, {report.gpus[0]} GPUs: fine"]:
             _say(report.name, line)
-    return sum(map(len, found))
+    return sum(map(len, node_faults))
 
 
 def _list_versions() -> Iterator[tuple[str, str]]:
@@ -94,7 +94,7 @@ def _list_pretrained() -> Iterator[tuple[str, str]]:
 
 
 def _store(storage: Place) -> str:
-    """How many artifacts there are, and of how many an earlier version would have to compute again."""
+    """The number of artifacts in a store, and of those from an earlier version that would be computed again."""
     from midmask.experiment.graph import FORMAT  # here, for the sake of torch
 
     folders = (storage / step / name for step in storage.names() for name in (storage / step).names())

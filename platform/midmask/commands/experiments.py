@@ -113,12 +113,12 @@ def benchmark_middle_training(options: Options, flags: Namespace) -> None:
     from midmask.experiment.evaluations import refuse_missing_splits
     from midmask.store.place import Place
 
-    wanted = preset_with_flags(options, flags)
+    preset = preset_with_flags(options, flags)
     records = Place.named(flags.records) if flags.records else None
-    layout = with_records(lay_out(wanted), records)
+    layout = with_records(lay_out(preset), records)
     for line in group_by_reason(layout.left_out):
         print(f"left out {line.removeprefix('- ')}")
-    job = Job(layout, options, report_folder(options, flags, wanted), records)
+    job = Job(layout, options, report_folder(options, flags, preset), records)
     refuse_missing_splits(job.left())
     if options.dry_run:
         print(describe(job))
@@ -178,17 +178,17 @@ def _choose_middle_training_flags(parser: ArgumentParser) -> None:
 
 
 def _weights(text: str) -> dict[str, float]:
-    """source -> weight, of SOURCE=WEIGHT or SOURCE, divided by commas."""
-    found = {}
+    """Parses comma-separated SOURCE=WEIGHT or SOURCE into source -> weight."""
+    weights = {}
     for part in filter(None, text.split(",")):
         source, _, weight = part.rpartition("=") if "=" in part else (part, "", "1")
         try:
-            found[source.strip()] = float(weight)
+            weights[source.strip()] = float(weight)
         except ValueError:
             raise ArgumentTypeError(f"{part!r} is not of the form SOURCE=WEIGHT") from None
-    if not found:
+    if not weights:
         raise ArgumentTypeError("it is empty; write such as titles=1,sentences=1")
-    return found
+    return weights
 
 
 @program(CHOOSE_MIDDLE_TRAINING_HELP, _choose_middle_training_flags)

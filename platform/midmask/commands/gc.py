@@ -95,51 +95,53 @@ def _free_store(flags: Namespace) -> None:
     for uri in uris:
         tracked |= read_references(uri, base)
     refuse_strangers(storage, contents, tracked, uris)
-    found = sort_contents(contents, tracked, now - flags.older_than, intermediates=flags.intermediates)
+    contents_by_need = sort_contents(contents, tracked, now - flags.older_than, intermediates=flags.intermediates)
     print(f"{redacted(storage.uri)}, with {tracked.runs:,} runs tracked in {', '.join(map(redacted, uris))}\n")
-    print("\n".join([*_table(found, now), "", *_notes(found, flags.older_than / DAY)]))
-    for one in found.unneeded if flags.delete else ():
-        delete(storage, one)
-    print(_conclusion(_summary(found.unneeded), deleted=flags.delete))
+    print("\n".join([*_table(contents_by_need, now), "", *_notes(contents_by_need, flags.older_than / DAY)]))
+    for stored in contents_by_need.unneeded if flags.delete else ():
+        delete(storage, stored)
+    print(_conclusion(_summary(contents_by_need.unneeded), deleted=flags.delete))
 
 
-def _table(found: "Sorted", now: float) -> Iterator[str]:
-    """A line for each step, and one for the attempts."""
-    columns = (found.needed + found.spare, found.kept, found.unneeded)
+def _table(groups: "Sorted", now: float) -> Iterator[str]:
+    """The lines of the summary table: one for each kind of step, and one for the attempts."""
+    columns = (groups.needed + groups.spare, groups.kept, groups.unneeded)
     yield f"{'step':<14}{'needed':>20}{'kept for now':>20}{'not needed':>20}   age"
-    for name in sorted({_kind(one) for column in columns for one in column}, key=lambda name: (name == LAST, name)):
-        own = [[one for one in column if _kind(one) == name] for column in columns]
-        yield f"{name:<14}{''.join(f'{_amount(some):>20}' for some in own)}   {_ages(own[-1], now)}".rstrip()
+    for name in sorted(
+        {_kind(stored) for column in columns for stored in column}, key=lambda name: (name == LAST, name)
+    ):
+        cells = [[stored for stored in column if _kind(stored) == name] for column in columns]
+        yield f"{name:<14}{''.join(f'{_amount(some):>20}' for some in cells)}   {_ages(cells[-1], now)}".rstrip()
     yield f"{'in all':<14}{''.join(f'{_amount(some):>20}' for some in columns)}   {_ages(columns[-1], now)}".rstrip()
 
 
-def _kind(one: "Stored") -> str:
-    return LAST if one.is_attempt else one.step
+def _kind(stored: "Stored") -> str:
+    return LAST if stored.is_attempt else stored.step
 
 
 def _amount(some: "Sequence[Stored]") -> str:
-    return f"{len(some):,} · {gib(sum(one.size for one in some))}" if some else ""
+    return f"{len(some):,} · {gib(sum(stored.size for stored in some))}" if some else ""
 
 
 def _ages(some: "Sequence[Stored]", now: float) -> str:
-    days = sorted({max(0, int((now - one.changed) / DAY)) for one in some})
+    days = sorted({max(0, int((now - stored.changed) / DAY)) for stored in some})
     return f"{' to '.join(map(str, days[:1] + days[1:][-1:]))} days" if days else ""
 
 
-def _notes(found: "Sorted", days: float) -> Iterator[str]:
-    if found.kept:
+def _notes(groups: "Sorted", days: float) -> Iterator[str]:
+    if groups.kept:
         yield f"Kept for now: younger than {days:g} days (--older-than), in use, behind a link, or damaged."
-    if found.running:
+    if groups.running:
         yield "A job runs: artifacts are not deleted until it has ended."
-    if found.spare:
-        spare = _summary(found.spare)
+    if groups.spare:
+        spare = _summary(groups.spare)
         yield f"Among the needed: {spare} of finished searches; --intermediates counts them as not needed."
 
 
 def _summary(some: "Sequence[Stored]") -> str:
-    attempts = sum(one.is_attempt for one in some)
+    attempts = sum(stored.is_attempt for stored in some)
     unfinished = f" and {attempts:,} unfinished" if attempts else ""
-    return f"{len(some) - attempts:,} artifacts{unfinished}, {gib(sum(one.size for one in some))}"
+    return f"{len(some) - attempts:,} artifacts{unfinished}, {gib(sum(stored.size for stored in some))}"
 
 
 def _free_cache(limit: float, *, delete: bool) -> None:
@@ -161,13 +163,13 @@ def _conclusion(what: str, *, deleted: bool) -> str:
 
 
 def _days(text: str) -> float:
-    """Seconds of a number of days."""
-    if not (found := re.fullmatch(r"(\d{1,5})d?", text)):
+    """Parses a number of days (`7` or `7d`) into seconds."""
+    if not (match := re.fullmatch(r"(\d{1,5})d?", text)):
         raise ArgumentTypeError(f"{text!r} is no number of days, such as 30d")
-    return int(found[1]) * DAY
+    return int(match[1]) * DAY
 
 
 def _size(text: str) -> float:
-    if not (found := re.fullmatch(r"(\d+(?:\.\d+)?) ?([MGT]iB)", text)):
+    if not (match := re.fullmatch(r"(\d+(?:\.\d+)?) ?([MGT]iB)", text)):
         raise ArgumentTypeError(f"{text!r} is no size, such as {LIMIT} (units: {', '.join(UNITS)})")
-    return float(found[1]) * UNITS[found[2]]
+    return float(match[1]) * UNITS[match[2]]

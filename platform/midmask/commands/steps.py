@@ -32,17 +32,17 @@ def run_recipe(options: Options, flags: Namespace) -> None:
         here[f"{recipe.name}, {split}"] = planned.evaluation(config)
         here[f"bm25, {split}"] = planned.bm25_evaluation(config)
     names = [resolve_corpus(name, options.home) for name in flags.zero_shot]
-    there = zero_shot(planned, recipe.evaluation, names)
-    done = run_steps(options, recipe, {**here, **there})
+    evaluations = zero_shot(planned, recipe.evaluation, names)
+    done = run_steps(options, recipe, {**here, **evaluations})
     if done:
         from midmask.experiment.report import evaluation_sentence, evaluations_table, zero_shot_table
         from midmask.store.place import Place
 
         corpus = recipe.corpus.short_name
-        own, bm25 = done[f"{recipe.name}, test"], done["bm25, test"]
-        sentence = evaluation_sentence(corpus, recipe.name, own, bm25, trained=True)
+        evaluation, bm25 = done[f"{recipe.name}, test"], done["bm25, test"]
+        sentence = evaluation_sentence(corpus, recipe.name, evaluation, bm25, trained=True)
         tables = [evaluations_table(corpus, {name: done[name] for name in here})]
-        tables += [zero_shot_table(names, {name: done[name] for name in there})] if there else []
+        tables += [zero_shot_table(names, {name: done[name] for name in evaluations})] if evaluations else []
         model = planned.stages[-1].place(Place(options.storage)) / "model"
         print(ending(options, sentence, tables, model_product(model)))
 
@@ -83,8 +83,8 @@ def prepare_corpus(options: Options, flags: Namespace) -> None:
         options = replace(options, changes={**options.changes, "pseudo_queries.source": flags.pseudo_queries})
     recipe = recipe_for(options, default="none")
     steps = plan(recipe)
-    wanted = {"spans": flags.spans, "pseudo_queries": flags.pseudo_queries is not None}
-    derived = [name for name in wanted if wanted[name]]
+    requested = {"spans": flags.spans, "pseudo_queries": flags.pseudo_queries is not None}
+    derived = [name for name in requested if requested[name]]
     targets = {"corpus": steps.corpus, **{name: getattr(steps, name) for name in derived}}
     targets |= {"tokens": steps.pretraining_tokens} if derived else {}
     done = run_steps(options, recipe, targets)
@@ -126,8 +126,8 @@ def pretrain(options: Options, flags: Namespace) -> None:
     if steps.pretrained is None:
         sentence = f"Recipe {recipe.name} has no middle training; this is the encoder that its fine-tuning starts from."
     else:
-        found = encoder.result
-        sentence = f"{recipe.name} has loss {found['loss']:.4f} after {found['steps']:,} steps of middle training."
+        result = encoder.result
+        sentence = f"{recipe.name} has loss {result['loss']:.4f} after {result['steps']:,} steps of middle training."
         losses = {"loss": encoder.result["loss"], **encoder.result["parts"]}
         rows = [(name, f"{value:.4f}") for name, value in losses.items()]
         rows += [(name, f"{encoder.result[name]:,.0f}") for name in ("steps", "tokens", "seconds")]
@@ -235,8 +235,8 @@ def train_teacher(options: Options, flags: Namespace) -> None:
     taught = {number: step for number, step in enumerate(plan(recipe).stages) if "scores" in step.inputs}
     number = max(taught, default=None) if flags.stage is None else flags.stage
     if number not in taught:
-        known = ", ".join(map(str, taught)) or "none; choose a protocol that distils, such as --protocol dupmae"
-        raise UserError(f"--stage {number}: the recipe {recipe.name} has no teacher there. With one: {known}.")
+        choices = ", ".join(map(str, taught)) or "none; choose a protocol that distils, such as --protocol dupmae"
+        raise UserError(f"--stage {number}: the recipe {recipe.name} has no teacher there. With one: {choices}.")
     scores = taught[number].inputs["scores"]
     done = run_steps(options, recipe, {"teacher": scores.inputs["teacher"], "scores": scores})
     if done:
@@ -358,8 +358,8 @@ def evaluate_retriever(options: Options, flags: Namespace) -> None:
     here = {label: planned.evaluation(config, model=model)} if encodes else {}
     here[BM25] = planned.bm25_evaluation(config)
     names = [resolve_corpus(name, options.home) for name in flags.zero_shot]
-    there = zero_shot(planned, config, names, model=model)
-    done = run_steps(options, recipe, {**here, **there})
+    evaluations = zero_shot(planned, config, names, model=model)
+    done = run_steps(options, recipe, {**here, **evaluations})
     if done:
         from midmask.experiment.report import (
             evaluation_sentence,
@@ -376,7 +376,7 @@ def evaluate_retriever(options: Options, flags: Namespace) -> None:
             searched = (model or planned.stages[-1]).place(Place(options.storage)) / "model"
             products = [model_product(searched)]
         tables = [evaluations_table(f"{corpus} {split}", {name: done[name] for name in here})]
-        tables += [zero_shot_table(names, {name: done[name] for name in there})] if there else []
+        tables += [zero_shot_table(names, {name: done[name] for name in evaluations})] if evaluations else []
         further = {"ranked list": f"{done[label].place}/runs"}
         print(ending(options, sentence, tables, *products, further=further))
 
@@ -450,9 +450,9 @@ def _refuse_other_fields(options: Options) -> None:
     """Raises UserError for a field that changes nothing about a run file."""
     from midmask.experiment.evaluations import EVALUATION_FIELDS
 
-    known = [f"evaluation.{name}" for name in EVALUATION_FIELDS if name != "split"]
+    fields = [f"evaluation.{name}" for name in EVALUATION_FIELDS if name != "split"]
     for path in options.changes:
-        if path not in known and not path.startswith("corpus."):
+        if path not in fields and not path.startswith("corpus."):
             raise UserError(
-                f"--set {path}: it changes nothing about a run file; only {', '.join(known)} and corpus.* do"
+                f"--set {path}: it changes nothing about a run file; only {', '.join(fields)} and corpus.* do"
             )

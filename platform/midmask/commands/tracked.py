@@ -59,7 +59,7 @@ def compare(flags: Namespace) -> None:
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
     view = look_once(uri)
     place, systems = select_systems(flags.runs, view, flags.on, store=same_store(flags))
-    found = compare_systems(
+    comparison = compare_systems(
         {label: system.rows[place] for label, system in systems.items()},
         place_names([row.place for row in view.rows])[place],
         PerQueryFiles(uri, cache_folder() / "artifacts"),
@@ -67,7 +67,7 @@ def compare(flags: Namespace) -> None:
         measures=flags.measures,
         queries=flags.queries,
     )
-    print((as_csv if flags.csv else as_markdown if flags.markdown else as_text)(found))
+    print((as_csv if flags.csv else as_markdown if flags.markdown else as_text)(comparison))
 
 
 IMPORT_MTEB_HELP = """\
@@ -95,10 +95,10 @@ def import_mteb(flags: Namespace) -> None:
 
     here = home(Path.cwd() / INSIDE)
     uri = resolve_tracking_uri(flags.tracking_uri, here)
-    found = import_results([Path(place) for place in flags.places], uri, here)
-    print(import_sentence(found))
+    added = import_results([Path(place) for place in flags.places], uri, here)
+    print(import_sentence(added))
     print(
-        f"\n{rank_table(rank_models(found.models))}\n\nmidmask leaderboard --tracking-uri {shlex.quote(redacted(uri))}"
+        f"\n{rank_table(rank_models(added.models))}\n\nmidmask leaderboard --tracking-uri {shlex.quote(redacted(uri))}"
     )
 
 

@@ -150,7 +150,7 @@ class Backbone(nn.Module):
         self.pooling = Pooling(Representation(), self.width)
 
     def represent_as(self, representation: Representation, *, seed: int) -> None:
-        """Sets the representation that is scored. A projection has fresh weights that depend on `seed` alone."""
+        """Sets the views of a text that are scored. A projection has fresh weights that depend on `seed` alone."""
         with fresh_weights(seed):
             self.pooling = Pooling(representation, self.width)
 
@@ -330,7 +330,7 @@ def load_backbone(folder: Path, *, dropout: float, wanted: BackboneConfig | None
 
 
 def _choose_split(folder: Path, wanted: BackboneConfig | None) -> ExpertSplit | None:
-    """With which experts a folder is loaded: its own, or copies of a plain encoder's weights."""
+    """The experts that a folder is loaded with: its own, or copies of a plain encoder's weights."""
     saved = read_expert_split(folder)
     if wanted is None:
         return saved

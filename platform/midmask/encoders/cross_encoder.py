@@ -57,11 +57,11 @@ class Template:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Rows of query and passage, padded on the right; all int64. types_NL: none where the model takes none."""
+    """Token rows of a query and a passage each, padded on the right; int64."""
 
     ids_NL: Tensor
     lengths_N: Tensor
-    types_NL: Tensor | None
+    types_NL: Tensor | None  # token types; None if the model takes none
 
     def to(self, device: torch.device | str) -> "Pairs":
         types_NL = None if self.types_NL is None else self.types_NL.to(device)
@@ -107,7 +107,7 @@ class CrossEncoder(nn.Module):
         return Pairs(ids_NL, lengths_N, self._types(at_NL, begin_N, lengths_N))
 
     def _types(self, at_NL: Tensor, begin_N: Tensor, lengths_N: Tensor) -> Tensor | None:
-        """Padding has type 0, as tokenizers give it."""
+        """Token types of joined rows; padding has type 0, as tokenizers give it."""
         if self.template.types is None:
             return None
         one, other = self.template.types
@@ -207,8 +207,8 @@ def read_cross_encoder(folder: Path, max_length: int | None = None) -> CrossEnco
             f"teacher {folder}: no classification head ({missing[0]} is missing), so it scores nothing yet; train it "
             "with midmask teach, or name a cross-encoder"
         )
-    known = settings.model_type in FAMILIES
-    places = shape_from(settings).max_length if known else getattr(settings, "max_position_embeddings", 1 << 30)
+    is_supported = settings.model_type in FAMILIES
+    places = shape_from(settings).max_length if is_supported else getattr(settings, "max_position_embeddings", 1 << 30)
     longest = min(places, tokenizer.model_max_length)
     if (max_length or longest) > longest:
         raise UserError(f"teacher {folder}: max_length = {max_length}, but it takes at most {longest}; set it lower")

@@ -41,11 +41,11 @@ class ExpertSplit:
 
     def names(self, encoder: nn.Module, family: Family) -> list[str]:
         """Names of those weights in an encoder; none if the family's feed-forward layers are not known."""
-        known = [name for name, _ in encoder.named_parameters()]
+        names = [name for name, _ in encoder.named_parameters()]
         if self.kind == "all":
-            return known
+            return names
         patterns = [family.feed_forward_weights, *([family.feed_forward_norms] if self.norms else [])]
-        return [name for name in known if any(re.search(pattern, name) for pattern in patterns)]
+        return [name for name in names if any(re.search(pattern, name) for pattern in patterns)]
 
 
 class QueryExpert(nn.Module):
@@ -54,14 +54,14 @@ class QueryExpert(nn.Module):
     def __init__(self, split: ExpertSplit, encoder: nn.Module, family: Family) -> None:
         super().__init__()
         self.split = split
-        own = dict(encoder.named_parameters())
+        parameters = dict(encoder.named_parameters())
         names = split.names(encoder, family)
         if not names:
             raise UserError(
                 f"backbone.experts = {split.kind}: the feed-forward layers of {type(encoder).__name__} are not known "
                 "here. Use backbone.experts=all or none."
             )
-        weights = {name.replace(".", "/"): nn.Parameter(own[name].detach().clone()) for name in names}
+        weights = {name.replace(".", "/"): nn.Parameter(parameters[name].detach().clone()) for name in names}
         self.weights = nn.ParameterDict(weights)  # torch allows no dots in their names
 
     def named(self) -> Iterator[tuple[str, Tensor]]:
@@ -76,9 +76,9 @@ class QueryExpert(nn.Module):
     @torch.no_grad()
     def distance(self, encoder: nn.Module) -> Tensor:
         """How far the experts have drifted apart: |query - passage| / |passage|, over all their weights; shape []."""
-        own = dict(encoder.named_parameters())
-        apart = torch.stack([(weight - own[name]).norm() for name, weight in self.named()])
-        size = torch.stack([own[name].norm() for name, _ in self.named()])
+        parameters = dict(encoder.named_parameters())
+        apart = torch.stack([(weight - parameters[name]).norm() for name, weight in self.named()])
+        size = torch.stack([parameters[name].norm() for name, _ in self.named()])
         distance: Tensor = apart.norm() / size.norm()
         return distance
 
@@ -89,7 +89,7 @@ class QueryExpert(nn.Module):
         safetensors.torch.save_file(tensors, folder / FILE, about)
 
     def load(self, folder: Path) -> None:
-        """Takes over what `save` wrote.
+        """Loads the weights from the file that `save` wrote.
 
         Raises:
             UserError: if the file is damaged, or its weights are not those of this encoder, or not finite.
@@ -97,12 +97,14 @@ class QueryExpert(nn.Module):
         with library_reading(partial(_unreadable, folder)):
             saved = safetensors.torch.load_file(folder / FILE)
         refuse_not_finite(folder / FILE, saved.items())
-        own = dict(self.named())
-        wrong = saved.keys() ^ own.keys() or {name for name, weight in own.items() if weight.shape != saved[name].shape}
+        current = dict(self.named())
+        wrong = saved.keys() ^ current.keys() or {
+            name for name, weight in current.items() if weight.shape != saved[name].shape
+        }
         if wrong:
             raise UserError(f"{folder / FILE}: {min(wrong)} does not fit the encoder beside it ({len(wrong)} weights)")
         with torch.no_grad():
-            for name, weight in own.items():
+            for name, weight in current.items():
                 weight.copy_(saved[name])
 
 

@@ -77,7 +77,7 @@ def _score(representation: Representation) -> str:
 
 
 def _pair_lines(form: TextForm) -> list[str]:
-    """What whoever encodes passages must know, if title and text are no single text."""
+    """The README's lines on how to encode passages whose title and text are a pair."""
     if form.title_join == "space":
         return []
     prompt = f"`{form.passage_prompt}` and the title" if form.passage_prompt else "the title"
@@ -105,10 +105,10 @@ def views(representation: Representation) -> str:
     if representation.lexical is not None:
         weight = {"splade": "log(1 + relu) of the highest logit", "logits": "the highest logit"}[representation.lexical]
         where = "" if representation.specials else ", special tokens' positions left out"
-        kept = "; of a query the {} heaviest words, of a passage {}".format(
+        limits = "; of a query the {} heaviest words, of a passage {}".format(
             *(terms or "all" for terms in (representation.query_terms, representation.passage_terms))
         )
-        parts.append(f"lexical, {weight} of each word{where}{kept}")
+        parts.append(f"lexical, {weight} of each word{where}{limits}")
     return "; and ".join(parts)
 
 
@@ -330,7 +330,7 @@ def _write_projection(projection: nn.Linear, folder: Path, names: Mapping[str, s
 
 
 def _settings(representation: Representation, loader: Loader, form: TextForm) -> dict[str, Any]:
-    """What sentence-transformers is told of the whole model."""
+    """The settings of the whole model for sentence-transformers."""
     named = {"query": form.query_prompt, "document": form.passage_prompt}
     prompts = {name: prompt for name, prompt in named.items() if prompt}
     similarity = "maxsim" if loader == "MultiVectorEncoder" else "dot"

@@ -149,7 +149,7 @@ class _LinearColumnMax(torch.autograd.Function):
 
 
 def _source_rows(pooled_BL: Tensor) -> Tensor:
-    """For each position the one that is read in its place, as a row of the flattened batch, int64, [B, L].
+    """The position that is read in the place of each position, as a row of the flattened batch, int64, [B, L].
 
     That is itself if it is pooled, else the first pooled one of its row: a second time the same logit raises no
     maximum, and saves a pass over the logits that would hide some of them.

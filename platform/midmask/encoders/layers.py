@@ -54,17 +54,17 @@ def compile_layers(backbone: nn.Module, **settings: Any) -> None:
         UserError: if there is no compiler, or transformers names no layers of the model.
     """
     model = _model_with_layers(backbone, "compile")
-    wanted = {"dynamic": True, **settings}
-    if wanted.setdefault("backend", INDUCTOR) == INDUCTOR:
-        wanted["options"] = {"fallback_random": True}
+    options = {"dynamic": True, **settings}
+    if options.setdefault("backend", INDUCTOR) == INDUCTOR:
+        options["options"] = {"fallback_random": True}
     on_cpu = all(weight.device.type == "cpu" for weight in model.parameters())
-    if on_cpu and wanted["backend"] == INDUCTOR and not any(map(shutil.which, COMPILERS)):
+    if on_cpu and options["backend"] == INDUCTOR and not any(map(shutil.which, COMPILERS)):
         raise UserError(
             f"train.compile = true: torch needs a C++ compiler ({', '.join(COMPILERS)}) on a CPU, and there is none; "
             "install one, or leave train.compile out"
         )
     for layer in _layers(model):
-        layer.compile(**wanted)
+        layer.compile(**options)
 
 
 @contextmanager

@@ -92,10 +92,10 @@ def read_modules(folder: Path) -> tuple[Representation, TextForm]:
     pooling, hidden = modules[1][1], hidden_size(folder)
     width = _read_dense(modules[2][1], "sentence_embedding", hidden) if "Dense" in kinds else None
     normalise = is_scored_by_cosine(folder, stated="Normalize" in kinds) or "Normalize" in kinds
-    kept = kept_dimensions(folder, width or hidden, cut_behind_norm="Normalize" in kinds)
+    dimensions = kept_dimensions(folder, width or hidden, cut_behind_norm="Normalize" in kinds)
     pools_prompt = bool(read_json(pooling / "config.json", dict).get("include_prompt", True))
     form = read_prompts(folder).model_copy(update={"pools_prompt": pools_prompt})
-    return Representation(dense=_read_pooling(pooling, hidden), width=kept or width, normalise=normalise), form
+    return Representation(dense=_read_pooling(pooling, hidden), width=dimensions or width, normalise=normalise), form
 
 
 def read_dense(folder: Path) -> tuple[Path, int] | None:
@@ -174,10 +174,10 @@ def _read_dense(place: Path, key: str, hidden: int | None) -> int:
 
 def _splade(folder: Path, place: Path) -> Representation:
     config = read_json(place / "config.json", dict)
-    asked = (config.get("pooling_strategy", "max"), config.get("activation_function", "relu"))
-    if asked != ("max", "relu"):
+    modes = (config.get("pooling_strategy", "max"), config.get("activation_function", "relu"))
+    if modes != ("max", "relu"):
         raise UserError(
-            f"{place / 'config.json'}: SpladePooling by {asked[0]} of {asked[1]}; midmask supports only max of relu."
+            f"{place / 'config.json'}: SpladePooling by {modes[0]} of {modes[1]}; midmask supports only max of relu."
         )
     if read_model_config(folder).get("similarity_fn_name") not in (None, "dot"):
         raise UserError(

@@ -108,7 +108,7 @@ def processor_model() -> str:
 
 
 def _probe(width: int) -> float:
-    """How many times as many passes a feed-forward layer makes in bf16 as in fp32, forward and backward.
+    """The speed of a feed-forward layer in bf16 relative to fp32, forward and backward.
 
     Other processes should not decide it: one thread computes, since several that share a core wait for one another;
     processor time is counted; the two take turns, and of each the fastest turn counts.

@@ -243,8 +243,8 @@ def _numberless(key: str) -> str:
 
 def _is_of_layer(key: str, patterns: set[str]) -> bool:
     """Whether a tensor that the model lacks is one of a layer beyond its last."""
-    known = _numberless(key) in patterns or re.match(r"(encoder\.|transformer\.)?layers?\.\d", key) is not None
-    return known and _LAYER.search(key) is not None
+    is_named_layer = _numberless(key) in patterns or re.match(r"(encoder\.|transformer\.)?layers?\.\d", key) is not None
+    return is_named_layer and _LAYER.search(key) is not None
 
 
 def _why_lost(lost: list[str], expected: set[str], unexpected: list[str], backbone: str) -> str:
@@ -340,12 +340,12 @@ def read_model(name: str, dropout: float) -> tuple[Any, bool]:
         UserError: if there is no model of a supported family; or as `read_pretrained`.
     """
     settings = read_settings(name, dropout)
-    wanted = {"config": settings, "attn_implementation": FAMILIES[settings.model_type].attention}
+    options = {"config": settings, "attn_implementation": FAMILIES[settings.model_type].attention}
     folder, named = named_folder(name), f"backbone.name = {name!r}"
-    model, loading = read_pretrained(AutoModelForMaskedLM, folder, named, **wanted)
+    model, loading = read_pretrained(AutoModelForMaskedLM, folder, named, **options)
     if getattr(settings, "legacy", False) and any("lm_predictions." in key for key in loading["unexpected_keys"]):
         settings.legacy = False  # the MLM head that DeBERTa was published with; transformers makes another unless told
-        model, loading = read_pretrained(AutoModelForMaskedLM, folder, named, **wanted)
+        model, loading = read_pretrained(AutoModelForMaskedLM, folder, named, **options)
     if missing := loading["missing_keys"]:
         log.info("%s holds no MLM head; a fresh one is made (%s)", name, count_fresh(model, missing))
     return model, bool(missing)

@@ -39,10 +39,10 @@ PRODUCTS = 1 << 24
 
 @dataclass(frozen=True)
 class TokenVectors:
-    """Token vectors of B texts: vectors_TD, float, text after text; lengths_B, int64, the tokens of each (never 0)."""
+    """The token vectors of B texts, without padding."""
 
-    vectors_TD: Tensor
-    lengths_B: Tensor
+    vectors_TD: Tensor  # float, text after text
+    lengths_B: Tensor  # number of tokens of each text, int64, never 0
 
     @staticmethod
     def of_rows(states_BLD: Tensor, lengths_B: Tensor) -> "TokenVectors":
@@ -78,7 +78,7 @@ class TokenVectors:
 
 
 def _locate(lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each token of texts that lie one after the other: its text, and its place in that; int64, [T] each."""
+    """The text of each token and its position in that text, for texts stored one after the other; int64, [T] each."""
     texts_T = torch.arange(len(lengths_B), device=lengths_B.device).repeat_interleave(lengths_B)
     starts_B = lengths_B.cumsum(0) - lengths_B
     return texts_T, torch.arange(len(texts_T), device=lengths_B.device) - starts_B[texts_T]
@@ -177,7 +177,7 @@ class Representation(Config):
 
     @property
     def label(self) -> str:
-        """As tables name it: dense, splade, OT:768, 384+384, dense+splade, late:128; `mean` where the dense view is no
+        """Its name in tables: dense, splade, OT:768, 384+384, dense+splade, late:128; `mean` where the dense view is no
         [CLS].
         """
         if self.tokens is not None:
@@ -215,12 +215,10 @@ class Representation(Config):
 
 @dataclass(frozen=True)
 class TextVectors:
-    """The views of some texts: dense_BD and lexical_BV, float, of which one may be missing; or the vectors of their
-    tokens alone.
-    """
+    """The vectors of B texts: a dense view, a lexical view or both; or token vectors alone."""
 
-    dense_BD: Tensor | None
-    lexical_BV: Tensor | None
+    dense_BD: Tensor | None  # float
+    lexical_BV: Tensor | None  # float
     tokens: TokenVectors | None = None
 
     def pruned(self, terms: int | None) -> "TextVectors":
@@ -280,7 +278,7 @@ def prune(weights_BV: Tensor, terms: int | None) -> Tensor:
 
 
 def scores(query: TextVectors, passage: TextVectors) -> Tensor:
-    """Of every query with every passage, [Q, N]: the sum over views of the dot product, or MaxSim; in full
+    """Scores of every query with every passage, [Q, N]: the sum over views of the dot product, or MaxSim; in full
     precision.
     """
     pairs = list(zip(query.tensors(), passage.tensors(), strict=True))
@@ -333,8 +331,8 @@ class Pooling(nn.Module):
     def __init__(self, representation: Representation, width: int) -> None:
         super().__init__()
         self.representation = representation
-        wanted = representation.projected
-        self.projection = None if wanted is None else nn.Linear(width, wanted, bias=False)
+        projected = representation.projected
+        self.projection = None if projected is None else nn.Linear(width, projected, bias=False)
 
     def forward(
         self, backbone: PooledModel, ids_BL: Tensor, lengths_B: Tensor, special_V: Tensor, side: Side

@@ -48,10 +48,10 @@ class Seq2Seq(nn.Module):
         """
         width = passages.ids_BL.shape[1]
         seen_BL = torch.arange(width, device=passages.ids_BL.device) < passages.lengths_B[:, None]
-        found = self.model(
+        output = self.model(
             input_ids=passages.ids_BL, attention_mask=seen_BL.long(), decoder_input_ids=begun, use_cache=False
         )
-        logits: Tensor = found.logits
+        logits: Tensor = output.logits
         return logits
 
     def save(self, folder: Path, tokenizer_folder: Path, *, length: int) -> None:
@@ -141,6 +141,6 @@ def _read_encoder(model: Any, config: BackboneConfig) -> None:
 
 def _share_weights(model: Any) -> None:
     """Gives the decoder a copy of the encoder's weights where names and shapes agree."""
-    weights, own = model.encoder.state_dict(), model.decoder.bert.state_dict()
-    fitting = {name: value for name, value in weights.items() if name in own and own[name].shape == value.shape}
+    weights, state = model.encoder.state_dict(), model.decoder.bert.state_dict()
+    fitting = {name: value for name, value in weights.items() if name in state and state[name].shape == value.shape}
     model.decoder.bert.load_state_dict(fitting, strict=False)

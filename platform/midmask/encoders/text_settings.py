@@ -69,7 +69,7 @@ def refuse_other_transformer(folder: Path, *, task: str, output: str) -> None:
         task: transformer_task of such a folder. output: name of the model's output that it reads.
     """
     path, settings = transformer_settings(folder)
-    asked = [
+    unsupported = [
         f"{name} = {settings[name]!r}"
         for name, usual in (("transformer_task", task), ("module_output_name", TOKEN_STATES))
         if settings.get(name) not in (None, usual)
@@ -77,14 +77,16 @@ def refuse_other_transformer(folder: Path, *, task: str, output: str) -> None:
     modalities = settings.get("modality_config") or {"text": {}}
     outputs = {"method": "forward", "method_output_name": output}
     if list(modalities) != ["text"] or not dict(modalities["text"]).items() <= outputs.items():
-        asked.append(f"modality_config = {modalities!r}")
+        unsupported.append(f"modality_config = {modalities!r}")
     for name in ("model", "tokenizer", "processor", "config"):
         for values in (settings.get(f"{name}_args"), settings.get(f"{name}_kwargs")):
-            asked += [f"{name}_args.{key} = {value!r}" for key, value in (values or {}).items() if key not in HARMLESS]
+            unsupported += [
+                f"{name}_args.{key} = {value!r}" for key, value in (values or {}).items() if key not in HARMLESS
+            ]
     processing = settings.get("processing_kwargs") or {}
-    asked += [f"processing_kwargs.{key}" for key in ("common", "text") if processing.get(key)]
-    if asked:
-        raise UserError(f"{path}: {', '.join(asked)}; midmask does not follow this.")
+    unsupported += [f"processing_kwargs.{key}" for key in ("common", "text") if processing.get(key)]
+    if unsupported:
+        raise UserError(f"{path}: {', '.join(unsupported)}; midmask does not follow this.")
     transformer = transformer_folder(folder)
     tokenizer, family = _read_if_there(transformer / "tokenizer_config.json"), _config(folder).get("model_type")
     if tokenizer.get("padding_side") == "left" and family not in (*PADDED_POSITIONS, "modernbert"):
@@ -208,17 +210,17 @@ def kept_dimensions(folder: Path, width: int | None, *, cut_behind_norm: bool) -
     Raises:
         UserError: if vectors are cut, lose their length 1 by that, and are compared by the dot product.
     """
-    kept = read_model_config(folder).get("truncate_dim")
-    if kept is None or (width is not None and kept >= width):
+    dimensions = read_model_config(folder).get("truncate_dim")
+    if dimensions is None or (width is not None and dimensions >= width):
         return None
     if width is None:
-        raise UserError(f"{folder / MODEL_CONFIG}: truncate_dim = {kept}, but config.json names no hidden_size")
+        raise UserError(f"{folder / MODEL_CONFIG}: truncate_dim = {dimensions}, but config.json names no hidden_size")
     if cut_behind_norm and read_model_config(folder).get("similarity_fn_name") == "dot":
         raise UserError(
-            f"{folder / MODEL_CONFIG}: truncate_dim = {kept} behind a Normalize, with similarity_fn_name = 'dot'; "
-            "midmask gives vectors length 1 after they are cut. Set similarity_fn_name = 'cosine'."
+            f"{folder / MODEL_CONFIG}: truncate_dim = {dimensions} behind a Normalize, with similarity_fn_name = "
+            "'dot'; midmask gives vectors length 1 after they are cut. Set similarity_fn_name = 'cosine'."
         )
-    return int(kept)
+    return int(dimensions)
 
 
 def is_scored_by_cosine(folder: Path, *, stated: bool) -> bool:

@@ -45,7 +45,7 @@ def for_each_stage(recipe: Recipe, changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def refuse_idle(recipe: Recipe, changes: Mapping[str, Any]) -> None:
-    """For changes that were asked of this recipe alone.
+    """Refuses changes of this recipe that would have no effect.
 
     Raises:
         UserError: for one that no stage of the recipe has a place for.
@@ -102,7 +102,7 @@ def _dense(recipe: Recipe, backbone: BackboneConfig) -> str:
 
 
 def _normalise(recipe: Recipe, backbone: BackboneConfig) -> bool:
-    """As the folder's, for a dense view alone: a cosine adds next to nothing to the score of words."""
+    """Whether to normalise vectors: as in the folder for a dense view alone; beside words a cosine adds little."""
     return recipe.representation.views == ("dense",) and _pooling(backbone).normalise
 
 
@@ -150,24 +150,24 @@ def apply_changes(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
 
 def _new_defaults(old: Recipe, new: Recipe) -> list[tuple[str, Any]]:
     """The fields of `new` that hold the default of the old backbone, with that of the new one, where it is another."""
-    values, found = flatten(new), []
+    values, defaults = flatten(new), []
     for path, value in values.items():
-        default = next((one for one in DEFAULTS if re.fullmatch(one.path, path)), None)
+        default = next((entry for entry in DEFAULTS if re.fullmatch(entry.path, path)), None)
         if default is None:
             continue
         before = default.of(old, _rate_defaults(old, path))
         after = default.of(new, _rate_defaults(new, path))
         if value == before != after:
-            found.append((path, after))
-    return found
+            defaults.append((path, after))
+    return defaults
 
 
 def _rate_defaults(recipe: Recipe, path: str) -> BackboneConfig:
     """The backbone that a field is about: the recipe's, or that of the stage's teacher, if it has one of its own."""
     number = re.match(r"stages\.(\d+)\.teacher\.", path)
     stages = recipe.stages[int(number[1]) :][:1] if number else ()
-    own = stages[0].teacher.backbone if stages and stages[0].teacher else None
-    return own or recipe.backbone
+    teacher_backbone = stages[0].teacher.backbone if stages and stages[0].teacher else None
+    return teacher_backbone or recipe.backbone
 
 
 def _is_set(path: str, changes: Mapping[str, Any]) -> bool:

@@ -42,22 +42,22 @@ def costs_of(step: Step, storage: Place) -> Costs:
     and so is a prefix that a training went on from: its record holds the prefix's seconds too.
     """
     records = [
-        (one, load(place).result) for one in _walk_inputs(step) if ((place := one.place(storage)) / RECORD).exists()
+        (node, load(place).result) for node in _walk_inputs(step) if ((place := node.place(storage)) / RECORD).exists()
     ]
-    trainings = [(one.name, found) for one, found in records if one.kind.trains]
-    on_gpu = any(found.get("device") == "cuda" for _, found in trainings)
+    trainings = [(node.name, result) for node, result in records if node.kind.trains]
+    on_gpu = any(result.get("device") == "cuda" for _, result in trainings)
     hours = {True: 0.0, False: 0.0}
-    for one, found in records:
-        gpu = on_gpu and one.kind.on_device
-        threads = 1 if gpu else int(found.get("threads", getattr(one.config, "threads", 1)))
-        hours[gpu] += float(found.get("seconds", 0.0)) * int(found.get("workers", 1)) * threads / 3600
-    results = {one.fingerprint: found for one, found in records}
+    for node, result in records:
+        gpu = on_gpu and node.kind.on_device
+        threads = 1 if gpu else int(result.get("threads", getattr(node.config, "threads", 1)))
+        hours[gpu] += float(result.get("seconds", 0.0)) * int(result.get("workers", 1)) * threads / 3600
+    results = {node.fingerprint: result for node, result in records}
     return Costs(
-        train_seconds=sum(float(found["seconds"]) for _, found in trainings),
+        train_seconds=sum(float(result["seconds"]) for _, result in trainings),
         cpu_hours=hours[False],
         gpu_hours=hours[True],
-        pretrain_tokens=sum(int(found["tokens"]) for name, found in trainings if name == "pretrain"),
-        finetune_tokens=sum(int(found["tokens"]) for name, found in trainings if name == "finetune"),
+        pretrain_tokens=sum(int(result["tokens"]) for name, result in trainings if name == "pretrain"),
+        finetune_tokens=sum(int(result["tokens"]) for name, result in trainings if name == "finetune"),
         **_search_costs(step.inputs["ranked"], results),
     )
 
@@ -67,26 +67,26 @@ def _walk_inputs(step: Step) -> Iterator[Step]:
     seen: set[str] = set()
     waiting = [step]
     while waiting:
-        one = waiting.pop()
-        if one.fingerprint not in seen:
-            seen.add(one.fingerprint)
-            waiting += [*one.inputs.values(), *one.prepared.values()]
-            yield one
+        node = waiting.pop()
+        if node.fingerprint not in seen:
+            seen.add(node.fingerprint)
+            waiting += [*node.inputs.values(), *node.prepared.values()]
+            yield node
 
 
 def _search_costs(ranked: Step, results: Mapping[str, dict[str, Any]]) -> dict[str, float | None]:
-    """Bytes and latency, where an encoder was searched with; BM25's are not measured."""
+    """Bytes and latency of a search with an encoder; BM25's are not measured."""
     if ranked.name == "fuse":  # BM25's part of the search is left out
         ranked = ranked.inputs["encoder"]
     if ranked.name != "search":
         return {"bytes_per_passage": None, "search_ms_per_query": None}
-    found = results.get(ranked.fingerprint, {})
-    queries = sum(split["queries"] for split in found.get("splits", {}).values())
+    result = results.get(ranked.fingerprint, {})
+    queries = sum(split["queries"] for split in result.get("splits", {}).values())
     encoded = results.get(ranked.inputs["passages"].fingerprint, {})
     return {
-        "bytes_per_passage": found.get("bytes_per_passage", encoded.get("bytes_per_passage")),
-        "search_ms_per_query": 1000 * float(found["query_seconds"]) / queries if queries else None,
-        **{f"index_recall_{name}": share for name, share in found.get("recall", {}).items() if name != "queries"},
+        "bytes_per_passage": result.get("bytes_per_passage", encoded.get("bytes_per_passage")),
+        "search_ms_per_query": 1000 * float(result["query_seconds"]) / queries if queries else None,
+        **{f"index_recall_{name}": share for name, share in result.get("recall", {}).items() if name != "queries"},
     }
 
 
@@ -110,9 +110,9 @@ class StepTimes:
         return None
 
     def weight(self, step: Step) -> float:
-        """The same, or a guess."""
-        known = self.of(step)
-        return step.kind.nominal_seconds if known is None else known
+        """Seconds that the step will take, as measured or else the nominal seconds of its kind."""
+        seconds = self.of(step)
+        return step.kind.nominal_seconds if seconds is None else seconds
 
 
 def units_of_work(step: Step) -> float:
@@ -123,7 +123,7 @@ def units_of_work(step: Step) -> float:
 
 
 def _kinds_of(step: Step) -> list[tuple[str, ...]]:
-    """From the most to the least similar: same method and representation, same name."""
+    """Keys of a step's measured times, the most similar first: same method and representation, same name."""
     config = step.config
     if isinstance(config, PretrainConfig):
         return [(step.name, config.objective.name), (step.name,)]

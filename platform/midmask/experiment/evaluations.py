@@ -32,7 +32,7 @@ def refuse_missing_splits(targets: Iterable[Step]) -> None:
         UserError: if a step of the plan evaluates, mines or trains with queries of a split that its collection lacks,
             naming the collection and the splits that it has.
     """
-    known: dict[str, list[str]] = {}
+    judged: dict[str, list[str]] = {}
     seen: set[str] = set()
     for target in targets:
         for step in target.upstream():
@@ -42,28 +42,28 @@ def refuse_missing_splits(targets: Iterable[Step]) -> None:
                 continue
             seen.add(step.fingerprint)
             for split in _splits_of(step) if own_queries else ():
-                if corpus.fingerprint not in known:
-                    known[corpus.fingerprint] = judged_splits(corpus.config)
-                _check_splits(corpus.config, split, known[corpus.fingerprint], step.name)
+                if corpus.fingerprint not in judged:
+                    judged[corpus.fingerprint] = judged_splits(corpus.config)
+                _check_splits(corpus.config, split, judged[corpus.fingerprint], step.name)
 
 
 def _splits_of(step: Step) -> Iterator[str]:
     if step.kind.reads_train:
         yield "train"
         return
-    one, several = getattr(step.config, "split", None), getattr(step.config, "splits", ())
-    yield from ([one] if one is not None else several)
+    split, several = getattr(step.config, "split", None), getattr(step.config, "splits", ())
+    yield from ([split] if split is not None else several)
 
 
-def _check_splits(corpus: CorpusConfig, split: str, known: list[str], step: str) -> None:
-    if not known:
+def _check_splits(corpus: CorpusConfig, split: str, judged: list[str], step: str) -> None:
+    if not judged:
         raise UserError(
             f"corpus {corpus.name}: it has texts alone, without queries and judgements, and the step {step} needs "
             f"queries of the split {split}. Use a corpus that has them, and this one for the middle "
             "training alone (field pretrain_on, flag --pretrain-on)"
         )
-    if split not in known:
-        raise unknown(f"split of {corpus.name}", split, known, hint=f"The step {step} needs its queries.")
+    if split not in judged:
+        raise unknown(f"split of {corpus.name}", split, judged, hint=f"The step {step} needs its queries.")
 
 
 SPLIT = "test"
@@ -75,14 +75,16 @@ def zero_shot_collections(names: Sequence[str]) -> dict[str, CorpusConfig]:
     Raises:
         UserError: for an unknown format, sets that are not there, or two collections of one label.
     """
-    found: dict[str, CorpusConfig] = {}
+    collections: dict[str, CorpusConfig] = {}
     for name in names:
         corpus = CorpusConfig(name=name, splits="official") if _group(name) is None else None
-        own = {corpus.short_name: corpus} if corpus else group_corpora(*name.split(":", 1))
-        for label in own.keys() & found.keys():
-            raise UserError(f"--zero-shot {name}: {label!r} is named already ({found[label].name}); name each set once")
-        found |= own
-    return found
+        sets = {corpus.short_name: corpus} if corpus else group_corpora(*name.split(":", 1))
+        for label in sets.keys() & collections.keys():
+            raise UserError(
+                f"--zero-shot {name}: {label!r} is named already ({collections[label].name}); name each set once"
+            )
+        collections |= sets
+    return collections
 
 
 def _group(name: str) -> str | None:
@@ -94,9 +96,9 @@ def zero_shot(
     steps: Plan, config: EvaluateConfig, names: Sequence[str], *, model: Step | None = None
 ) -> dict[str, Step]:
     """Label -> the evaluation of a retriever (the last stage's, unless another is given) on that collection."""
-    wanted = config.model_copy(update={"split": SPLIT})
+    split_config = config.model_copy(update={"split": SPLIT})
     return {
-        label: steps.evaluation(wanted, model=model, on=steps.elsewhere(corpus))
+        label: steps.evaluation(split_config, model=model, on=steps.elsewhere(corpus))
         for label, corpus in zero_shot_collections(names).items()
     }
 
@@ -108,10 +110,10 @@ def with_averages(names: Sequence[str], measured: Mapping[str, Mapping[str, floa
     rows = {label: dict(values) for label, values in measured.items()}
     for name in names:
         if (group := _group(name)) is not None:
-            own = {label: measured[label] for label in folders(group)}
-            shared = [measure for measure in next(iter(own.values())) if all(measure in row for row in own.values())]
+            sets = {label: measured[label] for label in folders(group)}
+            shared = [measure for measure in next(iter(sets.values())) if all(measure in row for row in sets.values())]
             rows[f"{group}, average"] = {
-                measure: group_average(group, {label: values[measure] for label, values in own.items()})
+                measure: group_average(group, {label: values[measure] for label, values in sets.items()})
                 for measure in shared
             }
     return rows

@@ -156,7 +156,7 @@ class Graph:
         self.started.add(step.fingerprint)
 
     def end(self, step: Step) -> None:
-        """The step is finished."""
+        """Marks a step as finished."""
         self._drop(step.fingerprint)
         for user in self.users.get(step.fingerprint, ()):
             if user in self.lacks:

@@ -141,15 +141,15 @@ def _drop_empty(parts: Iterable[str | None]) -> list[str]:
 
 
 def _recall_note(label: str, done: Artifact) -> str | None:
-    """What an approximate search finds of the exact one's best passages; None of an exact search."""
+    """The recall of an approximate search against the exact one, as a sentence; None for an exact search."""
     recall = dict(done.result.get("index_recall", {}))
     if not recall:
         return None
     queries, at_depth = int(recall.pop("queries")), recall.pop("at_depth")
     shares = [f"{share:.1%} of its best {name.removeprefix('at_')}" for name, share in recall.items()]
-    found = ", ".join(shares or [f"{at_depth:.1%} of its results"])
+    shares_found = ", ".join(shares or [f"{at_depth:.1%} of its results"])
     index, split = done.record["config"]["index"], f"{done.result['corpus']} {done.result['split']}"
-    return f"{label}, {split}: against an exact search, {index} finds {found} (sample of {queries:,} queries)."
+    return f"{label}, {split}: against an exact search, {index} finds {shares_found} (sample of {queries:,} queries)."
 
 
 def _slots(result: Mapping[str, Any]) -> int:

@@ -149,8 +149,8 @@ class Plan:
             on: tokens of another collection (`elsewhere`).
         """
         tokens = on or self.tokens
-        own = {"bm25_share": 0.0, "fusion": "rrf", **IndexFields().model_dump(), **PoolFields().model_dump()}
-        words = config.model_copy(update=own)
+        changes = {"bm25_share": 0.0, "fusion": "rrf", **IndexFields().model_dump(), **PoolFields().model_dump()}
+        words = config.model_copy(update=changes)
         return evaluation_step(self._bm25_ranking(words, tokens), tokens.inputs["corpus"], words)
 
     def _bm25_ranking(self, config: EvaluateConfig, tokens: Step) -> Step:
@@ -280,8 +280,8 @@ def _plan_pretraining(
         excerpt=recipe.excerpt,
     )
     reads = recipe.objective.reads()
-    wanted = {reads.rows, "weights"} if reads.term_weights else {reads.rows}
-    inputs = {**always, **{name: step for name, step in derived.items() if name in wanted}}
+    names = {reads.rows, "weights"} if reads.term_weights else {reads.rows}
+    inputs = {**always, **{name: step for name, step in derived.items() if name in names}}
     return Step("pretrain", config, inputs, content={**held.backbone, **held.objective}, resume=resume, path="pretrain")
 
 

@@ -95,7 +95,7 @@ def run_files_sentence(place: str, done: Mapping[str, Artifact]) -> str:
 
 def _usual_measure(measures: Mapping[str, float]) -> str:
     """The first of the usual ones that an evaluation has, else its own first."""
-    return next((one for one in DEFAULT if one in measures), next(iter(measures)))
+    return next((name for name in DEFAULT if name in measures), next(iter(measures)))
 
 
 def results_table(evaluations: Mapping[str, Artifact]) -> str:
@@ -116,7 +116,7 @@ def _queries(evaluations: Mapping[str, Artifact]) -> dict[str, int]:
 
 
 def _measures(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """What any of the rows has, in their order."""
+    """The measures that any of the rows has, in their order."""
     return list(dict.fromkeys(measure for values in rows.values() for measure in values))
 
 

@@ -150,14 +150,15 @@ class Runner:
             return
         needed = {name: source for name, source in step.inputs.items() if name not in NO_ROWS}
         finished = {name: source for name, source in needed.items() if source.is_finished(self.storage)}
-        there = {name: load(source.place(self.storage)) for name, source in finished.items()}
-        if not there:
+        artifacts = {name: load(source.place(self.storage)) for name, source in finished.items()}
+        if not artifacts:
             return
-        if there.keys() >= needed.keys():
-            refuse_unlearnable(setup(step.config, there), step.path)
+        if artifacts.keys() >= needed.keys():
+            refuse_unlearnable(setup(step.config, artifacts), step.path)
             self._learnable.add(step.fingerprint)
-        elif there.keys() >= set(PAIRS) and not isinstance(step.config, PretrainConfig):  # what is to come adds no row
-            refuse_few_rows(setup(step.config, {name: there[name] for name in PAIRS}), step.path)
+        # The inputs that are still to come add no rows
+        elif artifacts.keys() >= set(PAIRS) and not isinstance(step.config, PretrainConfig):
+            refuse_few_rows(setup(step.config, {name: artifacts[name] for name in PAIRS}), step.path)
 
     def make(self, step: Step) -> Artifact:
         """The artifact of one step, whose inputs are there."""

@@ -268,9 +268,9 @@ class Recipe(Config):
         """Raises UserError for a split that the corpus does not have."""
         usual = stage.mine.split == "train" and self.corpus.splits == "complete"
         if (stage.sources or stage.queries is not None) and not usual:
-            there = judged_splits(self.corpus)
-            if stage.mine.split not in there:
-                raise unknown(f"{place}.split", stage.mine.split, there)
+            splits = judged_splits(self.corpus)
+            if stage.mine.split not in splits:
+                raise unknown(f"{place}.split", stage.mine.split, splits)
 
 
 def _is_read_length(path: str) -> bool:

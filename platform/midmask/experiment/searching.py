@@ -113,7 +113,7 @@ def passage_encoding_step(tokens: Step, model: Step, wanted: EvaluateConfig | Mi
 
 
 def _precision(wanted: EvaluateConfig | MineConfig) -> Literal["fp32", "bf16"]:
-    """What `auto` was not settled to is fp32."""
+    """The precision of a search; `auto` that was not settled is fp32."""
     return "bf16" if wanted.precision == "bf16" else "fp32"
 
 
@@ -212,7 +212,7 @@ def bm25_index(corpus: Step, config: Bm25Config) -> Step:
 
 
 def fused_ranking(encoder: Step, bm25: Step, wanted: EvaluateConfig) -> Step:
-    """Both rankings as one."""
+    """The step that fuses two rankings into one."""
     config = FuseConfig(split=wanted.split, depth=_depth(wanted), bm25_share=wanted.bm25_share, fusion=wanted.fusion)
     return Step("fuse", config, {"encoder": encoder, "bm25": bm25})
 
@@ -239,7 +239,7 @@ def folder_content(name: str | None) -> Mapping[str, Any]:
     folder = None if name is None or name in SIZES else found_folder(name)
     if folder is None:
         return {}
-    wanted = ("*.json", "vocab.txt", "*.safetensors", "pytorch_model*.bin", "[0-9]*_*/*")
+    patterns = ("*.json", "vocab.txt", "*.safetensors", "pytorch_model*.bin", "[0-9]*_*/*")
     below = () if (place := transformer_folder(folder)) == folder else place.iterdir()
-    found = sorted({path for pattern in wanted for path in folder.glob(pattern) if path.is_file()}.union(below))
-    return {str(path.relative_to(folder)): file_fingerprint(path) for path in found}
+    paths = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}.union(below))
+    return {str(path.relative_to(folder)): file_fingerprint(path) for path in paths}

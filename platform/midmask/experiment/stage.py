@@ -27,7 +27,7 @@ class NegativeSource:
 
     @staticmethod
     def parse(text: str) -> "NegativeSource":
-        """From `bm25`, `mined`, `mined:0` or `file:PATH`.
+        """Parses `bm25`, `mined`, `mined:0` or `file:PATH`.
 
         Raises:
             ValueError: for anything else.

@@ -28,29 +28,25 @@ OVERHEAD_S = 0.5
 
 @dataclass(frozen=True)
 class TimeRange:
-    """Seconds. low and high are one standard deviation of the logarithm below and above the middle, so about two times
-    in three the rest takes a time between them.
-    """
+    """An expected duration in seconds: the actual one is between low and high about two times in three."""
 
-    low: float
+    low: float  # one standard deviation of the logarithm below the middle, `high` one above it
     middle: float
     high: float
 
 
 @dataclass
 class _Work:
-    """One step. expected: none if nobody knows. began, ended, and the times of its first and last report are on the
-    caller's clock; first_share and last_share are the shares of the step that were done by then.
-    """
+    """One step and its progress; all times are on the caller's clock."""
 
     kind: str
-    expected: float | None = None
+    expected: float | None = None  # seconds; None if unknown
     lanes: int = 1
     began: float | None = None
     ended: float | None = None
-    first: float = 0.0
-    first_share: float = 0.0
-    last: float = 0.0
+    first: float = 0.0  # time of the first report
+    first_share: float = 0.0  # fraction of the step that was done at the first report
+    last: float = 0.0  # likewise of the last report
     last_share: float = 0.0
 
     @property
@@ -76,7 +72,7 @@ class TimeLeft:
         self._work: dict[str, _Work] = {}
 
     def add(self, key: str, kind: str) -> None:
-        """A step that is still to be done; one that is known keeps what was measured of it."""
+        """Adds a step that is still to be done; a step that was added before keeps its measured times."""
         self._work.setdefault(key, _Work(kind))
 
     def expect(self, seconds: Mapping[str, float]) -> None:
@@ -89,27 +85,29 @@ class TimeLeft:
         """A step starts, beside lanes - 1 others. One that was not added takes the place of one of its kind that waits
         among these keys, and returns the key, if there is one: a search draws the points of its trials while it runs.
         """
-        waiting = (name for name in among if (one := self._work.get(name)) and one.kind == kind and one.began is None)
+        waiting = (
+            name for name in among if (work := self._work.get(name)) and work.kind == kind and work.began is None
+        )
         taken = key if key in self._work else next(waiting, None)
         expected = None if taken is None else self._work.pop(taken).expected
         self._work[key] = _Work(kind, expected, lanes, began=now)
         return None if taken == key else taken
 
     def advance(self, key: str, share: float, now: float) -> None:
-        """This share of a step is done, from 0 to 1."""
-        one = self._work.get(key)
-        if one is None or share <= one.last_share:
+        """Records the fraction of a step that is done, from 0 to 1."""
+        work = self._work.get(key)
+        if work is None or share <= work.last_share:
             return
-        if not one.last_share:
-            one.first, one.first_share = now, share
-        one.last, one.last_share = now, share
+        if not work.last_share:
+            work.first, work.first_share = now, share
+        work.last, work.last_share = now, share
 
     def end(self, key: str, now: float) -> None:
-        if (one := self._work.get(key)) is not None:
-            one.ended = now
+        if (work := self._work.get(key)) is not None:
+            work.ended = now
 
     def drop(self, keys: Iterable[str]) -> None:
-        """These steps will not be done, unless they have ended."""
+        """Removes steps that will not be done; steps that have ended stay."""
         for key in keys:
             if key in self._work and self._work[key].ended is None:
                 del self._work[key]
@@ -117,11 +115,11 @@ class TimeLeft:
     @property
     def is_measured(self) -> bool:
         """Whether the pace of enough of the work is known."""
-        known = sum(expected for _, _, expected in self._measured())
-        return known > 0 and known >= ENOUGH * sum(one.expected or 0.0 for one in self._work.values())
+        measured = sum(expected for _, _, expected in self._measured())
+        return measured > 0 and measured >= ENOUGH * sum(work.expected or 0.0 for work in self._work.values())
 
     def left(self, now: float) -> TimeRange:
-        """What is left by the clock.
+        """The expected wall-clock time until all steps have ended.
 
         The pace of a kind of step is the sum of the measured seconds over the sum of the expected ones; of a kind that
         was not measured, that of all kinds. The variance of its logarithm is the mean of `SPREAD` squared and of the
@@ -135,10 +133,10 @@ class TimeLeft:
         variance = _variance(measured, paces)
         known, unknown = math.sqrt(variance), math.sqrt(variance + SPREAD**2)
         low = middle = high = 0.0
-        for one in self._work.values():
-            if one.ended is None:
-                rest = _rest(one, paces.get(one.kind, usual), now)
-                factor = math.exp(known if one.kind in paces else unknown)
+        for work in self._work.values():
+            if work.ended is None:
+                rest = _rest(work, paces.get(work.kind, usual), now)
+                factor = math.exp(known if work.kind in paces else unknown)
                 low, middle, high = low + rest / factor, middle + rest, high + rest * factor
         return TimeRange(low, middle, high)
 
@@ -146,8 +144,8 @@ class TimeLeft:
         """Of steps whose time is known, or follows from their reports: kind, measured and expected share of the time by
         the clock.
         """
-        found = [(one, one.seconds) for one in self._work.values()]
-        return [(one.kind, spent / one.lanes, one.expected) for one, spent in found if spent and one.expected]
+        durations = [(work, work.seconds) for work in self._work.values()]
+        return [(work.kind, spent / work.lanes, work.expected) for work, spent in durations if spent and work.expected]
 
 
 def _pace(measured: list[tuple[str, float, float]]) -> float:
@@ -165,10 +163,10 @@ def _variance(measured: list[tuple[str, float, float]], paces: Mapping[str, floa
     return (SPREAD**2 + count * mean) / (1 + count)
 
 
-def _rest(one: _Work, pace: float, now: float) -> float:
-    """What a step still takes, as a share of the time by the clock."""
-    whole = (OVERHEAD_S if one.expected is None else one.expected) * pace
-    if one.began is None:
+def _rest(work: _Work, pace: float, now: float) -> float:
+    """Wall-clock seconds that a step still adds to the job."""
+    whole = (OVERHEAD_S if work.expected is None else work.expected) * pace
+    if work.began is None:
         return whole
-    spent = now - one.began
-    return max(0.0, (whole if one.seconds is None else one.seconds / one.lanes) - spent / one.lanes)
+    spent = now - work.began
+    return max(0.0, (whole if work.seconds is None else work.seconds / work.lanes) - spent / work.lanes)

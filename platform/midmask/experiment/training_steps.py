@@ -134,13 +134,13 @@ def kept_pairs(recipe: Recipe, pairs: Step, rank: int, trained: Step | None, con
     """
     config, evaluation = recipe.pseudo_queries, recipe.evaluation
     tokens = _judges_tokens(recipe, pairs, content)
-    asked = Step("list_pairs", ListPairsConfig(max_length=config.max_length), {"pairs": pairs, "tokens": tokens})
+    pair_list = Step("list_pairs", ListPairsConfig(max_length=config.max_length), {"pairs": pairs, "tokens": tokens})
     search = MineConfig(split=PAIRS, depth=rank, precision=evaluation.precision, threads=evaluation.threads)
     if config.judged_by == BM25:
         corpus, titles = pairs.inputs["corpus"], recipe.tokens.titles
-        lists = bm25_ranking(corpus, search, titles=titles, judged="any", asked=asked)
+        lists = bm25_ranking(corpus, search, titles=titles, judged="any", asked=pair_list)
     else:
-        lists = ranking(tokens, _judge(recipe, tokens, trained, content), search, judged="any", asked=asked)
+        lists = ranking(tokens, _judge(recipe, tokens, trained, content), search, judged="any", asked=pair_list)
     return Step("keep_pairs", KeepPairsConfig(rank=rank), {"pairs": pairs, "ranked": lists})
 
 
@@ -153,7 +153,7 @@ def _judges_tokens(recipe: Recipe, pairs: Step, content: Mapping[str, Any]) -> S
 
 
 def _judge(recipe: Recipe, tokens: Step, trained: Step | None, content: Mapping[str, Any]) -> Step:
-    """The encoder that judges. That of a middle training is scored by the cosine of its sentence vectors."""
+    """The encoder that judges pairs; the middle training's is scored by the cosine of its sentence vectors."""
     if recipe.pseudo_queries.judged_by != MIDDLE_TRAINING:
         return adopted(str(_judge_folder(recipe.pseudo_queries)), content)
     assert trained is not None, "Recipe refuses this judge without a middle training"
@@ -244,43 +244,43 @@ class Stages:
         """Negatives, scores and the subset of queries, as far as the stage has them. Where negatives are mined for some
         queries alone, the others are not trained on: random passages would stand in for their negatives.
         """
-        found: dict[str, Step] = {}
+        inputs: dict[str, Step] = {}
         if stage.sources:
             lists = self._lists(stage.sources, stage.mine, before)
             if stage.teacher is not None and stage.mine.filters.teacher_margin is not None:
-                found["scores"] = self._score(stage, lists, before)
-                found["negatives"] = mining_step({**lists, "scores": found["scores"]}, self.corpus, stage.mine)
+                inputs["scores"] = self._score(stage, lists, before)
+                inputs["negatives"] = mining_step({**lists, "scores": inputs["scores"]}, self.corpus, stage.mine)
             else:
-                found["negatives"] = mining_step(lists, self.corpus, stage.mine)
+                inputs["negatives"] = mining_step(lists, self.corpus, stage.mine)
                 if stage.teacher is not None:
-                    found["scores"] = self._score(stage, {"negatives": found["negatives"]}, before)
+                    inputs["scores"] = self._score(stage, {"negatives": inputs["negatives"]}, before)
             if stage.mine.max_queries is not None:
-                found["queries"] = found["negatives"]
+                inputs["queries"] = inputs["negatives"]
         if stage.queries is not None:
             drawn = DrawQueriesConfig(split=stage.mine.split, count=stage.queries, seed=stage.mine.seed)
-            found["queries"] = Step("draw_queries", drawn, {"corpus": self.corpus})
-        return found
+            inputs["queries"] = Step("draw_queries", drawn, {"corpus": self.corpus})
+        return inputs
 
-    def _lists(self, sources: tuple[NegativeSource, ...], wanted: MineConfig, before: list[Step]) -> dict[str, Step]:
+    def _lists(self, sources: tuple[NegativeSource, ...], config: MineConfig, before: list[Step]) -> dict[str, Step]:
         """The candidates of each source, named `ranked0`, `ranked1`, … in the order of the sources."""
-        return {f"ranked{number}": self._plan_source(source, wanted, before) for number, source in enumerate(sources)}
+        return {f"ranked{number}": self._plan_source(source, config, before) for number, source in enumerate(sources)}
 
-    def _plan_source(self, source: NegativeSource, wanted: MineConfig, before: list[Step]) -> Step:
+    def _plan_source(self, source: NegativeSource, config: MineConfig, before: list[Step]) -> Step:
         if source.kind == "file":
-            asked = ReadNegativesConfig(file=source.file)
-            return Step("read_negatives", asked, {"corpus": self.corpus}, content=self.held[source.file])
+            file_config = ReadNegativesConfig(file=source.file)
+            return Step("read_negatives", file_config, {"corpus": self.corpus}, content=self.held[source.file])
         if source.kind == "bm25":
-            return bm25_ranking(self.corpus, wanted, titles=self.recipe.tokens.titles, judged="relevant")
+            return bm25_ranking(self.corpus, config, titles=self.recipe.tokens.titles, judged="relevant")
         ranker = before[-1 if source.stage is None else source.stage]
-        return ranking(self.tokens, ranker, wanted, judged="relevant")
+        return ranking(self.tokens, ranker, config, judged="relevant")
 
     def _score(self, stage: StageConfig, lists: Mapping[str, Step], before: list[Step]) -> Step:
         """The scores of listed passages and of the positives by the stage's teacher, or those of a file."""
         if stage.teacher is None:
             raise ValueError("a stage without a teacher has no scores")
         if stage.teacher.scores is not None:
-            asked = ReadScoresConfig(file=stage.teacher.scores)
-            return Step("read_scores", asked, {"corpus": self.corpus}, content=self.held[stage.teacher.scores])
+            config = ReadScoresConfig(file=stage.teacher.scores)
+            return Step("read_scores", config, {"corpus": self.corpus}, content=self.held[stage.teacher.scores])
         scoring = stage.teacher.scoring(stage.mine.split, self.recipe.tokens)
         teacher = self._teacher(stage.teacher, stage.teacher_sources, before)
         return Step("score", scoring, {"teacher": teacher, "corpus": self.corpus, **lists})
@@ -289,8 +289,8 @@ class Stages:
         """A folder from elsewhere, or a cross-encoder that is trained here."""
         if config.folder is not None:
             return adopted(config.folder, self.held[config.folder])
-        own = self.recipe.backbone
-        backbone, content = BackboneConfig(name=own.name, dropout=own.dropout), self.backbone
+        student = self.recipe.backbone
+        backbone, content = BackboneConfig(name=student.name, dropout=student.dropout), self.backbone
         if config.backbone is not None:
             backbone, content = config.backbone, self.held[config.backbone.name]
         read = config.read_from(self.recipe.tokens)

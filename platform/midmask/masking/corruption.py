@@ -104,12 +104,12 @@ def select_highest(
     chance = uniform(text.keys_B, purpose, text.ids_BL.shape[1]).double()
     score = chance if text.weights_BL is None else temperature * chance + text.weights_BL
     share = candidate.sum(1).double() * ratio
-    wanted = (share.ceil() if round_up else share.round()).clamp(min=1)
+    quota_B = (share.ceil() if round_up else share.round()).clamp(min=1)
     order = score.masked_fill(~candidate, -torch.inf).argsort(dim=1, descending=True, stable=True)
     rank = torch.empty_like(order).scatter_(
         1, order, torch.arange(order.shape[1], device=order.device).expand_as(order)
     )
-    return candidate & (rank < wanted[:, None])
+    return candidate & (rank < quota_B[:, None])
 
 
 def corrupt(text: TokenRows, selected_BL: Tensor, vocabulary: Vocabulary) -> Tensor:

@@ -34,16 +34,15 @@ cache."""
 
 @dataclass(frozen=True)
 class WordSpans:
-    """Where the words of a batch are. start_BL: position of the first token of a token's word, int32; size_BL: tokens
-    of that word, int32; candidate_BL: real and not a special token. [UNK] is a candidate."""
+    """The words of a batch of token rows, as facts about each token."""
 
-    start_BL: Tensor
-    size_BL: Tensor
-    candidate_BL: Tensor
+    start_BL: Tensor  # position of the first token of the token's word, int32
+    size_BL: Tensor  # number of tokens of that word, int32
+    candidate_BL: Tensor  # true at real tokens that are not special; [UNK] is a candidate
 
 
 def find_words(text: TokenRows, vocabulary: Vocabulary) -> WordSpans:
-    """Words are a token and the continuations right after it; a special token ends a word."""
+    """The words of each row: a token and the continuations right after it; a special token ends a word."""
     positions_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
     candidate = (positions_L < text.lengths_B[:, None]) & ~vocabulary.special_V[text.ids_BL]
     joined = candidate & vocabulary.continues_V[text.ids_BL]
@@ -55,7 +54,7 @@ def find_words(text: TokenRows, vocabulary: Vocabulary) -> WordSpans:
 
 
 def quota(lengths: Tensor, ratio: float) -> Tensor:
-    """Tokens to select in rows of these lengths: round half to even, at least 1, at most 512; int64."""
+    """Number of tokens to select in rows of these lengths: round half to even, at least 1, at most 512; int64."""
     return (lengths.to(torch.float64) * ratio).round().clamp(1, QUOTA_LIMIT).to(torch.int64)
 
 
@@ -142,13 +141,11 @@ MULTIPLIER = 6364136223846793005
 
 
 class Phrases(NamedTuple):
-    """The phrases of so many words that begin at each token: their hashes and the places behind them, int64; which of
-    them are phrases, bool; [B, L] each.
-    """
+    """The phrases of a fixed number of words that begin at each token, [B, L]."""
 
-    hashes_BL: Tensor
-    ends_BL: Tensor
-    valid_BL: Tensor
+    hashes_BL: Tensor  # int64
+    ends_BL: Tensor  # position behind the phrase's last token, int64
+    valid_BL: Tensor  # whether a phrase begins at the token, bool
 
 
 def phrases(text: TokenRows, vocabulary: Vocabulary, sizes: range, width: int) -> Iterator[Phrases]:

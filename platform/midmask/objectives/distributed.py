@@ -28,12 +28,12 @@ def all_sum(tensor: Tensor) -> Tensor:
 
 
 def least(number: int) -> int:
-    """The smallest of all workers' numbers."""
+    """The minimum of a number over all workers."""
     if _is_alone():
         return number
-    found = torch.tensor(number, device="cuda" if dist.get_backend() == "nccl" else "cpu")
-    dist.all_reduce(found, dist.ReduceOp.MIN)
-    return int(found)
+    value = torch.tensor(number, device="cuda" if dist.get_backend() == "nccl" else "cpu")
+    dist.all_reduce(value, dist.ReduceOp.MIN)
+    return int(value)
 
 
 def all_sum_with_gradient(tensor: Tensor) -> Tensor:

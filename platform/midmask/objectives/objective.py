@@ -21,16 +21,14 @@ KEPT = "backbone."
 
 @dataclass(frozen=True)
 class Reads:
-    """What one row of pre-training is.
+    """The form of the rows that an objective pre-trains on."""
 
-    rows: a passage; `packed`: exactly max_length tokens of passages end to end; `spans`: two spans of a document
-    ("passage" and "context"); `pseudo_queries`: a passage and a query for it ("context"). context: how the second span
-    is chosen. term_weights: whether each token comes with its weight.
-    """
-
+    # passages: a passage; packed: exactly max_length tokens of passages end to end; spans: two spans of a document
+    # ("passage" and "context"); pseudo_queries: a passage and a query for it ("context")
     rows: Literal["passages", "packed", "spans", "pseudo_queries"] = "passages"
+    # How the second span is chosen
     context: Literal["any", "random", "nearby", "overlap", "mixed", "recurring"] = "any"
-    term_weights: bool = False
+    term_weights: bool = False  # whether each token comes with its weight
 
 
 class ObjectiveConfig(Config):
@@ -80,13 +78,10 @@ class ObjectiveConfig(Config):
 
 
 class Objective(nn.Module, ABC):
-    """A loss on a backbone. Subclasses are final, but for `CoupledObjective`.
+    """A loss on a backbone. Subclasses are final, but for `CoupledObjective`."""
 
-    `parts`: names of the loss's terms, as logged. `config`: subclasses name its type.
-    """
-
-    config: Any
-    parts: ClassVar[tuple[str, ...]]
+    config: Any  # subclasses name its type
+    parts: ClassVar[tuple[str, ...]]  # names of the loss's terms, as logged
 
     def __init__(self, config: ObjectiveConfig, backbone: Backbone, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -133,24 +128,23 @@ class Objective(nn.Module, ABC):
         Returns:
             The names, in order.
         """
-        own = self.heads_state()
-        taken = [name for name in own if name in state and state[name].shape == own[name].shape]
+        state_here = self.heads_state()
+        taken = [name for name in state_here if name in state and state[name].shape == state_here[name].shape]
         for name in taken:
-            own[name].copy_(state[name])
+            state_here[name].copy_(state[name])
         return taken
 
 
 @dataclass(frozen=True)
 class Represented:
-    """The vectors that the rows of a batch give, each row by itself.
+    """The vectors of a batch, each computed from its row alone.
 
-    vectors: float, gradients flow through them; facts: what else is needed where rows meet, without gradient. All have
-    rows along their first axis, so that those of several micro-batches can be put end to end. parts: makes the terms of
-    the loss in which no two rows meet, from what is already computed; a first pass that wants only vectors never asks.
+    All tensors have rows along their first axis, so that those of several micro-batches can be concatenated.
     """
 
-    vectors: tuple[Tensor, ...]
-    facts: tuple[Tensor, ...] = ()
+    vectors: tuple[Tensor, ...]  # float, with gradient
+    facts: tuple[Tensor, ...] = ()  # what else the coupled half of the loss needs, without gradient
+    # Computes the terms of the loss that compare no rows; a first pass that needs only vectors does not call it
     parts: Callable[[], dict[str, Part]] = dict
 
 
@@ -203,7 +197,7 @@ def require_dropout(shape: BackboneShape, name: str) -> None:
 
 
 def flat_targets(ids_BL: Tensor, chosen_BL: Tensor) -> tuple[Tensor, Tensor]:
-    """Where a batch is true, as row numbers of its flattened form, and the ids there; int64, [R] each."""
+    """The positions where a mask is true, in the flattened batch, and the ids there; int64, [R] each."""
     rows_R = chosen_BL.flatten().nonzero().squeeze(1)
     return rows_R, ids_BL.flatten()[rows_R]
 

@@ -25,7 +25,7 @@ def build(name: str, method: Method) -> Recipe:
     changes: dict[str, Any] = {"name": name, **method.changes}
     if method.objective is not None:
         changes["objective"] = {"name": method.objective, **method.settings}
-    recipe = recipe_from({**BASE, **{section: _merge(section, own) for section, own in changes.items()}})
+    recipe = recipe_from({**BASE, **{section: _merge(section, fields) for section, fields in changes.items()}})
     return PROTOCOLS[method.protocol]().on(recipe, "demo") if method.protocol else recipe
 
 
@@ -83,15 +83,15 @@ def has_sizes(name: str) -> bool:
 
 
 def list_unpublished(recipe: Recipe) -> list[str]:
-    """What of a recipe that was asked for at the published scale is not as published, a sentence each."""
-    found = []
-    wanted, own = flatten(at_scale(RECIPES[recipe.name](), recipe.protocol, "published")), flatten(recipe)
-    for path, value in own.items():
-        differs = path in wanted and wanted[path] != value
+    """Sentences on where a recipe at the published scale differs from the published settings."""
+    sentences = []
+    published, settings = flatten(at_scale(RECIPES[recipe.name](), recipe.protocol, "published")), flatten(recipe)
+    for path, value in settings.items():
+        differs = path in published and published[path] != value
         if differs and path.startswith(SIZES_OF) and not path.endswith("seed"):
-            found.append(f"{path} = {value}, published: {wanted[path]}")
+            sentences.append(f"{path} = {value}, published: {published[path]}")
     if not has_sizes(recipe.name):
-        found.append(f"pretrain.*: no sizes of {recipe.name} are known, so steps and batches are those of a demo")
+        sentences.append(f"pretrain.*: no sizes of {recipe.name} are known, so steps and batches are those of a demo")
     if recipe.corpus.format != "msmarco":
-        found.append(f"corpus.name = {recipe.corpus.name}: steps are epochs over MS MARCO")
-    return found
+        sentences.append(f"corpus.name = {recipe.corpus.name}: steps are epochs over MS MARCO")
+    return sentences

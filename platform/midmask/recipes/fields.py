@@ -25,14 +25,14 @@ def refuse_unknown_fields(paths: Iterable[str]) -> None:
     Raises:
         UserError: for a path that no recipe has, naming the nearest one.
     """
-    known: set[str] = set()
+    paths_known: set[str] = set()
     for path in paths:
-        known = known or _with_sections(FILE.read_text("utf-8").split())
-        if any_stage(path) not in known:
+        paths_known = paths_known or _with_sections(FILE.read_text("utf-8").split())
+        if any_stage(path) not in paths_known:
             raise unknown(
                 "field",
                 path,
-                sorted(name.replace("*", "0") for name in known),
+                sorted(name.replace("*", "0") for name in paths_known),
                 hint="--dry-run lists the fields of a recipe.",
             )
 
@@ -43,13 +43,13 @@ def any_stage(path: str) -> str:
 
 
 def _with_sections(paths: Iterable[str]) -> set[str]:
-    """The paths, and those of all sections that hold them."""
-    found = set()
+    """The paths of fields, and the paths of all sections that contain them."""
+    sections = set()
     for path in paths:
         while path:
-            found.add(path)
+            sections.add(path)
             path = path.rpartition(".")[0]
-    return found
+    return sections
 
 
 def fields() -> list[str]:

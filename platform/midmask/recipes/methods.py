@@ -31,17 +31,13 @@ Spans, for methods that read them, are as long as passages.
 
 @dataclass(frozen=True)
 class Method:
-    """A line of the table.
+    """A method of the literature, as its differences from the common base."""
 
-    objective: name of the middle training, with its defaults. settings: fields of the objective that differ from them.
-    changes: section of the recipe -> fields that differ from the base. protocol: the fine-tuning of the method's paper,
-    where it is not the base's. published: its middle training on MS MARCO, dotted path -> value; empty: not known.
-    """
-
-    objective: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    protocol: str | None = None
+    objective: str | None = None  # name of the middle training, with its defaults
+    settings: Mapping[str, Any] = field(default_factory=dict)  # fields of the objective that are not its defaults
+    changes: Mapping[str, Any] = field(default_factory=dict)  # section of the recipe -> fields unlike the base's
+    protocol: str | None = None  # the fine-tuning of the method's paper, where it is not the base's
+    # Sizes of its middle training on MS MARCO, dotted path -> value; empty if they are not known
     published: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -161,7 +161,7 @@ def in_batch() -> Protocol:
 
 
 def in_batch_splade() -> Protocol:
-    """The same on SPLADE's words, with the regularisers of SPLADE++ (Formal et al. 2022)."""
+    """In-batch fine-tuning of SPLADE's lexical vectors, with the regularisers of SPLADE++ (Formal et al. 2022)."""
     stage = StageConfig(loss=Contrastive.Config(regularisers=RAMPED), train=epochs(3, batch=128, rate=2e-5, warmup=0.1))
     return Protocol(
         name="in_batch_splade", representation=Representation(dense=None, lexical="splade"), stages=(stage,)
@@ -169,13 +169,13 @@ def in_batch_splade() -> Protocol:
 
 
 def in_batch_hybrid() -> Protocol:
-    """The same on the dense vector and SPLADE's words together: their scores are added."""
+    """In-batch fine-tuning of the dense vector and SPLADE's words together: their scores are added."""
     splade = in_batch_splade()
     return splade.model_copy(update={"name": "in_batch_hybrid", "representation": Representation(lexical="splade")})
 
 
 def in_batch_late() -> Protocol:
-    """The same on a vector of 128 dimensions for each token, scored by MaxSim (ColBERT, Khattab & Zaharia 2020).
+    """In-batch fine-tuning of a 128-dimensional vector per token, scored by MaxSim (ColBERT, Khattab & Zaharia 2020).
 
     ColBERT learns from triples of a query and two passages at rate 3e-6; its code also skips punctuation in passages,
     fills queries up with [MASK] and puts a marker before each text.

@@ -65,20 +65,20 @@ def load(place: Place, module: nn.Module, optimiser: torch.optim.AdamW) -> dict[
     """
     position = read_position(place)
     saved = _read(place, OBJECTIVE, position)
-    own = dict(_tensors(module))
-    if saved.keys() != own.keys():
+    tensors = dict(_tensors(module))
+    if saved.keys() != tensors.keys():
         raise ValueError(
-            f"{place}: tensors {sorted(saved.keys() ^ own.keys())[:5]} are not in both checkpoint and model"
+            f"{place}: tensors {sorted(saved.keys() ^ tensors.keys())[:5]} are not in both checkpoint and model"
         )
     with torch.no_grad():
-        for name, tensor in own.items():
+        for name, tensor in tensors.items():
             tensor.copy_(saved[name])
     _load_moments(_read(place, OPTIMISER, position), module, optimiser)
     return position
 
 
 def read_position(place: Place) -> dict[str, Any]:
-    """Raises UserError if it is cut short."""
+    """Reads the position of a checkpoint; raises UserError if the file is cut short."""
     try:
         position: dict[str, Any] = (place / POSITION).read_json()
         position["step"]

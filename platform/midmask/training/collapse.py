@@ -25,13 +25,13 @@ def find_collapses(step: int, steps: int, values: Mapping[str, float]) -> dict[s
         steps: of the whole training.
         values: as `health.examine` gives them after `step` steps.
     """
-    found = {}
+    collapses = {}
     if step > GRACE * steps and values.get("cosine_of_random_pairs", 0.0) > ALIKE:
-        found["vectors"] = "the sentence vectors of different texts are all alike"
+        collapses["vectors"] = "the sentence vectors of different texts are all alike"
     if step > max(GRACE * steps, GRACE_STEPS):
         if values.get("winning_vocabulary", 1.0) < FEW_WINNERS:
-            found["max-pool"] = "the same few vocabulary entries win for every text"
+            collapses["max-pool"] = "the same few vocabulary entries win for every text"
         for name in (name.removesuffix(WITHOUT) for name in values if name.endswith(WITHOUT)):
             if name in values and values[name + WITHOUT] - values[name] < UNUSED * values[name]:
-                found["decoder"] = "the decoder does as well without the sentence vector"
-    return found
+                collapses["decoder"] = "the decoder does as well without the sentence vector"
+    return collapses

@@ -97,30 +97,27 @@ class TokenTable:
 
     def rows_of(self, doc_ids: pa.ChunkedArray) -> Rows:
         """The row of each passage by its id, int64; -1 for one that is not here. One pass over the shards' ids."""
-        wanted = pc.unique(doc_ids)
-        row_of = np.full(len(wanted), -1, dtype=np.int64)
+        unique_ids = pc.unique(doc_ids)
+        row_of = np.full(len(unique_ids), -1, dtype=np.int64)
         start = 0
-        for shard in self._shards if len(wanted) else []:
+        for shard in self._shards if len(unique_ids) else []:
             here = read_table(shard, ["doc_id"])["doc_id"]
-            found = pc.index_in(here, value_set=wanted).combine_chunks()
-            places = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
-            row_of[found.drop_null().to_numpy()] = start + places
+            positions = pc.index_in(here, value_set=unique_ids).combine_chunks()
+            places = np.flatnonzero(positions.is_valid().to_numpy(zero_copy_only=False))
+            row_of[positions.drop_null().to_numpy()] = start + places
             start += len(here)
-        index = pc.index_in(doc_ids, value_set=wanted).combine_chunks()
+        index = pc.index_in(doc_ids, value_set=unique_ids).combine_chunks()
         return np.asarray(row_of[index.to_numpy(zero_copy_only=False).astype(np.int64)])
 
 
 class TextRows(NamedTuple):
-    """Token rows end to end: flat int32 [sum of lengths]; lengths int32, rows (which text each row is) int64, [B];
-    weights float32 [sum of lengths], each token's term weight, where asked for; scores float32 [B], a teacher's score
-    of each text, where there is a teacher.
-    """
+    """Token rows, stored one after the other without padding."""
 
-    flat: Ints32
-    lengths: Ints32
-    rows: Rows
-    weights: NDArray[np.float32] | None = None
-    scores: NDArray[np.float32] | None = None
+    flat: Ints32  # token ids of all rows, [sum of lengths]
+    lengths: Ints32  # tokens of each row, [B]
+    rows: Rows  # number of the text in each row, int64, [B]
+    weights: NDArray[np.float32] | None = None  # term weight of each token, [sum of lengths], if the objective needs it
+    scores: NDArray[np.float32] | None = None  # a teacher's score of each text, [B], if there is a teacher
 
     def pieces(self) -> Iterator[Ints32]:
         """The rows one by one."""

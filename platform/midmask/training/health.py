@@ -161,7 +161,7 @@ class Probe:
             backbone.train(was_training)
         scores_QN = query_QD @ passage_ND.t()
         top_QK = scores_QN.argsort(dim=1, descending=True, stable=True)[:, :PROBE_CUTOFF].cpu().numpy()
-        gains = [_reciprocal(top, wanted) for top, wanted in zip(top_QK, self.relevant, strict=True)]
+        gains = [_reciprocal(top, relevant) for top, relevant in zip(top_QK, self.relevant, strict=True)]
         return float(np.mean(gains))
 
 

@@ -78,13 +78,12 @@ def _has_other_passages(setup: TrainingSetup) -> bool:
 
 
 class _Rows:
-    """The texts of a step, as bytes. passages: of all groups, the positive of each first; queries: none if a row is a
-    passage, or two spans of a document, alone.
-    """
+    """The texts of a step, as bytes."""
 
     def __init__(self, texts: TextColumns, group: int) -> None:
         self.group = group
-        self.passages = _keys(texts["passage"])
+        self.passages = _keys(texts["passage"])  # of all groups, the positive of each group first
+        # Empty if a row is a passage alone, or two spans of a document
         self.positives = self.passages[::group]
         self.queries = _keys(texts["query"]) if "query" in texts else []
         scores = texts["passage"].scores
@@ -92,8 +91,8 @@ class _Rows:
 
     def hard(self, query: int) -> bool:
         """Whether a query has a negative of its own that is no copy of its positive."""
-        own = self.passages[query * self.group : (query + 1) * self.group]
-        return len(set(own)) > 1
+        passages = self.passages[query * self.group : (query + 1) * self.group]
+        return len(set(passages)) > 1
 
 
 def _keys(text: TextRows) -> list[bytes]:
@@ -129,7 +128,7 @@ class _Seen:
         self.has_order = self.has_order or (rows.has_order_Q is not None and bool(rows.has_order_Q.any()))
 
     def fault(self) -> str:
-        """What is the same everywhere."""
+        """The reason why the rows leave nothing to learn, in words."""
         if len(self.passages) == 1 and not self.queries:
             return "all texts are equal"
         if len(self.queries) == 1:

@@ -81,9 +81,9 @@ def cache_gradients(
 
 
 def _random_state(device: torch.device) -> tuple[Tensor, ...]:
-    """Of the CPU's generator, and of the device's if it has its own."""
-    own = (torch.cuda.get_rng_state(device),) if device.type == "cuda" else ()
-    return torch.get_rng_state(), *own
+    """The random state of the CPU's generator, and of the device's if it has its own."""
+    device_state = (torch.cuda.get_rng_state(device),) if device.type == "cuda" else ()
+    return torch.get_rng_state(), *device_state
 
 
 @dataclass(frozen=True)
@@ -158,10 +158,10 @@ def wrap_distributed(objective: Objective, guard: Guard | None = None) -> nn.Mod
 
 
 def divided(model: nn.Module) -> Divided:
-    """What `wrap_distributed` has wrapped."""
-    found = model.module if isinstance(model, DistributedDataParallel) else model
-    assert isinstance(found, Divided)
-    return found
+    """The objective inside the module that `wrap_distributed` returned."""
+    inner = model.module if isinstance(model, DistributedDataParallel) else model
+    assert isinstance(inner, Divided)
+    return inner
 
 
 def run_steps(

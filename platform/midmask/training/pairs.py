@@ -41,8 +41,8 @@ class Lists:
     def without(self, others: "Lists") -> "Lists":
         """The same lists less the passages that the other lists hold for the query."""
         width = 1 + max(self.values.max(initial=0), others.values.max(initial=0))
-        kept = ~np.isin(self.query * width + self.values, others.query * width + others.values)
-        return Lists.of(self.query[kept], self.values[kept], len(self.offsets) - 1)
+        is_new = ~np.isin(self.query * width + self.values, others.query * width + others.values)
+        return Lists.of(self.query[is_new], self.values[is_new], len(self.offsets) - 1)
 
     def __getitem__(self, query: int) -> Rows:
         return self.values[self.offsets[query] : self.offsets[query + 1]]
@@ -64,16 +64,16 @@ def attach_scores(lists: Sequence[Lists], place: Place, query_ids: pa.ChunkedArr
 
     The table is read a row group at a time; only scores of passages in the lists are kept.
     """
-    keys = np.concatenate([own.query * tokens.count + own.values for own in lists])
+    keys = np.concatenate([passages.query * tokens.count + passages.values for passages in lists])
     order = np.argsort(keys, kind="stable")
     found = np.full(len(keys), np.nan, np.float32)
     for query, rows, scores in _score_rows(place, query_ids, tokens):
-        own = query * tokens.count + rows
-        first, last = np.searchsorted(keys, own, "left", order), np.searchsorted(keys, own, "right", order)
+        scored = query * tokens.count + rows
+        first, last = np.searchsorted(keys, scored, "left", order), np.searchsorted(keys, scored, "right", order)
         # A passage that stands in a list twice takes its score twice.
         found[order[np.repeat(first, last - first) + _count_within(last - first)]] = np.repeat(scores, last - first)
-    pieces = np.split(found, np.cumsum([len(own.values) for own in lists])[:-1])
-    return [replace(own, scores=piece) for own, piece in zip(lists, pieces, strict=True)]
+    pieces = np.split(found, np.cumsum([len(passages.values) for passages in lists])[:-1])
+    return [replace(passages, scores=piece) for passages, piece in zip(lists, pieces, strict=True)]
 
 
 def _score_rows(place: Place, query_ids: pa.ChunkedArray, tokens: TokenTable) -> Iterator[tuple[Rows, Rows, Floats]]:
@@ -102,10 +102,8 @@ class PairExamples:
     has too few of them, passages drawn at random are added. Batches are not grouped by length: in-batch negatives
     would become clusters of one length.
 
-    scores: a teacher's (query_id, doc_id, score), for every passage of a row. Passages drawn at random would have none;
-    so a query with too few negatives gets some of them repeatedly, and a query with none is left out, which is logged.
-    missing_positive_score: a positive without a score is an error, or takes the highest score of its query's passages
-    (the SIGIR'23 benchmark's rule). queries: a table with a column query_id, the only ones to train on; none: all.
+    With a teacher's scores every passage of a row needs one, which passages drawn at random would lack; so a query with
+    too few negatives gets some of them repeatedly, and a query with none is left out, which is logged.
     """
 
     tokens: Place
@@ -116,9 +114,10 @@ class PairExamples:
     per_query: int = 0
     query_length: int = 32
     passage_length: int = 128
-    scores: Place | None = None
+    scores: Place | None = None  # a teacher's (query_id, doc_id, score)
+    # What a positive without a score is: an error, or it takes the highest score of its query's passages (SIGIR'23)
     missing_positive_score: Literal["refuse", "highest"] = "refuse"
-    queries: Place | None = None
+    queries: Place | None = None  # a table with a column query_id, the only queries to train on; None: all
 
     def open(self) -> "PairSource":
         return PairSource(self)
@@ -208,7 +207,7 @@ class PairSource:
         keys = mix(mix(np.uint64(seed), np.uint64(epoch)), queries.astype(np.uint64))
         chosen = [self._choose(query, key) for query, key in zip(queries, keys, strict=True)]
         passages = np.concatenate([group for group, _ in chosen])
-        scores = None if self._positives.scores is None else np.concatenate([found for _, found in chosen])
+        scores = None if self._positives.scores is None else np.concatenate([taken for _, taken in chosen])
         ids = self._queries["ids"].take(pa.array(queries)).combine_chunks()
         offsets = ids.offsets.to_numpy()
         values = ids.values.to_numpy()
@@ -226,7 +225,7 @@ class PairSource:
         return [str(name) for name in self._queries["query_id"].take(pa.array(queries)).to_pylist()]
 
     def _choose(self, query: int, key: np.uint64) -> tuple[Rows, Floats]:
-        """One positive, then `per_query` different negatives, by hash of the key; int64 [group]. And their scores, if
+        """One positive, then `per_query` different negatives, by hash of the key, int64 [group]; and their scores, if
         there are any.
         """
         positives, mined = self._positives[query], self._negatives[query]

@@ -31,23 +31,13 @@ Rows = NDArray[np.int64]
 
 @dataclass(eq=False)
 class BatchPlan:
-    """The batches of every epoch.
+    """The batches of every epoch. Raises UserError if a batch is larger than the corpus."""
 
-    Args:
-        count: rows of the corpus.
-        batch_size: rows a step, over all workers.
-        corpus: the fingerprint of what is read.
-        lengths: tokens of each row, int [count], to group batches by length; none: batches are not grouped.
-
-    Raises:
-        UserError: if a batch is larger than the corpus.
-    """
-
-    count: int
-    batch_size: int
+    count: int  # rows of the corpus
+    batch_size: int  # rows a step, over all workers
     seed: int
-    corpus: str
-    lengths: NDArray[np.int32] | None = None
+    corpus: str  # the fingerprint of what is read
+    lengths: NDArray[np.int32] | None = None  # tokens of each row, [count], to group batches by; None: not grouped
 
     def __post_init__(self) -> None:
         if self.batch_size > self.count:

@@ -87,10 +87,10 @@ class PackedSource:
         begins = np.concatenate([[0], np.cumsum(read.lengths, dtype=np.int64)])
         places = np.concatenate([[0], np.cumsum(last - first + 1)])[:-1]
         before = starts - np.concatenate([[0], self._ends])[first]
-        kept = ((begins[places] + before)[:, None] + np.arange(self._length)).reshape(-1)
+        positions = ((begins[places] + before)[:, None] + np.arange(self._length)).reshape(-1)
         lengths = np.full(len(rows), self._length, dtype=np.int32)
-        weights = None if read.weights is None else read.weights[kept]
-        return {"passage": TextRows(read.flat[kept], lengths, rows, weights)}
+        weights = None if read.weights is None else read.weights[positions]
+        return {"passage": TextRows(read.flat[positions], lengths, rows, weights)}
 
     def _start(self, rows: Rows) -> Rows:
         """The place of each row's first token among all tokens."""
@@ -282,7 +282,7 @@ class ExcerptSource:
 
 
 def cut_excerpts(whole: TextRows, starts: Rows, length: int) -> TextRows:
-    """Of each row its first and its last token, and between them the `length` - 2 tokens after `starts` skipped ones.
+    """The first and the last token of each row, and between them the `length` - 2 tokens after `starts` skipped ones.
 
     Args:
         starts: int64 [B], tokens after [CLS] that are skipped; 0 for a row of at most `length` tokens, which is whole.
@@ -292,7 +292,7 @@ def cut_excerpts(whole: TextRows, starts: Rows, length: int) -> TextRows:
     first = np.repeat(np.cumsum(lengths, dtype=np.int64) - lengths, lengths)
     place = np.arange(int(lengths.sum())) - first  # in its excerpt
     row = np.repeat(np.arange(len(lengths)), lengths)
-    kept = (ends - whole.lengths)[row] + place + np.where(place > 0, starts[row], 0)
-    kept = np.where(place == lengths[row] - 1, ends[row] - 1, kept)
-    weights = None if whole.weights is None else whole.weights[kept]
-    return whole._replace(flat=whole.flat[kept], lengths=lengths, weights=weights)
+    positions = (ends - whole.lengths)[row] + place + np.where(place > 0, starts[row], 0)
+    positions = np.where(place == lengths[row] - 1, ends[row] - 1, positions)
+    weights = None if whole.weights is None else whole.weights[positions]
+    return whole._replace(flat=whole.flat[positions], lengths=lengths, weights=weights)

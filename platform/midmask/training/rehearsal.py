@@ -42,20 +42,20 @@ class KeptTensors:
     def keep(self, tensor: Tensor) -> Tensor:
         """Counts a tensor; it is held, so that no later one can take its storage."""
         storage = tensor.untyped_storage()
-        if (own := _reference(storage)) not in self._weights:
-            self._kept[own] = (storage.nbytes(), tensor)
+        if (weights_key := _reference(storage)) not in self._weights:
+            self._kept[weights_key] = (storage.nbytes(), tensor)
         return tensor
 
 
 @contextmanager
 def kept_tensors(module: nn.Module) -> Iterator[KeptTensors]:
     """Counts what the forward passes of this context keep."""
-    found = KeptTensors(module)
+    tensors = KeptTensors(module)
     with (
         counted_layers(module),
-        torch.autograd.graph.saved_tensors_hooks(found.keep, lambda tensor: tensor),
+        torch.autograd.graph.saved_tensors_hooks(tensors.keep, lambda tensor: tensor),
     ):
-        yield found
+        yield tensors
 
 
 logger = logging.getLogger(__name__)

@@ -129,7 +129,7 @@ class _Run:
         return self._finish() if world.rank() == 0 else {}
 
     def _train(self, work: Iterator[Read], log: Log) -> None:
-        mine, told = self._remember(work), -math.inf
+        mine, reported_at = self._remember(work), -math.inf
         for record in run_steps(self.model, self.objective, self.optimiser, self.config, mine, self.device):
             self.trace.add(record)
             done = record.step + 1
@@ -145,8 +145,8 @@ class _Run:
                 values = {**trace_summary(window), **looks}
             if saves and self.gradients.idle < done:  # before the report, which may stop the training
                 self._save(done)
-            if world.rank() == 0 and (values or time.monotonic() - told >= TELLS_EVERY_S):
-                told = time.monotonic()
+            if world.rank() == 0 and (values or time.monotonic() - reported_at >= TELLS_EVERY_S):
+                reported_at = time.monotonic()
                 log(done, values)
 
     def _remember(self, work: Iterator[Read]) -> Iterator[Read]:

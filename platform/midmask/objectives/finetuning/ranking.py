@@ -80,16 +80,16 @@ class Regularisers(Config):
 
     @property
     def acts(self) -> bool:
-        """Whether there is anything to compute."""
+        """Whether any regulariser is set."""
         return self.query is not None or self.passage is not None or self.anti_zero > 0
 
     def part_names(self) -> tuple[str, ...]:
-        """The parts that this gives of lexical vectors."""
+        """Names of the terms of the loss that regularise lexical vectors."""
         given = (self.query is not None, self.passage is not None, self.anti_zero > 0, True, True)
         return tuple(name for name, is_given in zip(PARTS, given, strict=True) if is_given)
 
     def ramp_factor(self, progress: Tensor) -> Tensor | float:
-        """What λ is multiplied by when so much of the run, [] in [0, 1), is done."""
+        """The factor of λ when a fraction of the run, [] in [0, 1), is done."""
         return (progress / self.ramp).clamp(max=1.0).square() if self.ramp else 1.0
 
 
@@ -136,7 +136,7 @@ def _share(value: Tensor, weights_BV: Tensor, weight: Tensor | float) -> Part:
 
 
 def _terms(weights_BV: Tensor) -> Part:
-    """How many words of a text have a weight."""
+    """The number of words with a weight in each text."""
     texts = torch.tensor(len(weights_BV), device=weights_BV.device)
     return Part(weights_BV.detach().count_nonzero().to(weights_BV.dtype), texts, 0.0)
 
@@ -206,26 +206,22 @@ class RankingConfig(ObjectiveConfig):
 
 @dataclass(frozen=True)
 class RankingRows:
-    """Queries; a group of G passages for each, the positive first; hashes of both texts, int64; how much of the run is
-    done, the same for all queries; a teacher's scores, if they are learnt.
-    """
+    """The token rows of one batch: queries, and a group of G passages for each."""
 
     query: TokenRows
-    passage: TokenRows
-    query_hash_Q: Tensor
+    passage: TokenRows  # in the order of the queries; the positive is the first of its group
+    query_hash_Q: Tensor  # hash of each text, int64
     passage_hash_QG: Tensor
-    progress_Q: Tensor
-    teacher_QG: Tensor | None
+    progress_Q: Tensor  # fraction of the run that is done, the same for all queries
+    teacher_QG: Tensor | None  # a teacher's scores, if the loss learns them
 
 
 @dataclass(frozen=True)
 class RankedRows:
-    """The rows to score: vectors of this worker's queries and of its passages, Q * G in query order, and their ids and
-    teacher scores.
-    """
+    """A batch as vectors, ready to be scored; the other fields are as in `RankingRows`."""
 
-    query: TextVectors
-    passage: TextVectors
+    query: TextVectors  # this worker's queries
+    passage: TextVectors  # this worker's passages, Q * G in query order
     query_hash_Q: Tensor
     passage_hash_QG: Tensor
     progress_Q: Tensor

@@ -31,11 +31,11 @@ from midmask.objectives.pretraining.vocabulary_weights import Bag, bag_cross_ent
 
 @dataclass(frozen=True)
 class BOWRows:
-    """encoder: the masked text; bag: the true tokens; progress: how much of the run lies behind, in [0, 1)."""
+    """The inputs and targets of one batch of bag-of-words prediction."""
 
-    encoder: MaskedRows
-    bag: Bag
-    progress: float
+    encoder: MaskedRows  # the masked text
+    bag: Bag  # the true tokens
+    progress: float  # fraction of the run that is done, in [0, 1)
 
 
 class BOW(Objective):
@@ -69,6 +69,6 @@ class BOW(Objective):
         return Loss({"mlm": masked_lm_part(self.backbone, hidden_BLD, drawn.encoder), "bag_of_words": bag})
 
     def bow_weight(self, progress: float) -> float:
-        """The factor of the bag's loss when so much of the run is done, 0 to 1."""
+        """The factor of the bag-of-words loss at a fraction of the run, 0 to 1."""
         first, last = self.config.bow_weight, self.config.bow_weight_end
         return last + (first - last) * (1 + math.cos(math.pi * progress)) / 2

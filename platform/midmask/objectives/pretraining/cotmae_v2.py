@@ -41,12 +41,12 @@ from midmask.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class CoTMAEv2Rows:
-    """Texts as the encoder reads them; the context of each, masked and whole; where s may look, bool [B, L]."""
+    """The inputs and targets of one batch of CoT-MAE v2."""
 
-    encoder: MaskedRows
-    masked: MaskedRows
-    whole: MaskedRows
-    pooled_BL: Tensor
+    encoder: MaskedRows  # the texts as the encoder reads them
+    masked: MaskedRows  # the context of each text, masked
+    whole: MaskedRows  # the context of each text, unmasked
+    pooled_BL: Tensor  # positions that the sparse vector s is pooled over, bool
 
 
 class CoTMAEv2(Objective):

@@ -50,11 +50,11 @@ OTHER: dict[Side, Side] = {"passage": "query", "query": "passage"}
 
 @dataclass(frozen=True)
 class SideRows:
-    """Texts of one side as the encoder reads them; where s looks, bool [B, L]; what is decoded behind their vectors."""
+    """The inputs and targets of one side (queries or passages) of a batch."""
 
-    encoder: MaskedRows
-    pooled_BL: Tensor
-    decoder: MaskedRows | None
+    encoder: MaskedRows  # the texts as the encoder reads them
+    pooled_BL: Tensor  # positions that the sparse vector s is pooled over, bool
+    decoder: MaskedRows | None  # what is decoded from their vectors
 
 
 @dataclass(frozen=True)
@@ -160,15 +160,15 @@ class CoTMoTE(Objective):
 
     def _vectors(self, hidden_BLD: Tensor, rows: SideRows) -> dict[str, Tensor]:
         """What the decoder reads at once, by name; [B, 1 or 2, D] each."""
-        found = {}
+        vectors = {}
         if self.config.views != "sparse":
-            found["dense"] = self.backbone.sentence_vector(hidden_BLD, rows.encoder.lengths_B)[:, None]
+            vectors["dense"] = self.backbone.sentence_vector(hidden_BLD, rows.encoder.lengths_B)[:, None]
         if self.config.views != "dense":
             vector_BD = project(self.backbone, self._sparse(hidden_BLD, rows.pooled_BL), self.config.projection)
-            found["sparse"] = vector_BD[:, None].to(hidden_BLD.dtype)
-        if len(found) == 2 and self.config.decoding == "together":
-            return {"both": torch.cat(list(found.values()), 1)}
-        return found
+            vectors["sparse"] = vector_BD[:, None].to(hidden_BLD.dtype)
+        if len(vectors) == 2 and self.config.decoding == "together":
+            return {"both": torch.cat(list(vectors.values()), 1)}
+        return vectors
 
     def _sparse(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
         return sparse_weights(self.backbone, hidden_BLD, pooled_BL, logits=self.config.logits)

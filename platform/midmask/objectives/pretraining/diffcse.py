@@ -57,20 +57,20 @@ from midmask.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class EditedRows:
-    """Texts with a generator's guesses in them. real_BL, replaced_BL: bool, all but padding; where a guess is wrong."""
+    """Texts in which a generator's guesses replace tokens."""
 
     ids_BL: Tensor
-    real_BL: Tensor
-    replaced_BL: Tensor
+    real_BL: Tensor  # true at all tokens but padding, bool
+    replaced_BL: Tensor  # true where a guess is not the text's token, bool
 
 
 @dataclass(frozen=True)
 class DiffCSERows:
-    """The texts as they are; two edits of each, first all first ones; both as the generator reads them, masked."""
+    """The inputs and targets of one batch of DiffCSE."""
 
-    text: TokenRows
-    edited: EditedRows
-    masked: MaskedRows
+    text: TokenRows  # the texts, unmasked
+    edited: EditedRows  # two edits of each text: first the first edits of all texts, then the second ones
+    masked: MaskedRows  # both edits as the generator reads them
 
 
 class Projector(nn.Module):

@@ -52,13 +52,12 @@ IDLE = {
 
 @dataclass(frozen=True)
 class DupMAERows:
-    """encoder: the masked text; decoder: what RetroMAE's decoder reads and sees, none if it is not there; bag: the true
-    tokens; pooled_BL: positions whose logits the maximum is over, none if the bag is not decoded."""
+    """The inputs and targets of one batch of DupMAE."""
 
-    encoder: MaskedRows
-    decoder: tuple[MaskedRows, Tensor] | None
-    bag: Bag
-    pooled_BL: Tensor
+    encoder: MaskedRows  # the masked text
+    decoder: tuple[MaskedRows, Tensor] | None  # what RetroMAE's decoder reads and sees; None without that decoder
+    bag: Bag  # the true tokens
+    pooled_BL: Tensor  # positions whose logits the maximum is over; no position if the bag is not decoded
 
     @property
     def has_bag_B(self) -> Tensor:
@@ -169,10 +168,10 @@ class DupMAE(Objective):
     def health(self, drawn: DupMAERows) -> dict[str, Tensor]:
         """Whether the decoder uses the sentence vector, and whether texts have winners of their own in the max-pool."""
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        found: dict[str, Tensor] = {}
+        measures: dict[str, Tensor] = {}
         if self.decoder is not None:
             vector_BD = self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B)
-            found |= use_of_vector(vector_BD, lambda vector: self._decoder_part(vector, drawn))
+            measures |= use_of_vector(vector_BD, lambda vector: self._decoder_part(vector, drawn))
         if self.config.decode != "cls":
-            found["winning_vocabulary"] = winning_vocabulary(self._pool_logits(hidden_BLD, drawn.pooled_BL))
-        return found
+            measures["winning_vocabulary"] = winning_vocabulary(self._pool_logits(hidden_BLD, drawn.pooled_BL))
+        return measures

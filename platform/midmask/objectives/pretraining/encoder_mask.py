@@ -39,12 +39,12 @@ class MaskedConfig(ObjectiveConfig):
 
 @dataclass(frozen=True)
 class MaskedRows:
-    """ids_BL: corrupted; lengths_B; rows_R, labels_R: the targets' places in the flattened batch and their true ids."""
+    """Corrupted token rows and the tokens to predict in them (the targets)."""
 
-    ids_BL: Tensor
+    ids_BL: Tensor  # corrupted
     lengths_B: Tensor
-    rows_R: Tensor
-    labels_R: Tensor
+    rows_R: Tensor  # position of each target in the flattened batch
+    labels_R: Tensor  # true id of each target
 
     @property
     def selected_BL(self) -> Tensor:
@@ -54,7 +54,7 @@ class MaskedRows:
 
     @property
     def count(self) -> Tensor:
-        """How many targets there are, int64, []."""
+        """Number of targets, int64, []."""
         return torch.tensor(len(self.labels_R), device=self.labels_R.device)
 
 

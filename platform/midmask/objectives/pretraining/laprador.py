@@ -41,12 +41,12 @@ from midmask.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class TurnRows:
-    """Pairs; the number of the step within its turn; the side that is trained in it, and the other."""
+    """The pairs of one batch, and which of the two encoders is trained on them."""
 
     pieces: PieceRows
-    step: int
-    trained: Side
-    still: Side
+    step: int  # number of the step within its turn
+    trained: Side  # the side whose encoder is trained in this turn
+    still: Side  # the other side
 
     def text(self, side: Side) -> TokenRows:
         return self.pieces.query if side == "query" else self.pieces.passage

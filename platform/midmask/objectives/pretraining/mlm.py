@@ -47,7 +47,7 @@ class MLM(Objective):
             return Reads(rows="packed" if self.packing else "passages", term_weights=self.encoder_mask == "weighted")
 
         def at(self, progress: float) -> Self:
-            """The config of a step behind which so much of the run lies."""
+            """The config of a step at a given fraction of the run."""
             if self.final_mask_ratio is None:
                 return self
             first, last = self.encoder_mask_ratio, self.final_mask_ratio

@@ -40,10 +40,10 @@ SHORTEST = 1e-12
 
 @dataclass(frozen=True)
 class TermFrequencyRows:
-    """encoder: the masked text; bag: the true tokens."""
+    """The inputs and targets of one batch of MLM with term frequencies."""
 
-    encoder: MaskedRows
-    bag: Bag
+    encoder: MaskedRows  # the masked text
+    bag: Bag  # the true tokens
 
 
 class MLMTermFrequency(Objective):

@@ -26,10 +26,10 @@ from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows
 
 @dataclass(frozen=True)
 class ROMRows:
-    """encoder: the corrupted text and its targets; candidates_R: the ids of all tokens that could have been hidden."""
+    """The inputs and targets of one batch of retrieval-oriented masking."""
 
-    encoder: MaskedRows
-    candidates_R: Tensor
+    encoder: MaskedRows  # the corrupted text and its targets
+    candidates_R: Tensor  # ids of all tokens that could have been masked
 
 
 class ROM(Objective):
@@ -71,5 +71,5 @@ class ROM(Objective):
 
 
 def _share(true_R: Tensor) -> Tensor:
-    """How much of a boolean tensor is true, [], 0 where it is empty."""
+    """The fraction of a boolean tensor that is true, []; 0 for an empty tensor."""
     return true_R.sum() / max(true_R.numel(), 1)

@@ -85,16 +85,16 @@ class Spider(CoupledObjective):
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> ExampleRows:
-        asked, passage = batch.texts["context"], batch.texts["passage"]
+        query, passage = batch.texts["context"], batch.texts["passage"]
         vocabulary, config = self.vocabulary(passage.ids_BL.device), self.config
-        ends_BL = recurring(asked, passage, vocabulary, config.shortest_phrase, config.longest_phrase)
-        chance_BL = uniform(asked.keys_B, Purpose.PICK, ends_BL.shape[1])
+        ends_BL = recurring(query, passage, vocabulary, config.shortest_phrase, config.longest_phrase)
+        chance_BL = uniform(query.keys_B, Purpose.PICK, ends_BL.shape[1])
         first_B = torch.where(ends_BL > 0, chance_BL, -1.0).argmax(1)
         end_B = ends_BL.gather(1, first_B[:, None])[:, 0]
         examples_B = end_B > 0
         # Where no phrase recurs, an empty one stands anywhere: the query is as long as others, and is not used.
-        first_B = torch.where(examples_B, first_B, 1 + (chance_BL[:, 0] * (asked.lengths_B - 1)).long())
-        return ExampleRows(self._window(asked, first_B, end_B.maximum(first_B), vocabulary), passage, examples_B)
+        first_B = torch.where(examples_B, first_B, 1 + (chance_BL[:, 0] * (query.lengths_B - 1)).long())
+        return ExampleRows(self._window(query, first_B, end_B.maximum(first_B), vocabulary), passage, examples_B)
 
     def _window(self, text: TokenRows, first_B: Tensor, end_B: Tensor, vocabulary: Vocabulary) -> TokenRows:
         """The tokens around the phrase from `first_B` to before `end_B`, which stays in if there is nothing else."""

@@ -31,24 +31,23 @@ TargetWeights = Literal["share", "set", "sum"]
 
 @dataclass(frozen=True)
 class Bag:
-    """ids_BL: the tokens of a text in ascending order; counts_BL: at one place of each token how often it occurs, 0 at
-    all other places; int64."""
+    """The distinct tokens of each text and how often they occur; int64."""
 
-    ids_BL: Tensor
-    counts_BL: Tensor
+    ids_BL: Tensor  # the tokens of a text in ascending order
+    counts_BL: Tensor  # how often a token occurs, at one position of each distinct token; 0 at all other positions
 
     @property
     def present_BL(self) -> Tensor:
-        """True at one place of each distinct token."""
+        """True at one position of each distinct token."""
         return self.counts_BL > 0
 
     @property
     def count(self) -> Tensor:
-        """Texts that hold a token, int64, []."""
+        """Number of texts with at least one token, int64, []."""
         return self.present_BL.any(1).sum()
 
     def weights(self, kind: TargetWeights, dtype: torch.dtype) -> Tensor:
-        """The target weight of each distinct token at its one place, 0 elsewhere; [B, L]."""
+        """The target weight of each distinct token at one of its positions, 0 elsewhere; [B, L]."""
         present_BL = self.present_BL.to(dtype)
         if kind == "sum":
             return present_BL
