@@ -53,11 +53,8 @@ def test_it_is_done_again_and_again_and_never_after_the_block() -> None:
     assert "beside" not in {thread.name for thread in threading.enumerate()} and len(calls) == count
 
 
-@pytest.mark.parametrize("patience", [None, 0.01])
-def test_the_end_waits_for_a_call_that_is_not_over_as_long_as_its_patience(
-    patience: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The call is over only after the end of the block has begun to wait for its thread, or after the block."""
+def test_the_end_waits_for_a_call_that_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call is over only after the end of the block has begun to wait for its thread."""
     begun, free, over, join = threading.Event(), threading.Event(), [], threading.Thread.join
 
     def do() -> None:
@@ -66,12 +63,10 @@ def test_the_end_waits_for_a_call_that_is_not_over_as_long_as_its_patience(
         over.append(True)
 
     def joined(thread: threading.Thread, timeout: float | None = None) -> None:
-        if timeout is None:
-            free.set()
+        free.set()
         join(thread, timeout)
 
     monkeypatch.setattr(threading.Thread, "join", joined)
-    with ticking(do, 0.001, "beside", patience):
+    with ticking(do, 0.001, "beside"):
         begun.wait()
-    assert bool(over) == (patience is None)
-    free.set()
+    assert over

@@ -251,9 +251,8 @@ def displayed(progress: JobProgress, tell: Callable[[str], None]) -> Iterator[No
     Args:
         tell: gets every line too, also where a terminal shows a bar in place of lines.
     """
-    # Estimates have a thread of their own: they take seconds, in which a line may be due. One that is being made when
-    # the block ends, ends with the process.
-    with ticking(progress.estimate, LOOK_EVERY_S, "estimate", patience=2 * LOOK_EVERY_S):
+    # Estimates have a thread of their own: they take seconds, in which a line may be due.
+    with ticking(progress.estimate, LOOK_EVERY_S, "estimate"):
         if sys.stderr.isatty():
             with show_bar(progress), show_lines(progress, tell):
                 yield

