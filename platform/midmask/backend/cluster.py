@@ -84,7 +84,7 @@ def _join(address: str) -> None:
 
 
 def _trust() -> dict[str, str]:
-    """--no-verify and --allow-download, for the workers' environment; empty without them."""
+    """--verify and --allow-download, for the workers' environment; empty without them."""
     return {name: value for name, value in os.environ.items() if name in TRUST.values() and value}
 
 

@@ -95,13 +95,13 @@ def same_command() -> str:
     return f"{head}ray job submit {'--working-dir . ' if uploads else ''}-- {typed}"
 
 
-NO_VERIFY = "MIDMASK_NO_VERIFY"
+VERIFY = "MIDMASK_VERIFY"
 ALLOW_DOWNLOAD = "MIDMASK_ALLOW_DOWNLOAD"
 
 VERBOSE = "MIDMASK_VERBOSE"
 
-TRUST = {"no_verify": NO_VERIFY, "allow_download": ALLOW_DOWNLOAD}
-"""Name of the flag -> variable, of switches that worker processes have too. Both give up some safety."""
+TRUST = {"verify": VERIFY, "allow_download": ALLOW_DOWNLOAD}
+"""Name of the flag -> variable, of switches that worker processes have too."""
 
 SWITCHES = {**TRUST, "verbose": VERBOSE}
 """Name of the flag -> variable."""

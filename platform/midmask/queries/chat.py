@@ -18,7 +18,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
-from midmask.core.redaction import has_credentials, redacted, remember
+from midmask.core.redaction import has_credentials, redacted
 from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,6 @@ class ChatServer:
         self.given_up = threading.Event()
         self._pause = pause or self.given_up.wait
         self._key = next((value for name in KEYS if (value := os.environ.get(name, "").strip())), "")
-        remember([self._key])
         is_near = urlsplit(self.url).hostname in LOOPBACK
         if self._key and not is_near and urlsplit(self.url).scheme == "http":
             log.warning(
