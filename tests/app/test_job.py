@@ -92,7 +92,7 @@ def test_a_corpus_in_a_relative_folder_is_made_absolute_by_the_driver(project: P
     (project / "data").mkdir()
     (tmp_path / "elsewhere" / "near").mkdir()
     assert options(project, "--corpus", "beir:near").corpus == f"beir:{tmp_path}/elsewhere/near"
-    assert options(project, "--corpus", "trec:data").corpus == f"trec:{project}/data"
+    assert options(project, "--corpus", "msmarco:data").corpus == f"msmarco:{project}/data"
     assert options(project, "--corpus", "hf:data").corpus == f"hf:{project}/data"
     for name in ("pydocs", "ir_datasets:cranfield", "beir:s3://bucket/squad", "beir:/abs/squad"):
         assert options(project, "--corpus", name).corpus == name

@@ -157,7 +157,6 @@ STRAYS = {
 COLLECTIONS: dict[str, tuple[Callable[[Path], Any], dict[str, str]]] = {
     "beir": (write_beir, {"qrels/": "test.tsv"}),
     "texts": (layouts.write_texts, {"": "a.jsonl"}),
-    "trec": (layouts.write_trec, {"docs/": "a", "": "topics.txt"}),
     "msmarco": (layouts.write_msmarco, {"": "queries.dev.tsv"}),
     "nq": (layouts.write_nq, {"": "nq-test.csv"}),
     "tripclick": (layouts.write_tripclick, {"benchmark/documents/": "docs_grp_00.txt", "benchmark/qrels/": "q"}),
@@ -405,7 +404,6 @@ def test_nothing_in_a_data_frame() -> None:
 
 WRITERS: dict[str, Callable[[Path], None]] = {
     "beir": write_beir,
-    "trec": layouts.write_trec,
     "msmarco": layouts.write_msmarco,
     "nq": layouts.write_nq,
     "tripclick": layouts.write_tripclick,
@@ -416,10 +414,9 @@ MISSING = [
     ("msmarco", "collection.tsv", "collection.tsv or collection.tsv.gz or corpus.tsv .* missing"),
     ("beir", "queries.jsonl", r"queries\.jsonl.* missing"),
     ("beir", "qrels/*", r"SPLIT\.tsv.* missing"),
-    ("trec", "topics*", "topics.*is missing"),
     ("nq", "psgs_w100.tsv", r"psgs_w100\.tsv or psgs_w100\.tsv\.gz is missing"),
     ("nq", "nq-*", r"nq-test\.csv or the like is missing"),
-    ("tripclick", "benchmark/documents/*", r"documents/docs_grp_\*\.txt missing"),
+    ("tripclick", "benchmark/documents/*", r"documents/docs_grp_\*\.txt is missing"),
 ]
 
 
@@ -431,26 +428,6 @@ def test_what_is_missing_is_named_with_the_layout(tmp_path: Path, kind: str, mis
     with pytest.raises(UserError, match=rf"{wanted}.*wanted layout: ") as error:
         open_corpus(CorpusConfig(name=f"{kind}:{tmp_path}"))
     assert "\n" not in str(error.value)
-
-
-def test_titles_out_of_order_are_refused_and_strays_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    layouts.write_rocketqa(tmp_path / "in")
-    texts, titles = ((tmp_path / "in" / f"{name}.txt").read_bytes() for name in ("para", "para.title"))
-    caplog.set_level(logging.WARNING)
-
-    def read(texts: list[bytes], titles: list[bytes]) -> None:
-        write(tmp_path / "in/para.txt", b"".join(texts))
-        write(tmp_path / "in/para.title.txt", b"".join(titles))
-        prepared(f"msmarco:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=1.0)
-
-    own, named = texts.splitlines(keepends=True), titles.splitlines(keepends=True)
-    read([line for line in own if not line.startswith(b"2")], named)
-    assert {row["doc_id"]: row["title"] for row in rows(tmp_path / "out/docs")}["41"] == "Title 41"
-    assert "para.title.txt: titles without a passage in para.txt: 11" in caplog.text
-    with pytest.raises(UserError, match=r"para\.title\.txt, line 2: title 0 stands after 1; sort"):
-        read(own, [named[1], named[0], *named[2:]])
-    with pytest.raises(UserError, match=r"passage 2 stands after passage 19.*sort -n"):
-        read(sorted(own), named)  # as text, not as numbers: 0, 1, 10, …
 
 
 def test_a_query_in_two_files_is_no_bad_row_unless_its_text_differs(tmp_path: Path) -> None:
@@ -502,7 +479,6 @@ def test_dprs_array_is_cut_alike_however_it_is_read(tmp_path, monkeypatch, chunk
 GONE = {
     "beir": ("qrels/test.tsv", b"q2\tgone\t1\n"),
     "msmarco": ("qrels.dev.small.tsv", b"201\t0\tgone\t1\n"),
-    "trec": ("qrels.txt", b"401 0 gone 2\n"),
     "tripclick": ("benchmark/qrels/qrels.raw.head.test.txt", b"300\t0\tgone\t1\n"),
 }
 """Format -> a file of judgements, and one of a passage that the collection lacks."""

@@ -20,7 +20,6 @@ FOLDERS = ("platform", "jobs", "dashboards")
 CALLED_BY_LIBRARIES = {
     *("get_read_tasks", "estimate_inmemory_data_size", "get_name"),  # Ray Data, of a Datasource
     *("getMessage", "exc_text"),  # logging, of a LogRecord
-    *("find_class", "readinto"),  # pickle, of an Unpickler and its stream
     "compose_node",  # PyYAML, of a Loader
     "_apply",  # torch, of a Module
     *("_create_default_callbacks", "_register_sigint_handler"),  # Ray Train, of a trainer

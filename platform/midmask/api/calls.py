@@ -164,7 +164,3 @@ class ProgressLines(Silent):
 def show_line(line: str) -> None:
     """Prints a line of progress to standard error."""
     print(line, file=sys.stderr, flush=True)
-
-
-def keep_quiet(line: str) -> None:
-    """Takes a line of progress and prints nothing."""

@@ -181,6 +181,12 @@ def aggregate(per_query: pa.Table) -> dict[str, float]:
     return means
 
 
+def aggregate_seeds(tables: Sequence[pa.Table]) -> dict[str, float]:
+    """The mean of every measure over its queries and the seeds, a table each."""
+    each = [aggregate(table) for table in tables]
+    return {measure: sum(means[measure] for means in each) / len(each) for measure in each[0]}
+
+
 def by_query(per_query: pa.Table, measure: str) -> Mapping[str, float]:
     """Maps each query to its value of one measure.
 

@@ -149,14 +149,13 @@ def both(config: CorpusConfig, folder: Path) -> Path:
     return there
 
 
-def test_answers_slices_and_titles_apart(tmp_path: Path) -> None:
-    """What these layouts add to a row, or read beside it, travels through the workers, too."""
+def test_answers_and_slices(tmp_path: Path) -> None:
+    """What these layouts add to a row travels through the workers, too."""
     layouts.write_nq(tmp_path / "nq")
     layouts.write_dpr_training(tmp_path / "nq")
-    layouts.write_rocketqa(tmp_path / "msmarco")
     layouts.write_tripclick(tmp_path / "tripclick")
     write_saved(tmp_path / "hf")
-    for kind in ("nq", "msmarco", "tripclick", "hf"):
+    for kind in ("nq", "tripclick", "hf"):
         both(CorpusConfig(name=f"{kind}:{tmp_path}/{kind}"), tmp_path / f"{kind}-out")
 
 
