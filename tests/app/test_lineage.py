@@ -11,8 +11,9 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, Run
 
+from midmask.app.progress import GraphProgress
 from midmask.app.run_contents import all_datasets, behind, collection_name
-from midmask.app.tracked_job import GraphObserver, GraphProgress, TrackedJob, TrackedSystem
+from midmask.app.tracked_job import GraphObserver, TrackedJob, TrackedSystem
 from midmask.backend.cluster import Resources
 from midmask.core.config import fingerprint, override
 from midmask.experiment.changes import apply_changes

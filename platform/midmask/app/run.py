@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from midmask.app.job import Options
+from midmask.app.progress import GraphProgress
 from midmask.app.run_contents import RUN_FILE_TAGS, all_datasets, base_tags, log_report, run_name
-from midmask.app.tracked_job import GraphObserver, GraphProgress, TrackedJob, TrackedSystem, open_job
+from midmask.app.tracked_job import GraphObserver, TrackedJob, TrackedSystem, open_job
 from midmask.backend.cluster import Resources, whole
 from midmask.backend.executor import execute
 from midmask.core.config import fingerprint, flatten

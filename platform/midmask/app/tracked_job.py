@@ -1,16 +1,14 @@
 """A job's tracked run, the runs nested in it, and the observer of a graph of steps that writes to them."""
 
 import logging
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from midmask.app.job import Options, log_file, mistake_in
-from midmask.app.progress import JobProgress, StepProgress, displayed
+from midmask.app.progress import GraphProgress, JobProgress, displayed
 from midmask.app.run_contents import (
     artifact_tag,
     base_tags,
@@ -22,13 +20,11 @@ from midmask.app.run_contents import (
     step_params,
     step_tags,
 )
-from midmask.backend.cluster import Resources, compute_aside, connect
+from midmask.backend.cluster import Resources, connect
 from midmask.core.config import fingerprint, flatten
 from midmask.errors import last_line
-from midmask.estimate import Shape, estimate
-from midmask.estimate.devices import this_machine
 from midmask.experiment.graph import Step
-from midmask.experiment.kinds import Phase, StepKind
+from midmask.experiment.kinds import StepKind
 from midmask.experiment.run import TimeIsUp
 from midmask.experiment.schema import Recipe
 from midmask.store.artifact import Artifact, load
@@ -38,69 +34,6 @@ from midmask.tracking.names import EXECUTOR
 
 details_log = logging.getLogger(f"{__name__}.details")
 """Logger of lines that only the log file gets."""
-
-_, TRAININGS, SEARCHES = PHASES = get_args(Phase)
-"""Phases of a graph whose job has no others."""
-
-
-class GraphProgress:
-    """Passes on what happens to the steps of one graph.
-
-    Args:
-        job: of which the graph is a part.
-        steps: what is left to compute.
-        side_by_side: how many steps run at once, but for those that go through a whole collection.
-        phase: of the job; none: three phases, by the kind of step. The second begins with the first training, the third
-            with the first search after the last training.
-    """
-
-    def __init__(
-        self, job: JobProgress, steps: Iterable[Step], side_by_side: int = 1, phase: str | None = None
-    ) -> None:
-        left = list(steps)
-        self._job, self._total, self._ended = job, len(left), 0
-        self._side_by_side = side_by_side
-        self._trainings = {step.fingerprint for step in left if step.kind.trains} if phase is None else None
-        self._running: dict[str, StepProgress] = {}
-        phases = {phase: left} if phase else {name: [] for name in PHASES}
-        for step in left if phase is None else ():
-            phases[step.kind.phase].append(step)
-        job.plan({name: phase_steps for name, phase_steps in phases.items() if phase_steps or name == phase})
-
-    def begin(self, step: Step, name: str) -> None:
-        """A step starts, whose lines begin with `name`."""
-        if self._trainings is not None:
-            phase = step.kind.phase
-            if phase == TRAININGS or (phase == SEARCHES and not self._trainings):
-                self._job.reach(phase)
-        lanes = 1 if step.kind.whole_collection else self._side_by_side
-        self._job.begin(step.fingerprint, step.name, lanes)
-        self._running[step.fingerprint] = StepProgress(name, lambda line: details_log.info("%s", line))
-
-    def update(self, step: Step, at: int, loss: float | None) -> None:
-        """A training has done `at` of its steps."""
-        self._job.advance(step.fingerprint, at / step.optimiser_steps)
-        self._running[step.fingerprint].update(at, step.optimiser_steps, loss)
-
-    def end(self, step: Step, note: str) -> None:
-        """A step is done; the log's line has `note` behind the number of steps."""
-        self._ended += 1
-        self._forget_training(step)
-        self._running.pop(step.fingerprint, None)
-        self._job.end(step.fingerprint, step.name)
-        details_log.info("%d of %d steps%s", self._ended, self._total, note)
-
-    def drop(self, steps: Iterable[Step]) -> None:
-        """These steps are given up."""
-        for step in steps:
-            self._forget_training(step)
-            self._running.pop(step.fingerprint, None)
-            self._job.drop([step.fingerprint])
-
-    def _forget_training(self, step: Step) -> None:
-        if self._trainings is not None:
-            self._trainings.discard(step.fingerprint)
-
 
 log = logging.getLogger(__name__)
 
@@ -153,39 +86,16 @@ def open_job(
             log.info("every line of this job's log is in %s", log_path)
             connect()
             use = share()
-            ended = threading.Event()
-            progress = JobProgress(phases, partial(expected_seconds, storage=storage, use=use, ended=ended))
+            progress = JobProgress(phases)
             run = tracker.run(name, tags={**tags, LOG: str(log_path), EXECUTOR: use.executor}, params=params)
             with run, displayed(progress, lambda line: run.tag({PROGRESS: line})):
-                try:
-                    yield TrackedJob(options.job, tracker, run, storage, use, progress)
-                finally:
-                    ended.set()
+                yield TrackedJob(options.job, tracker, run, storage, use, progress)
 
 
 def log_folder(options: Options) -> Path:
     """The folder of log files: beside the artifacts if these lie on a disk, else in the project's folder."""
     storage = Place(options.storage)
     return (Path(storage.uri) if storage.is_path else options.home) / "logs"
-
-
-def expected_seconds(
-    steps: Sequence[Step], *, storage: Place, use: Resources, ended: threading.Event
-) -> dict[str, float]:
-    """Fingerprint -> the share of the time by the clock that a step is expected to take, in seconds.
-
-    Args:
-        ended: set when the job ends, which does not wait for these.
-    """
-    seconds: dict[str, float] = compute_aside(ended, _estimate_seconds, steps, storage, use, this_machine())
-    return seconds
-
-
-def _estimate_seconds(steps: Sequence[Step], storage: Place, use: Resources, shape: Shape) -> dict[str, float]:
-    """Expected seconds of each step, by fingerprint; `shape` is the driver's, as workers without a GPU see none."""
-    limits = {"workers": use.side_by_side, "per_training": use.workers}
-    plan = estimate(steps, storage, shape, **limits, side_by_side=use.side_by_side > 1)
-    return {charge.step.fingerprint: 3600 * plan.hours(charge) for charge in plan.charges}
 
 
 def _link_finished(tracker: Tracker, name: str, tags: Mapping[str, str], parent: str | None) -> str | None:

@@ -306,26 +306,3 @@ def resources(
         )
     cpus_each = 1 if not gpus else max(1, cpus // (gpus + 1))
     return Resources(cpus=cpus_each, gpus=1 if gpus else 0, side_by_side=together, workers=workers)
-
-
-ASIDE_LOOKS_S = 0.2
-"""Seconds between two looks at whether a result that is computed aside is still needed."""
-
-
-def compute_aside(ended: threading.Event, function: Callable[..., Any], *arguments: Any) -> Any:
-    """The function's result, from a worker that holds no CPU of the cluster. Waits for it, so it is called from a
-    thread. What torch has for a whole process, such as the state of its random numbers, stays as it is in this one.
-
-    Args:
-        ended: set when nobody needs the result any more. The thread then leaves Ray at once: Ray ends a process with
-            exit code 1 whose thread comes back to it after its shutdown.
-
-    Raises:
-        TimeoutError: if `ended` is set before the result is there.
-    """
-    answer = ray.remote(num_cpus=0)(function).remote(*arguments)
-    while not ray.wait([answer], timeout=ASIDE_LOOKS_S)[0]:
-        if ended.is_set():
-            ray.cancel(answer, force=True)
-            raise TimeoutError("the job has ended")
-    return ray.get(answer)

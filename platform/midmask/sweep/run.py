@@ -110,7 +110,7 @@ class TrialsObserver:
         if row["cached"]:
             self._job.progress.drop([row["fingerprint"]])
         else:
-            self._job.progress.end(row["fingerprint"], row["step"])
+            self._job.progress.end(row["fingerprint"])
         trial = self._trials.get(source)
         if trial is None or row["fingerprint"] not in trial.trainings:
             return

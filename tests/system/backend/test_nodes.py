@@ -7,8 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,24 +15,17 @@ import optuna
 import psutil
 import pytest
 import ray
-import torch
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from midmask.app.checkup import faults
 from midmask.app.job import mistake_in
-from midmask.app.tracked_job import expected_seconds
-from midmask.backend.cluster import Resources, compute_aside
+from midmask.backend.cluster import Resources
 from midmask.backend.head import head, run_quietly
 from midmask.backend.nodes import report_on_nodes
 from midmask.backend.tune import Halving, Report, TrialSearch, objective, run_trials
 from midmask.errors import UserError
-from midmask.estimate import estimate
-from midmask.estimate.devices import this_machine
-from midmask.experiment.plan import plan
-from midmask.recipes import RECIPES
 from midmask.store.checks import own_versions, why_not_writable
 from midmask.store.place import Place
-from tests.support.benchmark.tiny import short, write_collection
 from tests.support.ports import free_port
 
 
@@ -92,30 +83,6 @@ def test_a_killed_raylet_ends_its_driver_with_one_line_and_nothing_is_left() -> 
     folder = Path(done.stdout.splitlines()[0])
     assert folder.name.startswith("mm") or folder.parent.name.startswith("mm")
     assert not folder.exists()
-
-
-def test_it_is_another_process_and_refusals_are_raised(ray_local: None) -> None:
-    ended = threading.Event()
-    assert compute_aside(ended, lambda number: (number, os.getpid()), 7)[0] == 7
-    assert compute_aside(ended, lambda: os.getpid()) != os.getpid()
-    with pytest.raises(ZeroDivisionError):
-        compute_aside(ended, lambda: 1 / 0)
-    ended.set()
-    with pytest.raises(TimeoutError, match="the job has ended"):
-        compute_aside(ended, lambda: time.sleep(600))
-
-
-def test_steps_are_expected_to_take_what_a_dry_run_says_and_no_random_number_is_drawn_here(ray_local, tmp_path) -> None:
-    recipe = short(RECIPES["retromae"](), write_collection(tmp_path / "tiny"))
-    storage, steps = Place(str(tmp_path / "store")), list(plan(recipe).evaluation(recipe.evaluation).upstream())
-    torch.manual_seed(4)
-    before = torch.get_rng_state()
-    found = expected_seconds(
-        steps, storage=storage, use=Resources(cpus=1, gpus=0, side_by_side=2), ended=threading.Event()
-    )
-    assert torch.equal(torch.get_rng_state(), before)
-    told = estimate(steps[-1:], storage, this_machine(), workers=2, side_by_side=True)
-    assert sum(found.values()) == pytest.approx(told.total_hours * 3600, rel=1e-9) and len(found) == len(steps)
 
 
 def test_a_mistake_in_a_task_is_found_inside_what_ray_raises(ray_local: None) -> None:
