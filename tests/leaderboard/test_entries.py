@@ -46,8 +46,6 @@ from midmask.leaderboard.rows import (
 )
 from midmask.recipes import RECIPES
 from midmask.retrieve.run_file import RunFileConfig
-from midmask.retrieve.search import TimingConfig
-from midmask.retrieve.search_config import SearchConfig
 from midmask.tracking import TrackedRow, read_runs
 from tests.support.dashboards import compared, tracked
 from tests.support.dashboards.browser import ROOT
@@ -189,7 +187,6 @@ def steps_of(recipes: list[Recipe]) -> dict[str, list[Step]]:
                 found.setdefault(step.name, []).append(step)
     found["generator"] = [Step("generator", generating())]  # jobs' own steps, of no recipe
     found["read_run"] = [Step("read_run", RunFileConfig(split="test"))]
-    found["time_searches"] = [Step("time_searches", TimingConfig(searches=(SearchConfig(),)))]
     return found
 
 

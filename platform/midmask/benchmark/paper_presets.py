@@ -159,16 +159,13 @@ def retromae(given: Given = TOY_GIVEN) -> Benchmark:
 
 EXPERTS = ("cotmote", "cotmote_siamese", "cotmote_separate", "cotmote_switched")
 
-MAPPED = ("cotmote", "cotmote_siamese", "cotmote_separate")
-"""Whose embeddings Figure 4 draws."""
-
 UNTOLD = ("simlm", "seed", "retromae")
 """Systems of Table 2 and of BEIR's whose fine-tuning the paper does not tell: they get CoT-MAE's."""
 
 
 def cotmote(given: Given = TOY_GIVEN) -> Benchmark:
     """CoT-MoTE and its controls in two stages and after the first (Tables 3 to 5), and CoT-MAE with one encoder or two
-    (Table 1), the embeddings of both kinds mapped. Dense and sparse rows are the hybrid's own views: one training,
+    (Table 1). Dense and sparse rows are the hybrid's own views: one training,
     searched three ways. Beside them, the systems of Table 2 that are implemented, each fine-tuned as its authors did;
     BEIR is `--zero-shot beir14:FOLDER`.
     """
@@ -199,7 +196,6 @@ def cotmote(given: Given = TOY_GIVEN) -> Benchmark:
         },
         measures=("cotmote",),
         baseline="cotmote_siamese",
-        maps=(*pilot, *MAPPED),
         notes=conditions(given, "Ma et al. 2023"),
         **sizes(given),
     )

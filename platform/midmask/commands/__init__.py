@@ -46,9 +46,6 @@ JOBS = Registry(
             "steps", "run_recipe", "a whole recipe: middle training, fine-tuning, evaluation on dev and test"
         ),
         "sweep": Command("experiments", "sweep", "a search space of a recipe's fields"),
-        "sweep-index": Command(
-            "experiments", "sweep_index", "indexes of one encoder's vectors: recall, speed and bytes"
-        ),
         "benchmark": Command("experiments", "benchmark_middle_training", "middle trainings under the same conditions"),
         "choose": Command(
             "experiments", "choose_middle_training", "from documents without labels to a verdict and a model"

@@ -38,7 +38,7 @@ from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.index import IndexConfig, SampleConfig, build_index, draw_sample
 from midmask.retrieve.ranked import FuseConfig, fuse_lists
 from midmask.retrieve.run_file import RunFileConfig, read_run
-from midmask.retrieve.search import TimingConfig, search, search_in_parts, time_searches
+from midmask.retrieve.search import search, search_in_parts
 from midmask.retrieve.search_config import SearchConfig
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -194,7 +194,6 @@ KINDS: Mapping[str, StepKind] = {
         StepKind("sample", SampleConfig, draw_sample, intermediate=True),
         StepKind("search", SearchConfig, search, runs="actors", on_device=True),
         StepKind("search_sample", SearchConfig, search_in_parts),
-        StepKind("time_searches", TimingConfig, time_searches, runs="threads"),
         StepKind("fuse", FuseConfig, fuse_lists, texts_per_second=1_000),
         StepKind("read_run", RunFileConfig, read_run, runs="driver", texts_per_second=2_000),
         # Negatives and teachers' scores

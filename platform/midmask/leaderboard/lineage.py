@@ -30,7 +30,6 @@ TOLD: Mapping[str, tuple[str, ...]] = {
     "index": ("index", "ef_construction"),
     "sample": ("queries",),
     "search_sample": ("depth", "views"),
-    "time_searches": ("rounds",),
     "search": ("index", "nprobe", "ef_search", "rescore", "depth", "views"),
     "bm25_words": ("titles",),
     "bm25_index": ("k1", "b"),

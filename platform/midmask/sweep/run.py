@@ -1,7 +1,6 @@
 """A sweep from end to end: shared steps, trials, the winner held against its baselines, tables, and a sentence.
 
-Each trial has a tracked run, with all its steps and rungs. A comparison of indexes is one tracked run with a nested run
-for each index.
+Each trial has a tracked run, with all its steps and rungs.
 """
 
 import logging
@@ -11,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from midmask.app.job import Options
 from midmask.app.run import compute, run_recipe_steps
 from midmask.app.run_contents import all_datasets, base_tags, log_report, metric_keys, model_of, run_name
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
@@ -21,14 +19,11 @@ from midmask.core.config import fingerprint, flatten
 from midmask.core.words import clock
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.graph import Graph, Step, model_step
-from midmask.experiment.kinds import StepKind
 from midmask.experiment.plan import Plan, plan
-from midmask.experiment.schema import Recipe
 from midmask.store.artifact import Artifact, load, produce
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
 from midmask.sweep.conclusion import Conclusion, build_result
-from midmask.sweep.index_sweep import IndexSweep, index_table
 from midmask.sweep.plan import (
     SPLITS,
     Entrant,
@@ -324,34 +319,3 @@ def _label(sweep: Sweep, trial: Trial) -> str:
     """A trial's mark, else its recipe and point."""
     point = trial.outcome.parameters
     return mark_of(sweep.space, point) or f"{sweep.recipe.name} {briefly(sweep.space, point)}"
-
-
-def run_index_sweep(options: Options, recipe: Recipe, sweep: IndexSweep) -> str:
-    """Runs what is missing, and returns the table, which is also the job's report in its tracked run."""
-    storage, targets = Place(options.storage), sweep.targets
-    identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
-    tags = {**base_tags(options.job, recipe), "midmask.step": "job", "midmask.fingerprint": identity}
-    finished = all(step.is_finished(storage) for step in targets.values())
-    name, use = run_name(options.job, tags, identity), partial(whole, options.training_workers)
-    with open_job(options, name, tags, flatten(recipe), finished=finished, share=use) as job:
-        if job is not None:
-            _run_indexes(job, sweep)
-        done = {key: load(step.place(storage)) for key, step in targets.items()}
-        table = index_table(sweep, done, storage)
-        if job is not None:
-            job.run.log_inputs(all_datasets(targets.values(), storage))
-            log_report(job.run, table)
-        return table
-
-
-def _run_indexes(job: TrackedJob, sweep: IndexSweep) -> None:
-    systems = [
-        TrackedSystem(f"{own.name} {label}", own, {label: sweep.evaluations[label]}, label)
-        for label, own in sweep.recipes.items()
-    ]
-    compute(job, systems, sweep.targets.values(), has_run=_has_run)
-
-
-def _has_run(kind: StepKind) -> bool:
-    """Searches and evaluations have none: they stand in the runs of their indexes."""
-    return kind.trains or kind.whole_collection or kind.name in ("adopt", "encode", "index", "time_searches")

@@ -1,4 +1,4 @@
-"""`sweep`, `evaluate_run`, `sweep_index`, `train_generator`: what they print, track and leave, killed and run again."""
+"""`sweep`, `evaluate_run`, `train_generator`: what they print, track and leave, killed and run again."""
 
 import gzip
 import shutil
@@ -71,24 +71,6 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     named = run_job("evaluate_run", moved, "--name", "renamed", *flags, home=tmp_path)
     assert named.code == 0 and set(shown(uri)) == {"other", "renamed"}
     assert len(list((tmp_path / "store" / "read_run").iterdir())) == 1
-
-
-POINTS = 'depth: 20\npoints: [{index: Flat}, {index: "IVF4,Flat", nprobe: 1}, {index: SQ8, rescore: 0}]'
-LABELS = ["Flat", "IVF4,Flat nprobe 1", "SQ8 rescore 0"]
-
-
-def test_the_job_prints_the_table_tracks_it_and_computes_nothing_twice(ray_local: None, tmp_path: Path) -> None:
-    (tmp_path / "points.yaml").write_text(POINTS)
-    changes = {"tokens.vocabulary_size": 300, "stages.0.train.steps": 2, "stages.0.train.batch_size": 4}
-    flags = [word for path, value in changes.items() for word in ("--set", f"{path}={value}")]
-    flags += ["--corpus", write_collection(tmp_path / "tiny"), "--recipe", "none"]
-    flags += ["--indexes", str(tmp_path / "points.yaml")]
-    first = run_job("sweep_index", *flags, home=tmp_path)
-    assert first.code == 0, first.err
-    assert list(first.table()) == ["index", *LABELS]
-    again = run_job("sweep_index", *flags, home=tmp_path)
-    assert again.code == 0 and again.table() == first.table()
-    assert len(entries(rows(read_runs(f"sqlite:///{tmp_path}/mlflow.db")))) == len(LABELS)
 
 
 SHORT = "--steps 3 --batch-size 8 --set tokens.vocabulary_size=300 --set stages.0.train.threads=1".split()

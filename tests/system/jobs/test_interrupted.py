@@ -161,7 +161,6 @@ SPACE = {
         ("benchmark_middle_training --systems none,mlm,retromae", OPENS),
         ("sweep_decoder_depth", OPENS),
         ("sweep_sparse_topn", OPENS),
-        ("sweep_index", OPENS + 2),
     ],
 )
 def test_a_dry_run_reads_its_collection_once_and_leaves_nothing(
