@@ -267,7 +267,7 @@ class SideBySide:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).expanduser().absolute()
         self.verdict = read_verdict(self.folder)
-        self.collection = self._path(self.verdict.collection)
+        self.collection = self.path_of(self.verdict.collection)
         if not self.collection.is_dir():
             raise UserError(
                 f"{self.folder / FILE}: its collection {str(self.collection)!r} is not there; put it back, or run "
@@ -288,7 +288,7 @@ class SideBySide:
     @cached_property
     def missing(self) -> Mapping[str, str]:
         """Label of each system that cannot be asked -> why."""
-        folders = {one.label: self._path(one.model) for one in self._ranked() if one.model}
+        folders = {one.label: self.path_of(one.model) for one in self._ranked() if one.model}
         return {
             label: f"its model folder {folder} is not there"
             for label, folder in folders.items()
@@ -306,10 +306,9 @@ class SideBySide:
     def baseline(self) -> str:
         return self.verdict.baseline
 
-    @property
-    def opened(self) -> tuple[str, ...]:
-        """Labels of the systems that answer at once, the verdict's best first."""
-        return tuple(label for label in self.systems if label in self._open)
+    def is_open(self, label: str) -> bool:
+        """Whether a system answers at once."""
+        return label in self._open
 
     def estimate(self, label: str) -> SystemEstimate:
         """The verdict's estimate of a system.
@@ -321,11 +320,6 @@ class SideBySide:
         if label not in found:
             raise unknown("system", label, found)
         return found[label]
-
-    def model_of(self, label: str) -> Path | None:
-        """A system's model folder; None for BM25."""
-        name = self.estimate(label).model
-        return self._path(name) if name else None
 
     def open(self, label: str, show: Show | None = None) -> Ranker:
         """Loads a system. The first time ever this encodes the collection, which may take minutes.
@@ -410,7 +404,7 @@ class SideBySide:
         self._corpus(show)  # read once, whatever systems are opened side by side
         if not system.model:
             return self._store.open_bm25(show, titles=self._titles)
-        folder = self._path(system.model)
+        folder = self.path_of(system.model)
         encoder = self._store.open_encoder(folder, self._stored, show)
         if not system.is_joined:
             return encoder
@@ -419,13 +413,14 @@ class SideBySide:
     @cached_property
     def _titles(self) -> bool:
         """Whether BM25 reads titles: as the best system with a model does, which it was compared with."""
-        folders = [self._path(one.model) for one in self._ranked() if one.model and one.label in self.systems]
+        folders = [self.path_of(one.model) for one in self._ranked() if one.model and one.label in self.systems]
         return not folders or reads_titles(folders[0])
 
     def _ranked(self) -> list[SystemEstimate]:
         return sorted(self.verdict.systems, key=lambda one: one.rank)
 
-    def _path(self, name: str) -> Path:
+    def path_of(self, name: str) -> Path:
+        """A model folder or a collection as the verdict names it."""
         return (self.folder / Path(name).expanduser()).absolute()
 
 
