@@ -1,5 +1,6 @@
 """Files of other contents than their format expects, and faults in good ones: named, or counted and quarantined."""
 
+import bz2
 import gzip
 import io
 import json
@@ -39,7 +40,6 @@ DOCS = [{"_id": f"d{n}", "title": "", "text": f"passage, {n} of its é set"} for
 QUERIES = [{"_id": f"q{n}", "text": f"where is {n}"} for n in range(9)]
 JUDGED = [{"query-id": f"q{n}", "corpus-id": f"d{n}", "score": 1} for n in range(9)]
 TSV = "query-id\tcorpus-id\tscore\n" + "".join(f"q{n}\td{n}\t1\n" for n in range(9))
-NESTED = {f"q{n}": {f"d{n}": 1} for n in range(9)}
 LINES, TABLE = json_lines(DOCS), pa.Table.from_pylist(DOCS)
 
 
@@ -62,17 +62,11 @@ def arrow_stream() -> bytes:
 
 CONVERTIBLE = {
     "array in one line": ("corpus.jsonl", json.dumps(DOCS).encode(), "JSON array"),
-    "array, packed": ("corpus.jsonl.gz", json.dumps(DOCS, indent=1).encode(), "JSON array"),
-    "lines of judgements": ("qrels/test.tsv", json_lines(JUDGED), "JSON object a line"),
-    "judgements by query": ("qrels/test.tsv", json.dumps(NESTED).encode(), "key is 'q0'"),
-    "dicts of Python": ("corpus.jsonl", "".join(f"{row}\n" for row in DOCS).encode(), "Python"),
+    "array, packed": ("corpus.jsonl.gz", gzip.compress(json.dumps(DOCS, indent=1).encode()), "JSON array"),
     "UTF-16 without a mark": ("qrels/test.tsv", TSV.encode("utf-16-be"), "UTF-16BE"),
     "commas": ("qrels/test.tsv", TSV.replace("\t", ",").encode(), "commas"),
-    "tabs": ("corpus.jsonl", layouts.lines([(row["_id"], row["text"]) for row in DOCS]), "tabs"),
-    "no gzip": ("corpus.jsonl.gz", LINES, "no gzip"),
-    "zip": ("corpus.jsonl", zipped(LINES), "zip"),
-    "Parquet": ("corpus.jsonl", parquet(), "Parquet"),
-    "Arrow": ("corpus.jsonl", arrow_stream(), "Arrow"),
+    "bzip2": ("corpus.jsonl", bz2.compress(LINES), "bzip2"),
+    "gzip twice": ("corpus.jsonl", gzip.compress(gzip.compress(LINES)), "gzip"),
 }
 
 
@@ -96,13 +90,13 @@ def test_another_form_is_named_and_the_command_of_the_message_converts_it(tmp_pa
     file, data, named = CONVERTIBLE[case]
     folder = collection(tmp_path / "it's here")
     (folder / file.removesuffix(".gz")).unlink()
-    (folder / file).write_bytes(gzip.compress(data) if case == "array, packed" else data)
+    (folder / file).write_bytes(data)
     line = refused(f"beir:{folder}")
     assert line.startswith(f"{folder}/{file} holds ") and named in line
-    command = re.search(r"(?:Convert|Unpack|Rename) it: (.*)$", line)
+    command = re.search(r"Type: (.*)$", line)
     assert command
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    subprocess.run(command[1], shell=True, check=True, cwd="/", env=environment)
+    subprocess.run(command[1], shell=True, check=True, cwd=tmp_path, env=environment)
     result = prepared(f"beir:{folder}", tmp_path / "out", splits="official")
     assert result["rows_kept"] == 25 + 9 + 9 and not result["rows_quarantined"]
     wanted = [{"doc_id": row["_id"], "title": "", "text": row["text"]} for row in DOCS]
@@ -112,7 +106,13 @@ def test_another_form_is_named_and_the_command_of_the_message_converts_it(tmp_pa
 NO_DATA = [
     ("corpus.jsonl", b"\n<!DOCTYPE html>\n<html><title>404</title></html>\n", "web page"),
     ("queries.jsonl", b'<?xml version="1.0"?>\n<Error><Code>AccessDenied</Code></Error>\n', "XML"),
-    ("qrels/test.tsv", b'{"error": "not found"}', "'error'"),
+    ("qrels/test.tsv", b'{"error": "not found"}', "JSON: "),
+    ("qrels/test.tsv", json_lines(JUDGED), "JSON: "),
+    ("corpus.jsonl", json.dumps(DOCS[0], indent=1).encode() * 2, "JSON objects of several lines each"),
+    ("corpus.jsonl", layouts.lines([(row["_id"], row["text"]) for row in DOCS]), "columns divided by tabs"),
+    ("corpus.jsonl", parquet(), "Parquet"),
+    ("corpus.jsonl", arrow_stream(), "Arrow"),
+    ("corpus.jsonl", zipped(LINES), "zip"),
     ("corpus.jsonl", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "git lfs pull"),
     ("queries.jsonl", b"\0\0\0\7\1" * 20, "binary"),
     ("corpus.jsonl", b" \n\n", "is empty"),
@@ -125,6 +125,13 @@ def test_what_cannot_be_converted_is_named_in_every_file(tmp_path: Path, file: s
     (folder / file).write_bytes(data)
     line = refused(f"beir:{folder}")
     assert line.startswith(f"{folder}/{file}") and named in line and "columns;" not in line
+
+
+def test_the_contents_and_not_the_name_say_whether_a_file_is_packed(tmp_path: Path) -> None:
+    folder = collection(tmp_path / "in")
+    (folder / "corpus.jsonl").rename(folder / "corpus.jsonl.gz")
+    (folder / "queries.jsonl").write_bytes(gzip.compress(json_lines(QUERIES)))
+    assert prepared(f"beir:{folder}", tmp_path / "out", splits="official")["rows_kept"] == 25 + 9 + 9
 
 
 def test_judgements_with_a_header_alone_are_named(tmp_path: Path) -> None:

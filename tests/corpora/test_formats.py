@@ -378,7 +378,7 @@ def test_what_is_missing_is_named_and_not_fetched(home: Path, calls: list[str], 
         open_corpus(CorpusConfig(name="ir_datasets:msmarco-passage/dev/small"))
     line = str(error.value)
     kind = {"collection.tsv": "docs"}.get(part, part.rsplit("/", 1)[-1].removesuffix(".tsv"))
-    assert f"not on this machine: {kind} of msmarco-passage/dev/small (https://" in line and "\n" not in line
+    assert f"not on this machine: {kind} of msmarco-passage/dev/small. " in line and "\n" not in line
     assert line.endswith(f"type: ir_datasets export msmarco-passage/dev/small {kind} > /dev/null")
     assert not calls
 
@@ -393,6 +393,13 @@ def test_a_users_own_calls_of_the_package_fetch_as_ever(home: Path, calls: list[
     with pytest.raises(requests.ConnectionError), RequestsDownload("https://host/x", tries=1).stream() as stream:
         stream.read()
     assert calls == ["https://host/x"]
+
+
+def test_downloads_that_are_allowed_are_tried(home: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIDMASK_ALLOW_DOWNLOAD", "1")
+    with pytest.raises(UserError, match=r"its docs cannot be read: .*ConnectionError"):
+        open_corpus(CorpusConfig(name="ir_datasets:beir/scifact"))
+    assert calls and all(address.startswith("https://") for address in calls)
 
 
 SPLITS = {

@@ -167,7 +167,7 @@ def _add_trust_flags(shared: argparse._ActionsContainer) -> None:
     shared.add_argument(
         "--allow-download",
         action="store_true",
-        help="fetch a named model of the Hugging Face hub that is not in this machine's cache",
+        help="fetch a named model of the Hugging Face hub, or collection of ir_datasets, that this machine lacks",
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 import pyarrow as pa
 
 from midmask.corpora.statistics import is_question
-from midmask.corpora.text_files import HEAD, Form, file_size, open_file
+from midmask.corpora.text_files import HEAD, Form, measure_file, open_text
 from midmask.errors import quoted
 from midmask.store.place import Place
 
@@ -148,7 +148,7 @@ class TextPiece:
         records = self.cut()
         # Room for a passage whose characters are all escaped, beside its other fields.
         limit = 8 * self.max_characters + (64 << 10)
-        with open_file(self.folder, self.file, None if self.start else self.form) as stream:
+        with open_text(self.folder / self.file, None if self.start else self.form) as stream:
             if self.start:
                 stream.seek(self.start - 1)
                 _skip_line(stream, limit)
@@ -166,7 +166,7 @@ class TextPiece:
         Raises:
             UserError: if the file cannot be read here, or holds something else than its form.
         """
-        with open_file(self.folder, self.file, self.form) as stream:
+        with open_text(self.folder / self.file, self.form) as stream:
             return not stream.read(HEAD).removeprefix(codecs.BOM_UTF8).strip()
 
     def _add(self, block: "ParsedBlock", record: Record) -> None:
@@ -277,8 +277,8 @@ class ParsedBlock:
 
 def byte_ranges(folder: Place, file: str) -> list[tuple[int, int | None, int]]:
     """(start, end, size) of the pieces of a file; nobody can enter a gzip stream midway, so it is one piece."""
-    size = file_size(folder, file)
-    if file.endswith(".gz") or size <= PIECE_BYTES:
+    size, packed = measure_file(folder / file)
+    if packed or size <= PIECE_BYTES:
         return [(0, None, size)]
     starts = list(range(0, size, PIECE_BYTES))
     return [(start, min(start + PIECE_BYTES, size), min(PIECE_BYTES, size - start)) for start in starts]

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from midmask.corpora.chunks import Lines, Piece, SplitPiece, TextPiece, byte_ranges, read_id, whole_grade
-from midmask.corpora.text_files import EXPECTED, UnusableFile, open_file
+from midmask.corpora.text_files import EXPECTED, UnusableFile, open_text
 from midmask.errors import UserError
 from midmask.store.place import Place
 
@@ -222,7 +222,7 @@ def sniff(folder: Place, file: str) -> QrelsColumns:
     Raises:
         UnusableFile: if neither decides, naming the accepted layouts; or if there is no row.
     """
-    with open_file(folder, file, "columns") as stream:
+    with open_text(folder / file, "columns") as stream:
         data = [stream.readline(SNIFFED_BYTES) for _ in range(SNIFFED_LINES)]
     lines = [line.decode(errors="replace").lstrip("\ufeff") for line in data]
     rows = [columns(line) for line in lines if line.strip()]

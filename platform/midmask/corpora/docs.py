@@ -1,4 +1,4 @@
-"""Documents: a folder of texts, Markdown, reStructuredText, HTML, PDF and tables at any depth, or one such file.
+"""Documents: a folder of texts, Markdown, HTML, PDF and tables at any depth, or one such file.
 
 Documents become passages whose ids state the file and the place in it (`documents/passages.py`). Many small files are
 read as one piece. Files of other kinds are left out and counted; documents that give no text are quarantined, each with
@@ -346,7 +346,8 @@ class DocumentsReader:
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         folder = Place.named(config.place)
         pieces = self.open(config).docs
-        files = chain.from_iterable(piece.files for piece in pieces if isinstance(piece, DocumentPiece))
+        files = [file for piece in pieces if isinstance(piece, DocumentPiece) for file in piece.files]
+        versions = {end: KINDS[end].version for file in files if KINDS[end := ending(file or folder.base)].version > 1}
         return {
             "cutting": CUTTING_VERSION,
             "passage_words": config.passage_words,
@@ -354,6 +355,7 @@ class DocumentsReader:
             "columns": [config.text_column, config.title_column],
             "libraries": library_versions(PARSERS) | splitter(),
             "files": _digests(folder, files),
+            **({"versions": versions} if versions else {}),
         }
 
 

@@ -84,13 +84,15 @@ def has_folder(name: str) -> bool:
 
 class Kind(NamedTuple):
     """module: in `midmask.corpora.documents`. reader: its function. package: an optional one that the module needs, ""
-    for none. share: of the file's bytes that are text, about, to estimate a collection's size.
+    for none. share: of the file's bytes that are text, about, to estimate a collection's size. version: raised whenever
+    files of this kind give other text.
     """
 
     module: str
     reader: str = "read_documents"
     package: str = ""
     share: float = 1.0
+    version: int = 1
 
     def read(self, source: "DocumentFile") -> Iterator["ParsedDocument | BadRow"]:
         """The documents of a file.
@@ -107,8 +109,8 @@ class Kind(NamedTuple):
 
 KINDS = {
     ".txt": Kind("blocks", "read_plain"),
-    ".md": Kind("markup", "read_markdown"),
-    ".rst": Kind("markup", "read_rst"),
+    ".rst": Kind("blocks", "read_plain", version=2),
+    ".md": Kind("markdown"),
     ".html": Kind("html", package="lxml", share=0.3),
     ".htm": Kind("html", package="lxml", share=0.3),
     ".pdf": Kind("pdf", package="pypdf", share=0.1),

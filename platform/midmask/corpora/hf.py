@@ -33,7 +33,7 @@ from midmask.corpora.corpus import (
 )
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.tables import WantedColumn, arrow_batches, find_columns, is_id, is_number, is_text, readable
-from midmask.corpora.text_files import UnusableFile, file_size
+from midmask.corpora.text_files import UnusableFile, measure_file
 from midmask.errors import UserError
 from midmask.store.place import Place
 
@@ -194,7 +194,7 @@ def _pieces(
             raise UnusableFile(f"{folder / path} is a dataset without rows; add {rows}, or remove it")
         for file in files:
             found, share = find_columns(folder / file, columns, LAYOUT)
-            size = round(file_size(folder, file) * share)
+            size = round(measure_file(folder / file)[0] * share)
             pieces.append(ArrowPiece(len(pieces), rows, folder, file, size, found, parse, max_characters, own))
     return tuple(pieces)
 

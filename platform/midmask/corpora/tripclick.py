@@ -20,7 +20,7 @@ from midmask.corpora.chunks import Lines, Record, TextPiece, split_columns
 from midmask.corpora.corpus import CorpusPieces, data_files, qrel_pieces, text_pieces
 from midmask.corpora.msmarco import parse_query, plain_title
 from midmask.corpora.reader import FolderReader
-from midmask.corpora.text_files import open_file
+from midmask.corpora.text_files import open_text
 from midmask.errors import UserError
 from midmask.store.place import Place
 
@@ -151,7 +151,7 @@ def _pieces(
     tag, parse_element = element
     pieces: list[TextPiece] = []
     for file in files:
-        with open_file(folder, file, None) as stream:
+        with open_text(folder / file, None) as stream:
             is_markup = stream.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
         limits = {"max_characters": max_characters, "form": "text" if is_markup else "tabs"}
         parse, cut = (parse_element, partial(Elements, tag)) if is_markup else (parse_line, Lines)
