@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from midmask.errors import UserError
-from midmask.retrieve.best import Neighbours
+from midmask.retrieve.best import Neighbours, Shard
 from midmask.retrieve.blocks import Block, StoredPassages, passage_blocks
-from midmask.retrieve.search import Shard, open_shard, search_shard
+from midmask.retrieve.search import open_shard
+from midmask.retrieve.search_config import SearchConfig
 from midmask.retrieve.text_encoder import TextEncoder
 from midmask.retrieve.views import Views
 from midmask.store.artifact import Artifact
@@ -79,7 +80,7 @@ class Searcher:
 
     def nearest(self, queries: Views, k: int) -> Neighbours:
         """As `find`, for queries that are encoded."""
-        return search_shard(self._shard, queries, k)
+        return self._shard.search(queries, k)
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -93,7 +94,7 @@ class Searcher:
 
     @cached_property
     def _shard(self) -> Shard:
-        return open_shard(self.passages.place, self.blocks, self.views)
+        return open_shard(self.passages.place, self.blocks, self.views, SearchConfig())
 
     def _read_hit(self, row: int, score: float) -> Hit:
         doc_id, title, text = self.stored.row(row)
