@@ -42,15 +42,14 @@ class Shard(ABC):
         Ordered by score descending, then document id ascending.
 
         Args:
-            candidates: corpus rows of each query's passages that are scored by token vectors; rows of other shards are
-                left out. None: all passages are scored, as by other views.
+            candidates: rows of the shard (0 .. rows - 1) that token vectors are compared with. None: all passages are
+                scored, as by other views.
 
         Raises:
             UserError: if the queries come from another model than the passages, or a dense vector holds NaN.
             ValueError: if the queries lack a view of the passages.
         """
-        local = None if candidates is None else [rows - self._first for rows in candidates]
-        scores_QK, rows_QK = self._search(queries, min(k, self.rows), local)
+        scores_QK, rows_QK = self._search(queries, min(k, self.rows), candidates)
         return scores_QK, np.where(rows_QK < 0, -1, rows_QK + self._first)
 
     @abstractmethod

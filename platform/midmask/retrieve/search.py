@@ -174,12 +174,12 @@ class Search:
             "query_seconds": round(seconds, 6),
             "read": {side: _read_to(self.inputs[side]) for side in ("passages", "queries")},
             "bytes_per_passage": round(self._count_bytes() / passages, 2),
-            **({} if self.config.is_exact else {"recall": self._measure_recall(place)}),
+            **({} if self.config.is_exact else {"recall": self._recall(place)}),
             "seconds": round(time.perf_counter() - self.started, 3),
         }
 
-    def _measure_recall(self, found: Place) -> dict[str, float]:
-        """Measures recall against the exact search of a sample of the queries."""
+    def _recall(self, found: Place) -> dict[str, float]:
+        """Against the exact search of a sample of the queries."""
         return measure_recall(ranked.of_split(self.inputs["exact"].place, self.split), found, self.config.depth)
 
     @property
@@ -189,17 +189,13 @@ class Search:
             return "some queries have fewer candidates than were asked for"
         return f"index {self.config.index} found fewer passages than were asked for; raise nprobe or ef_search"
 
-    def candidates(self, number: int, shard: Shard, first: int) -> list[Ints] | None:
-        """For each query of a block the corpus rows of its candidates in a shard; none: all passages are scored.
-
-        Args:
-            first: the corpus row of the shard's first passage.
-        """
+    def candidates(self, number: int, shard: Shard) -> list[Ints] | None:
+        """For each query of a block the rows of a shard that are its candidates; none: all passages are scored."""
         if "candidates" not in self.inputs:
             return None
         query_ids = self.query_blocks[number].read(["query_id"])["query_id"].to_pylist()
         lists = ranked.of_split(self.inputs["candidates"].place, self.split)
-        return read_candidates(lists, query_ids, shard.doc_ids, first)
+        return read_candidates(lists, query_ids, shard.doc_ids)
 
     def _query_seconds(self, shards: Sequence[range]) -> float:
         """Seconds in which queries were searched: of each block, those of its slowest shard. Neither building nor
@@ -256,7 +252,7 @@ class SearchWorker:
         name = work.query_blocks[number].name
         queries = read_views(work.inputs["queries"].place, name, work.views)
         shard = self.shard  # opened before the clock runs
-        candidates = work.candidates(number, shard, work.blocks[self._shard.start].start)
+        candidates = work.candidates(number, shard)
         started = time.perf_counter()
         results = shard.search(work.narrowed(queries), work.config.depth, candidates)
         write_found(target, results, time.perf_counter() - started)
