@@ -221,12 +221,7 @@ PRESETS: Registry[tuple[str, ...]] = Registry(
         # Rekabsaz et al. 2021; Hofstätter et al. 2022.
         "tripclick": ("nDCG@10", "RR@10", "R@100"),
         # Every cut that one of these papers prints.
-        "papers": (
-            "RR@10",
-            "RR@100",
-            "nDCG@10",
-            *(f"R@{cut}" for cut in (1, 10, 20, 30, 50, 100, 1000)),
-        ),
+        "papers": ("RR@10", "RR@100", "nDCG@10", *(f"R@{cut}" for cut in (1, 10, 20, 30, 50, 100, 1000))),
     },
 )
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from midmask.core.arrays import Doubles, Floats, Ints
 from midmask.errors import UserError
-from midmask.retrieve.best import in_order, places_of
+from midmask.retrieve.best import Candidates, Neighbours, Shard, in_order
+from midmask.retrieve.views import Views
 from midmask.store.checks import FAISS_BUILDS
 
 GATHERED = 512
@@ -155,17 +156,14 @@ def _is_installed(name: str) -> bool:
     return True
 
 
-class DenseShard:
-    """The passages `first` .. `first + N` of a corpus, searchable.
+class DenseShard(Shard):
+    """Passages that are searched by their dense views.
 
     Args:
         vectors: their embeddings, float32 [n, D] blocks in row order.
-        doc_ids: their ids, N strings; equal scores rank by them.
-        first: the corpus row of the first passage.
         index: a faiss index of these vectors (IVF, PQ, HNSW), which finds approximately what is then scored exactly;
             none: an exact one is made.
         rescore: candidates of an approximate index that are scored, for each passage that is asked for.
-        threads: threads of a search, set explicitly since Ray sets OMP_NUM_THREADS.
 
     Raises:
         UserError: if faiss is missing, the index is of other vectors, or a vector holds NaN.
@@ -181,14 +179,12 @@ class DenseShard:
         rescore: int = 1,
         threads: int = 1,
     ) -> None:
+        super().__init__(doc_ids, first, threads)
         faiss = load_faiss()
         self._faiss = faiss
         faiss.omp_set_num_threads(threads)
-        self._threads = threads
-        self._first = first
-        self.doc_ids = doc_ids
         self._embeddings = Embeddings(vectors)
-        self.rows, width = self._embeddings.rows, self._embeddings.width
+        width = self._embeddings.width
         self._exact = index is None
         self._rescore = rescore
         self._index = faiss.IndexFlatIP(width) if index is None else index
@@ -204,16 +200,10 @@ class DenseShard:
                 "delete it and build it again"
             )
         self._on_gpu = _copy_to_gpu(faiss, self._index)
-        self._places_N = places_of(doc_ids)
         self._error = error_of_guess(longest, self._mean_D)
 
-    def search(self, queries_QD: Floats, k: int) -> tuple[Floats, Ints]:
-        """The best min(k, N) passages of each query: scores float32 and corpus rows int64, both [Q, min(k, N)].
-
-        Ordered by score descending, then document id ascending. Where an approximate index finds fewer, rows are -1 and
-        scores -inf at the end.
-        """
-        k = min(k, self.rows)
+    def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
+        queries_QD = queries.vectors_ND
         check_finite(queries_QD)
         scores_QK = np.full((len(queries_QD), k), -np.inf, dtype=np.float32)
         rows_QK = np.full((len(queries_QD), k), -1, dtype=np.int64)
@@ -227,7 +217,6 @@ class DenseShard:
                 some = open_Q[at : at + few]
                 scores_QK[some], rows_QK[some], proven_Q[at : at + few] = self._round(queries_QD[some], k, proposals)
             open_Q, proposals = open_Q[~proven_Q], min(4 * proposals, self.rows)
-        rows_QK[rows_QK >= 0] += self._first
         return scores_QK, rows_QK
 
     def _round(self, queries_QD: Floats, k: int, proposals: int) -> tuple[Floats, Ints, NDArray[np.bool_]]:

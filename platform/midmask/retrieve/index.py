@@ -226,9 +226,7 @@ def build_index(config: IndexConfig, inputs: Mapping[str, Artifact], out: Place)
     blocks = passage_blocks(inputs["tokens"].place)
 
     def read(number: int) -> Floats:
-        dense_ND = read_views(inputs["passages"].place, blocks[number].name, ("dense",)).dense_ND
-        assert dense_ND is not None
-        return dense_ND
+        return read_views(inputs["passages"].place, blocks[number].name, ("dense",)).vectors_ND
 
     index = build_faiss_index(VectorBlocks([block.rows for block in blocks], read), config)
     passages = int(index.ntotal)

@@ -55,11 +55,11 @@ class PoolFields(Config):
             )
 
 
-def read_candidates(lists: Place, query_ids: Sequence[str], doc_ids: pa.ChunkedArray, first: int) -> list[Ints]:
-    """For each query the corpus rows of its candidates among some passages, ascending; none for a query without a list.
+def read_candidates(lists: Place, query_ids: Sequence[str], doc_ids: pa.ChunkedArray) -> list[Ints]:
+    """For each query the places of its candidates among the passages with these ids, ascending.
 
     Args:
-        lists: a ranked list in Parquet. doc_ids: of the passages. first: the corpus row of the first of them.
+        lists: a ranked list in Parquet.
     """
     within = [("query_id", ">=", min(query_ids)), ("query_id", "<=", max(query_ids))]
     found = read_table(lists, ["query_id", "doc_id"], filters=within)
@@ -70,7 +70,7 @@ def read_candidates(lists: Place, query_ids: Sequence[str], doc_ids: pa.ChunkedA
     query_N, row_N = (column.filter(kept).to_numpy().astype(np.int64) for column in (query_N, row_N))
     order = np.lexsort((row_N, query_N))
     edges = np.searchsorted(query_N[order], np.arange(len(query_ids) + 1))
-    return [first + row_N[order[start:stop]] for start, stop in pairwise(edges.tolist())]
+    return [row_N[order[start:stop]] for start, stop in pairwise(edges.tolist())]
 
 
 class SearchConfig(IndexFields):

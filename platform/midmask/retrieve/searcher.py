@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from midmask.errors import UserError
-from midmask.retrieve.best import Neighbours
+from midmask.retrieve.best import Neighbours, Shard
 from midmask.retrieve.blocks import StoredPassages, passage_blocks
-from midmask.retrieve.search import Shard, open_shard, search_shard
+from midmask.retrieve.search import open_shard
+from midmask.retrieve.search_config import SearchConfig
 from midmask.retrieve.text_encoder import TextEncoder
 from midmask.store.artifact import Artifact
 
@@ -69,13 +70,12 @@ class Searcher:
         Args:
             queries: at least one.
         """
-        return search_shard(self._shard, self._queries.encode_queries(queries), k)
+        return self._shard.search(self._queries.encode_queries(queries), k)
 
     @cached_property
     def _shard(self) -> Shard:
-        return open_shard(
-            self._passages.place, passage_blocks(self._tokens.place), tuple(self._passages.result["views"])
-        )
+        views = tuple(self._passages.result["views"])
+        return open_shard(self._passages.place, passage_blocks(self._tokens.place), views, SearchConfig())
 
     def _read_hit(self, row: int, score: float) -> Hit:
         doc_id, title, text = self._stored.row(row)
