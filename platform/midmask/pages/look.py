@@ -9,6 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from midmask.leaderboard.export import STYLE as TABLE_STYLE
+from midmask.sweep.figures import colour
 
 ALL = "all"
 
@@ -104,13 +105,6 @@ def choices(label: str, key: str, options: Sequence[str], default: Sequence[str]
     return [option for option in options if option in (chosen or default)]
 
 
-PALETTE = ("#0d9488", "#ea580c", "#6366f1", "#db2777", "#ca8a04", "#0284c7", "#65a30d", "#8b5cf6")
-"""Colours of runs, in the order in which they were chosen; each can be seen on a light and on a dark ground."""
-
-QUERIES, PASSAGES = PALETTE[0], PALETTE[1]
-WIN, LOSS, TIE = PALETTE[0], PALETTE[1], "#94a3b8"
-
-
 CHARTS_STYLE = """<style>
 @media (max-width: 640px) {[class*="st-key-charts"] [data-testid="stColumn"] {min-width: 100% !important;}}
 </style>"""
@@ -125,10 +119,6 @@ def side_by_side(key: str = "") -> list[DeltaGenerator]:
     with st.container(key=f"charts{key}"):
         st.html(CHARTS_STYLE)
         return list(st.columns(2))
-
-
-def colour(number: int) -> str:
-    return PALETTE[number % len(PALETTE)]
 
 
 MARGIN = {"l": 10, "r": 10, "t": 30, "b": 10}
