@@ -79,7 +79,7 @@ def test_both_splits_have_their_own_verdict(store: tuple[str, list[TrackedRow]])
     assert "61 dev queries" in captions(app) and "on 93 queries" in captions(app)
 
 
-def test_the_answer_comes_first_and_pruned_trials_are_grey(store: tuple[str, list[TrackedRow]]) -> None:
+def test_the_answer_comes_first_and_then_its_charts(store: tuple[str, list[TrackedRow]]) -> None:
     app = named(store, plain=False)
     assert "is \\*not\\* distinguishable" in app.main[0].value, "the sentence stands above all charts, as text"
     figures = [json.loads(one.proto.spec) for one in app.get("plotly_chart")]
@@ -87,7 +87,5 @@ def test_the_answer_comes_first_and_pruned_trials_are_grey(store: tuple[str, lis
     (history,) = [one for one in lines if "best so far" in one]
     complete = [swept.value(*point) for point in swept.POINTS]
     assert history["best so far"]["y"][: len(complete)] == list(accumulate(complete, max))
-    (rungs,) = [one for one in lines if "pruned" in one]
-    assert rungs["pruned"]["y"] == [0.1] and rungs["pruned"]["line"]["color"] == "#94a3b8"
     titles = [one["layout"]["xaxis"].get("title", {}).get("text") for one in figures]
-    assert {"CLS width", "N", "words from", "rung", "bytes per passage"} <= set(titles)
+    assert {"CLS width", "N", "words from", "bytes per passage"} <= set(titles)

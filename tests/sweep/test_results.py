@@ -72,8 +72,9 @@ def test_optuna_draws_the_trials_of_the_file() -> None:
     (trials,) = figures.slice_over(sweep, over(sweep, "layers")).data
     assert len(trials.y) == 6 and set(trials.text) < {point.label for point in sweep.complete}, "some lack it"
     every = parse_sweep(told())
-    assert [line.y for line in figures.rungs(every).data if len(line.x) == 1][-1] == (0.1,), "the pruned one"
-    assert len(figures.parallel(every).data) > len(every.complete)
+    assert [line.y for line in figures.rungs(every).data if line.name == "pruned"] == [(0.1,)]
+    lines = figures.parallel(every).data
+    assert len(lines) == len(every.complete) and {line.line.color for line in lines} == {figures.WIN, figures.TIE}
 
 
 def test_what_cannot_be_drawn_is_left_out_and_the_rest_is_one_file(tmp_path: Path) -> None:

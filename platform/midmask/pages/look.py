@@ -1,6 +1,6 @@
 """What the pages look like: one style, tables, links, charts, and choices whose values lie in the page's address."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
@@ -122,13 +122,11 @@ def side_by_side(key: str = "") -> list[DeltaGenerator]:
 
 
 MARGIN = {"l": 10, "r": 10, "t": 30, "b": 10}
-LABELLED = {"l": 60, "r": 60, "t": 70, "b": 20}
-"""Around axes whose labels stand outside of the plot, for which Plotly makes no room."""
 
 
-def draw(figure: go.Figure, key: str, height: int = 320, margin: Mapping[str, int] = MARGIN) -> None:
+def draw(figure: go.Figure, key: str, height: int = 320) -> None:
     """Draws a figure across its column, without Plotly's bar of buttons."""
-    figure.update_layout(height=height, margin=dict(margin), hoverlabel={"align": "left"})
+    figure.update_layout(height=height, margin=MARGIN, hoverlabel={"align": "left"})
     st.plotly_chart(figure, key=key, config={"displaylogo": False, "displayModeBar": False})
 
 

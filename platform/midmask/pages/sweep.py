@@ -18,7 +18,7 @@ from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.rows import STEP, Point, measure_names, measured, resolve_cached, rows, sweep_surface, sweeps
 from midmask.leaderboard.store_view import cache_folder
 from midmask.pages.context import PageContext
-from midmask.pages.look import LABELLED, VERDICTS, choice, draw, link, side_by_side, table
+from midmask.pages.look import VERDICTS, choice, draw, link, side_by_side, table
 from midmask.sweep import figures
 from midmask.sweep.sweep_file import (
     ComparedSystem,
@@ -99,7 +99,7 @@ def how(sweep: SweepResult) -> None:
         st.caption("Too few trials, or all alike, to tell which parameter mattered.")
     if len(choices(sweep)) + len(sweep.objectives) > 2:
         st.subheader("Points that ran to the end")
-        draw(figures.parallel(sweep), "parallel", 420, LABELLED)
+        draw(figures.parallel(sweep), "parallel", 380)
 
 
 def trial_runs(context: PageContext, parent: TrackedRow) -> list[TrackedRow]:

@@ -18,6 +18,7 @@ from midmask.sweep.sweep_file import (
     SweepParameter,
     SweepPoint,
     SweepResult,
+    SweepTarget,
     SweepValue,
     band,
     choices,
@@ -105,7 +106,7 @@ def _sides(places: Sequence[float]) -> list[str]:
 def pareto(sweep: SweepResult) -> go.Figure:
     """The first objective over the second, with the names of marked points."""
     across = sweep.objectives[1].measure
-    title, points = across.replace("_", " "), []
+    title, points = _title(sweep.objectives[1]), []
     for point in sorted(sweep.complete, key=lambda point: point.values[across]):
         text = f"{point.label} · {title} {point.values[across]:,.4g}"
         points.append(FrontPoint(point.values[across], sweep.first(point), point.mark or "", text, point.front))
@@ -235,7 +236,7 @@ def _trial(sweep: SweepResult, point: SweepPoint) -> "FrozenTrial":
     from optuna.trial import TrialState, create_trial
 
     chosen = [one for one in sweep.parameters if one.path in point.parameters]
-    others = {one.measure: point.values[one.measure] for one in sweep.objectives[1:] if point.complete}
+    others = {_title(one): point.values[one.measure] for one in sweep.objectives[1:] if point.complete}
     reached = [*point.probes, sweep.first(point)] if point.complete else point.probes
     return create_trial(
         state=TrialState.COMPLETE if point.complete else TrialState.PRUNED,
@@ -308,19 +309,28 @@ def _marks(labels: Sequence[str]) -> dict[str, object]:
 
 
 def parallel(sweep: SweepResult) -> go.Figure:
-    """A line a point through all that was chosen and the other objectives, coloured by the first."""
+    """A line a point through all that was chosen and the other objectives; grey: worse than the best."""
     from optuna.visualization import plot_parallel_coordinate
 
-    axes = [*(one.label for one in choices(sweep)), *(one.measure for one in sweep.objectives[1:])]
+    axes = [*(one.label for one in choices(sweep)), *(_title(one) for one in sweep.objectives[1:])]
     figure = plot_parallel_coordinate(study_of(sweep), axes, target_name=sweep.objectives[0].measure)
+    figure.data = figure.data[:-1]  # the scale of Optuna's colours
+    for line, point in zip(figure.data, sweep.complete, strict=True):
+        line.update(line={"color": TIE if point.distinguishable else WIN}, opacity=0.7)
+    figure.update_annotations(font={"color": TIE, "size": 11})
     figure.update_layout(title=None, plot_bgcolor="rgba(0,0,0,0)")
     return figure
+
+
+def _title(objective: SweepTarget) -> str:
+    """An objective beside the first as an axis says it."""
+    return objective.measure.replace("_", " ")
 
 
 def figures_of(sweep: SweepResult) -> dict[str, go.Figure]:
     """Title -> figure, of all that there is something to draw for beside the lines over a chosen parameter."""
     figures = {"History": history(sweep)}
-    if any(point.probes for point in sweep.points):
+    if any(point.probes for point in sweep.complete):
         figures["At the rungs"] = rungs(sweep)
     if len(sweep.objectives) > 1:
         figures["Pareto front"] = pareto(sweep)
