@@ -3,7 +3,6 @@
 The widgets that choose the view keep their values in the address. A chart sets quality against cost.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -42,7 +41,8 @@ from midmask.leaderboard.export import table as board_table
 from midmask.leaderboard.rows import CollectionSplit, measure_names, place_names, unfinished
 from midmask.pages import card
 from midmask.pages.context import PageContext
-from midmask.pages.look import ALL, PALETTE, choice, choices, draw, link, live_table, table
+from midmask.pages.look import ALL, choice, choices, draw, link, live_table, table
+from midmask.sweep.figures import FrontPoint, front_figure
 from midmask.tracking import redacted
 from midmask.tracking.names import PROGRESS
 
@@ -243,11 +243,6 @@ FEWEST_POINTS = 2
 MOST_NAMED = 10
 """Points whose names stand beside them; of more, or of several of one name, their ranks do."""
 
-OFF_FRONT = "#94a3b8"
-
-NEAR = 0.15
-"""Share of the axis near its ends in which a label stands on the other side of its point, to be seen whole."""
-
 MINUTES_BELOW_H = 2.0
 """Hours below which the axis of time counts minutes."""
 
@@ -302,34 +297,14 @@ def points_of(board: Board, cost: BoardColumn, quality: BoardColumn) -> list[Cos
 def cost_figure(
     points: Sequence[CostPoint], front: Sequence[bool], cost: BoardColumn, quality: BoardColumn
 ) -> go.Figure:
-    """Costs in powers of ten where none is nothing; the front as a staircase."""
-    is_log = all(point.cost > 0 for point in points)
+    """Costs in powers of ten where none is nothing."""
     unit, size = _unit(points, cost)
-    drawn_at = [math.log(point.cost) if is_log else point.cost for point in points]
-    drawn = go.Figure()
-    best = [point for point, is_best in zip(points, front, strict=True) if is_best]
-    drawn.add_scatter(
-        x=[size * point.cost for point in best],
-        y=[point.quality for point in best],
-        mode="lines",
-        line={"shape": "hv", "color": PALETTE[0], "width": 1.5, "dash": "dot"},
-        hoverinfo="skip",
-    )
-    drawn.add_scatter(
-        x=[size * point.cost for point in points],
-        y=[point.quality for point in points],
-        mode="markers+text",
-        text=[escape(label) for label in labels_of(points)],
-        textposition=_sides(drawn_at),
-        cliponaxis=False,
-        marker={"size": 11, "color": [PALETTE[0] if is_best else OFF_FRONT for is_best in front]},
-        customdata=[(f"{point.rank} {escape(point.name)}", point.spent) for point in points],
-        hovertemplate="%{customdata[0]}<br>%{y:.4f} at %{customdata[1]}<extra></extra>",
-    )
-    drawn.update_layout(showlegend=False)
-    drawn.update_xaxes(title=f"{cost.head} ({unit})", type="log" if is_log else "linear", zeroline=False)
-    drawn.update_yaxes(title=quality.key)
-    return drawn
+    drawn = [
+        FrontPoint(size * point.cost, point.quality, label, f"{point.rank} {point.name} · {point.spent}", is_best)
+        for point, label, is_best in zip(points, labels_of(points), front, strict=True)
+    ]
+    is_log = all(point.cost > 0 for point in points)
+    return front_figure(drawn, f"{cost.head} ({unit})", quality.key, log=is_log)
 
 
 def _unit(points: Sequence[CostPoint], cost: BoardColumn) -> tuple[str, float]:
@@ -337,13 +312,6 @@ def _unit(points: Sequence[CostPoint], cost: BoardColumn) -> tuple[str, float]:
     if cost.key == HOURS:
         return ("minutes", 60.0) if max(point.cost for point in points) < MINUTES_BELOW_H else ("hours", 1.0)
     return ("bytes", 1.0) if cost.key == BYTES else ("ms a query", 1.0)
-
-
-def _sides(places: Sequence[float]) -> list[str]:
-    """Where each label stands: away from the end of the axis that its point is near."""
-    low, reach = min(places), max(places) - min(places) or 1.0
-    shares = [(place - low) / reach for place in places]
-    return ["top right" if share < NEAR else "top left" if share > 1 - NEAR else "top center" for share in shares]
 
 
 def labels_of(points: Sequence[CostPoint]) -> list[str]:

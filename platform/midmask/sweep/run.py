@@ -23,6 +23,7 @@ from midmask.experiment.plan import Plan, plan
 from midmask.store.artifact import Artifact, load, produce
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
+from midmask.sweep import figures
 from midmask.sweep.conclusion import Conclusion, build_result
 from midmask.sweep.plan import (
     SPLITS,
@@ -34,7 +35,6 @@ from midmask.sweep.plan import (
     trial_recipes,
     trial_rungs,
 )
-from midmask.sweep.plots import draw
 from midmask.sweep.search import SweepProgress, TrialContext, pruning, search
 from midmask.sweep.space import Space, briefly, budget, describe_point, mark_of
 from midmask.sweep.study import open_study, outcomes, remaining
@@ -293,12 +293,11 @@ def _shares_pretraining(space: Space) -> bool:
 
 
 def _log_report(parent: TrackedRun, artifact: Artifact) -> None:
-    """Logs the report, its data, and plots of them to the sweep's tracked run."""
+    """Logs the report, its data, and figures of them to the sweep's tracked run."""
     folder = artifact.place.local()
     log_report(parent, str(artifact.result["report"]))
     parent.log_file(folder / SWEEP_FILE)
-    for path in draw(parse_sweep((artifact.place / SWEEP_FILE).read_json()), folder / "figures"):
-        parent.log_file(path, "figures")
+    parent.log_file(figures.write(parse_sweep((artifact.place / SWEEP_FILE).read_json()), folder / "figures"))
 
 
 def entrants(sweep: Sweep, trials: Trials) -> list[Entrant]:
