@@ -10,6 +10,7 @@ import pytest
 
 from midmask.app.flags import add_zero_shot_flag, parse
 from midmask.benchmark.presets import PRESETS
+from midmask.benchmark.report import NamedTable
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
 from midmask.corpora.trec import TRIPCLICK_QRELS
 from midmask.evaluation import measures
@@ -17,10 +18,10 @@ from midmask.evaluation.groups import BEIR13, BEIR18, GROUPS, folders
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.place import Place
-from midmask_papers.answers import CLAIMS
+from midmask_papers.claims import CLAIMS
 from midmask_papers.coverage import RUNS, Coverage, PresetRun, measure_coverage, report
 from midmask_papers.published import PAPERS, Published, PublishedTable, key_of, published
-from midmask_papers.tables import SHEETS, NamedTable, paper_tables
+from midmask_papers.tables import SHEETS, paper_tables
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 from tests.support.benchmark.worlds import QUIET, on_nq
 

@@ -15,11 +15,11 @@ from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner, Silent
 from midmask.experiment.schema import Recipe
 from midmask.recipes import RECIPES
-from midmask.recipes.fields import FILE, fields, refuse_unknown_fields
-from midmask.recipes.fields_page import page
+from midmask.recipes.fields import FILE, refuse_unknown_fields
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.place import Place
 from tests.support.benchmark.tiny import short, write_collection
+from tests.tools.fields import fields, page
 
 
 @pytest.fixture(scope="module")

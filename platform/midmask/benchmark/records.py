@@ -134,6 +134,15 @@ def read_records(folder: Place) -> dict[str, CellRecord]:
     return found
 
 
+def recorded_results(folder: Place) -> Results:
+    """All results of the records in a folder.
+
+    Raises:
+        UserError: for a file that is no record.
+    """
+    return Results(result for record in read_records(folder).values() for result in record.results)
+
+
 def known_records(cells: Iterable[BenchmarkCell], records: Mapping[str, CellRecord]) -> dict[str, CellRecord]:
     """Cell's name -> its record, for the cells that have one. Cells that compute the same under two settings' names
     share a record, and each has its results as its own.

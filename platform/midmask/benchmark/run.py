@@ -13,16 +13,17 @@ from midmask.app.run_contents import BM25_TAGS, all_datasets
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.cluster import share
 from midmask.benchmark.design import BM25
-from midmask.benchmark.job import Job, WriteReport
+from midmask.benchmark.job import Job
 from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.records import Recording, RecordWriter
+from midmask.benchmark.report import report_of
 from midmask.core.config import flatten
 from midmask.experiment.kinds import StepKind
 from midmask.experiment.run import Observer
 from midmask.store.place import Place
 
 
-def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, str]]:
+def run_benchmark(job: Job) -> tuple[str, dict[str, str]]:
     """Runs what is missing of a benchmark and writes its report: its text, and why cells could not be measured."""
     wanted, options = job.layout.benchmark, job.options
     tags = {
@@ -40,9 +41,9 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
         if tracked is None:
             if job.records:
                 _record_writer(job, job.records).write_measured()
-            return write_report(job.layout, job.storage, job.out, {}), {}
+            return report_of(job.layout, job.storage, job.out, {}), {}
         failures = _run(job, tracked)
-        text = write_report(job.layout, job.storage, job.out, failures)
+        text = report_of(job.layout, job.storage, job.out, failures)
         run = tracked.run
         for path in sorted(path for path in job.out.rglob("*") if path.is_file()):
             run.log_file(path, str(Path("report") / path.parent.relative_to(job.out)).removesuffix("/."))
