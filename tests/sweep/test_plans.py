@@ -11,7 +11,7 @@ from midmask.core.config import override
 from midmask.errors import UserError
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.recipes import RECIPES
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
@@ -45,7 +45,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[IndexSweep, dict[str
     folder = tmp_path_factory.mktemp("indexes")
     write_collection(folder / "tiny")
     sweep, storage = planned(folder), Place(str(folder / "store"))
-    runner = Runner(storage, LOCAL, Silent())
+    runner = Runner(storage, LOCAL)
     return sweep, {name: runner.run(step) for name, step in sweep.targets.items()}, storage
 
 

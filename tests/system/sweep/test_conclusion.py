@@ -11,7 +11,7 @@ from midmask.app.job import resolve
 from midmask.backend.cluster import Resources
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.store.place import Place
 from midmask.sweep.conclusion import Conclusion, build_result
 from midmask.sweep.plan import SPLITS, Sweep, sweep_for
@@ -48,7 +48,7 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here
             trial.report(row["objective0"], row["rung"])
         study.tell(trial, [told[-1][f"objective{number}"] for number in range(len(space.targets))])
     trials = Trials(space, recipe, one.survey, storage, outcomes(study, space))
-    runner = Runner(storage, LOCAL, Silent())
+    runner = Runner(storage, LOCAL)
     compared = entrants(one, trials)
     for step in (step for entrant in compared for step in entrant.evaluations.values()):
         runner.run(step)
