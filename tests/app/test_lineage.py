@@ -35,6 +35,7 @@ from midmask.sweep.plan import Measured, final_evaluations
 from midmask.sweep.run import TrialsObserver
 from midmask.sweep.search import EndedEarly, RungMeasured, SweepProgress, TrialContext, TrialEvent, TrialStarted
 from midmask.sweep.space import Space
+from midmask.sweep.study import Outcome
 from midmask.tracking import TrackedRow, TrackedRun, Tracker, read_runs
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, write
@@ -225,7 +226,7 @@ def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> No
         tracker.find("none", step="none")  # waits until all is sent
         at_once = [run.status for run in read_runs(store) if run.parent_id == parent.id and "0.0002" in run.name]
         assert at_once == ["pruned"], "while others run"
-        board.close({measured, pruned})
+        board.close([Outcome(points[0], {1: 0.5}, True, (0.5,)), Outcome(points[1], {}, False)])
     found = {run.name.split("-")[0]: run for run in read_runs(store) if run.parent_id == parent.id}
     statuses = {name: run.status for name, run in found.items()}
     assert statuses == {"trial 0.0001": "finished", "trial 0.0002": "pruned", "trial 0.0003": "failed"}

@@ -1,10 +1,6 @@
-"""What of the backend needs no Ray: a cluster's division and addresses, folders of the killed, interrupts, reports."""
+"""What of the backend needs no Ray: a cluster's division and addresses."""
 
 import os
-import signal
-import stat
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +9,6 @@ import ray
 from ray.util import get_node_ip_address
 
 from midmask.backend.cluster import Resources, alive_nodes, connect, resources
-from midmask.backend.scratch import ROOT, Scratch, scratch
 from midmask.backend.worker_group import (
     INTERFACE_VARIABLE,
     absolute,
@@ -152,38 +147,3 @@ def test_a_ray_that_does_not_start_in_time_is_one_line(monkeypatch: pytest.Monke
     with pytest.raises(UserError, match="did not start within the 30 seconds") as caught:
         connect()
     assert "\n" not in str(caught.value)
-
-
-OWNER = """
-import sys, time
-from pathlib import Path
-from midmask.backend.scratch import Scratch
-print(Scratch(Path(sys.argv[1])).folder, flush=True)
-time.sleep(600)
-"""
-
-
-def test_folders_of_killed_processes_are_swept_and_those_of_living_ones_stay(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", OWNER, str(tmp_path)]
-    owners = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    dead, living = (Path(owner.stdout.readline().strip()) for owner in owners)
-    (tmp_path / "mm-of-somebody").mkdir()
-    (tmp_path / "mm-made-again" / "ray" / "session").mkdir(parents=True)
-    (dead / "ray" / "session").mkdir(parents=True)
-    owners[0].send_signal(signal.SIGKILL)
-    owners[0].communicate()
-    assert dead.exists()
-    with scratch(tmp_path) as own:
-        assert not dead.exists()
-        assert {path.name for path in tmp_path.iterdir()} == {own.name, living.name, "mm-of-somebody"}
-    assert living.exists() and not own.exists()
-    owners[1].kill()
-    owners[1].communicate()
-
-
-def test_a_folder_is_private_and_short(tmp_path: Path) -> None:
-    own = Scratch(tmp_path)
-    assert stat.S_IMODE(own.folder.stat().st_mode) == 0o700
-    assert len(str(ROOT / own.folder.name)) <= 16
-    own.remove()
-    assert list(tmp_path.iterdir()) == []

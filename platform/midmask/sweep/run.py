@@ -6,7 +6,7 @@ for each index.
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -33,10 +33,12 @@ from midmask.sweep.index_sweep import IndexSweep, index_table
 from midmask.sweep.plan import (
     SPLITS,
     Entrant,
+    Measured,
     Sweep,
     entrants_of,
     final_evaluations,
     final_targets,
+    summarise,
     trial_recipes,
     trial_rungs,
 )
@@ -52,7 +54,7 @@ from midmask.sweep.search import (
     search,
 )
 from midmask.sweep.space import Space, briefly, budget, describe_point, mark_of
-from midmask.sweep.study import open_study, outcomes, remaining
+from midmask.sweep.study import Outcome, open_study, outcomes, remaining
 from midmask.sweep.sweep_file import SWEEP_FILE, parse_sweep
 from midmask.sweep.trials import Trial, Trials, importance
 from midmask.tracking import TrackedRun, collection_key, metric_key, queries_key
@@ -70,7 +72,7 @@ class _Trial:
     trainings: set[str]  # fingerprints of the trainings for the final measurement
     # Fingerprint -> optimiser steps of the fine-tuning stages before this one, so that a chart goes on after the last.
     before: dict[str, int]
-    collection: str  # fingerprint of the collection that the trial is evaluated on
+    evaluations: Sequence[Step]  # of the last rung
 
 
 class TrialsObserver:
@@ -119,9 +121,7 @@ class TrialsObserver:
         self._job.tracker.watch(run)
         run.log_inputs(all_datasets(measured, self._context.storage))
         trainings = {step.fingerprint for one in measured for step in one.upstream() if step.kind.model}
-        self._trials[source] = _Trial(
-            name, run, base, trainings, _steps_before(measured), measured[0].inputs["corpus"].fingerprint
-        )
+        self._trials[source] = _Trial(name, run, base, trainings, _steps_before(measured), measured)
         self._progress.started(source, name)
 
     def _end(self, trial: _Trial, event: Ended) -> None:
@@ -157,23 +157,30 @@ class TrialsObserver:
             trial.run.log({f"probe/{name}": value}, step=rung.number)  # two segments: no leaderboard row
             self._progress.measured(source, f"probe at {rung.share:g} of the pre-training: {text}")
             return
-        for name, mean in measured.measures.items():
-            trial.run.log({metric_key(rung.corpus, "dev", name): mean}, step=0)
-        collection = {collection_key(rung.corpus): trial.collection}
-        trial.run.tag({**collection, queries_key(rung.corpus, "dev"): str(rung.queries)})
-        trial.run.log({f"cost/{name}": cost for name, cost in measured.costs.items()}, step=0)
-        trial.run.finish()
+        self._finish(trial, rung.corpus, rung.queries, measured)
         self._progress.measured(source, f"dev: {text}")
         self._progress.ended(value, trial.name, mode=objective.mode)
         self._job.progress.best(f"{objective.measure} {self._progress.best}")
 
-    def close(self, ended: Collection[str]) -> None:
-        """After the last trial: what has not finished was pruned at a rung, or failed, and its end did not get here.
+    def _finish(self, trial: _Trial, corpus: str, queries: int, measured: Measured) -> None:
+        measures = {metric_key(corpus, "dev", name): mean for name, mean in measured.measures.items()}
+        trial.run.log({**measures, **{f"cost/{name}": cost for name, cost in measured.costs.items()}}, step=0)
+        collection = {collection_key(corpus): trial.evaluations[0].inputs["corpus"].fingerprint}
+        trial.run.tag({**collection, queries_key(corpus, "dev"): str(queries)})
+        trial.run.finish()
+
+    def close(self, outcomes: Iterable[Outcome]) -> None:
+        """After the last trial: of what has not finished, the end did not get here, and the study tells how it ended.
 
         Args:
-            ended: sources of the trials that the study has a result of.
+            outcomes: of all trials that the study has a result of.
         """
+        ended = {fingerprint(outcome.parameters): outcome.complete for outcome in outcomes}
         for source, trial in self._trials.items():
+            if ended.get(source) and trial.run.is_open:
+                results = [load(step.place(self._context.storage)).result for step in trial.evaluations]
+                measured = summarise(trial.evaluations, results, self._context.storage)
+                self._finish(trial, results[0]["corpus"], results[0]["queries"], measured)
             trial.run.finish("pruned" if source in ended else "failed")
 
 
@@ -274,7 +281,7 @@ def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
         observer = TrialsObserver(job, context, progress, sweep=sweep.fingerprint)
         with channel.forwarding(observer):
             found = search(context, study, left, use, sweep.recipe.pretrain.seed)
-        observer.close({fingerprint(outcome.parameters) for outcome in found})
+        observer.close(found)
     job.progress.enter(COMPARISON)
     trials = Trials(sweep.space, recipe, sweep.survey, storage, found)
     log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
