@@ -17,13 +17,13 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 import midmask
-from midmask.app.checkup import CLOCKS_AGREE_S, faults
+from midmask.app.checkup import faults
 from midmask.app.driver import choose_split, ending, model_product, recipe_for
 from midmask.app.flags import parse
 from midmask.app.job import Options, mistake_in, resolve
 from midmask.app.rerun import Wanted, rerun
 from midmask.app.run_contents import MODEL_PARAM
-from midmask.backend.nodes import NodeReport
+from midmask.backend.cluster import NodeReport
 from midmask.core.config import flatten, override
 from midmask.corpora import CorpusConfig, judged_splits, prepare
 from midmask.encoders.backbone import Backbone
@@ -244,7 +244,7 @@ def test_the_lines_load_a_teacher_and_an_encoder(tokenizer_folder: Path, tmp_pat
 
 
 OWN = {"Python": "3.11.7", "midmask": "1", "torch": "2.13.0", "faiss-cpu": "1.12"}
-SOUND = NodeReport("worker", "10.0.0.2", clock=0.01, versions=OWN)
+SOUND = NodeReport("worker", "10.0.0.2", versions=OWN)
 HEAD = replace(SOUND, name="head", address="10.0.0.1")
 
 
@@ -266,9 +266,7 @@ def test_sound_nodes_have_no_faults_nor_has_one_with_the_other_build_of_faiss():
     [
         ({"silent": "ModuleNotFoundError: midmask"}, "did not answer", "install midmask there"),
         ({"versions": {**OWN, "torch": "2.12.0"}}, "torch 2.12.0 (2.13.0 here)", "pip install torch==2.13.0"),
-        ({"clock": CLOCKS_AGREE_S + 1}, "31 s ahead", "chrony"),
         ({"address": "127.0.1.1"}, "joined as 127.0.1.1", "--node-ip-address"),
-        ({"closed": ("10.0.0.1",)}, "does not reach 10.0.0.1", "open the ports"),
         ({"gpus": (2, 0, 0)}, "Ray has 2 GPUs there and torch sees 0", "build of torch for CUDA"),
         ({"gpus": (1, 1, 0)}, "faiss is a build for CPUs", "midmask[gpu]"),
         ({"store": "Access Denied"}, "cannot use the store: Access Denied", ""),

@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -129,8 +129,22 @@ PREEMPTION_WATCHER = "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"
 they have checkpoints. Starting it takes seconds, and Ray logs an error each time (ray-project/ray issue 53727).
 """
 
-GROUP = "group"
-"""Reports of workers on their placement group; those on steps come from `train`."""
+
+@dataclass(frozen=True)
+class WorkersPlaced:
+    """A group of workers has started in its placement group."""
+
+    group: PlacementGroup
+    workers: int
+
+
+@dataclass(frozen=True)
+class StepsDone:
+    """The group has done so many optimiser steps."""
+
+    done: int
+    values: dict[str, float]
+
 
 FINAL: dict[str, type[Exception]] = {"UserError": UserError, "NonFiniteLoss": NonFiniteLoss}
 """Errors that another try would only repeat: workers return them, instead of raising them to Ray Train."""
@@ -247,10 +261,10 @@ def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
     """The function that every worker runs."""
     channel: Channel = config["channel"]
     if world.rank() == 0 and (group := get_current_placement_group()) is not None:
-        channel.push(GROUP, [{"group": group, "workers": world.size()}])
+        channel.push(WorkersPlaced(group, world.size()))
 
     def log(done: int, values: dict[str, float]) -> None:
-        channel.push("train", [{"done": done, "values": values}])
+        channel.push(StepsDone(done, values))
 
     try:
         result = run_training(config["setup"], config["out"], ray_reader, log, device=_device())
@@ -285,15 +299,15 @@ class _Reports:
         self._newest = 0
         self._groups: dict[str, PlacementGroup] = {}
 
-    def __call__(self, source: str, row: dict[str, Any]) -> None:
-        if source == GROUP:
-            if self._groups or row["workers"] < self._wanted:
+    def __call__(self, event: WorkersPlaced | StepsDone) -> None:
+        if isinstance(event, WorkersPlaced):
+            if self._groups or event.workers < self._wanted:
                 goes_on = "goes on" if self._groups else "begins"
-                logger.warning("the training %s with %d of %d workers", goes_on, row["workers"], self._wanted)
-            self._groups[row["group"].id.hex()] = row["group"]
-        elif row["done"] > self._newest:
-            self._newest = row["done"]
-            self._log(row["done"], row["values"])
+                logger.warning("the training %s with %d of %d workers", goes_on, event.workers, self._wanted)
+            self._groups[event.group.id.hex()] = event.group
+        elif event.done > self._newest:
+            self._newest = event.done
+            self._log(event.done, event.values)
 
     def give_groups_back(self) -> None:
         """Removes the placement groups of all workers so far; those that are gone already stay gone."""
