@@ -22,7 +22,7 @@ from midmask.choice import reveal as revealing
 from midmask.choice.contenders import SCORED, SYSTEMS, Request, first_contenders, queries_as_asked, teacher_folder
 from midmask.choice.contest import evaluations_of
 from midmask.choice.contest_terms import DOCUMENTS, PHASES, ContestJournal, budget_seconds
-from midmask.choice.report_text import headline, verdict_markdown
+from midmask.choice.report import headline, verdict_markdown
 from midmask.choice.run import choose, deliver, queries_step
 from midmask.choice.verdict import Verdict
 from midmask.core.config import as_user_error, flatten
