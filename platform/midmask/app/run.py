@@ -9,7 +9,7 @@ from typing import Any
 
 from midmask.app.job import Options
 from midmask.app.progress import GraphProgress
-from midmask.app.run_contents import RUN_FILE_TAGS, all_datasets, base_tags, log_report, run_name
+from midmask.app.run_contents import RUN_FILE_TAGS, all_datasets, base_tags, log_recipe, log_report, run_name
 from midmask.app.tracked_job import GraphObserver, TrackedJob, TrackedSystem, open_job
 from midmask.backend.cluster import Resources, whole
 from midmask.backend.executor import execute
@@ -101,6 +101,7 @@ def run_tracked(
     with open_job(options, name, tags, flatten(recipe), finished=finished, share=use) as job:
         if job is None:
             return _load(targets, storage)
+        log_recipe(job.run, recipe)
         for note in notes:
             log.warning("%s", note)
         run_recipe_steps(recipe, targets.values(), job, job.use)

@@ -14,6 +14,7 @@ from midmask.app.run_contents import (
     base_tags,
     log_evaluation,
     log_inputs,
+    log_recipe,
     log_result,
     metric_keys,
     step_name,
@@ -231,6 +232,7 @@ class GraphObserver:
         params = {**flatten(self._owner(step).recipe), **step_params(step)}
         run = self._job.open_run(self._name(step), self._tags(step), params)
         self._job.tracker.watch(run)
+        log_recipe(run, self._owner(step).recipe)
         if not step.kind.is_collection and step.name != "evaluate":  # these log their inputs with their result
             log_inputs(run, step, self._job.storage, self._recipe_tags(step))
         return run
@@ -256,6 +258,7 @@ class GraphObserver:
         if self._job.link_finished(system.name, tags):
             return
         with self._job.open_run(system.name, tags, system.params or flatten(system.recipe)) as run:
+            log_recipe(run, system.recipe)
             for step in evaluations.values():
                 log_evaluation(run, step, storage, recipe_tags)
             run.tag(artifact_tag(load(evaluations[system.main].place(storage))))

@@ -11,7 +11,15 @@ from functools import partial
 from typing import Any
 
 from midmask.app.run import compute, run_recipe_steps
-from midmask.app.run_contents import all_datasets, base_tags, log_report, metric_keys, model_of, run_name
+from midmask.app.run_contents import (
+    all_datasets,
+    base_tags,
+    log_recipe,
+    log_report,
+    metric_keys,
+    model_of,
+    run_name,
+)
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.channel import Channel
 from midmask.backend.cluster import share_among_trials, whole
@@ -114,6 +122,7 @@ class TrialsObserver:
         title = run_name(f"trial {briefly(space, start.point)}", tags, identity)
         run = self._job.open_run(title, tags, flatten(recipe))
         self._job.tracker.watch(run)
+        log_recipe(run, recipe)
         run.log_inputs(all_datasets(measured, self._context.storage))
         trainings = {step.fingerprint for one in measured for step in one.upstream() if step.kind.model}
         self._trials[source] = _Trial(name, run, base, trainings, _steps_before(measured), measured)
@@ -242,6 +251,7 @@ def run_sweep(sweep: Sweep) -> tuple[str, Place]:
     ) as job:
         if job is None:
             return _report(sweep, load(sweep.place))
+        log_recipe(job.run, recipe)
         record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
         artifact = produce(sweep.place, record, lambda out: _run(sweep, job, out))
         _log_report(job.run, artifact)
