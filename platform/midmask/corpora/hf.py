@@ -167,7 +167,7 @@ def _datasets(folder: Place, part: str) -> dict[str, str]:
     names = data_files(folder / part)
     if STATE in names:
         return {"": part}
-    splits = _json(folder / part / SPLITS, "splits") if SPLITS in names else names
+    splits = _json(folder / part / SPLITS, "splits", str) if SPLITS in names else names
     return {
         split: f"{part}/{split}"
         for split in sorted(splits)
@@ -188,7 +188,7 @@ def _pieces(
     for split, path in sorted(datasets.items()):
         own = split if rows == "qrels" else ""
         dataset = folder / path if path else folder
-        files = sorted(str(entry.get("filename")) for entry in _json(dataset / STATE, "_data_files"))
+        files = sorted(str(entry.get("filename")) for entry in _json(dataset / STATE, "_data_files", dict))
         if strange := [file for file in files if file not in dataset.names()]:
             raise UserError(
                 f"{dataset / STATE} names files that are not beside it: {strange[0]!r}; save the dataset again"
@@ -225,15 +225,15 @@ def _check_schema(file: Place, wanted: Sequence[Column]) -> tuple[int, dict[str,
     return size, found
 
 
-def _json(file: Place, field: str) -> list[Any]:
-    """The list in a field of a JSON file."""
+def _json(file: Place, field: str, kind: type) -> list[Any]:
+    """The list in a field of a JSON file, its elements of one type."""
     with readable(file, f"wanted is {LAYOUT}"):
         data = file.read()
     try:
         values = json.loads(data)[field]
     except (ValueError, KeyError, TypeError, RecursionError):
         values = None
-    if not isinstance(values, list) or not all(isinstance(value, str | dict) for value in values):
+    if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
         raise UserError(f"{file}: no list {field!r} in it, as datasets writes it; save the dataset again")
     return values
 
