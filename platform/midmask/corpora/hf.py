@@ -95,7 +95,7 @@ class ArrowPiece:
         """
         with readable(self.folder / self.file, f"wanted is {LAYOUT}"):
             yield from record_blocks(
-                self._read_records(),
+                enumerate(self._read_records(), start=1),
                 self._parse_values,
                 lambda row: json.dumps(_decode(row, "replace"), ensure_ascii=False),
                 rows=self.rows,
