@@ -171,7 +171,7 @@ class IrPiece:
             UserError: if something that it needs is not on this machine, or it cannot make sense of its files.
         """
         return record_blocks(
-            records(self.dataset_id, self.rows),
+            enumerate(records(self.dataset_id, self.rows), start=1),
             _VALUES[self.rows],
             lambda record: "\t".join(map(str, record)),
             rows=self.rows,
