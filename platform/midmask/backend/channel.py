@@ -55,7 +55,7 @@ class Channel:
         Once the actor was late, no push waits for it until it has answered again.
         """
         packed = pickle.dumps(event)
-        with suppress(Exception):  # Ray, in whatever state it is
+        with suppress(Exception):  # of Ray, in whatever state it is
             self._answer(self._mailbox.push.remote(packed), 0.0 if self._is_late else WAIT_S)
 
     def drain(self) -> list[Any]:
