@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("platform", "jobs", "dashboards")
 
 CALLED_BY_LIBRARIES = {
-    *("get_read_tasks", "estimate_inmemory_data_size", "get_name"),  # Ray Data, of a Datasource
+    *("get_read_tasks", "estimate_inmemory_data_size"),  # Ray Data, of a Datasource
     *("getMessage", "exc_text"),  # logging, of a LogRecord
     *("find_class", "readinto"),  # pickle, of an Unpickler and its stream
     "compose_node",  # PyYAML, of a Loader
