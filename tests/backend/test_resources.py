@@ -1,6 +1,7 @@
 """What of the backend needs no Ray: a cluster's division and addresses."""
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from midmask.store.place import Place
 from tests.support.training.runs import spec_of
 from tests.support.training.worker import setup_of
 
+ROOT = Path(__file__).parents[2]
 TWO, EIGHT = {"CPU": 2.0}, {"CPU": 64.0, "GPU": 8.0}
 
 
@@ -147,3 +149,12 @@ def test_a_ray_that_does_not_start_in_time_is_one_line(monkeypatch: pytest.Monke
     with pytest.raises(UserError, match="did not start within the 30 seconds") as caught:
         connect()
     assert "\n" not in str(caught.value)
+
+
+def test_the_private_names_of_ray_that_are_imported_are_listed_in_decision_134() -> None:
+    decisions = (ROOT / "docs" / "decisions.md").read_text()
+    listed = set(re.findall(r"`(\w+)`", decisions.partition("\n134. ")[2].partition("\n135. ")[0]))
+    imports = re.compile(r"^from ray\.\S*\b_\S* import (.+)$", re.MULTILINE)
+    files = (ROOT / "platform" / "midmask" / "backend").glob("*.py")
+    names = {name for path in files for found in imports.findall(path.read_text()) for name in found.split(", ")}
+    assert names and names <= listed

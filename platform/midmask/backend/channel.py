@@ -1,8 +1,7 @@
 """How workers report to the driver: they push events, the driver drains them; it alone writes to MLflow or a terminal.
 
-Events wait in one actor on the driver's node, which holds a list. What it has accepted is lost only with its own death;
-Ray then starts it again, empty. Whatever goes wrong with a report, the training goes on: its trace in the store has all
-values.
+Events wait in one actor on the driver's node, which holds a list. What it has accepted is lost only with its death; Ray
+then starts it again, empty. Whatever goes wrong, the training goes on: its trace in the store has all values.
 """
 
 import logging
@@ -43,25 +42,22 @@ class Channel:
 
     def __init__(self, mailbox: Any) -> None:
         self._mailbox = mailbox
-        self._asked: Any = None  # for events, while the answer is outstanding
-        self._is_late = False
+        self._asked, self._is_late = None, False
 
     def __reduce__(self) -> tuple[type["Channel"], tuple[Any]]:
         return Channel, (self._mailbox,)
 
     def push(self, event: Any) -> None:
-        """Sends an event and waits until it is accepted, `WAIT_S` at most; raises nothing of Ray's.
-
-        Once the actor was late, no push waits for it until it has answered again.
+        """Sends an event and waits until it is accepted, `WAIT_S` at most, or not at all of an actor that was late the
+        last time; raises nothing of Ray's.
         """
         packed = pickle.dumps(event)
-        with suppress(Exception):  # Ray, in whatever state it is
+        with suppress(Exception):  # of Ray, in whatever state it is
             self._answer(self._mailbox.push.remote(packed), 0.0 if self._is_late else WAIT_S)
 
     def drain(self) -> list[Any]:
-        """All events that have arrived since the last call, in the order of their arrival.
-
-        Empty, with a warning, if the actor does not answer within `WAIT_S`; the events then come with a later call.
+        """All events that have arrived since the last call, in their order. If the actor does not answer within
+        `WAIT_S`, they come with a later call.
         """
         self._asked = self._asked or self._mailbox.take.remote()
         try:
@@ -99,9 +95,8 @@ class Channel:
 
     @contextmanager
     def forwarding(self, to: Callable[[Any], None], *, every_s: float = 1.0) -> Iterator[None]:
-        """Calls `to` with every event that arrives while the block runs, on a thread; the last ones when it ends.
-
-        An event that makes `to` raise is logged and left out: it ends neither the thread nor the work.
+        """Calls `to` with every event that arrives while the block runs, on a thread; the last ones when it ends. One
+        that makes `to` raise is logged and left out: it ends neither the thread nor the work.
         """
 
         def forward() -> None:

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 
@@ -122,83 +122,76 @@ def execute(
     runner.refuse_unlearnable(graph, keep_going=keep_going)
     if graph.left and time.monotonic() < until:
         with Channel.open() as channel:
-            _run_lanes(_make_lanes(use), graph, storage, channel, observer, keep_going=keep_going, until=until)
+            _Tasks(graph, storage, use, observer, channel).run(until, keep_going=keep_going)
 
 
-class Lane:
-    """Tasks of one kind: what each of them holds, how many run at once, and what computes their steps.
-
-    A task whose step runs on workers and actors of its own holds nothing itself.
+class Lane(NamedTuple):
+    """Steps of which so many run at once as tasks. One whose step runs on workers and actors of its own holds nothing
+    itself.
     """
 
-    def __init__(self, width: int, use: Resources) -> None:
-        self.width = width
-        self._use = use
-        cpus, gpus = use.held
-        self._task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=2, max_calls=0)(_make)
-        self.running: dict[Any, Step] = {}
+    width: int
+    use: Resources
+    on_device: bool | None = None  # its steps; none: all
 
-    def fill(self, graph: Graph, ready: list[Step], storage: Place, channel: Channel, observer: Observer) -> None:
-        for step in ready[: self.width - len(self.running)]:
-            graph.start(step)
-            self.running[self._task.remote(step, storage, channel, self._use)] = step
-            observer(Begun(step))
+    def takes(self, step: Step) -> bool:
+        return self.on_device in (None, step.kind.on_device)
 
 
-def _run_lanes(
-    lanes: dict[bool, Lane],
-    graph: Graph,
-    storage: Place,
-    channel: Channel,
-    observer: Observer,
-    *,
-    keep_going: bool,
-    until: float,
-) -> None:
-    while graph.left:
-        if time.monotonic() >= until:
-            _cancel(lanes, graph, observer)
-            return
-        ready = graph.ready()
-        for on_device, lane in lanes.items():
-            own = [step for step in ready if step.kind.on_device == on_device or len(lanes) == 1]
-            lane.fill(graph, own, storage, channel, observer)
-        running = {task: step for lane in lanes.values() for task, step in lane.running.items()}
-        done, _ = ray.wait(list(running), num_returns=1, timeout=EVERY_S)
-        for event in channel.drain():
-            if event.step.fingerprint in graph.left:
-                observer(event)
-        for task in done:
-            for lane in lanes.values():
-                lane.running.pop(task, None)
-            _end_step(graph, running[task], task, storage, observer, keep_going=keep_going)
-
-
-def _cancel(lanes: dict[bool, Lane], graph: Graph, observer: Observer) -> None:
-    for lane in lanes.values():
-        for task, step in lane.running.items():
-            ray.cancel(task, force=True)
-            observer(Failed(step, TimeIsUp(f"{step.name}: the time was up"), graph.fail(step)))
-
-
-def _make_lanes(use: Resources) -> dict[bool, Lane]:
+def _lanes(use: Resources) -> list[Lane]:
     """Two lanes where trainings have GPUs or several workers: others go beside them, each on a CPU that is left."""
     if use.executor == "process":
-        return {True: Lane(use.side_by_side, use)}
-    spare = int(ray.cluster_resources().get("CPU", 0) - use.side_by_side * use.workers * use.cpus)
-    return {True: Lane(use.side_by_side, use), False: Lane(max(1, spare), Resources(1, 0, max(1, spare)))}
+        return [Lane(use.side_by_side, use)]
+    spare = max(1, int(ray.cluster_resources().get("CPU", 0) - use.side_by_side * use.workers * use.cpus))
+    return [Lane(use.side_by_side, use, True), Lane(spare, Resources(1, 0, spare), False)]
 
 
-def _end_step(graph: Graph, step: Step, task: Any, storage: Place, observer: Observer, *, keep_going: bool) -> None:
-    try:
-        ray.get(task)
-    except ray.exceptions.RayError as error:
-        observer(Failed(step, error, graph.fail(step)))
-        if not keep_going:
-            raise
-        return
-    graph.end(step)
-    observer(Ended(step, load(step.place(storage))))
+class _Tasks:
+    """Runs the steps of a graph as tasks of Ray, each when its inputs are there and its lane has room."""
+
+    def __init__(self, graph: Graph, storage: Place, use: Resources, observer: Observer, channel: Channel) -> None:
+        self._graph, self._storage, self._observer, self._channel = graph, storage, observer, channel
+        self._lanes, self._task = _lanes(use), ray.remote(max_retries=2, max_calls=0)(_make)
+        self._running: dict[Any, Step] = {}
+
+    def run(self, until: float, *, keep_going: bool) -> None:
+        while self._graph.left:
+            if time.monotonic() >= until:
+                self._cancel()
+                return
+            for lane in self._lanes:
+                self._fill(lane)
+            done, _ = ray.wait(list(self._running), num_returns=1, timeout=EVERY_S)
+            for event in self._channel.drain():
+                if event.step.fingerprint in self._graph.left:
+                    self._observer(event)
+            for task in done:
+                self._end(task, self._running.pop(task), keep_going=keep_going)
+
+    def _fill(self, lane: Lane) -> None:
+        cpus, gpus = lane.use.held
+        task = self._task.options(num_cpus=cpus, num_gpus=gpus)
+        room = lane.width - sum(map(lane.takes, self._running.values()))
+        for step in list(filter(lane.takes, self._graph.ready()))[:room]:
+            self._graph.start(step)
+            self._running[task.remote(step, self._storage, self._channel, lane.use)] = step
+            self._observer(Begun(step))
+
+    def _cancel(self) -> None:
+        for task, step in self._running.items():
+            ray.cancel(task, force=True)
+            self._observer(Failed(step, TimeIsUp(f"{step.name}: the time was up"), self._graph.fail(step)))
+
+    def _end(self, task: Any, step: Step, *, keep_going: bool) -> None:
+        try:
+            ray.get(task)
+        except ray.exceptions.RayError as error:
+            self._observer(Failed(step, error, self._graph.fail(step)))
+            if not keep_going:
+                raise
+            return
+        self._graph.end(step)
+        self._observer(Ended(step, load(step.place(self._storage))))
 
 
 def _make(step: Step, storage: Place, channel: Channel, use: Resources) -> None:

@@ -13,10 +13,10 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import ray
@@ -130,16 +130,14 @@ they have checkpoints. Starting it takes seconds, and Ray logs an error each tim
 """
 
 
-@dataclass(frozen=True)
-class WorkersPlaced:
-    """A group of workers has started in its placement group."""
+class WorkersPlaced(NamedTuple):
+    """A group of workers has started."""
 
     group: PlacementGroup
     workers: int
 
 
-@dataclass(frozen=True)
-class StepsDone:
+class StepsDone(NamedTuple):
     """The group has done so many optimiser steps."""
 
     done: int
@@ -158,16 +156,12 @@ def train_on_ray(
     use_gpu: bool,
     log: Log,
     side_by_side: int = 1,
-    name: str = "train",
-    storage: Place | None = None,
 ) -> dict[str, Any]:
     """`run_training` on `workers` workers (gloo on CPUs, nccl on GPUs).
 
     Args:
         log: called in this process, each step once, also if a restart does some again.
         side_by_side: trainings of this size that share the cluster.
-        name: of the run, in Ray's dashboard and under `storage`.
-        storage: where Ray Train keeps its own notes while it runs; all nodes must reach it. None: beside the artifact.
 
     Raises:
         UserError: if the cluster has no room for the workers and their reading tasks, or a node that none reaches.
@@ -178,14 +172,15 @@ def train_on_ray(
         raise UserError(f"--workers {workers}: one GPU each is asked for and the cluster has {gpus}; use fewer workers")
     threads = setup.train.threads or max(1, int(sum(_node_cpus())) // (workers * side_by_side))
     setup = replace(absolute(setup), train=setup.train.model_copy(update={"threads": threads}))
-    out, notes = _absolute(out), _absolute(storage or out / "ray")
+    out = _absolute(out)
+    notes = out / "ray"  # of Ray Train, while it runs; all nodes reach them
     scaling = ScalingConfig(
         num_workers=_sizes(workers),
         use_gpu=use_gpu,
         resources_per_worker={"CPU": cpus, **({"GPU": 1} if use_gpu else {})},
     )
     running = RunConfig(
-        name=name,
+        name="train",
         storage_path=notes.uri,
         failure_config=FailureConfig(max_failures=RESTARTS),
         logging_config=LoggingConfig(log_level="WARNING"),  # else each group's start is five lines
@@ -195,16 +190,9 @@ def train_on_ray(
     reports = _Reports(log, workers)
     with Channel.open() as channel, channel.forwarding(reports):
         config = {"setup": setup, "out": out, "channel": channel}
-        trainer = partial(
-            Trainer,
-            _run_worker,
-            train_loop_config=config,
-            scaling_config=scaling,
-            run_config=running,
-            torch_config=ReachableTorch(),
-        )
-        outcome = _train(trainer, reports)
-    (notes / name if storage else notes).delete()
+        options = {"scaling_config": scaling, "run_config": running, "torch_config": ReachableTorch()}
+        outcome = _train(partial(Trainer, _run_worker, train_loop_config=config, **options), reports)
+    notes.delete()
     if outcome["error"] is not None:
         raise FINAL[outcome["error"]](outcome["message"])
     result: dict[str, Any] = outcome["result"]

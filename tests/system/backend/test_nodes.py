@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -173,11 +174,12 @@ def test_an_address_without_a_cluster_is_one_line(project: Path) -> None:
         assert code == 2 and len(err.splitlines()) == 1 and part in err
 
 
-def test_without_a_cluster_a_local_ray_serves_and_leaves_nothing(project: Path, tmp_path: Path) -> None:
-    """In particular no token in the user's home, which would make every later `ray start` demand it."""
+def test_without_a_cluster_a_local_ray_serves_and_leaves_no_token(project: Path, tmp_path: Path) -> None:
+    """One in the user's home would make every later `ray start` demand it."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
-    environment |= {"HOME": str(tmp_path), "RAY_TMPDIR": str(tmp_path)}  # no cluster is on record there
-    code, out, err = outcome([sys.executable, str(project / "jobs" / "add.py")], environment)
+    with tempfile.TemporaryDirectory(prefix="mm", dir="/tmp") as short:
+        environment |= {"HOME": str(tmp_path), "RAY_TMPDIR": short}  # no cluster is on record there
+        code, out, err = outcome([sys.executable, str(project / "jobs" / "add.py")], environment)
     assert code == 0 and "sum 5" in out and "started a local one" in err, err
     assert not (tmp_path / ".ray").exists()
 
