@@ -32,7 +32,8 @@ from midmask.sweep.plan import final_evaluations
 from midmask.sweep.run import TrialsObserver
 from midmask.sweep.search import SweepProgress, TrialContext
 from midmask.sweep.space import Space
-from midmask.tracking import TrackedRow, TrackedRun, Tracker, read_runs
+from midmask.tracking.reading import TrackedRow, read_runs
+from midmask.tracking.runs import TrackedRun, Tracker
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, write
 from tests.support.dashboards.worked import run_tracked_here

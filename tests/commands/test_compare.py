@@ -21,7 +21,8 @@ from midmask.evaluation.statistics.significance import compare as compare_tables
 from midmask.exchange.mteb_files import read_result
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.rows import LeaderboardRow, rows
-from midmask.tracking import Tracker, read_runs
+from midmask.tracking.reading import read_runs
+from midmask.tracking.runs import Tracker
 from tests.support.dashboards import compared
 from tests.support.exchange.mteb_results import CACHE
 from tests.support.tracking.stores import QUICK

@@ -48,7 +48,7 @@ from midmask.recipes import RECIPES
 from midmask.retrieve.run_file import RunFileConfig
 from midmask.retrieve.search import TimingConfig
 from midmask.retrieve.search_config import SearchConfig
-from midmask.tracking import TrackedRow, read_runs
+from midmask.tracking.reading import TrackedRow, read_runs
 from tests.support.dashboards import compared, tracked
 from tests.support.dashboards.browser import ROOT
 from tests.support.queries.labelled import generating

@@ -22,12 +22,13 @@ from mlflow import MlflowClient
 from midmask.core.process import start_of
 from midmask.errors import UserError
 from midmask.leaderboard import store_view
-from midmask.leaderboard.running import LATELY, SILENT_S, BestSoFar, ended_early, running_jobs, step_state
+from midmask.leaderboard.running import LATELY, BestSoFar, ended_early, running_jobs, step_state
 from midmask.leaderboard.store_view import Snapshot, StoreWatch, load, refresh, save, snapshot_place
 from midmask.leaderboard.training import Curves, events, mean_history, smooth, spent, thin
-from midmask.tracking import StoreReader, TrackedRow, metric_key, read_runs
-from midmask.tracking.reading import History, MetricPoint
-from midmask.tracking.writer import EXPIRES_S, LEASE, OWNER, lease_tags
+from midmask.tracking.names import metric_key
+from midmask.tracking.opening import OWNER
+from midmask.tracking.opening import owner as this_owner
+from midmask.tracking.reading import History, MetricPoint, StoreReader, TrackedRow, read_runs
 from tests.support.dashboards import compared
 
 OLD = 1_700_000_000_000
@@ -210,12 +211,12 @@ def test_a_watch_keeps_what_it_knows_when_the_store_goes_away(uri: str, tmp_path
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 ELSEWHERE = "another0host:17:4711"
-HERE = lease_tags()[OWNER]
+HERE = this_owner()
 
 
-def run(name, status="running", parent=None, *, owner="", silent=0.0, step="", params=None, metrics=None) -> TrackedRow:
-    """A tracked run, begun an hour ago; `silent`: seconds since its last sign of life."""
-    tags = {OWNER: owner, LEASE: f"{NOW.timestamp() - silent:.0f}"} if owner else {}
+def run(name, status="running", parent=None, *, owner="", step="", params=None, metrics=None) -> TrackedRow:
+    """A tracked run, begun an hour ago."""
+    tags = {OWNER: owner} if owner else {}
     ended = None if status == "running" else NOW - timedelta(minutes=30)
     tags |= {"midmask.step": step} if step else {}
     began = NOW - timedelta(hours=1)
@@ -229,24 +230,13 @@ def dead_owner() -> str:
 
 
 @pytest.mark.parametrize(
-    ("owner", "silent", "life"),
-    [
-        *((HERE, 5, "running"), (HERE, SILENT_S + 20, "silent"), (dead_owner(), 5, "killed"), ("", 5, "unknown")),
-        *((ELSEWHERE, 5, "running"), (ELSEWHERE, SILENT_S + 20, "silent"), (ELSEWHERE, EXPIRES_S + 20, "killed")),
-    ],
-    ids=["here", "silent", "another", "no owner", "elsewhere", "silent elsewhere", "expired"],
+    ("owner", "life"),
+    [(HERE, "running"), (dead_owner(), "killed"), (ELSEWHERE, "running"), ("", "unknown")],
+    ids=["here", "another", "elsewhere", "no owner"],
 )
-def test_life_is_told_by_the_process_here_and_by_the_lease_elsewhere(owner: str, silent: float, life: str) -> None:
-    (job,) = running_jobs([run("job", owner=owner, silent=silent)], NOW)
+def test_life_is_known_of_processes_here_and_believed_elsewhere(owner: str, life: str) -> None:
+    (job,) = running_jobs([run("job", owner=owner)], NOW)
     assert job.life == life
-    if owner:
-        assert job.seen is not None and (NOW - job.seen).total_seconds() == pytest.approx(silent, abs=1)
-
-
-def test_a_nested_run_gives_a_sign_of_life_for_its_job() -> None:
-    runs = [run("job", owner=ELSEWHERE, silent=500), run("pretrain", parent="job", owner=ELSEWHERE, silent=5)]
-    (job,) = running_jobs(runs, NOW)
-    assert job.life == "running" and [one.name for one in job.current] == ["pretrain"]
 
 
 def test_jobs_have_their_nested_runs_and_no_others() -> None:

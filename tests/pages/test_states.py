@@ -10,8 +10,10 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from midmask.pages import serving_command
-from midmask.tracking import LOG, TrackedRow, Tracker
-from midmask.tracking.writer import OWNER, lease_tags
+from midmask.tracking.names import LOG
+from midmask.tracking.opening import OWNER, owner
+from midmask.tracking.reading import TrackedRow
+from midmask.tracking.runs import Tracker
 from tests.support.dashboards import tracked
 from tests.support.dashboards.page import LONGEST, html, page, table, words
 
@@ -50,7 +52,7 @@ def test_a_page_without_results_says_so(view: str) -> None:
 def test_a_job_is_shown_with_its_life_and_the_end_of_its_log(tmp_path: Path, killed: bool) -> None:
     log = tmp_path / "job.log"
     log.write_text("".join(f"line {number} of the log\n" for number in range(2000)))
-    tags = {**lease_tags(), LOG: str(log)}
+    tags = {OWNER: owner(), LOG: str(log)}
     if killed:
         tags[OWNER] = tags[OWNER].rpartition(":")[0] + ":1"
     now = datetime.now(UTC)

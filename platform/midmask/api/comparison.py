@@ -141,7 +141,7 @@ def import_mteb(*places: str | Path, tracking_uri: str | None = None) -> MtebRan
     """
     from midmask.app.job import INSIDE, home
     from midmask.app.mteb import import_results, rank_models
-    from midmask.tracking import resolve_tracking_uri
+    from midmask.tracking.names import resolve_tracking_uri
 
     here = home(Path.cwd() / INSIDE)
     imported = import_results([Path(place) for place in places], resolve_tracking_uri(tracking_uri, here), here)

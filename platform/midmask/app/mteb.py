@@ -10,7 +10,8 @@ from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown
 from midmask.evaluation.statistics.ranks import TaskRank, task_ranks
 from midmask.exchange.mteb_files import MAIN, MtebResult, read_result, result_files
-from midmask.tracking import Tracker, collection_key, metric_key
+from midmask.tracking.names import collection_key, metric_key
+from midmask.tracking.runs import Tracker
 
 STEP = "import_mteb"
 

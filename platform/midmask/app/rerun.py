@@ -26,7 +26,7 @@ from midmask.recipes.build import at_scale, with_changes
 from midmask.recipes.protocol_configs import Scale
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.retrieve.run_file import COPIES_PARAM, DIGEST_PARAM, run_digest
-from midmask.tracking import ARTIFACT, RUN_FILE
+from midmask.tracking.names import ARTIFACT, RUN_FILE
 
 SCALES: tuple[Scale, ...] = ("demo", "published")
 

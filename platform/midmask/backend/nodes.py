@@ -13,7 +13,7 @@ from midmask.backend.cluster import alive_nodes
 from midmask.errors import last_line
 from midmask.store.checks import own_versions, why_not_writable
 from midmask.store.place import Place
-from midmask.tracking import why_silent
+from midmask.tracking.store import why_silent
 
 ANSWERS_WITHIN_S = 120.0
 """A node's first task imports torch and MLflow."""

@@ -13,7 +13,8 @@ from midmask.errors import UserError
 from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
-from midmask.tracking import ARTIFACT, TrackedRow, artifact_key
+from midmask.tracking.names import ARTIFACT, artifact_key
+from midmask.tracking.reading import TrackedRow
 
 COMMITS = ("midmask.commit", "mlflow.source.git.commit")
 """Tags that tell the commit of the code, the first that a run bears."""

@@ -1,7 +1,6 @@
 """Jobs that run: which of them live, what each does at the moment, how far its training is, and its best so far.
 
-A run that MLflow shows as running may belong to a process that was killed. Its lease decides: on the process's
-own host at once, from elsewhere by the time of its last sign of life.
+A run that MLflow shows as running may belong to a process that was killed, which only the process's own host knows.
 """
 
 import re
@@ -11,12 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from midmask.leaderboard.rows import measure_names, rows
-from midmask.tracking import LOG, PROGRESS, TrackedRow
-from midmask.tracking.reading import MetricPoint
-from midmask.tracking.writer import LEASE, OWNER, is_dead
-
-SILENT_S = 60.0
-"""Seconds without a sign of life from which on a job is shown as silent; a living one gives one twice in that time."""
+from midmask.tracking.names import LOG, PROGRESS
+from midmask.tracking.opening import OWNER, is_gone
+from midmask.tracking.reading import MetricPoint, TrackedRow
 
 LATELY = timedelta(days=1)
 """For how long a run that failed or was killed is listed."""
@@ -33,7 +29,7 @@ TRIAL = "trial"
 IN_A_TRIAL = ("pretrain", "finetune")
 """Trainings of a sweep's trial, whose run has the values of both."""
 
-Life = Literal["running", "silent", "killed", "unknown"]
+Life = Literal["running", "killed", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -48,9 +44,7 @@ class RunningJob:
     """A run that is not nested in a running one, and the runs nested in it."""
 
     run: TrackedRow
-    # "silent": its last sign of life is old; "killed": its process has ended; "unknown": its version gives no such sign
-    life: Life
-    seen: datetime | None  # the last sign of life
+    life: Life  # "killed": its process has ended; "unknown": its version names no process
     current: Sequence[TrackedRow]  # nested runs that are not finished
     finished: int  # number of nested runs that ended so
     cached: int  # number of nested runs that ended so
@@ -88,13 +82,10 @@ def ended_early(runs: Iterable[TrackedRow], now: datetime) -> list[TrackedRow]:
 
 def _job(run: TrackedRow, nested: Sequence[TrackedRow], now: datetime) -> RunningJob:
     active = [run, *(nested_run for nested_run in nested if nested_run.status == "running")]
-    leases = [float(nested_run.tags[LEASE]) for nested_run in active if LEASE in nested_run.tags]
-    seen = datetime.fromtimestamp(max(leases), UTC) if leases else None
     statuses = [nested_run.status for nested_run in nested]
     return RunningJob(
         run,
-        _life(run.tags, seen, now),
-        seen,
+        _life(run.tags),
         active[1:],
         statuses.count("finished"),
         statuses.count("cached"),
@@ -102,12 +93,10 @@ def _job(run: TrackedRow, nested: Sequence[TrackedRow], now: datetime) -> Runnin
     )
 
 
-def _life(tags: Mapping[str, str], seen: datetime | None, now: datetime) -> Life:
-    if OWNER not in tags or seen is None:
+def _life(tags: Mapping[str, str]) -> Life:
+    if OWNER not in tags:
         return "unknown"
-    if is_dead({**tags, LEASE: f"{seen.timestamp():.0f}"}, {}, now.timestamp()):
-        return "killed"
-    return "silent" if (now - seen).total_seconds() > SILENT_S else "running"
+    return "killed" if is_gone(tags) else "running"
 
 
 def _best(nested: Sequence[TrackedRow]) -> BestSoFar | None:

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 import plotly.graph_objects as go
 import streamlit as st
 
+from midmask.core.redaction import redacted
 from midmask.core.words import MISSING
 from midmask.corpora.splits import is_slice
 from midmask.evaluation.rendering import markdown_text
@@ -52,8 +53,8 @@ from midmask.pages import training
 from midmask.pages.context import PageContext, run_of
 from midmask.pages.look import ALL, PALETTE, choice, choices, draw, link, live_table, table
 from midmask.pages.training import Overlay, panel
-from midmask.tracking import TrackedRow, redacted
 from midmask.tracking.names import EXECUTOR
+from midmask.tracking.reading import TrackedRow
 
 PER_PAGE = 100
 MOST_UNFINISHED = 50

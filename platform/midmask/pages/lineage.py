@@ -9,12 +9,13 @@ from html import escape
 
 import streamlit as st
 
+from midmask.core.redaction import redacted
 from midmask.core.words import MISSING, single_unit, size
 from midmask.leaderboard.lineage import Link, artifact_place, as_dot, commit_of, input_of, lineage
 from midmask.leaderboard.rows import LeaderboardRow, measure_names
 from midmask.pages.context import PageContext, choose_place, named, nothing_evaluated, rows_at, run_of
 from midmask.pages.look import choice, link, table
-from midmask.tracking import TrackedRow, redacted
+from midmask.tracking.reading import TrackedRow
 
 STYLE = """<style>
 .mm-board .wrap {white-space: normal; min-width: 12rem; overflow-wrap: anywhere;}

@@ -13,8 +13,7 @@ from midmask.errors import UserError
 from midmask.leaderboard.running import RunningJob, StepState, ended_early, running_jobs, step_state
 from midmask.pages.context import PageContext
 from midmask.pages.look import link, table
-from midmask.tracking import TrackedRow
-from midmask.tracking.reading import MetricPoint, read_last
+from midmask.tracking.reading import MetricPoint, TrackedRow, read_last
 
 EVERY = 10
 """Seconds between two looks."""
@@ -35,7 +34,6 @@ STYLE = """<style>
 
 LIVES = {
     "running": ("running", "running"),
-    "silent": ("no sign of life", "failed"),
     "killed": ("killed", "failed"),
     "unknown": ("running, as far as is known", ""),
 }
@@ -71,7 +69,6 @@ def card(job: RunningJob, context: PageContext, now: datetime) -> str:
     facts = [f"for {clock((now - job.run.started).total_seconds())}"]
     facts += [] if line else [f"{job.finished:,} steps done"]
     facts += [f"{job.cached:,} taken from the store"] if job.cached else []
-    facts += [f"last sign of life {_ago(job.seen, now)}"] if job.seen else []
     best = (
         f"best so far: {job.best.measure} <b>{job.best.value:.4f}</b> ({escape(job.best.name)})"
         if job.best and not line
@@ -95,8 +92,6 @@ def _line_told(job: RunningJob) -> str:
 def _explained(job: RunningJob) -> str:
     if job.life == "killed":
         return '<div class="step">Its process has ended. The same command, run again, goes on where it stopped.</div>'
-    if job.life == "silent":
-        return '<div class="step">Its process was killed, was stopped, or does not reach the store.</div>'
     return ""
 
 

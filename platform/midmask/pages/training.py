@@ -33,7 +33,7 @@ from midmask.leaderboard.training import (
 )
 from midmask.pages.context import PageContext
 from midmask.pages.look import choice, choices, colour, draw, link, side_by_side, swatch, table
-from midmask.tracking import TrackedRow
+from midmask.tracking.reading import TrackedRow
 
 AXES: Mapping[str, Callable[[Curves, int], float | None]] = {
     "steps": lambda own, step: step,

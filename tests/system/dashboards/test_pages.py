@@ -11,7 +11,8 @@ from midmask.leaderboard.embeddings import draw_sample, encodings, map_embedding
 from midmask.leaderboard.lineage import lineage
 from midmask.leaderboard.rows import LeaderboardRow, PerQueryFiles, rows
 from midmask.store.place import Place
-from midmask.tracking import ARTIFACT, TrackedRow, read_runs
+from midmask.tracking.names import ARTIFACT
+from midmask.tracking.reading import TrackedRow, read_runs
 from tests.support.dashboards.pages import (
     choose,
     click,

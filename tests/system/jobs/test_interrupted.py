@@ -14,7 +14,7 @@ import yaml
 from mlflow import MlflowClient
 
 from midmask.backend.head import head
-from midmask.tracking import Tracker
+from midmask.tracking.runs import Tracker
 from tests.support.benchmark.tiny import write_collection
 from tests.support.jobs.planted import ENVIRONMENT, PASSWORD, USER, found_below, found_in, outcome, tracking_uri
 from tests.support.jobs.processes import has_row, kill_tree, start

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from midmask.leaderboard.rows import measured
-from midmask.tracking import read_runs
+from midmask.tracking.reading import read_runs
 from tests.support.dashboards.browser import ROOT
 
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from midmask.backend.head import head
-from midmask.tracking import read_runs
+from midmask.tracking.reading import read_runs
 from tests.support.benchmark.tiny import TWO_TRIALS, write_collection
 from tests.support.jobs.running import JOBS, run_job
 
