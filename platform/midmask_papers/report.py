@@ -21,10 +21,10 @@ from midmask.errors import UserError
 from midmask.evaluation.embeddings import CAVEAT, PERPLEXITY, Map
 from midmask.evaluation.rendering import markdown
 from midmask.evaluation.tables import by_measure, tabulate
-from midmask.leaderboard.embeddings import PAIRS, draw_sample, encodings, map_embeddings
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
 from midmask_papers.answers import claims_csv, claims_report, verdicts
+from midmask_papers.embeddings import PAIRS, draw_sample, encodings, map_embeddings
 from midmask_papers.figures import BLUE, ORANGE, collections_figure, spread_figure
 from midmask_papers.gains import gains_figure
 from midmask_papers.published import published, tuned_on

@@ -18,7 +18,7 @@ from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step, model_step
 from midmask.experiment.schema import Recipe
-from midmask.experiment.steps import AdoptConfig
+from midmask.experiment.steps import AdoptConfig, TrainingConfig
 from midmask.queries.given import ReadTokensConfig
 from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
@@ -248,17 +248,16 @@ def log_curve(run: TrackedRun, step: Step, artifact: Artifact, before: int = 0) 
     Args:
         before: optimiser steps of earlier trainings in the same run.
     """
-    first, stop, every = (
-        step.resume.optimiser_steps if step.resume else 0,
-        step.optimiser_steps,
-        step.config.train.log_every,
-    )
+    assert isinstance(step.config, TrainingConfig), step.name
+    stop, every = step.optimiser_steps, step.config.train.log_every
+    first = step.resume.optimiser_steps if step.resume else 0
 
     def points(logged: Collection[int]) -> Iterator[tuple[int, dict[str, float]]]:
         trace = None
         for at in sorted({*range(first - first % every + every, stop, every), stop}):
             if at + before not in logged:
-                trace = trace or read_table(artifact.place / "trace.parquet").drop_columns(["rows"])
+                if trace is None:
+                    trace = read_table(artifact.place / "trace.parquet").drop_columns(["rows"])
                 begin = max(first, (at - 1) // every * every)
                 window = trace.slice(begin, at - begin).to_pylist()
                 yield at + before, metric_keys(step.name, trace_summary(window))

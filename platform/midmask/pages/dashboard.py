@@ -12,7 +12,7 @@ import streamlit as st
 from midmask.app.job import home
 from midmask.core.redaction import redacted
 from midmask.errors import UserError
-from midmask.pages import board, compare, embeddings, lineage, progress, search, sweep, training
+from midmask.pages import board, compare, search, sweep, training
 from midmask.pages.context import about, context_of, context_without_runs, known_of, until_read, watch_of
 from midmask.pages.look import STYLE
 from midmask.tracking.names import resolve_tracking_uri
@@ -22,11 +22,8 @@ from midmask.tracking.names import resolve_tracking_uri
 VIEWS = {
     "Leaderboard": board,
     "Compare": compare,
-    "Progress": progress,
     "Sweep": sweep,
     "Training": training,
-    "Embeddings": embeddings,
-    "Lineage": lineage,
     "Search": search,
 }
 

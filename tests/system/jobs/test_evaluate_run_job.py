@@ -13,8 +13,8 @@ from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.report import per_query
 from midmask.experiment.run import Runner, Silent
+from midmask.leaderboard.artifacts import artifact_place, artifacts_behind
 from midmask.leaderboard.entries import entries
-from midmask.leaderboard.lineage import artifact_place, lineage
 from midmask.leaderboard.queries import look_up
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, PerQueryFiles, rows
 from midmask.queries.config import QueriesConfig
@@ -59,7 +59,11 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     values = PerQueryFiles(uri, tmp_path / "cache")(row)
     assert isinstance(values, pa.Table) and values.equals(per_query(searched))
     place = artifact_place(next(run for run in read_runs(uri) if run.run_id == row.run_id), "tiny", "test")
-    assert place is not None and [link.step for link in lineage(place)] == ["prepare", "read_run", "evaluate"]
+    assert place is not None and [one.record["step"] for one in artifacts_behind(place)] == [
+        "prepare",
+        "read_run",
+        "evaluate",
+    ]
     (query,), missing = look_up(["q40"], {"other": place}, top=3)
     assert not missing and query.text and len(query.retrieved["other"]) == 3
 

@@ -12,8 +12,7 @@ from midmask.core.arrays import Floats
 from midmask.core.randomness import numpy_stream
 from midmask.errors import UserError, unknown
 from midmask.evaluation.embeddings import Map, embedding_map
-from midmask.leaderboard.lineage import artifact_of
-from midmask.leaderboard.queries import evaluated
+from midmask.leaderboard.artifacts import artifact_of, evaluated
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks
 from midmask.retrieve.searched_queries import relevant_passages
 from midmask.retrieve.views import read_views

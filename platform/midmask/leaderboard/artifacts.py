@@ -1,0 +1,85 @@
+"""The artifacts behind a tracked number, read from where they lie: an evaluation, what it judged, all steps before it.
+
+A record names the places of its inputs, so the way back needs neither a plan nor the code of that time. Artifacts may
+have been deleted since (encodings usually are), or lie on another machine: from such a one no way leads further.
+"""
+
+from dataclasses import dataclass
+
+from midmask.errors import UserError
+from midmask.store.artifact import Artifact, load
+from midmask.store.digests import RECORD
+from midmask.store.place import Place
+from midmask.tracking.names import ARTIFACT, artifact_key
+from midmask.tracking.reading import TrackedRow
+
+
+def artifact_place(run: TrackedRow, corpus: str, split: str) -> Place | None:
+    """The place of a run's evaluation on a corpus and split; None if the run does not name it."""
+    place = run.tags.get(artifact_key(corpus, split)) or run.tags.get(ARTIFACT)
+    return Place(place) if place else None
+
+
+def artifact_of(place: Place) -> tuple[Artifact | None, str]:
+    """The artifact with its record, or None and why it cannot be read from here."""
+    try:
+        if not (place / RECORD).exists():
+            return None, "nothing is there: it was deleted, or lies on another machine"
+        return load(place), ""
+    except (OSError, ValueError, UserError) as error:
+        return None, " ".join(str(error).split())
+
+
+def artifacts_behind(place: Place) -> list[Artifact]:
+    """The artifact at `place`, last, and all that can be reached of what it was made of, each after its inputs."""
+    seen: set[str] = set()
+    artifacts: list[Artifact] = []
+
+    def walk(place: Place) -> None:
+        artifact, _ = (None, "") if place.uri in seen else artifact_of(place)
+        seen.add(place.uri)
+        if artifact is not None:
+            for source in inputs_of(artifact).values():
+                walk(source)
+            artifacts.append(artifact)
+
+    walk(place)
+    return artifacts
+
+
+def inputs_of(artifact: Artifact) -> dict[str, Place]:
+    """Role -> the place of the artifact that an artifact was made of."""
+    return {role: Place(str(uri)) for role, uri in artifact.record.get("inputs", {}).items()}
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The artifacts and settings that an evaluation's record names."""
+
+    corpus: Artifact | None = None  # None where it cannot be reached
+    ranked: Artifact | None = None  # None where it cannot be reached
+    split: str = ""  # split of the queries; the evaluation of a slice lies with its split
+    depth: int | None = None  # length of the list that was judged
+    missing: tuple[str, ...] = ()  # the artifacts that cannot be reached, and why
+
+
+def evaluated(place: Place | None) -> Evaluated:
+    """The artifacts that can be reached from an evaluation's artifact.
+
+    Args:
+        place: None for a run that does not tell where its artifact lies.
+    """
+    if place is None:
+        return Evaluated(missing=("the run does not tell where its artifact lies",))
+    evaluation, why = artifact_of(place)
+    if evaluation is None:
+        return Evaluated(missing=(f"the evaluation {place}: {why}",))
+    artifacts: dict[str, Artifact | None] = {}
+    missing = []
+    for role in ("corpus", "ranked"):
+        source = inputs_of(evaluation).get(role)
+        artifacts[role], why = artifact_of(source) if source else (None, "the record does not name it")
+        if artifacts[role] is None:
+            missing.append(f"its {role} {source or ''}: {why}")
+    split, depth = str(evaluation.result.get("split", "")), evaluation.record["config"].get("depth")
+    return Evaluated(artifacts["corpus"], artifacts["ranked"], split, depth, tuple(missing))
