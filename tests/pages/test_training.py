@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from midmask.tracking import TrackedRow, Tracker, read_runs
+from midmask.tracking.reading import TrackedRow, read_runs
+from midmask.tracking.runs import Tracker
 from tests.support.dashboards import tracked
 from tests.support.dashboards.page import captions, page, table
 

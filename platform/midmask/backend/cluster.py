@@ -268,7 +268,7 @@ def _examine_node(storage: Place, tracking_uri: str) -> dict[str, Any]:
     import torch  # these three here, for the sake of all who only connect
 
     from midmask.retrieve.dense import faiss_gpus
-    from midmask.tracking import why_silent
+    from midmask.tracking.store import why_silent
 
     return {
         "versions": own_versions(),

@@ -37,7 +37,7 @@ from midmask.queries.config import QueriesConfig
 from midmask.queries.preview import queries_preview
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
-from midmask.tracking import result_key
+from midmask.tracking.names import result_key
 
 
 class TrackedWorkshop:

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import plotly.graph_objects as go
 import streamlit as st
 
+from midmask.core.redaction import redacted
 from midmask.corpora.splits import is_slice
 from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.ranks import on_front
@@ -42,7 +43,6 @@ from midmask.pages import card
 from midmask.pages.context import PageContext
 from midmask.pages.look import ALL, badge, choice, choices, draw, link, live_table, show_table
 from midmask.sweep.figures import FrontPoint, front_figure
-from midmask.tracking import redacted
 from midmask.tracking.names import PROGRESS
 
 PER_PAGE = 100

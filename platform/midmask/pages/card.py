@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from midmask.core.redaction import redacted
 from midmask.core.words import MISSING
 from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, command_again, corpus_name
@@ -17,8 +18,8 @@ from midmask.pages.context import PageContext, run_of
 from midmask.pages.look import choice, draw, link
 from midmask.pages.training import Overlay, panel
 from midmask.store.artifact import Artifact
-from midmask.tracking import TrackedRow, artifact_file, redacted
 from midmask.tracking.names import EXECUTOR, RECIPE_FILE
+from midmask.tracking.reading import TrackedRow, artifact_file
 
 KEY = "system"
 WHERE = {"process": "the process of their trial", "ray train": "workers of Ray Train"}

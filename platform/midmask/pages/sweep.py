@@ -28,7 +28,7 @@ from midmask.sweep.sweep_file import (
     read_sweep,
     suggestions,
 )
-from midmask.tracking import TrackedRow
+from midmask.tracking.reading import TrackedRow
 
 
 def show(context: PageContext) -> None:

@@ -34,7 +34,7 @@ from midmask.leaderboard.training import (
 from midmask.pages.context import PageContext
 from midmask.pages.look import badge, choice, choices, draw, link, show_table, side_by_side
 from midmask.sweep.figures import colour
-from midmask.tracking import TrackedRow
+from midmask.tracking.reading import TrackedRow
 
 AXES: Mapping[str, Callable[[Curves, int], float | None]] = {
     "steps": lambda own, step: step,

@@ -60,7 +60,8 @@ from midmask.sweep.space import Space, briefly, budget, describe_point, mark_of
 from midmask.sweep.study import Outcome, open_study, outcomes, remaining
 from midmask.sweep.sweep_file import SWEEP_FILE, parse_sweep
 from midmask.sweep.trials import Trial, Trials, importance
-from midmask.tracking import TrackedRun, collection_key, metric_key, queries_key
+from midmask.tracking.names import collection_key, metric_key, queries_key
+from midmask.tracking.runs import TrackedRun
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any
 from streamlit.testing.v1 import AppTest
 
 from midmask.leaderboard.entries import PerQueryOf
-from midmask.tracking import TrackedRow
+from midmask.tracking.reading import TrackedRow
 
 LONGEST = 120
 """Seconds; the first page of a process imports Plotly."""
