@@ -21,6 +21,7 @@ STARTS_WITHIN_S = 120
 
 
 def main(command: list[str]) -> int:
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(130))
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
         gcs, dashboard, agent, client = (each.getsockname()[1] for each in sockets)
@@ -35,8 +36,8 @@ def main(command: list[str]) -> int:
             *(f"--ray-client-server-port={client}", "--min-worker-port=0", "--max-worker-port=0"),
         ]
         said = Path(folder, "said")
-        with open(said, "wb") as log:  # in a session of its own, so that Ctrl-C reaches the command alone
-            head = subprocess.Popen(start, stdout=log, stderr=log, start_new_session=True)
+        with open(said, "wb") as log:
+            head = subprocess.Popen(start, stdout=log, stderr=log, start_new_session=True)  # Ctrl-C does not reach it
         try:
             until = time.monotonic() + STARTS_WITHIN_S
             while not (answers(agent) and answers(dashboard)):  # before, `ray job submit` has 'No available agent'
