@@ -32,7 +32,7 @@ help: ## this list
 	@echo "  REAL=                    make demo with tiny encoders of random weights, not MiniLM"
 
 demo: $(MADE) ## the main job from nothing: local Ray, a sweep on the built-in corpus, its table
-	$(BIN)/python -m midmask.backend.head --quiet -- ray job submit -- jobs/sweep_mask_ratio.py $(REAL) $(ARGS)
+	$(BIN)/python deploy/demo.py ray job submit -- jobs/sweep_mask_ratio.py $(REAL) $(ARGS)
 
 test: check ## formatting, lint, types and the tests of the first tier: minutes
 	$(PYTEST) -m "not system and not slow and not gpu" $(ARGS)

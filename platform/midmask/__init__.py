@@ -17,13 +17,12 @@ from midmask.core.registry import import_when_used
 if TYPE_CHECKING:
     from midmask.api.calls import list_protocols, list_recipes, settings
     from midmask.api.choose import choose
-    from midmask.api.comparison import MtebRanks, Table, compare, export_mteb, import_mteb
+    from midmask.api.comparison import Table, compare, export_mteb
     from midmask.api.corpus import Corpus
     from midmask.api.scores import Scores, evaluate, evaluate_run
     from midmask.api.train import Run, train
     from midmask.choice.verdict import Verdict
     from midmask.errors import UserError
-    from midmask.exchange.pgvector import Upload
     from midmask.retrieve.searcher import Hit
 
 __version__ = "0.1.0"
@@ -31,11 +30,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "Corpus": "api.corpus",
     "Hit": "retrieve.searcher",
-    "MtebRanks": "api.comparison",
     "Run": "api.train",
     "Scores": "api.scores",
     "Table": "api.comparison",
-    "Upload": "exchange.pgvector",
     "UserError": "errors",
     "Verdict": "choice.verdict",
     "choose": "api.choose",
@@ -43,7 +40,6 @@ _HOMES = {
     "evaluate": "api.scores",
     "evaluate_run": "api.scores",
     "export_mteb": "api.comparison",
-    "import_mteb": "api.comparison",
     "list_protocols": "api.calls",
     "list_recipes": "api.calls",
     "settings": "api.calls",
@@ -54,11 +50,9 @@ _HOMES = {
 __all__ = [
     "Corpus",
     "Hit",
-    "MtebRanks",
     "Run",
     "Scores",
     "Table",
-    "Upload",
     "UserError",
     "Verdict",
     "choose",
@@ -66,7 +60,6 @@ __all__ = [
     "evaluate",
     "evaluate_run",
     "export_mteb",
-    "import_mteb",
     "list_protocols",
     "list_recipes",
     "settings",

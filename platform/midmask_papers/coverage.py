@@ -22,10 +22,11 @@ from midmask_papers.published import PAPERS, Published, corpus_names, key_of, pa
 
 MSMARCO, WIKIPEDIA = "msmarco:/data/msmarco", "texts:/data/wikibook"
 TREC_DL = tuple(f"ir_datasets:msmarco-passage/trec-dl-{year}/judged" for year in (2019, 2020))
-JUDGED_FROM_VECTORS = ("KL", "JS")
-"""Divergences, which a benchmark measures of the systems whose embeddings it maps."""
+EMBEDDING_MAP = "`python -m midmask_papers.embedding_map --out FOLDER SYSTEM=EVALUATION …` (docs/reproduce/cotmote.md)"
 ELSEWHERE = {
-    "stop share": "`python -m midmask_papers.stop_word_share --corpus FORMAT:PLACE` (docs/results/rom_stop_words.md)"
+    "KL": EMBEDDING_MAP,
+    "JS": EMBEDDING_MAP,
+    "stop share": "`python -m midmask_papers.stop_word_share --corpus FORMAT:PLACE` (docs/results/rom_stop_words.md)",
 }
 """Measure -> the command that gives it, where no benchmark does."""
 
@@ -88,8 +89,6 @@ class PresetRun:
         systems = [
             key for key in self.keys if all(not fields[name] or vars(key)[name] == fields[name] for name in fields)
         ]
-        if number.measure in JUDGED_FROM_VECTORS:
-            return number.system in self.benchmark.maps
         measures = self.measures(number.corpus)
         compared = bool(number.against and measures)  # differences and shares of wins follow from cells
         return bool(systems) and (compared or number.measure in measures)

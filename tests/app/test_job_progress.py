@@ -1,13 +1,15 @@
 """How far a job is, by a clock that a test turns: its steps, the time that is left, and the lines that tell of it."""
 
+import io
 import logging
-import re
+import sys
+import threading
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from midmask.app.job import log_file, set_up_logging
-from midmask.app.progress import JobProgress, LineSchedule
+from midmask.app.progress import GraphProgress, JobProgress, displayed
 from midmask.experiment.graph import Step
 from midmask.experiment.plan import plan
 from midmask.recipes import RECIPES
@@ -29,60 +31,54 @@ def of(kind: str) -> Step:
 
 
 def ten_seconds_each(steps: Sequence[Step]) -> dict[str, float]:
-    return {step.fingerprint: 9.5 for step in steps}
+    return {step.fingerprint: 10.0 for step in steps}
 
 
-def test_no_time_is_told_in_the_first_minute_and_then_it_follows_from_what_was_measured() -> None:
-    clock, asked = Turned(), []
+def ran(job: JobProgress, clock: Turned, key: str, kind: str, seconds: float, lanes: int = 1) -> None:
+    job.begin(key, kind, lanes)
+    clock.now += seconds
+    job.end(key)
 
-    def expect(steps: Sequence[Step]) -> dict[str, float]:
-        asked.append({step.name for step in steps})
-        return ten_seconds_each(steps)
 
-    job = JobProgress((), expect, clock)
+def test_steps_take_what_steps_of_their_kind_took_and_nothing_is_known_of_others() -> None:
+    clock = Turned()
+    job = JobProgress((), clock=clock)
+    trainings, encode = [Step("pretrain", of("pretrain").config, content={"number": n}) for n in range(3)], of("encode")
+    job.plan({"all": [*trainings, encode]})
+    ran(job, clock, trainings[0].fingerprint, "pretrain", 30.0)
+    assert job.seconds_left() is None, "an encoding was never measured"
+    ran(job, clock, trainings[1].fingerprint, "pretrain", 50.0)
+    job.drop([encode.fingerprint])
+    assert job.seconds_left() == pytest.approx(40.0) and job.steps() == (2, 3)
+
+
+def test_the_plan_tells_what_was_not_measured_and_a_running_step_its_own_pace() -> None:
+    clock = Turned()
+    job = JobProgress((), ten_seconds_each, clock)
     job.plan({"all": [of("pretrain"), of("finetune")]})
     job.begin(of("pretrain").fingerprint, "pretrain")
-    clock.now = 19.0
-    job.estimate()
-    assert not asked, "a short job does not wait for an estimate"
-    clock.now = 20.0
-    job.estimate()
-    assert asked == [{"pretrain", "finetune"}] and job.waits
-    clock.now = 70.0
-    assert job.state().left is None and job.waits, "an estimate alone is no measurement"
-    clock.now = 40.0
+    clock.now = 4.0
+    assert job.seconds_left() == pytest.approx(6.0 + 10.0)
+    clock.now = 12.0
+    assert job.seconds_left() == pytest.approx(10.0), "late, it has no time left, and none below zero"
     job.advance(of("pretrain").fingerprint, 0.25)
-    assert job.waits, "a start is no measurement"
-    clock.now = 59.0
-    job.advance(of("pretrain").fingerprint, 0.5)
-    assert job.state().left is None and not job.waits
-    clock.now = 60.0
-    left = job.state().left
-    assert left is not None and left.middle == pytest.approx(97.0 - 60.0 + 97.0)
-    assert left.low < left.middle < left.high
-    job.estimate()
-    assert len(asked) == 1, "it was estimated before"
+    clock.now = 18.0
+    assert job.seconds_left() == pytest.approx(4 * 12.0 - 18.0 + 10.0)
+    job.budget_left = lambda: 7.0
+    assert job.seconds_left() == 7.0
 
 
-def test_a_collection_that_is_read_makes_the_estimate_anew() -> None:
-    clock, asked = Turned(), []
-
-    def expect(steps: Sequence[Step]) -> dict[str, float]:
-        asked.append(len(steps))
-        return ten_seconds_each(steps)
-
-    job = JobProgress((), expect, clock)
-    job.plan({"all": STEPS})
-    clock.now = 59.0
-    job.estimate()
-    assert not asked, "how much there is to read may soon be known"
-    clock.now = 61.0
-    for kind in ("prepare", "pretrain"):
-        job.estimate()
-        job.begin(of(kind).fingerprint, kind)
-        job.end(of(kind).fingerprint, kind)
-    job.estimate()
-    assert asked == [len(STEPS), len(STEPS) - 1], "not again after the training"
+def test_two_side_by_side_share_the_clock() -> None:
+    """Both take 40 s beside each other, so two more take 40 s."""
+    clock = Turned()
+    job, steps = JobProgress((), clock=clock), [Step("encode", of("encode").config, content={"n": n}) for n in range(4)]
+    job.plan({"all": steps})
+    for step in steps[:2]:
+        job.begin(step.fingerprint, "encode", lanes=2)
+    clock.now = 40.0
+    for step in steps[:2]:
+        job.end(step.fingerprint)
+    assert job.seconds_left() == pytest.approx(40.0)
 
 
 def test_trials_that_are_pruned_leave_no_work_behind() -> None:
@@ -90,55 +86,68 @@ def test_trials_that_are_pruned_leave_no_work_behind() -> None:
     clock = Turned()
     job = JobProgress(("trials", "comparison"), ten_seconds_each, clock)
     job.plan({"trials": [of("pretrain"), of("finetune"), of("evaluate")], "comparison": [of("encode")]})
-    job.begin("a drawn point", "pretrain")
-    clock.now = 60.0
-    job.estimate()
-    clock.now = 70.0
-    job.end("a drawn point", "pretrain")
-    assert (job.state().done, job.state().steps, job.state().phase) == (1, 4, "trials")
+    ran(job, clock, "a drawn point", "pretrain", 70.0)
+    assert job.steps() == (1, 4) and job.phase == "trials"
     job.enter("comparison")
-    state = job.state()
-    assert (state.done, state.steps, state.number, state.phase) == (1, 2, 2, "comparison")
-    assert state.left is not None and state.left.middle == pytest.approx(70.0)
+    assert job.steps() == (1, 2) and str(job) == "phase 2 of 2: comparison · 1 of 2 steps · about 10 s left"
 
 
-def test_steps_that_are_planned_late_have_no_time_before_they_are_estimated() -> None:
-    """A sweep plans its comparison when the best point is known: what ran before says little of it."""
-    clock = Turned()
-    job = JobProgress(("trials", "comparison"), ten_seconds_each, clock)
-    job.plan({"trials": [of("pretrain")]})
-    job.begin(of("pretrain").fingerprint, "pretrain")
-    clock.now = 60.0
-    job.estimate()
-    clock.now = 70.0
-    job.end(of("pretrain").fingerprint, "pretrain")
-    job.plan({"comparison": [of("finetune"), of("encode")]})
-    assert job.state().left is None and job.waits
-    job.estimate()
-    left = job.state().left
-    assert left is not None and left.middle == pytest.approx(140.0) and not job.waits
+def test_an_estimate_that_fails_leaves_the_time_unknown() -> None:
+    def fail(steps: Sequence[Step]) -> dict[str, float]:
+        raise OSError("the collection cannot be read")
+
+    job = JobProgress((), fail, Turned())
+    job.plan({"all": STEPS})
+    job.best("nDCG@10 0.4814")
+    assert str(job) == f"phase 1 of 1: all · 0 of {len(STEPS)} steps · best so far nDCG@10 0.4814"
+
+
+def test_a_graphs_phases_follow_its_steps() -> None:
+    job = JobProgress()
+    graph = GraphProgress(job, [of("tokenise"), of("pretrain"), of("search")])
+    seen = []
+    for kind in ("tokenise", "pretrain", "search"):
+        graph.begin(of(kind), kind)
+        seen.append(str(job))
+        graph.end(of(kind), "")
+    assert [line[:11] for line in seen] == ["phase 1 of ", "phase 2 of ", "phase 3 of "] and job.steps() == (3, 3)
 
 
 def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
     clock = Turned()
     job, shown = JobProgress(("one", "two"), ten_seconds_each, clock), []
-    lines = LineSchedule(job, [lambda text: shown.append((clock.now, text))])
     job.plan({"one": [of("pretrain")], "two": [of("finetune")]})
-    job.begin(of("pretrain").fingerprint, "pretrain")
-    for second in range(800):
+    for second in range(200):
         clock.now = float(second)
-        if second in (40, 70):
-            job.advance(of("pretrain").fingerprint, second / 90)
         if second == 90:
-            job.end(of("pretrain").fingerprint, "pretrain")
             job.enter("two")
-        job.estimate()
-        lines.look()
-    assert [when for when, _ in shown] == [0.0, 70.0, 90.0, 150.0, 210.0, 280.0, 374.0, 499.0, 666.0]
-    assert shown[0][1] == "phase 1 of 2: one · 0 of 2 steps"
-    own = r"phase 1 of 2: one · 0 of 2 steps · \d+ to \d+ (s|min) left"
-    assert re.fullmatch(own, shown[1][1]), "it waited for the time"
-    assert re.fullmatch(r"phase 2 of 2: two · 1 of 2 steps · 1 to 2 min left", shown[2][1])
+        if line := job.due_line():
+            shown.append((second, line))
+    assert [when for when, _ in shown] == [0, 60, 90, 150]
+    assert shown[0][1] == "phase 1 of 2: one · 0 of 2 steps · about 20 s left"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_lines_are_logged_and_a_terminal_has_a_bar_in_their_place(stream, monkeypatch, caplog) -> None:
+    shown, heard, told = stream(), [], threading.Event()
+
+    def tell(line: str) -> None:
+        heard.append(line)
+        told.set()
+
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setenv("TERM", "xterm")
+    job = JobProgress(("trials",))
+    with caplog.at_level(logging.INFO, "midmask.app.progress"), displayed(job, tell):
+        assert told.wait(60)
+    assert heard == ["phase 1 of 1: trials"]
+    assert caplog.messages == (heard if stream is io.StringIO else [])
+    assert ("phase 1 of 1" in shown.getvalue()) == (stream is Terminal)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from midmask.app.job import Options, resolve
 from midmask.benchmark.design import Benchmark, FurtherCorpus, Setting
 from midmask.benchmark.job import Job, best_of, describe, preset_with_flags, with_records
 from midmask.benchmark.layout import Layout, lay_out
-from midmask.benchmark.records import Recording, RecordWriter, collect, identity_of_cell, read_records
+from midmask.benchmark.records import RecordWriter, collect, identity_of_cell, read_records
 from midmask.benchmark.report import report_of
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
 from midmask.commands.experiments import benchmark_middle_training as command
@@ -24,7 +24,7 @@ from midmask.evaluation.measures import SCHEMA, aggregate
 from midmask.experiment.costs import Costs
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.store.place import Place
 from tests.support.benchmark.synthetic import drawn, results
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection
@@ -212,7 +212,7 @@ def recorded(corpus, tmp_path_factory) -> tuple[Layout, Place, Place]:
     folder = tmp_path_factory.mktemp("recorded")
     whole, store, records = tried(corpus), Place(str(folder / "store")), Place(str(folder / "records"))
     writer = RecordWriter(records, whole.cells, store, lambda cell: f"run of {cell.name}")
-    runner = Runner(store, LOCAL, Recording(Silent(), writer))
+    runner = Runner(store, LOCAL, writer)
     for cell in whole.cells:
         assert len(records.names()) == whole.cells.index(cell), "as soon as a cell is measured, and not before"
         for step in cell.evaluations.values():

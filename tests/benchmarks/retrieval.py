@@ -15,6 +15,7 @@ from midmask.encoders.representation import Representation
 from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.text_encoder import Encoding, encode_rows, open_encoder
+from midmask.retrieve.views import Views
 from midmask.store.place import Place
 from midmask.text.tokens import TokensConfig, tokenise
 from midmask.text.vocabulary import Vocabulary, load_tokenizer
@@ -78,7 +79,7 @@ def lexical(bench: Bench) -> None:
     """
     passages, queries = (words(*each) for each in ((bench.size(113_000, 2000), 160), (bench.size(200, 20), 30)))
     ids = pa.chunked_array([[f"w{row * 7919 % 1_000_003}" for row in range(passages.shape[0])]])
-    shard, rows, lists = LexicalShard(as_rows(passages), ids), as_rows(queries), passages.tocsc()
+    shard, rows, lists = LexicalShard(as_rows(passages), ids), Views(None, as_rows(queries)), passages.tocsc()
     by_term = passages.T.tocsr()
 
     def scipy(k: int) -> list[np.ndarray]:

@@ -13,8 +13,7 @@ import yaml
 from safetensors.numpy import load_file, save_file
 
 import midmask
-from midmask.choice.judgements import Judgement, JudgementStore, judged_systems
-from midmask.choice.report_text import model_card
+from midmask.choice.report import model_card
 from midmask.choice.side_by_side import SearchStore, SideBySide, rank_changes
 from midmask.choice.verdict import Recommendation, Verdict
 from midmask.corpora import CorpusConfig
@@ -76,19 +75,6 @@ def test_a_typed_query_is_ranked_as_an_evaluation_ranks_it(label, site, folder, 
         hits = site.search(label, text, 5)
         assert [hit.doc_id for hit in hits] == expected[text][:5]
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-
-
-def test_judged_queries_are_measured_as_an_evaluation_of_the_labelled_set(site, folder, tmp_path) -> None:
-    store = JudgementStore(tmp_path, site.collection)
-    for text, doc_id in QUERIES.values():
-        for other in site.rank("bm25", text).doc_ids[:4]:
-            found = store.add(Judgement(text, other, int(other == doc_id)))
-    model = str(folder / ASKED["retromae · dense"])
-    corpus = midmask.Corpus.from_beir(store.folder)
-    scores = midmask.evaluate(model, corpus, storage=tmp_path / "store", progress=False)
-    lists = {"own": {name: site.rank("retromae · dense", text).doc_ids for name, text in found.queries.items()}}
-    (row,) = judged_systems(lists, found.grades)
-    assert row.value == pytest.approx(scores["nDCG@10"]) and 0 < row.value < 1
 
 
 def test_hits_have_their_texts_and_a_query_is_searched_once(site: SideBySide) -> None:

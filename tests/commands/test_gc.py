@@ -17,7 +17,7 @@ from midmask.errors import UserError
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.store.artifact import attempt
 from midmask.store.digests import RECORD
@@ -45,7 +45,7 @@ class Job:
         """The fine-tuning with another seed."""
 
     def run(self, step: Step) -> None:
-        Runner(self.storage, LOCAL, Silent()).run(step)
+        Runner(self.storage, LOCAL).run(step)
 
     def left(self, step: Step) -> set[str]:
         """Names of the steps that a job would compute."""

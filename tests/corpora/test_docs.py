@@ -21,7 +21,7 @@ from midmask.corpora import CorpusConfig, docs, open_corpus
 from midmask.corpora.assemble import assemble
 from midmask.corpora.docs import READER
 from midmask.corpora.documents.blocks import LONGEST, Columns, TextBlock, paragraph, text_blocks
-from midmask.corpora.documents.markup import PART, markdown_blocks, plain_inline, rst_blocks
+from midmask.corpora.documents.markdown import PART, markdown_blocks, plain_inline
 from midmask.corpora.documents.passages import BETWEEN, WORD, Provenance, cut_passages, provenance_of
 from midmask.corpora.reader import corpus_identity
 from midmask.errors import UserError
@@ -43,8 +43,7 @@ def test_documents_of_all_kinds_become_passages_with_their_places(tmp_path: Path
     assert found == {
         "guide/install.md#9-19": ("Install", "Read this."),
         "guide/install.md#28-47": (f"Install{between}Linux", "Type make.\n\none\ntwo"),
-        "guide/use.rst#5-15": ("Use", "See there."),
-        "guide/use.rst#23-32": (f"Use{between}More", "And code."),
+        "guide/use.rst#0-56": ("use", "Use\n===\n\nSee :ref:`there <x>`.\n\nMore\n----\n\nAnd ``code``."),
         "notes.txt#0-58": ("notes", "First words of the notes.\n\nSecond paragraph,\nof two lines."),
         "paper.pdf#0-37": ("The Paper", "A page of a paper.\n\nAnd another page."),
         "tables/faq.csv#1": ("Question", "an answer in a row"),
@@ -344,47 +343,6 @@ def test_long_markdown_is_parsed_in_parts_that_do_not_cut_code() -> None:
     assert [(block.level, block.text) for block in found if block.level] == [(1, "Head"), (2, "Next")]
     assert sum(block.text.count("# code") for block in found) == PART // 8
     assert sum(block.text.startswith("Paragraph") for block in found) == PART // 30
-
-
-def test_headings_of_restructured_text_go_by_their_underlines() -> None:
-    text = """=====
-Title
-=====
-
-Intro of *the* text with ``code`` and :ref:`words <target>` and `link <http://a.b>`_.
-
-.. _target:
-
-One
----
-Text at once::
-
-    literal
-
-.. note::
-   :class: wide
-
-   Inside.
-
-Deeper
-~~~~~~
-
-.. a comment
-
-Two
----
-
-======  ====
-a       b
-======  ====
-"""
-    found = [(block.level, block.text) for block in rst_blocks(text.splitlines(keepends=True))]
-    assert [text for level, text in found if level] == ["Title", "One", "Deeper", "Two"]
-    assert [level for level, _ in found if level] == [1, 2, 3, 2]
-    body = [text for level, text in found if not level]
-    assert body[0] == "Intro of the text with code and words and link."
-    assert body[1:4] == ["Text at once:", "literal", "Inside."] and "comment" not in " ".join(body)
-    assert "a       b" in body[-1]
 
 
 def test_html_is_read_without_scripts_and_frame(tmp_path: Path) -> None:

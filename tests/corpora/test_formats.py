@@ -1,6 +1,7 @@
 """From each format of corpora, files and libraries, to measures worked out by hand; and back to files."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from math import log2
@@ -59,18 +60,6 @@ def test_trec_deep_learning_is_a_split_of_ms_marco_with_grades(tmp_path: Path) -
     assert found["RR(rel=2)@10"] == pytest.approx((1 / 2 + 0) / 2)
     assert found["AP(rel=2)@1000"] == pytest.approx(((1 / 2 + 2 / 3) / 2 + 0) / 2)
     assert found["R(rel=2)@100"] == found["R(rel=2)@1000"] == 0.5
-
-
-def test_rocketqas_titles_are_found_beside_the_passages(tmp_path: Path) -> None:
-    layouts.write_rocketqa(tmp_path / "in")
-    corpus = read(f"msmarco:{tmp_path}/in", tmp_path / "out")
-    docs = {row["doc_id"]: row for row in rows(tmp_path / "out/docs")}
-    wanted = {str(n): "" if n % 5 == 0 or n % 7 == 3 else f"Title {n}" for n in range(50)}
-    assert {name: row["title"] for name, row in docs.items()} == wanted
-    assert corpus.result["titled"] == sum(title != "" for title in wanted.values())
-    assert set(corpus.result["splits"]) == {"train", "dev"}
-    found = evaluated(corpus, "dev", {str(n): [str(n)] for n in range(5, 9)}, ["msmarco"])
-    assert found["measures"]["RR@10"] == 1.0
 
 
 def test_arguana_through_bm25_does_not_retrieve_the_query(tmp_path: Path) -> None:
@@ -158,29 +147,39 @@ def test_ms_marcos_judgements_have_any_columns(tmp_path: Path, lines: bytes, gra
     assert train == [{"split": "train", "query_id": "1", "doc_id": "3", "grade": grade}]
 
 
-def test_trec_has_elements_columns_and_json_side_by_side(tmp_path: Path) -> None:
-    """One document has no number, one is cut off."""
-    layouts.write_trec(tmp_path / "in")
-    faults = b"<DOC>\n<TEXT>nobody's</TEXT>\n</DOC>\n<DOC>\n<DOCNO>FT-3</DOCNO>\n<TEXT>cut off\n"
-    write(tmp_path / "in/docs/a.gz", layouts.TREC_DOCS.replace(b"<DOC>\n<DOCNO>FT-4", faults + b"<DOC>\n<DOCNO>FT-4"))
-    result = prepared(f"trec:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=0.5)
-    assert rows(tmp_path / "out/docs") == [
-        {"doc_id": "FT-1", "title": "Wings & tails", "text": "A wing in a  slipstream ."},
-        {"doc_id": "FT-2", "title": "", "text": "1993 \nno text field, but words"},
-        {"doc_id": "FT-4", "title": "", "text": "after the cut"},
-        {"doc_id": "T-1", "title": "", "text": "tab and text"},
-        {"doc_id": "J-1", "title": "j", "text": "json text"},
-    ]
-    assert rows(tmp_path / "out/queries.parquet") == [
-        {"query_id": "403", "text": "osteoporosis"},
-        {"query_id": "401", "text": "foreign minorities, Germany"},
-        {"query_id": "402", "text": "behavioral genetics"},
-    ]
+def test_tripclick_takes_columns_and_quarantines_broken_elements(tmp_path: Path) -> None:
+    """One document has no number, one is cut off; one file is columns, its title "-" is none."""
+    layouts.write_tripclick(tmp_path / "in")
+    first = tmp_path / "in/benchmark/documents/docs_grp_0.txt"
+    faults = b"<DOC>\n<TEXT>nobody's</TEXT>\n</DOC>\n<DOC>\n<DOCNO>F-1</DOCNO>\n<TEXT>cut off\n"
+    marked = b"<doc>\n<docno> M-1 </docno> <TITLE>a &amp; <b>b</b></TITLE>\n<TEXT>x <i>y</i></TEXT>\n</doc>\n"
+    first.write_bytes(faults + marked + first.read_bytes())
+    write(tmp_path / "in/benchmark/documents/more.tsv", b"T-1\t-\ttext\nT-2\ttext alone\n")
+    prepared(f"tripclick:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=0.5)
+    found = {row["doc_id"]: (row["title"], row["text"]) for row in rows(tmp_path / "out/docs")}
+    assert found["M-1"] == ("a &  b", "x  y") and found["T-1"] == ("", "text") and found["T-2"] == ("", "text alone")
+    assert len(found) == layouts.COUNT + 3
     assert [(row["kind"], row["file"], row["line"]) for row in quarantine(tmp_path / "out")] == [
-        ("malformed line", "docs/a.gz", 14),
-        ("malformed line", "docs/a.gz", 17),
+        ("malformed line", "benchmark/documents/docs_grp_0.txt", 1),
+        ("malformed line", "benchmark/documents/docs_grp_0.txt", 4),
     ]
-    assert result["rows_read"] == 7 + 3 + 3 and result["splits_made_here"]
+
+
+def test_layouts_that_are_not_read_name_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"write ir_datasets:ID, for example ir_datasets:trec-robust04"):
+        CorpusConfig(name=f"trec:{tmp_path}")
+    layouts.write_msmarco(tmp_path / "in")
+    (tmp_path / "in/collection.tsv").rename(tmp_path / "in/para.txt")
+    (tmp_path / "in/para.txt").write_text("1\tone\n10\tten\n2\ttwo\n")
+    (tmp_path / "in/para.title.txt").write_text("1\tOne\n10\t-\n")
+    with pytest.raises(UserError, match=r"titles apart; join them, in bash: ") as error:
+        open_corpus(CorpusConfig(name=f"msmarco:{tmp_path}/in"))
+    command = str(error.value).partition("in bash: ")[2]
+    subprocess.run(["bash", "-c", command], cwd=tmp_path / "in", check=True)
+    prepared(f"msmarco:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=1.0)
+    assert [tuple(row.values()) for row in rows(tmp_path / "out/docs")] == [
+        *(("1", "One", "one"), ("10", "", "ten"), ("2", "", "two"))
+    ]
 
 
 def test_what_is_written_is_read_again_as_it_was(tmp_path: Path) -> None:
@@ -268,15 +267,13 @@ def _state(folder: Path, old: str, new: str) -> None:
     file.write_text(file.read_text().replace(old, new))
 
 
-INDEX = '"_indices_data_files": [{"filename": "i.arrow"}], "_data_files"'
 UNSCORED = {"query-id": "q", "corpus-id": "d"}
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no corpus": (lambda f: (f / "corpus").rename(f / "docs"), r"in: no dataset saved to disk in corpus/"),
-    "no split": (lambda f: (f / "qrels/test").rename(f / "qrels/other"), r"splits that are not there: 'test'"),
+    "no split": (lambda f: (f / "qrels/test").rename(f / "qrels/other"), r"qrels/test/state\.json: it cannot be read"),
     "no text": (lambda f: save(f / "corpus", table({"_id": "d", "body": "x"})), r"\.arrow has no column text .*body"),
     "no score": (lambda f: save(f / "qrels/test", table(UNSCORED)), r"qrels/test/.* has no column score"),
     "no state": (lambda f: (f / "corpus/state.json").write_text("{}"), r"state\.json: no list '_data_files' in it"),
-    "an index": (lambda f: _state(f, '"_data_files"', INDEX), r"corpus/state\.json selects rows by an index"),
     "a file elsewhere": (
         lambda f: _state(f, "data-00000", "../../secret/data-00000"),
         r"not beside it: '\.\./\.\./secret/data-00000-of-00003\.arrow'",
@@ -379,7 +376,7 @@ def test_what_is_missing_is_named_and_not_fetched(home: Path, calls: list[str], 
         open_corpus(CorpusConfig(name="ir_datasets:msmarco-passage/dev/small"))
     line = str(error.value)
     kind = {"collection.tsv": "docs"}.get(part, part.rsplit("/", 1)[-1].removesuffix(".tsv"))
-    assert f"not on this machine: {kind} of msmarco-passage/dev/small (https://" in line and "\n" not in line
+    assert f"not on this machine: {kind} of msmarco-passage/dev/small. " in line and "\n" not in line
     assert line.endswith(f"type: ir_datasets export msmarco-passage/dev/small {kind} > /dev/null")
     assert not calls
 
@@ -394,6 +391,13 @@ def test_a_users_own_calls_of_the_package_fetch_as_ever(home: Path, calls: list[
     with pytest.raises(requests.ConnectionError), RequestsDownload("https://host/x", tries=1).stream() as stream:
         stream.read()
     assert calls == ["https://host/x"]
+
+
+def test_downloads_that_are_allowed_are_tried(home: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIDMASK_ALLOW_DOWNLOAD", "1")
+    with pytest.raises(UserError, match=r"its docs cannot be read: .*ConnectionError"):
+        open_corpus(CorpusConfig(name="ir_datasets:beir/scifact"))
+    assert calls and all(address.startswith("https://") for address in calls)
 
 
 SPLITS = {

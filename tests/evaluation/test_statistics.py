@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from midmask.evaluation.statistics.intervals import (
     seed_spread,
     standard_error,
 )
-from midmask.evaluation.statistics.ranks import RankRange, competition_ranks, rank_ranges, task_ranks
+from midmask.evaluation.statistics.ranks import RankRange, competition_ranks, rank_ranges
 from midmask.evaluation.statistics.significance import (
     better_than,
     compare,
@@ -199,46 +199,8 @@ def test_a_rank_is_behind_the_surely_better_and_ahead_of_the_surely_worse(seed: 
         assert ranks.best <= rank <= ranks.worst, "the rank by the means is always allowed"
 
 
-def exact_p(difference: np.ndarray) -> float:
-    ranks = np.argsort(np.argsort(abs(difference))) + 1
-    middle = ranks.sum() / 2
-    own = abs(ranks[difference > 0].sum() - middle)
-    every = [abs(ranks[list(signs)].sum() - middle) for signs in product((False, True), repeat=len(ranks))]
-    return float(np.mean(np.array(every) >= own - 1e-9))
-
-
-def test_ranges_are_those_of_holm_over_exact_tests() -> None:
-    draw = np.random.default_rng(3)
-    tasks = [f"task {number}" for number in range(9)]
-    hard = draw.uniform(0.2, 0.8, len(tasks))
-    levels = {"best": 0.08, "second": 0.07, "third": 0.0, "last": -0.1}
-    values = {
-        name: dict(zip(tasks, hard + level + draw.normal(0, 0.01, len(tasks)), strict=True))
-        for name, level in levels.items()
-    }
-    found = task_ranks(values, "nDCG@10")
-    assert {name: one.rank for name, one in found.items()} == {"best": 1, "second": 2, "third": 3, "last": 4}
-    p_values = {
-        pair: exact_p(np.subtract(*[[*values[name].values()] for name in pair])) for pair in combinations(levels, 2)
-    }
-    means = {name: float(np.mean([*own.values()])) for name, own in values.items()}
-    assert {name: one.mean for name, one in found.items()} == pytest.approx(means)
-    assert {name: one.allowed for name, one in found.items()} == holm_ranges(means, p_values)
-
-
-def test_five_collections_tell_nothing_apart_and_six_do() -> None:
-    def ranges(count: int) -> list[RankRange]:
-        values = {name: {f"t{n}": base + n / 100 for n in range(count)} for name, base in (("a", 0.9), ("b", 0.1))}
-        return [one.allowed for one in task_ranks(values, "nDCG@10").values()]
-
-    assert ranges(5) == [RankRange(1, 2)] * 2 and ranges(6) == [RankRange(1, 1), RankRange(2, 2)]
-
-
-def test_one_system_equal_means_and_other_tasks() -> None:
-    assert task_ranks({"alone": {"t": 0.5}}, "nDCG@10")["alone"].allowed == RankRange(1, 1)
+def test_equal_means_share_the_best_rank_of_theirs() -> None:
     assert competition_ranks({"a": 0.5, "b": 0.7, "c": 0.5, "d": 0.1}) == {"a": 2, "b": 1, "c": 2, "d": 4}
-    with pytest.raises(UserError, match="cannot be paired"):
-        task_ranks({"a": {"t": 0.5}, "b": {"u": 0.5}}, "nDCG@10")
 
 
 def test_the_t_test_and_its_interval_are_scipys_paired_ones():

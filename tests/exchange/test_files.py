@@ -1,9 +1,8 @@
-"""Files of other tools (negatives, scores, spans, token ids, MTEB's results) in every layout, and rows for pgvector."""
+"""Files of other tools (negatives, scores, spans, token ids, MTEB's results) in every layout."""
 
 import gzip
 import itertools
 import json
-import pickle
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,24 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
-from numpy.typing import NDArray
 
 from midmask.corpora.text_files import write_lines
 from midmask.errors import UserError
-from midmask.exchange import mteb_files
-from midmask.exchange.mteb_files import MtebResult, measure_name, read_result, score_name
+from midmask.exchange.mteb_files import MtebResult, write_results
 from midmask.exchange.negatives_files import HardNegatives, line_of, read_negatives_file
 from midmask.exchange.passage_files import DocumentSpans, read_spans, read_token_files, write_spans
-from midmask.exchange.pgvector import MOST_WORDS, encode_rows, is_same
-from midmask.exchange.score_files import LIST, read_pickle, read_pickled_scores, read_scores_file
+from midmask.exchange.score_files import LIST, read_scores_file
 from midmask.mining.listed import ReadNegativesConfig, read_negatives
-from midmask.retrieve.sparse import SparseRows
-from midmask.retrieve.views import Views
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.teacher.score import ReadScoresConfig, read_scores
-from tests.support.exchange.mteb_results import CACHE
 from tests.support.retrieve.collection import write_parts
 
 ROWS = [[5, 6, 7], [8], [], [9, 9]]
@@ -155,151 +147,6 @@ def test_a_line_of_another_layout_is_named(tmp_path: Path, line: str) -> None:
         list(read_spans(Place(str(tmp_path / "x.jsonl"))))
 
 
-def test_texts_and_vectors_that_pgvector_cannot_store() -> None:
-    """A NUL character has a stand-in; more words than it holds are refused, with the passage's name."""
-    passage = pa.table({"doc_id": ["a"], "title": pa.array([None], pa.string()), "text": ["one\0two"]})
-    written = encode_rows(passage, Views(np.ones((1, 2), np.float32), None))
-    assert "one\ufffdtwo".encode() in written and b"one\0two" not in written
-    many = SparseRows.top(np.ones((1, MOST_WORDS + 1), np.float32), None)
-    with pytest.raises(UserError, match=r"passage 'a' has 16,001 words"):
-        encode_rows(passage, Views(None, many))
-
-
-@pytest.mark.parametrize(
-    ("own", "theirs", "same"),
-    [
-        ([("a", 3.0), ("b", 2.0)], [("a", 3.0), ("b", 2.0)], True),
-        ([("a", 3.0), ("b", 2.0), ("c", 2.0)], [("a", 3.0), ("c", 2.0), ("b", 2.0)], True),
-        ([("a", 3.0), ("b", 2.0)], [("a", 3.0), ("c", 2.0)], True),
-        ([("a", 3.0), ("b", 2.0)], [("b", 3.0), ("a", 2.0)], False),
-        ([("a", 3.0), ("b", 2.0)], [("c", 3.0), ("b", 2.0)], False),
-        ([("a", 3.0), ("b", 2.0)], [("a", 3.0), ("b", 2.1)], False),
-        ([("a", 3.0), ("b", 2.0)], [("a", 3.0)], False),
-        ([], [], True),
-    ],
-)
-def test_lists_are_the_same_but_for_ties(own, theirs, same: bool) -> None:
-    assert is_same(own, theirs) is same
-
-
-finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
-ids_of = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), min_size=1)
-
-
-@st.composite
-def named(draw: st.DrawFn) -> tuple[list[str], NDArray[np.float32]]:
-    names = draw(st.lists(ids_of, min_size=1, max_size=7, unique=True))
-    return names, draw(hnp.arrays(np.float32, (len(names), draw(st.integers(1, 5))), elements=finite))
-
-
-@settings(max_examples=60)
-@given(
-    found=named(),
-    protocol=st.integers(0, pickle.HIGHEST_PROTOCOL),
-    dtype=st.sampled_from(["<f4", ">f4", "<f8", "<f2"]),
-    order=st.sampled_from("CF"),
-    kind=st.sampled_from(["texts", "integers", "array of texts", "array of integers", "numpy scalars"]),
-)
-def test_a_pickle_of_vectors_and_ids_is_read_as_pickle_would(tmp_path_factory, found, protocol, dtype, order, kind):
-    names, vectors_ND = found
-    with np.errstate(over="ignore"):
-        array = np.array(np.clip(vectors_ND, -6e4, 6e4), dtype=dtype, order=order)  # type: ignore[call-overload]
-    numbers = list(range(len(names)))
-    ids: Any = {
-        "texts": names,
-        "integers": numbers,
-        "array of texts": np.array([f"d{number}" for number in numbers]),
-        "array of integers": np.array(numbers),
-        "numpy scalars": [np.int64(number) for number in numbers],
-    }[kind]
-    path = tmp_path_factory.mktemp("vectors") / "corpus.pkl"
-    path.write_bytes(pickle.dumps((array, ids), protocol=protocol))
-    theirs, their_ids = pickle.loads(path.read_bytes())
-    ours, our_ids = read_pickle(Place(str(path)))
-    assert list(getattr(our_ids, "values", our_ids)) == list(their_ids)
-    assert ours.values.dtype.newbyteorder("=") == theirs.dtype.newbyteorder("=")
-    np.testing.assert_array_equal(ours.values, theirs)
-
-
-numbers = st.floats(-50, 50, width=32)
-tables = st.dictionaries(
-    st.text("q01", min_size=1), st.dictionaries(st.text("d23", min_size=1), numbers, min_size=1), max_size=5
-)
-
-
-@settings(max_examples=40)
-@given(tables, st.sampled_from([float, np.float32, np.float64, int, np.int64]), st.integers(0, 5), st.booleans())
-def test_scores_are_read_numpy_numbers_among_them(tmp_path_factory, scores, kind, protocol, zipped) -> None:
-    held = {query: {doc: kind(score) for doc, score in own.items()} for query, own in scores.items()}
-    data, path = pickle.dumps(held, protocol), tmp_path_factory.mktemp("scores") / "scores.pkl"
-    path.write_bytes(gzip.compress(data) if zipped else data)
-    assert list(read_pickled_scores(Place(str(path)))) == [
-        (query, doc, float(score)) for query, own in held.items() for doc, score in own.items()
-    ]
-
-
-OTHERS: list[tuple[object, str]] = [
-    ([1], "a pickled list"),
-    ({"q": [1.0]}, "query 'q' has a list"),
-    ({"q": {"d": "1"}}, "'1' is not a finite score"),
-    ({"q": {"d": float("nan")}}, "nan is not a finite score"),
-]
-
-
-@pytest.mark.parametrize(("value", "said"), OTHERS)
-def test_other_contents_than_scores_are_named(tmp_path: Path, value: object, said: str) -> None:
-    (tmp_path / "x.pkl").write_bytes(pickle.dumps(value))
-    with pytest.raises(UserError, match=said):
-        list(read_pickled_scores(Place(str(tmp_path / "x.pkl"))))
-
-
-ran: list[str] = []
-
-
-def boom(*inputs: object) -> None:
-    ran.append("boom")
-
-
-class Trap:
-    """Runs code when it is unpickled: by a function, or by a state."""
-
-    def __init__(self, how: Callable[..., object], *inputs: object, state: object = None) -> None:
-        self.reduced = (how, inputs) if state is None else (how, inputs, state)
-
-    def __reduce__(self) -> Any:
-        return self.reduced
-
-
-ONE = np.ones((1, 2), np.float32)
-RECONSTRUCT = ONE.__reduce__()[0]
-TRAPS: dict[str, Any] = {
-    "a function of ours": (ONE, [Trap(boom)]),
-    "a builtin": (ONE, [Trap(eval, "1 + 1")]),
-    "in the place of the array": (Trap(boom), ["a"]),
-    "numpy's file reader": (ONE, [Trap(np.load, "x.npy", None, True)]),
-    "a state that is no bytes": (ONE, [Trap(RECONSTRUCT, np.ndarray, (0,), b"b", state=(1, (1,), "O", False, [boom]))]),
-    "an array of objects": (np.array([[boom]], dtype=object), ["a"]),
-    "elements with fields": (np.zeros(2, dtype=[("a", "f4")]), ["a", "b"]),
-    "an object": (ONE, [Path("a")]),
-    "among scores": {"q": {"d": Trap(boom)}},
-    "as a name of scores": {"q": {Trap(boom): 1.0}},
-}
-
-
-@pytest.mark.parametrize("protocol", [2, 5])
-@pytest.mark.parametrize("trap", TRAPS)
-def test_a_pickle_that_is_more_than_data_is_refused_before_anything_runs(trap, protocol, tmp_path) -> None:
-    ran.clear()
-    (tmp_path / "trap.pkl").write_bytes(pickle.dumps(TRAPS[trap], protocol=protocol))
-    for read in (read_pickle, lambda place: list(read_pickled_scores(place))):
-        with pytest.raises(UserError, match=r"trap\.pkl: not a pickle of plain numbers and texts") as error:
-            read(Place(str(tmp_path / "trap.pkl")))
-        assert ran == [] and "\n" not in str(error.value)
-    if "scores" in trap:
-        pickle.loads((tmp_path / "trap.pkl").read_bytes())
-        assert ran, "the pickle would have done it"
-
-
 def passages(*ids: object) -> list[dict[str, Any]]:
     return [{"docid": one, "title": "a title", "text": f"text of {one}"} for one in ids]
 
@@ -387,8 +234,6 @@ def write_scores(folder: Path, ending: str) -> Place:
     path = folder / f"scores.{ending}"
     if ending == "parquet":
         pq.write_table(pa.Table.from_pylist([LISTS], schema=LIST), path)
-    elif ending == "pkl":
-        path.write_bytes(pickle.dumps({7: {1: 2.5, 2: 0.5, 3: -1.0}}))
     elif ending == "simlm.jsonl.gz":
         return saved(path, json.dumps(NEGATIVES["simlm"]))
     elif ending == "jsonl":
@@ -398,7 +243,7 @@ def write_scores(folder: Path, ending: str) -> Place:
     return Place(str(path))
 
 
-@pytest.mark.parametrize("ending", ["parquet", "pkl", "jsonl", "simlm.jsonl.gz", "tsv", "txt.gz"])
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "simlm.jsonl.gz", "tsv", "txt.gz"])
 def test_scores_of_each_layout(ending: str, tmp_path: Path) -> None:
     assert list(read_scores_file(write_scores(tmp_path, ending))) == EXPECTED
 
@@ -437,75 +282,37 @@ def test_the_steps_read_them(tmp_path: Path) -> None:
     assert read_scores(config, inputs, Place(str(tmp_path / "s")))["pairs"] == 3
 
 
-def test_what_mteb_wrote_is_read() -> None:
-    """The document that was asked for stands second of two: nDCG 1 / log2(3), as MTEB rounds it, and RR 1 / 2."""
-    files = mteb_files.result_files([CACHE])
-    names = ("MockMultilingualRetrievalTask", "MockRetrievalTask", "MockSTSTask")
-    assert [file.name for file in files] == [f"{name}.json" for name in names]
-    parts, whole, other = map(read_result, files)
-    assert (whole.model, whole.task) == ("sentence-transformers/all-MiniLM-L6-v2", "MockRetrievalTask")
-    assert whole.revision == "8b3219a92973c328a8e22fadcfa821b5dc75636a" and whole.mteb_version == "2.26.24"
-    assert set(whole.measures) == {("val", "default"), ("test", "default")}
-    own = whole.measures["test", "default"]
-    assert [own[name] for name in ("nDCG@10", "RR@10", "AP@10", "R@1", "R@3", "P@3", "Success@3")] == [
-        *(0.63093, 0.5, 0.5, 0.0, 1.0, 0.33333, 1.0)
-    ]
-    assert set(parts.measures) == {(split, language) for split in ("val", "test") for language in ("eng", "fra")}
-    assert parts.corpus("fra") == "MockMultilingualRetrievalTask fra" and whole.corpus("default") == "MockRetrievalTask"
-    assert other.measures == {}, "similarity of sentences is no retrieval"
-
-
-def test_names_of_measures_go_both_ways() -> None:
-    for name, own in mteb_files.NAMES.items():
-        for cutoff in (1, 10, 1000):
-            assert measure_name(f"{name}_at_{cutoff}") == f"{own}@{cutoff}"
-            assert score_name(f"{own}@{cutoff}") == f"{name}_at_{cutoff}"
-    others = ("nauc_ndcg_at_10_max", "main_score", "ndcg_at_", "ndcg_at_10_x", "recall", "cv_recall_at_1")
-    assert [measure_name(name) for name in others] == [None] * 6
-    assert [score_name(name) for name in ("R(rel=2)@100", "nDCG", "infAP")] == [None] * 3
-
-
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    measures = {("test", "default"): {"nDCG@10": 1 / 3, "R(rel=2)@100": 0.5, "R@100": 0.9}}
-    written = MtebResult("mine/dupmae", "c0ffee", "SciFact", "0228b52", "", measures)
-    file = mteb_files.write_result(written, {("test", "default"): {"languages": ["eng-Latn"], "rank": 2}}, tmp_path)
+def test_a_result_has_mtebs_layout(tmp_path: Path) -> None:
+    """That of files that mteb 2.26 writes: measures of trec_eval that it has no name for are left out."""
+    measures = {"nDCG@10": 1 / 3, "R(rel=2)@100": 0.5, "R@100": 0.9, "AP@10": 0.25, "Success@3": 1.0}
+    own = MtebResult("mine/dupmae", "c0ffee", "SciFact", "0228b52", "test", measures)
+    (file,) = write_results([own], tmp_path).values()
     assert file == tmp_path / "mine__dupmae" / "c0ffee" / "SciFact.json"
-    (part,) = json.loads(file.read_text())["scores"]["test"]
-    assert part == {
-        **{"ndcg_at_10": 1 / 3, "recall_at_100": 0.9, "main_score": 1 / 3, "hf_subset": "default"},
-        **{"languages": ["eng-Latn"], "rank": 2},
+    scores = {"ndcg_at_10": 1 / 3, "recall_at_100": 0.9, "map_at_10": 0.25, "hit_rate_at_3": 1.0, "main_score": 1 / 3}
+    assert json.loads(file.read_text()) == {
+        "task_name": "SciFact",
+        "dataset_revision": "0228b52",
+        "mteb_version": None,
+        "scores": {"test": [{**scores, "hf_subset": "default", "languages": ["eng-Latn"], "seeds": 1}]},
+        "evaluation_time": None,
+        "kg_co2_emissions": None,
     }
-    found = read_result(file)
-    own = (found.model, found.revision, found.task, found.dataset_revision)
-    assert own == ("mine/dupmae", "c0ffee", "SciFact", "0228b52")
-    assert found.measures == {("test", "default"): {"nDCG@10": 1 / 3, "R@100": 0.9}}
-    (file.parent / "model_meta.json").unlink()
-    assert read_result(file).model == "mine/dupmae", "by the names of the folders"
-    with pytest.raises(UserError, match=r"mine/dupmae: nDCG@10 is MTEB's main score"):
-        none = MtebResult("mine/dupmae", "c0ffee", "SciFact", "0228b52", "", {("test", "default"): {"R@100": 0.9}})
-        mteb_files.write_result(none, {("test", "default"): {"languages": []}}, tmp_path)
+    meta = json.loads((file.parent / "model_meta.json").read_text())
+    assert meta == {"name": "mine/dupmae", "revision": "c0ffee"}
 
 
-def content(**changes: Any) -> dict[str, Any]:
-    part = {"ndcg_at_10": 0.5, "main_score": 0.5, "hf_subset": "default", "languages": ["eng-Latn"]}
-    return {"task_name": "SciFact", "dataset_revision": "a", "scores": {"test": [{**part, **changes}]}}
+def test_results_without_the_main_score_or_of_one_folder_are_refused(tmp_path: Path) -> None:
+    def result(system: str, measure: str = "nDCG@10") -> MtebResult:
+        return MtebResult(system, "c0ffee", "SciFact", "0228b52", "test", {measure: 0.9})
+
+    with pytest.raises(UserError, match=r"dupmae: nDCG@10 is MTEB's main score"):
+        write_results([result("bm25"), result("dupmae", "R@100")], tmp_path)
+    with pytest.raises(UserError, match=r"'a b' and 'a-b' would both be written to a-b"):
+        write_results([result("a b"), result("a-b")], tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
-DAMAGED = {
-    "cut": ('{"task_name": "Sci', "no JSON"),
-    "before 1.11": (json.dumps({"mteb_dataset_name": "SciFact", "test": {"ndcg_at_10": 0.5}}), r"to_disk\(FILE\)"),
-    "splits without lists": (json.dumps({**content(), "scores": {"test": {"ndcg_at_10": 1}}}), "lists of subsets"),
-    "a text": (json.dumps(content(ndcg_at_10="0.5")), "ndcg_at_10 is '0.5'; wanted is a number from 0 to 1"),
-    "no number": (json.dumps(content(recall_at_5=float("nan"))), "recall_at_5 is nan"),
-    "percent": (json.dumps(content(ndcg_at_10=63.1)), "ndcg_at_10 is 63.1"),
-    "a truth value": (json.dumps(content(ndcg_at_10=True)), "ndcg_at_10 is True"),
-}
-
-
-@pytest.mark.parametrize(("text", "said"), DAMAGED.values(), ids=list(DAMAGED))
-def test_damage_is_named(text: str, said: str, tmp_path: Path) -> None:
-    file = tmp_path / "SciFact.json"
-    file.write_text(text)
-    with pytest.raises(UserError, match=said) as caught:
-        read_result(file)
-    assert str(caught.value).startswith(str(file)) and "\n" not in str(caught.value)
+@pytest.mark.parametrize(("name", "said"), [("x.pkl.gz", "pickles are not read"), ("x.csv", r"\.parquet, \.jsonl")])
+def test_other_files_of_scores_are_refused_by_name(name: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=said):
+        read_scores_file(saved(tmp_path / name, "7\t1\t2.5\n"))

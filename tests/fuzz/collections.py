@@ -26,8 +26,6 @@ SEEDS: dict[str, tuple[str, tuple[Write, ...]]] = {
     "beir, gz": ("beir", (partial(write_beir, passages=20, queries=9, packed=True),)),
     "beir, queries that are passages": ("beir", (layouts.write_arguana,)),
     "msmarco": ("msmarco", (layouts.write_msmarco, layouts.write_deep_learning)),
-    "msmarco, titles apart": ("msmarco", (layouts.write_rocketqa,)),
-    "trec": ("trec", (layouts.write_trec,)),
     "nq": ("nq", (layouts.write_nq,)),
     "nq, dpr json": ("nq", (partial(layouts.write_nq, form="json"), layouts.write_dpr_training)),
     "tripclick": ("tripclick", (layouts.write_tripclick,)),

@@ -1,15 +1,13 @@
-"""Targets: files of negatives, scores, spans, queries, term weights, tokens, pickles and runs."""
+"""Targets: files of negatives, scores, spans, queries, term weights, tokens and runs."""
 
 import gzip
 import json
-import pickle
 import random
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.feather import write_feather
@@ -78,13 +76,9 @@ def _negatives(inputs: Inputs, rng: random.Random, folder: Path) -> Outcome:
 
 
 def _scores(inputs: Inputs, rng: random.Random, folder: Path) -> Outcome:
-    kind, path = rng.choice([float, np.float32, np.float64, int, np.int64]), folder / rng.choice(["x.pkl", "x.parquet"])
-    scores = {query: {doc: kind(n) for n, doc in enumerate(DOCS[:5])} for query in IDS}
-    if path.suffix == ".pkl":
-        path.write_bytes(pickle.dumps(scores, rng.randrange(6)))
-    else:
-        rows = [{"query_id": q, "corpus_id": [*own], "score": [*map(float, own.values())]} for q, own in scores.items()]
-        pq.write_table(pa.Table.from_pylist(rows), path, use_dictionary=rng.random() < 0.5)
+    path, scores = folder / "x.parquet", [float(n) for n in range(5)]
+    rows = [{"query_id": query, "corpus_id": DOCS[:5], "score": scores} for query in IDS]
+    pq.write_table(pa.Table.from_pylist(rows), path, use_dictionary=rng.random() < 0.5)
     if rng.random() < 0.7:
         path.write_bytes(mutate_bytes(rng, path.read_bytes()))
     result = read_scores(ReadScoresConfig(file=str(path)), inputs, Place(str(folder / "out")))

@@ -1,4 +1,4 @@
-"""What lies behind a tracked number: texts, ranks, vectors, steps, the command; on runs made by jobs' own code."""
+"""What lies behind a tracked number: texts, ranks, steps; on runs made by jobs' own code."""
 
 import gzip
 import shutil
@@ -11,8 +11,7 @@ import pytest
 
 from midmask.errors import UserError
 from midmask.experiment.plan import plan
-from midmask.leaderboard.embeddings import draw_sample, encodings, map_embeddings
-from midmask.leaderboard.lineage import artifact_place, as_dot, input_of, lineage
+from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, inputs_of
 from midmask.leaderboard.queries import look_up
 from midmask.leaderboard.rows import measured
 from midmask.leaderboard.selection import select_systems
@@ -58,12 +57,12 @@ def without(run: TrackedRow, step: str, tmp_path: Path) -> Place:
 
 
 def test_a_system_is_found_by_the_folder_of_the_model_that_was_searched_with(runs, uri) -> None:
-    links = {link.step: link for link in lineage(place(runs["retromae"]))}
+    behind = {artifact.record["step"]: artifact for artifact in artifacts_behind(place(runs["retromae"]))}
     view = look_once(uri)
-    _, found = select_systems(["bm25", f"{links['finetune'].place}/model"], view, None)
+    _, found = select_systems(["bm25", f"{behind['finetune'].place}/model"], view, None)
     assert [row.run_id for own in found["model"].rows.values() for row in own] == [runs["retromae"].run_id]
     with pytest.raises(UserError, match="no tracked evaluation"):
-        select_systems(["bm25", f"{links['pretrain'].place}/model"], view, None)
+        select_systems(["bm25", f"{behind['pretrain'].place}/model"], view, None)
 
 
 def test_queries_with_their_texts_judgements_and_ranks(runs: dict[str, TrackedRow]) -> None:
@@ -86,50 +85,21 @@ def test_what_was_deleted_is_named_and_the_rest_is_shown(runs: dict[str, Tracked
     (query,), missing = look_up(["q30"], {"own": gone, "untold": None}, top=3)
     assert query.text is None and len(query.retrieved["own"]) == 3 and query.retrieved["own"][0].text is None
     assert missing.keys() == {"own", "untold"}
-    links = lineage(without(runs["retromae"], "encode", tmp_path / "b"))
-    lost = [one for one in links if one.missing]
-    assert [one.step for one in lost] == ["encode", "encode"] and all("deleted" in one.missing for one in lost)
-    assert {one.step for one in links} == {"prepare", "tokenise", "encode", "search", "evaluate"}
-    with pytest.raises(UserError, match="queries"):
-        encodings(links[-1].place)
+    behind = artifacts_behind(without(runs["retromae"], "encode", tmp_path / "b"))
+    assert {artifact.record["step"] for artifact in behind} == {"prepare", "tokenise", "search", "evaluate"}
     assert artifact_place(replace(runs["none"], tags={}), "tiny", "dev") is None
 
 
-def test_the_steps_behind_a_number_are_those_of_its_plan(runs: dict[str, TrackedRow], home: Path) -> None:
+def test_the_artifacts_behind_a_number_are_those_of_its_plan(runs: dict[str, TrackedRow], home: Path) -> None:
     recipe, _ = worked.recipes(f"beir:{home}/tiny")
     planned = [(step.name, step.fingerprint) for step in plan(recipe).evaluation(recipe.evaluation).upstream()]
-    links = lineage(place(runs["retromae"]))
-    assert sorted((one.step, one.fingerprint) for one in links) == sorted(planned)
+    behind = artifacts_behind(place(runs["retromae"]))
+    assert sorted((one.record["step"], one.fingerprint) for one in behind) == sorted(planned)
     seen: set[str] = set()
-    for one in links:
-        assert all(source.uri in seen for source in one.inputs.values()), "what a step was made of stands before it"
-        seen.add(one.place.uri)
-        assert one.seconds == load(one.place).result["seconds"] and one.size == one.place.size() > 0
-    assert links[-1].step == "evaluate"
-    corpus = input_of(links, "corpus")
-    assert corpus is not None and corpus.told["name"] == f"beir:{home}/tiny" and corpus.counts["passages"] == 48
-    graph = as_dot(links)
-    assert graph.count("->") == sum(len(one.inputs) for one in links)
-
-
-def test_vectors_are_those_of_the_passages_that_are_named(runs: dict[str, TrackedRow]) -> None:
-    source = encodings(place(runs["retromae"]))
-    sample = draw_sample(source, "dense", count=8, seed=3)
-    assert sample.query_ids == tuple(sorted(sample.query_ids)) and len(set(sample.query_ids)) == 8
-    assert [name.replace("q", "d") for name in sample.query_ids] == list(sample.doc_ids), "a query's own passage"
-    ids = pq.read_table(f"{source.tokens.place.uri}/passages")["doc_id"].to_pylist()
-    order = [line.split()[0] for line in ids]
-    vectors = np.load(f"{source.passages.place.uri}/dense/00000.npy")
-    for doc_id, vector in zip(sample.doc_ids, sample.passages_ND, strict=True):
-        assert np.array_equal(vectors[order.index(doc_id)], vector)
-    assert draw_sample(source, "dense", count=8, seed=3).query_ids == sample.query_ids
-    assert draw_sample(source, "dense", count=8, seed=4).query_ids != sample.query_ids
-    drawn = map_embeddings(draw_sample(source, "dense"), perplexity=5, seed=0)
-    assert drawn.queries_N2.shape == drawn.passages_N2.shape == (12, 2), "dev has twelve queries"
-    with pytest.raises(UserError, match="lexical"):
-        draw_sample(source, "lexical")
-    with pytest.raises(UserError, match="no encoder"):
-        encodings(place(runs["bm25"]))
+    for one in behind:
+        assert all(source.uri in seen for source in inputs_of(one).values()), "what it was made of stands before it"
+        seen.add(one.address.uri)
+    assert behind[-1].record["step"] == "evaluate"
 
 
 def test_curves_are_what_the_trainings_wrote_down(runs: dict[str, TrackedRow], uri: str) -> None:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import filterfalse, pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +15,6 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as some
 
 from midmask.core.config import Config, flatten, is_runtime
-from midmask.evaluation.retriever import EvaluateConfig
-from midmask.experiment.graph import Step
-from midmask.experiment.plan import plan
 from midmask.experiment.schema import Recipe
 from midmask.leaderboard.board import COSTS, GAIN, HOURS, NEWEST, Board, View, board_of
 from midmask.leaderboard.board import number as number_in
@@ -33,7 +29,6 @@ from midmask.leaderboard.entries import (
     gain_per_hour,
     kind,
 )
-from midmask.leaderboard.lineage import TOLD
 from midmask.leaderboard.rows import (
     DECODER_RATIO,
     ENCODER_RATIO,
@@ -45,15 +40,10 @@ from midmask.leaderboard.rows import (
     sweeps,
 )
 from midmask.recipes import RECIPES
-from midmask.retrieve.run_file import RunFileConfig
-from midmask.retrieve.search import TimingConfig
-from midmask.retrieve.search_config import SearchConfig
 from midmask.tracking import TrackedRow, read_runs
 from tests.support.dashboards import compared, tracked
 from tests.support.dashboards.browser import ROOT
-from tests.support.queries.labelled import generating
 from tests.support.tracked import is_foreign
-from tests.support.unread import Unread
 
 DEV = CollectionSplit("squad", "dev", compared.COLLECTION, len(compared.QUERIES))
 
@@ -172,44 +162,6 @@ PLACES = ("platform/midmask/leaderboard", "platform/midmask/pages")
 @pytest.fixture(scope="module")
 def recipes() -> list[Recipe]:
     return [RECIPES[name]() for name in RECIPES]
-
-
-def steps_of(recipes: list[Recipe]) -> dict[str, list[Step]]:
-    """Step name -> those of these recipes, of their evaluation, and of BM25's."""
-    found: dict[str, list[Step]] = {}
-    for recipe in recipes:
-        planned = plan(recipe, Unread())
-        config, indexed = EvaluateConfig(), EvaluateConfig(index="IVF8,Flat")
-        fused = EvaluateConfig(bm25_share=0.5)
-        targets = [planned.evaluation(config), planned.bm25_evaluation(config), planned.evaluation(fused)]
-        if recipe.representation.lexical is None:
-            targets.append(planned.evaluation(indexed))
-        for target in targets:
-            for step in target.upstream():
-                found.setdefault(step.name, []).append(step)
-    found["generator"] = [Step("generator", generating())]  # jobs' own steps, of no recipe
-    found["read_run"] = [Step("read_run", RunFileConfig(split="test"))]
-    found["time_searches"] = [Step("time_searches", TimingConfig(searches=(SearchConfig(),)))]
-    return found
-
-
-def test_lineage_asks_for_fields_of_the_steps_config(recipes: list[Recipe]) -> None:
-    steps = steps_of(recipes)
-    for step, paths in TOLD.items():
-        assert steps[step], "no plan has this step"
-        for path in paths:
-            lacking = [one.config for one in steps[step] if not has(one.config.model_dump(mode="json"), path)]
-            assert not lacking, f"{type(lacking[0]).__name__} has no {path}"
-
-
-def has(config: Any, path: str) -> bool:
-    for name in path.split("."):
-        if config is None:
-            return True  # a part that may be left out, as a teacher's backbone
-        if not isinstance(config, dict) or name not in config:
-            return False
-        config = config[name]
-    return True
 
 
 def test_endings_of_seeds_and_of_runtime_fields_are_those_of_some_setting(recipes: list[Recipe]) -> None:

@@ -1,12 +1,11 @@
-"""What the page Search writes as HTML and as sentences, without a browser."""
+"""What the page Search writes as HTML, without a browser."""
 
 import html
 import re
 
 import pytest
 
-from midmask.choice.judgements import Judgement, JudgementJournal
-from midmask.pages.search_results import card, change, grade_of
+from midmask.pages.search_results import card, change
 from tests.support.choice.searched import HOSTILE
 
 
@@ -30,12 +29,3 @@ def test_a_card_has_only_its_own_tags(query: str) -> None:
 )
 def test_a_rank_change_is_of_what_the_other_list_shows(rank: int, ranks: int | None, shown: str) -> None:
     assert text_of(change(rank, ranks)) == shown
-
-
-def test_a_thumb_shows_blind_judgements_apart_from_others() -> None:
-    side = Judgement("q", "d", 1, "side by side", "a", "b")
-    blind = Judgement("q", "d", 0, "blind", "b", "a", "a")
-    assert grade_of(JudgementJournal((side,)), blind) is None
-    assert grade_of(JudgementJournal((side, blind)), blind) == 0
-    assert grade_of(JudgementJournal((side, blind)), side) == 0, "the last judgement of a passage counts"
-    assert grade_of(JudgementJournal((side, blind)), Judgement("q", "d", None, "blind", "a", "c")) is None

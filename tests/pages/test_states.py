@@ -10,23 +10,19 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from midmask.pages import serving_command
-from midmask.tracking import LOG, TrackedRow, Tracker
-from midmask.tracking.writer import OWNER, lease_tags
+from midmask.tracking import TrackedRow, Tracker
 from tests.support.dashboards import tracked
-from tests.support.dashboards.page import LONGEST, html, page, table, words
+from tests.support.dashboards.page import LONGEST, page, words
 
 PAGE = serving_command(8501)[4]
 NOTHING = {
     "board": "Nothing has been evaluated",
     "compare": "Nothing has been evaluated",
-    "progress": "No job is running",
     "sweep": "No sweep has been tracked",
     "training": "No training has been tracked",
-    "embeddings": "Nothing has been evaluated",
-    "lineage": "Nothing has been evaluated",
     "search": "midmask ui --verdict FOLDER",
 }
-BEGUN = NOTHING | {"board": "Not finished", "progress": "ValueError: no", "training": "pretrain alive"}
+BEGUN = NOTHING | {"board": "ValueError: no", "training": "pretrain alive"}
 
 
 def begun() -> list[TrackedRow]:
@@ -44,23 +40,6 @@ def begun() -> list[TrackedRow]:
 def test_a_page_without_results_says_so(view: str) -> None:
     assert NOTHING[view] in words(page(view, []))
     assert BEGUN[view] in words(page(view, begun()))
-
-
-@pytest.mark.parametrize("killed", [False, True])
-def test_a_job_is_shown_with_its_life_and_the_end_of_its_log(tmp_path: Path, killed: bool) -> None:
-    log = tmp_path / "job.log"
-    log.write_text("".join(f"line {number} of the log\n" for number in range(2000)))
-    tags = {**lease_tags(), LOG: str(log)}
-    if killed:
-        tags[OWNER] = tags[OWNER].rpartition(":")[0] + ":1"
-    now = datetime.now(UTC)
-    job = TrackedRow("1", "1", "run_recipe <a>", None, "running", now, None, tags, {}, {})
-    early = TrackedRow("2", "1", "lost", None, "failed", now, now, {"midmask.reason": "ValueError: no"}, {}, {})
-    app = page("progress", [job, early])
-    assert ("Its process has ended" in html(app)) == killed and "run_recipe &lt;a&gt;" in html(app)
-    lines = app.code[0].value.splitlines()
-    assert lines == [f"line {number} of the log" for number in range(2000 - len(lines), 2000)] and len(lines) > 5
-    assert table(app, "ended early")[1][0][4].startswith("ValueError: no")
 
 
 @pytest.fixture

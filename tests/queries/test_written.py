@@ -327,9 +327,8 @@ def http_config(**fields: object) -> QueriesConfig:
     return QueriesConfig(**{"server_prompt": "Write {count} queries for [{passage}]", "server_seconds": 20.0, **fields})
 
 
-def ask(served: Served, *, cache: Place | None = None, waits: list[float] | None = None, **fields: object) -> list:
-    pause = (waits if waits is not None else []).append
-    return list(ServerQueries(served.url, http_config(**fields), cache=cache, pause=pause).queries(PASSAGES))
+def ask(served: Served, *, cache: Place | None = None, **fields: object) -> list:
+    return list(ServerQueries(served.url, http_config(**fields), cache=cache).queries(PASSAGES))
 
 
 def expected(passages: list[Passage]) -> list[MadeQuery]:
@@ -350,25 +349,26 @@ def test_queries_come_in_the_order_of_the_passages(served: Served, threads: int)
     assert not any("Authorization" in headers for headers in served.headers)
 
 
+AT_ONCE = {"retry-after-ms": "1"}
 FAULTS = [
-    Fault(429, {"Retry-After": "3"}),
-    Fault(500, body=b"<html>sorry</html>"),
-    Fault(200, body=b'{"choices": [{"message"'),
-    Fault(200, body=b"\xff\xfe"),
+    Fault(429, AT_ONCE),
+    Fault(500, AT_ONCE, body=b"<html>sorry</html>"),
     Fault(200, body=b'{"choices": [{"message": {"content": "cut"}}]}', cut=20),
 ]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", FAULTS, ids=["429", "500", "cut"])
 def test_a_passing_fault_is_tried_again(served: Served, fault: Fault) -> None:
-    waits: list[float] = []
-    served.faults += [fault, fault]
-    assert ask(served, server_model="tiny", server_concurrency=1, waits=waits) == expected(PASSAGES)
-    assert len(waits) == 2 and len(served.requests) == 14
-    if fault.status == 429:
-        assert waits == [3.0, 3.0], "as the server asks"
-    else:
-        assert 0.25 <= waits[0] <= 0.5 <= waits[1] <= 1.0, "doubled, with jitter"
+    served.faults += [fault]
+    assert ask(served, server_model="tiny", server_concurrency=1) == expected(PASSAGES)
+    assert len(served.requests) == 13
+
+
+@pytest.mark.parametrize("body", [b'{"choices": [{"message"', b"\xff\xfe", b"[]"])
+def test_an_answer_that_is_no_completion_is_told(served: Served, body: bytes) -> None:
+    served.faults += [Fault(200, body=body)]
+    with pytest.raises(UserError, match=r"its answer is no chat completion.*run the same command again"):
+        ask(served, server_model="tiny", server_concurrency=1)
 
 
 @pytest.mark.parametrize("threads", [1, 4])

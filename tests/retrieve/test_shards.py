@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from midmask.errors import UserError
 from midmask.retrieve import lexical
-from midmask.retrieve.best import candidates
+from midmask.retrieve.best import near_best
 from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.index import IndexConfig, VectorBlocks, build_faiss_index
 from midmask.retrieve.lexical import HybridShard, LexicalIndex, LexicalShard
 from midmask.retrieve.sparse import SparseRows
-from midmask.retrieve.views import load_array
+from midmask.retrieve.views import Views, load_array
 from midmask.store.place import Place
 from tests.support.retrieve.vectors import cancelling, collapsed, ids
 
@@ -76,9 +76,7 @@ def cut_search(views, k, parts, **options):
     names, lists = ids(size_of(passages)).to_pylist(), [[] for _ in range(size_of(queries))]
     for start, stop in pairwise(np.linspace(0, len(names), parts + 1).astype(int).tolist()):
         shard = shard_of(passages, start, stop, **options)
-        for found, part in zip(
-            lists, pairs(shard.search(*(one for one in queries if one is not None), k)), strict=True
-        ):
+        for found, part in zip(lists, pairs(shard.search(Views(*queries), k)), strict=True):
             found += part
     return [sorted(found, key=lambda pair: (-pair[0], names[pair[1]]))[:k] for found in lists]
 
@@ -215,7 +213,7 @@ def test_scores_closer_than_float32_can_tell_are_still_ranked_exactly(case: str)
 
 def test_a_passage_without_a_shared_term_scores_zero_above_negative_ones():
     passages = SparseRows.top(np.array([[-1, 0, 0], [0, 0, 5], [2, 0, 0], [0, 0, 0]], np.float32), None)
-    queries = SparseRows.top(np.array([[3, 1, 0], [0, 0, 0]], np.float32), None)
+    queries = Views(None, SparseRows.top(np.array([[3, 1, 0], [0, 0, 0]], np.float32), None))
     found = pairs(LexicalShard(passages, pa.chunked_array([["b", "d", "c", "a"]]), first=10).search(queries, 9))
     assert found == [[(6, 12), (0, 13), (0, 11), (-3, 10)], [(0, 13), (0, 10), (0, 12), (0, 11)]]
 
@@ -240,13 +238,15 @@ def test_no_guess_within_its_error_hides_one_of_the_best(seed, count, k, error, 
     off_N = np.ones(count) if opposed else draw.uniform(-1, 1, count)
     off_N[best] = -1 if opposed else off_N[best]
     guessed_N = (exact_N + 0.999 * error * off_N).astype(np.float32)
-    assert set(best) <= set(candidates(guessed_N, error, k, np.float32(-np.inf)).tolist())
+    assert set(best) <= set(near_best(guessed_N, error, k, np.float32(-np.inf)).tolist())
 
 
 def test_queries_of_another_vocabulary_are_refused():
     four, five = (SparseRows.top(np.eye(width, dtype=np.float32), None) for width in (4, 5))
     with pytest.raises(UserError, match="queries over 5 terms and passages over 4"):
-        LexicalShard(four, ids(4)).search(five, 1)
+        LexicalShard(four, ids(4)).search(Views(None, five), 1)
+    with pytest.raises(ValueError, match="there is no lexical view"):
+        LexicalShard(four, ids(4)).search(Views(np.eye(4, dtype=np.float32), None), 1)
 
 
 def test_the_best_of_the_sum_is_found_though_it_is_not_among_the_best_of_a_part():
@@ -255,7 +255,8 @@ def test_the_best_of_the_sum_is_found_though_it_is_not_among_the_best_of_a_part(
     dense_N[:100], lexical_N[100:200] = 10 + draw.random(100), 10 + draw.random(100)
     dense_N[250], lexical_N[250] = 9, 9
     shard = HybridShard([dense_N[:, None]], SparseRows.top(lexical_N[:, None], None), ids(300))
-    _, found = shard.search(np.ones((1, 1), np.float32), SparseRows.top(np.ones((1, 1), np.float32), None), 5)
+    one = np.ones((1, 1), np.float32)
+    _, found = shard.search(Views(one, SparseRows.top(one, None)), 5)
     assert found[0, 0] == 250
 
 
@@ -266,7 +267,7 @@ def test_an_approximate_index_scores_exactly_what_it_finds(factory: str):
     queries_QD = generator.standard_normal((6, 16)).astype(np.float32)
     blocks = [vectors_ND[:300], vectors_ND[300:]]
     index = build_faiss_index(VectorBlocks.of(*blocks), IndexConfig(index=factory))
-    scores, rows = DenseShard(blocks, ids(700), index=index).search(queries_QD, 200)
+    scores, rows = DenseShard(blocks, ids(700), index=index).search(Views(queries_QD, None), 200)
     found = rows >= 0
     expected = np.einsum("qd,nd->qn", queries_QD.astype(np.float64), vectors_ND.astype(np.float64)).astype(np.float32)
     assert found[:, 0].all() and (factory == "HNSW16" or not found.all())
@@ -282,8 +283,8 @@ def test_an_approximate_index_scores_exactly_what_either_part_proposes(factory: 
     rows, queries = (SparseRows.top(sparse_table(draw, count, 0.1, False), None) for count in (500, 4))
     blocks = [vectors_ND[:200], vectors_ND[200:]]
     index = build_faiss_index(VectorBlocks.of(*blocks), IndexConfig(index=factory))
-    found = pairs(HybridShard(blocks, rows, ids(500), index=index).search(dense_QD, queries, 30))
-    best_lexical = LexicalShard(rows, ids(500)).search(queries, 30)[1]
+    found = pairs(HybridShard(blocks, rows, ids(500), index=index).search(Views(dense_QD, queries), 30))
+    best_lexical = LexicalShard(rows, ids(500)).search(Views(None, queries), 30)[1]
     views = (dense_QD, queries), (vectors_ND, rows)
     for query, (mine, words) in enumerate(zip(found, best_lexical.tolist(), strict=True)):
         everything = [np.float32(score(views, query, row)) for row in range(500)]

@@ -42,6 +42,8 @@ def cut(path):
 )
 def test_damage_is_one_line_that_names_the_file_and_what_to_type(kind, name, harm, message, tmp_path, monkeypatch):
     monkeypatch.setenv("MIDMASK_CACHE", str(tmp_path / "cache"))
+    if kind == "path":
+        monkeypatch.setenv("MIDMASK_VERIFY", "1")
     root = Place(str(tmp_path / "store") if kind == "path" else (tmp_path / "store").as_uri())
     produce(root / "s", {"fingerprint": "f"}, write_part)
     harm(next(iter(sorted((tmp_path / "store").rglob(name), key=lambda path: len(path.parts)))))
@@ -51,11 +53,10 @@ def test_damage_is_one_line_that_names_the_file_and_what_to_type(kind, name, har
         assert "\n" not in str(caught.value)
 
 
-def test_contents_are_not_checked_for_those_who_trust_the_disk(tmp_path, monkeypatch):
+def test_the_contents_of_a_local_file_are_checked_on_request_alone(tmp_path):
     place = Place(str(tmp_path / "s"))
     artifact = produce(place, {"fingerprint": "f"}, write_part)
     flip(tmp_path / "s" / "data" / "part.bin")
-    monkeypatch.setenv("MIDMASK_NO_VERIFY", "1")
     assert len((artifact.place / "data" / "part.bin").read()) == 1000
     assert (artifact.place / "data").local()
 

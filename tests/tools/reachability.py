@@ -18,16 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("platform", "jobs", "dashboards")
 
 CALLED_BY_LIBRARIES = {
-    *("get_read_tasks", "estimate_inmemory_data_size", "get_name"),  # Ray Data, of a Datasource
-    *("getMessage", "exc_text"),  # logging, of a LogRecord
-    *("find_class", "readinto"),  # pickle, of an Unpickler and its stream
+    *("get_read_tasks", "estimate_inmemory_data_size"),  # Ray Data, of a Datasource
     "compose_node",  # PyYAML, of a Loader
     "_apply",  # torch, of a Module
     *("_create_default_callbacks", "_register_sigint_handler"),  # Ray Train, of a trainer
     *("backend_cls", "on_start"),  # Ray Train, of a trainer's torch and that's backend
     *("on_trial_complete", "on_trial_error"),  # Ray Tune, of a callback
     "_repr_html_",  # notebooks
-    "redirect_request",  # urllib, of a handler
 }
 VALIDATORS = {"field_validator", "model_validator"}
 """Pydantic calls what they decorate."""

@@ -1,21 +1,17 @@
-"""`midmask.compare`: systems side by side, with what differs significantly; and MTEB's result files, in and out."""
+"""`midmask.compare`: systems side by side, with what differs significantly; and MTEB's result files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from midmask.api.scores import Scores
 from midmask.core.config import fingerprint
 from midmask.errors import UserError
-from midmask.evaluation.mteb_results import MtebTask, SystemSample, write_results
+from midmask.evaluation.measures import aggregate_seeds
 from midmask.evaluation.rendering import as_csv, as_html, as_latex, as_markdown
 from midmask.evaluation.statistics.significance import Correction, Test
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
-from midmask.exchange.mteb_files import LANGUAGE
-
-if TYPE_CHECKING:
-    from midmask.app.mteb import MtebImport, TaskRanking
+from midmask.exchange.mteb_files import LANGUAGE, MtebResult, write_results
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,42 +108,6 @@ def _group_by_label(
     return {one.system: [one] for one in scores}
 
 
-@dataclass(frozen=True, repr=False)
-class MtebRanks:
-    """Imported models and their ranks over the tasks that they share. Prints as a sentence and a table."""
-
-    imported: "MtebImport"
-    ranking: "TaskRanking"
-
-    def __str__(self) -> str:
-        from midmask.app.mteb import import_sentence, rank_table
-
-        return f"{import_sentence(self.imported)}\n\n{rank_table(self.ranking)}"
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def import_mteb(*places: str | Path, tracking_uri: str | None = None) -> MtebRanks:
-    """Puts results of MTEB onto the leaderboard, a row for each model; what is there already stays as it is.
-
-    Args:
-        places: result files, or folders with such files at any depth, as mteb's own cache.
-        tracking_uri: the store of tracked runs; none: as for jobs, MLFLOW_TRACKING_URI, else `mlflow.db` in the
-            project.
-
-    Raises:
-        UserError: for a place that is not there, a damaged file, or one of another layout; nothing is imported then.
-    """
-    from midmask.app.job import INSIDE, home
-    from midmask.app.mteb import import_results, rank_models
-    from midmask.tracking import resolve_tracking_uri
-
-    here = home(Path.cwd() / INSIDE)
-    imported = import_results([Path(place) for place in places], resolve_tracking_uri(tracking_uri, here), here)
-    return MtebRanks(imported, rank_models(imported.models))
-
-
 def export_mteb(
     scores: Sequence[Scores] | Mapping[str, Scores | Sequence[Scores]],
     folder: str | Path,
@@ -155,7 +115,7 @@ def export_mteb(
     task: str | None = None,
     language: str = LANGUAGE,
 ) -> dict[str, Path]:
-    """Writes FOLDER/MODEL/REVISION/TASK.json for each system, with its rank among them and the ranks that tests allow.
+    """Writes FOLDER/MODEL/REVISION/TASK.json for each system, with its means over queries and seeds.
 
     Args:
         scores: as for `compare`.
@@ -166,16 +126,21 @@ def export_mteb(
         Label -> the file.
 
     Raises:
-        UserError: for no scores, two systems of one label, scores of different corpora or splits or of different
-            queries, and scores without nDCG@10, which is MTEB's main score.
+        UserError: for no scores, two systems of one label, scores of different corpora or splits, and scores without
+            nDCG@10, which is MTEB's main score.
     """
     systems = scores_of_one_place(scores, "export_mteb")
-    first = next(score for several in systems.values() for score in several)
-    revision = first.artifact.record["inputs"]["corpus"]
-    measured = {
-        label: SystemSample(
-            [score.table for score in several], fingerprint([score.artifact.fingerprint for score in several])
+    results = [
+        MtebResult(
+            label,
+            fingerprint([score.artifact.fingerprint for score in seeds]),
+            task or seeds[0].corpus,
+            seeds[0].artifact.record["inputs"]["corpus"],
+            seeds[0].split,
+            aggregate_seeds([score.table for score in seeds]),
+            language,
+            len(seeds),
         )
-        for label, several in systems.items()
-    }
-    return write_results(measured, MtebTask(task or first.corpus, first.split, revision, language), Path(folder))
+        for label, seeds in systems.items()
+    ]
+    return write_results(results, Path(folder))

@@ -229,7 +229,7 @@ class Corpus:
 
     @classmethod
     def from_folder(cls, path: str | Path, *, settings: Mapping[str, object] | None = None) -> "Corpus":
-        """A corpus in files: FORMAT:PLACE as the jobs take it (`trec:/data/robust`, `ir_datasets:beir/scifact`), the
+        """A corpus in files: FORMAT:PLACE as the jobs take it (`nq:/data/nq`, `ir_datasets:beir/scifact`), the
         built-in `pydocs`, or a folder whose format is recognised by its files.
 
         Args:

@@ -9,18 +9,15 @@ from midmask.api.calls import (
     as_changes,
     check_paths,
     compute,
-    keep_quiet,
     open_store,
     recipe_named,
     runner_in,
-    show_line,
 )
 from midmask.api.corpus import Corpus
 from midmask.core.config import flatten, override
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.encoders.model_settings import read_facts
 from midmask.errors import UserError
-from midmask.exchange.pgvector import CHECKED, Upload, check_server, upload
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.evaluations import refuse_missing_splits
 from midmask.experiment.graph import Step
@@ -97,29 +94,6 @@ class Run:
             UserError: if k is below 1.
         """
         return self._searcher.search([query], k)[0]
-
-    def upload(self, to: str, table: str, check: int = CHECKED, progress: bool = True) -> Upload:
-        """Writes the run's corpus to a PostgreSQL server with the extension pgvector: doc_id, title, text and the
-        vectors, which are computed as for `search`. What is there is not sent again, so a killed upload goes on. Then
-        queries of the corpus are searched in the server and in midmask.
-
-        Args:
-            to: `postgresql://USER@HOST:PORT/DATABASE`; a password is read from PGPASSWORD or ~/.pgpass.
-            table: TABLE or SCHEMA.TABLE, made if it is missing.
-            check: queries that are searched in both; 0: none.
-            progress: prints to standard error how far the upload is.
-
-        Returns:
-            passages: rows of the table; written: by this call; queries: searched in both; equal: for how many of these
-            the best ten were the same, ties aside.
-
-        Raises:
-            UserError: if the server does not answer or refuses, if the table holds other vectors, for token vectors,
-                and without the package psycopg (extra `pgvector`).
-        """
-        check_server(to)
-        show = show_line if progress else keep_quiet
-        return upload(self._searcher, to, table, check=check, show=show)
 
     @cached_property
     def _searcher(self) -> Searcher:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from midmask.app.job import Options, resolve_corpus
+from midmask.app.job import SAVED, Options, resolve_corpus, saved_recipe
 from midmask.core.config import flatten, override
 from midmask.core.process import same_command
 from midmask.core.redaction import redacted
@@ -22,7 +22,7 @@ from midmask.estimate import as_text, estimate, refuse_impossible, shape_named
 from midmask.experiment.changes import as_folder_reads, check_folder, refuse_idle
 from midmask.experiment.evaluations import refuse_missing_splits, usual_split
 from midmask.experiment.graph import Step
-from midmask.experiment.schema import Recipe
+from midmask.experiment.schema import Recipe, recipe_from
 from midmask.experiment.searching import adopted
 from midmask.experiment.steps import TrainingConfig
 from midmask.recipes import RECIPES
@@ -122,6 +122,20 @@ def _with_sentence_transformers(loader: str, folder: Place) -> list[str]:
 log = logging.getLogger(__name__)
 
 
+def named_recipe(name: str) -> Recipe:
+    """The recipe of this name, or the one that a run has saved in the file of this name.
+
+    Raises:
+        UserError: for an unknown name, or a file that holds no recipe of this version.
+    """
+    if not name.endswith(SAVED):
+        return RECIPES[name]()
+    try:
+        return recipe_from(saved_recipe(name))
+    except UserError as error:
+        raise UserError(f"--recipe {name}: {error}") from None
+
+
 def recipe_for(options: Options, default: str) -> Recipe:
     """The recipe a command line asks for: `--recipe`, then `--protocol`, `--corpus`, `--pretrain-on`, `--seed`, and
     every `--set`.
@@ -129,7 +143,7 @@ def recipe_for(options: Options, default: str) -> Recipe:
     Raises:
         UserError: for an unknown recipe or field, an impossible value, or a collection that nothing would read.
     """
-    recipe = RECIPES[options.recipe or default]()
+    recipe = named_recipe(options.recipe or default)
     if options.protocol is not None or options.scale == "published":
         recipe = at_scale(recipe, options.protocol or recipe.protocol, options.scale)
     recipe = apply_flags(recipe, options)
@@ -221,8 +235,8 @@ def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> 
 
 
 def recipe_for_folder(recipe: Recipe, folder: str | None, options: Options) -> tuple[Recipe, Step | None]:
-    """For --model: the recipe that reads texts as that folder's files say, but for what --set says; and the folder as a
-    step. Without a folder, the recipe alone.
+    """For --model: the recipe that reads texts as that folder's files say, but for what --set or a saved recipe says;
+    and the folder as a step. Without a folder, the recipe alone.
 
     Raises:
         UserError: as `as_folder_reads` and, but for a dry run, `check_folder`.
@@ -230,7 +244,8 @@ def recipe_for_folder(recipe: Recipe, folder: str | None, options: Options) -> t
     if folder is None:
         return recipe, None
     place = model_folder(folder, field="--model").absolute()
-    recipe = as_folder_reads(recipe, place, options.changes.keys())
+    if not options.has_saved_recipe:
+        recipe = as_folder_reads(recipe, place, options.changes.keys())
     if not options.dry_run:  # classes of models take seconds to be imported
         check_folder(recipe, place)
     return recipe, adopted(str(place))
@@ -239,13 +254,13 @@ def recipe_for_folder(recipe: Recipe, folder: str | None, options: Options) -> t
 def choose_split(recipe: Recipe, asked: str | None, options: Options, *, trains: bool) -> tuple[Recipe, str]:
     """The recipe of an evaluation, and whose queries are searched: those of `asked`, else dev, else test.
 
-    Where nothing is trained, the collection stays in the splits of its files, unless --set says otherwise: one with a
-    test split alone is searched for all of its queries.
+    Where nothing is trained, the collection stays in the splits of its files, unless --set or a saved recipe says
+    otherwise: one with a test split alone is searched for all of its queries.
 
     Raises:
         UserError: for a split that the collection does not have.
     """
-    if not trains and not {"corpus", "corpus.splits"} & options.changes.keys():
+    if not trains and not options.has_saved_recipe and not {"corpus", "corpus.splits"} & options.changes.keys():
         recipe = override(recipe, {"corpus.splits": "official"})
     splits = judged_splits(recipe.corpus)
     split = asked or usual_split(splits)

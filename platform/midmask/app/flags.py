@@ -15,7 +15,7 @@ ENVIRONMENT = """environment variables:
   MIDMASK_HOME          folder against which relative stores are resolved (default: the one that holds pyproject.toml)
   MIDMASK_STORAGE       as --storage
   MLFLOW_TRACKING_URI   as --tracking-uri
-  MIDMASK_NO_VERIFY     1: as --no-verify
+  MIDMASK_VERIFY        1: as --verify
   MIDMASK_ALLOW_DOWNLOAD  1: as --allow-download
   MIDMASK_VERBOSE       1: as --verbose
   RAY_ADDRESS           host:port of the cluster to join (default: the one on this machine, else a local Ray is started)
@@ -81,7 +81,11 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     shared = parser.add_argument_group("flags that all jobs share")
     _add_collection_flags(shared)
     _add_column_flags(shared)
-    shared.add_argument("--recipe", metavar="NAME", help="whose configuration to take; default: the job's own")
+    shared.add_argument(
+        "--recipe",
+        metavar="NAME",
+        help="whose configuration to take; or the recipe.json of a run, to make it again; default: the job's own",
+    )
     shared.add_argument(
         "--protocol", metavar="NAME", help="fine-tuning, instead of the recipe's, such as dpr or dupmae"
     )
@@ -155,14 +159,15 @@ def _add_column_flags(shared: argparse._ActionsContainer) -> None:
 
 def _add_trust_flags(shared: argparse._ActionsContainer) -> None:
     shared.add_argument(
-        "--no-verify",
+        "--verify",
         action="store_true",
-        help="trust the disk: do not compare the contents of stored files with their digests (sizes always are)",
+        help="compare the contents of files on this disk with their digests when they are read (sizes, and what comes "
+        "from elsewhere, always are)",
     )
     shared.add_argument(
         "--allow-download",
         action="store_true",
-        help="fetch a named model of the Hugging Face hub that is not in this machine's cache",
+        help="fetch a named model of the Hugging Face hub, or collection of ir_datasets, that this machine lacks",
     )
 
 

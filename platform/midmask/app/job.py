@@ -24,12 +24,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from logging.handlers import MemoryHandler
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from midmask.app.flags import AddFlags, parse
 from midmask.core.process import SWITCHES, VERBOSE, is_on, same_command
-from midmask.core.redaction import has_credentials, redact_output, redacted
+from midmask.core.redaction import has_credentials, redacted
 from midmask.corpora.formats import has_folder, refuse_unknown_form
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
@@ -164,7 +164,7 @@ class Options:
     job: str  # name of the job, from its file
     corpus: str  # `pydocs` or FORMAT:PLACE
     pretrain_on: tuple[str, ...]  # collections that the middle training reads in place of `corpus`; empty: not given
-    recipe: str | None  # None: not given
+    recipe: str | None  # a name, or the file of a saved recipe; None: not given
     protocol: str | None  # None: not given
     scale: Literal["demo", "published"]  # of the protocol
     changes: Mapping[str, str]  # dotted config path -> value as typed
@@ -179,6 +179,11 @@ class Options:
     further_corpora: tuple[str, ...] = ()  # that a benchmark reads besides `corpus`
 
     @property
+    def has_saved_recipe(self) -> bool:
+        """Whether `--recipe` names the `recipe.json` of a run, in which every field is settled."""
+        return self.recipe is not None and self.recipe.endswith(SAVED)
+
+    @property
     def training_workers(self) -> int | None:
         """Processes of a training that has the cluster to itself; none: as many as there are GPUs, else one."""
         return self.workers_per_training or self.workers
@@ -191,6 +196,29 @@ class Options:
         page = project() / "dashboards" / "leaderboard.py"
         pages = f"streamlit run {shlex.quote(str(page))} --server.address 127.0.0.1"
         return f"{ui_command(self.tracking_uri)}\n{store} {pages if page.is_file() else 'midmask leaderboard'}"
+
+
+SAVED = ".json"
+"""What the name of a saved recipe ends with: the file `recipe.json` of a tracked run."""
+
+
+def saved_recipe(path: str) -> dict[str, Any]:
+    """The fields of a saved recipe, as plain data.
+
+    Raises:
+        UserError: if there is no such file, or it holds no recipe.
+    """
+    try:
+        fields = json.loads(Path(path).expanduser().read_text())
+    except OSError as error:
+        raise UserError(
+            f"--recipe {path}: {error.strerror}; give the recipe.json of a run, or the name of a recipe"
+        ) from None
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict) or not isinstance(fields.get("corpus"), dict):
+        raise UserError(f"--recipe {path}: it holds no recipe; give the recipe.json of a run, or the name of a recipe")
+    return fields
 
 
 INSIDE = "any"
@@ -219,13 +247,11 @@ def run(
         prog: as in `parse`.
     """
     set_up_logging()
-    redact_output(sys.argv)
     signal.signal(signal.SIGTERM, interrupt)  # `ray job stop` ends a job as Ctrl-C does
 
     def parsed() -> None:
         flags = parse(sys.argv[1:] if arguments is None else arguments, description, add_flags, prog)
         refuse_credentials(flags)
-        hide_tracking_uri(flags.tracking_uri)
         os.environ.update({variable: "1" for flag, variable in SWITCHES.items() if getattr(flags, flag)})
         work(resolve(flags, job_file), flags)
 
@@ -233,35 +259,25 @@ def run(
 
 
 def refuse_credentials(flags: argparse.Namespace) -> None:
-    """Raises UserError for a storage, collection or field whose URI contains a password or a signature: results,
-    records and tracked runs name it. The tracking URI is named nowhere, so it may contain them.
+    """Raises UserError for a flag whose URI contains a password or a signature: lists of processes show it to everyone,
+    and results, records and tracked runs name storages and collections.
     """
     given = {**vars(flags), "storage": flags.storage or os.environ.get("MIDMASK_STORAGE")}
     for name, value in given.items():
-        if name != "tracking_uri" and has_credentials(str(value)):
-            typed = {"changes": "--set", "further_corpora": "--corpus"}
-            flag = typed.get(name, f"--{name.replace('_', '-')}")
-            raise UserError(
-                f"{flag} {redacted(str(value))} contains credentials, which records and tracked runs would show. Leave "
-                "them out, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or what your store reads instead) "
-                "where the driver and the cluster's nodes are started."
-            )
-
-
-def hide_tracking_uri(uri: str | None) -> None:
-    """Starts this process anew, with a tracking URI that contains credentials in its environment instead of on its
-    command line, which `ps` shows to everyone and Ray writes to its logs.
-    """
-    if uri is None or redacted(uri) == uri:
-        return
-    os.environ["MLFLOW_TRACKING_URI"] = uri
-    typed, remaining = iter(sys.orig_argv[1:]), []
-    for argument in typed:
-        if argument == "--tracking-uri":
-            next(typed)
-        elif not argument.startswith("--tracking-uri="):
-            remaining.append(argument)
-    os.execv(sys.executable, [sys.executable, *remaining])
+        if not has_credentials(str(value)):
+            continue
+        typed = {"changes": "--set", "further_corpora": "--corpus"}
+        flag = typed.get(name, f"--{name.replace('_', '-')}")
+        remedy = (
+            "put the whole URI into MLFLOW_TRACKING_URI"
+            if name == "tracking_uri"
+            else "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or what your store reads instead) where the driver "
+            "and the cluster's nodes are started"
+        )
+        raise UserError(
+            f"{flag} {redacted(str(value))} contains credentials, which lists of processes, records and tracked runs "
+            f"would show. Leave them out, and {remedy}."
+        )
 
 
 def home(job_file: Path | None = None) -> Path:
@@ -297,7 +313,7 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
     refuse_lost_results(storage, tracking_uri)
     return Options(
         job=job_file.stem,
-        corpus=resolve_corpus(flags.corpus or "pydocs", base),
+        corpus=resolve_corpus(flags.corpus or _corpus_of(flags.recipe), base),
         further_corpora=tuple(resolve_corpus(name, base) for name in flags.further_corpora),
         pretrain_on=tuple(flags.pretrain_on),
         recipe=flags.recipe,
@@ -315,6 +331,11 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
     )
 
 
+def _corpus_of(recipe: str | None) -> str:
+    """The collection of a saved recipe; of all others the built-in one."""
+    return str(saved_recipe(recipe)["corpus"].get("name")) if recipe and recipe.endswith(SAVED) else "pydocs"
+
+
 def _column_changes(flags: argparse.Namespace) -> dict[str, str]:
     """--text-column and --title-column as fields, quoted so that a column `12` or `none` stays a name."""
     columns = {"corpus.text_column": flags.text_column, "corpus.title_column": flags.title_column}
@@ -326,7 +347,7 @@ def refuse_misspelt(flags: argparse.Namespace) -> None:
     imported.
     """
     for table, name in ((RECIPES, flags.recipe), (PROTOCOLS, flags.protocol)):
-        if name is not None:
+        if name is not None and not (table is RECIPES and name.endswith(SAVED)):
             table[name]
     for name in (*([flags.corpus] if flags.corpus else ()), *flags.further_corpora):
         refuse_unknown_form(name)

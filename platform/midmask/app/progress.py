@@ -1,9 +1,8 @@
 """How far a job is (phase, steps, time left, best result so far), and how standard error shows it.
 
 There is one `JobProgress` for each job: observers report to it from the driver's threads, and a display reads it from
-another. On a terminal the display is a bar, elsewhere plain lines, at most one a minute; of a job with a budget of time
-one every minute of its first half hour. A line is also shown when a phase begins. Lines are log records of this module,
-which the console always shows; on a terminal other lines go above the bar.
+another. On a terminal rich shows a bar, above which other lines go; elsewhere a line is logged when a phase begins, and
+then one a minute. The console always shows this module's log records.
 """
 
 import logging
@@ -11,50 +10,37 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import get_args
 
 from midmask.core.process import ticking
-from midmask.core.words import clock
+from midmask.core.words import clock, duration
+from midmask.experiment.costs import StepTimes
 from midmask.experiment.graph import Step
-from midmask.experiment.kinds import KINDS
-from midmask.experiment.time_left import TimeLeft, TimeRange
+from midmask.experiment.kinds import Phase
 
-if TYPE_CHECKING:
-    from rich.table import Table
+log = logging.getLogger(__name__)
+details_log = logging.getLogger(f"{__name__}.details")
+"""Logger of lines that only the log file gets."""
 
-
-Expect = Callable[[Sequence[Step]], Mapping[str, float]]
-"""Steps -> fingerprint -> the share of the time by the clock that each is expected to take, in seconds."""
-
-FIRST_MINUTE = 60.0
-"""Seconds before a time is told: by then something has been measured in most jobs."""
-
-LONG_S = 20.0
-"""Seconds before steps are estimated, which takes some seconds of a processor: a short job is not worth them."""
-
-LINE_S = 10.0
-"""Seconds between two lines of a training."""
+STEP_LINE_S, JOB_LINE_S, LOOK_S = 10.0, 60.0, 0.5
+"""Seconds between two lines of a training, between two of a job, and between two looks at whether one is due."""
 
 
 class StepProgress:
     """Lines for one running step; silent in between."""
 
     def __init__(self, name: str, show: Callable[[str], None]) -> None:
-        self._name = name
-        self._show = show
+        self._name, self._show = name, show
         self._first: tuple[float, int] | None = None
         self._shown = 0.0
 
     def update(self, at: int, of: int, loss: float | None) -> None:
         """`at` of `of` optimiser steps are done."""
         now = time.monotonic()
-        if self._first is None:
-            self._first = (now, at)
-        began, start = self._first
-        if now - self._shown < LINE_S and at < of:
+        began, start = self._first = self._first or (now, at)
+        if now - self._shown < STEP_LINE_S and at < of:
             return
         self._shown = now
         rate = (at - start) / (now - began) if now > began else 0.0
@@ -63,94 +49,114 @@ class StepProgress:
         self._show(f"{self._name}: step {at} of {of}{left}{value}")
 
 
-@dataclass(frozen=True)
-class JobState:
-    """The progress of a job at one moment."""
+@dataclass
+class _Left:
+    """A step that has not ended; times are in seconds."""
 
-    number: int  # of the phase, from 1
-    phases: int
-    phase: str
-    done: int  # finished steps of all phases planned so far
-    steps: int  # number of steps of all phases planned so far
-    elapsed: float
-    left: TimeRange | None  # None in the first minute, and before any step was measured
-    at_most: float | None  # seconds after which a job with a time budget ends by itself
-    best: str  # the best result so far; "" before there is one
+    step: Step
+    expected: float | None  # by the plan
+    began: float | None = None
+    lanes: int = 1  # steps that run at once
+    ends: float | None = None  # by its share that is done
+
+    def rest(self, measured: float | None, now: float) -> float | None:
+        """Its part of the time by the clock, from now on; `measured`: the part of a whole step of its kind."""
+        whole = self.expected if measured is None else measured
+        if self.began is None or (whole is None and self.ends is None):
+            return whole
+        if self.ends is not None:
+            return max(0.0, self.ends - now) / self.lanes
+        return max(0.0, (whole or 0.0) - (now - self.began) / self.lanes)
 
 
 class JobProgress:
     """Collects what the observers of a job report.
 
+    The time that is left is that of the steps that are left: as long as steps of the same kind took (`StepTimes`), else
+    as long as the plan expects; of a step that reports its share, at its pace so far.
+
     Args:
         phases: in order; `plan` adds those that are not among them.
-        expect: estimates steps; none: no time is told.
+        expect: steps -> fingerprint -> the part of the time by the clock that each will take, in seconds; without one
+            no time is known before a step of each kind has ended.
         clock: seconds that go forward; tests give another one.
     """
 
     def __init__(
-        self, phases: Sequence[str] = (), expect: Expect | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        phases: Sequence[str] = (),
+        expect: Callable[[Sequence[Step]], Mapping[str, float]] = lambda steps: {},
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.budget_left: Callable[[], float] | None = None
-        self._expect, self._clock = expect, clock
-        self._phases: dict[str, dict[str, None]] = {name: {} for name in phases}
-        self._steps: dict[str, Step] = {}
-        self._left = TimeLeft()
+        self.budget_left: Callable[[], float] | None = None  # seconds after which a job with a time budget ends
+        self.phase = next(iter(phases), "")  # may be set while steps of those before it are left
+        self._expect, self._clock, self._began = expect, clock, clock()
+        self._left: dict[str, dict[str, _Left]] = {name: {} for name in phases}  # by phase and fingerprint
+        self._done, self._times = 0, StepTimes()  # of parts of the time by the clock
         self._lock = threading.Lock()
-        self._estimated, self._known = True, False
-        self._began = clock()
-        self.phase = next(iter(self._phases), "")
-        self._done: set[str] = set()
-        self._best = ""
+        self._best, self._shown, self._due = "", "", JOB_LINE_S
 
     def plan(self, phases: Mapping[str, Iterable[Step]]) -> None:
         """Sets the steps that are left in these phases. A step that several phases need belongs to the first."""
+        planned = {phase: {step.fingerprint: step for step in steps} for phase, steps in phases.items()}
+        expected: Mapping[str, float] = {}
+        if self.budget_left is None:
+            try:
+                expected = self._expect([step for steps in planned.values() for step in steps.values()])
+            except Exception as error:  # a job does not fail because its end is unknown
+                details_log.info("the time that is left is not known: %s", error, exc_info=True)
         with self._lock:
-            for phase, steps in phases.items():
-                self._forget(self._phases.setdefault(phase, {}))
-                for step in steps:
-                    self._add(phase, step)
-            self.phase = self.phase or next(iter(self._phases), "")
-            self._estimated = self._known = False
+            for phase, steps in planned.items():
+                self._left[phase] = {}
+                new = {key: step for key, step in steps.items() if not self._holder(key)}
+                self._left[phase] = {key: _Left(step, expected.get(key)) for key, step in new.items()}
+            self.phase = self.phase or next(iter(self._left), "")
 
     def enter(self, phase: str) -> None:
         """A phase begins. Those before it are over, also if not all of their steps were needed, as of pruned trials."""
         with self._lock:
-            for name, keys in self._phases.items():
+            for name in self._left:
                 if name == phase:
                     break
-                self._forget(keys)
+                self._left[name] = {}
             self.phase = phase
 
-    def reach(self, phase: str) -> None:
-        """A phase begins, while steps of those before it may be left."""
-        self.phase = phase
-
     def begin(self, key: str, kind: str, lanes: int = 1) -> None:
-        """A step starts, beside lanes - 1 others. One that was not planned stands for one of its kind and phase."""
+        """A step starts, beside lanes - 1 others. One that was not planned takes the place of one of its kind and phase
+        that waits, if there is one: a search draws the points of its trials while it runs.
+        """
         with self._lock:
-            keys = self._phases.get(self.phase, {})
-            stand_in = self._left.begin(key, kind, self._clock(), lanes, keys)
-            if stand_in is not None:
-                self._steps[key] = self._steps.pop(stand_in)
-                del keys[stand_in]
-                keys[key] = None
+            steps = self._left.get(self.phase, {})
+            waiting = (name for name, left in steps.items() if left.step.name == kind and left.began is None)
+            if not self._holder(key) and (stand_in := next(waiting, None)) is not None:
+                steps[key] = steps.pop(stand_in)
+            if left := self._holder(key).get(key):
+                left.began, left.lanes = self._clock(), lanes
 
     def advance(self, key: str, share: float) -> None:
         """This share of a step is done, from 0 to 1."""
         with self._lock:
-            self._left.advance(key, share, self._clock())
+            left = self._holder(key).get(key)
+            if left is not None and left.began is not None and share > 0:
+                left.ends = left.began + (self._clock() - left.began) / share
 
-    def end(self, key: str, kind: str) -> None:
+    def end(self, key: str) -> None:
         """A step is done."""
         with self._lock:
-            self._left.end(key, self._clock())
-            self._done.add(key)
-            self._estimated &= not KINDS[kind].tells_volume
+            left = self._holder(key).pop(key, None)
+            if left is not None and left.began is not None:
+                self._times.add(left.step, (self._clock() - left.began) / left.lanes)
+            self._done += 1
 
     def drop(self, keys: Iterable[str]) -> None:
         """These steps will not be done."""
         with self._lock:
-            self._forget(keys)
+            for key in keys:
+                self._holder(key).pop(key, None)
+
+    def _holder(self, key: str) -> dict[str, _Left]:
+        """The steps of the phase that this one belongs to; empty if it was not planned, or is over."""
+        return next((steps for steps in self._left.values() if key in steps), {})
 
     def best(self, text: str) -> None:
         """The best result so far."""
@@ -160,88 +166,94 @@ class JobProgress:
         """Seconds since the job began."""
         return self._clock() - self._began
 
-    def estimate(self) -> None:
-        """Estimates the steps that are left, which takes seconds, where that is due: once it is known how much there is
-        to read, at the latest after the first minute.
-        """
+    def seconds_left(self) -> float | None:
+        """Seconds by the clock until the job ends; None if nothing is known of a step."""
+        if self.budget_left is not None:
+            return max(0.0, self.budget_left())
         with self._lock:
-            left = {key: self._steps[key] for key in self._open()}
-        reads = any(step.kind.tells_volume for step in left.values())
-        due = self.elapsed() >= (FIRST_MINUTE if reads else LONG_S)
-        if self._estimated or not due or self._expect is None or self.budget_left is not None:
-            return
-        self._estimated = True
-        try:
-            expected = self._expect(list(left.values()))
-        except Exception as error:  # a job does not fail because its end is unknown
-            seconds_log.info("the time that is left is not known: %s", error, exc_info=True)
-            self._expect = None
-            return
+            left, now = [left for steps in self._left.values() for left in steps.values()], self._clock()
+            rest = [each.rest(self._times.of(each.step), now) for each in left]
+        known = [seconds for seconds in rest if seconds is not None]
+        return sum(known) if len(known) == len(rest) else None
+
+    def steps(self) -> tuple[int, int]:
+        """(finished steps, all that are planned so far)."""
         with self._lock:
-            self._left.expect({key: expected.get(step.fingerprint, 0.0) for key, step in left.items()})
-            self._known = self._estimated
+            return self._done, self._done + sum(map(len, self._left.values()))
 
-    @property
-    def waits(self) -> bool:
-        """Whether the time that is left is not known yet, but soon will be."""
-        with self._lock:
-            return self._expect is not None and self.budget_left is None and not self._is_told()
+    def __str__(self) -> str:
+        """`phase 2 of 3: trials · 12 of 64 steps · about 4 min left · best so far …`, without what is not known."""
+        names, (done, steps), rest = list(self._left), self.steps(), self.seconds_left()
+        at = f"phase {names.index(self.phase) + 1} of {len(names)}: {self.phase}" if self.phase in names else "starting"
+        left = (
+            f"{clock(rest or 0.0)} of the budget left" if self.budget_left else rest and f"about {duration(rest)} left"
+        )
+        best = self._best and f"best so far {self._best}"
+        return " · ".join(part for part in (at, steps and f"{done} of {steps} steps", left, best) if part)
 
-    def state(self) -> JobState:
-        """The progress of the job now."""
-        shows_time = self.elapsed() >= FIRST_MINUTE and self._expect is not None and self.budget_left is None
-        with self._lock:
-            shows_time &= self._is_told()
-            names = list(self._phases)
-            return JobState(
-                number=names.index(self.phase) + 1 if self.phase in names else 0,
-                phases=len(names),
-                phase=self.phase,
-                done=len(self._done),
-                steps=len(self._done) + len(self._open()),
-                elapsed=self.elapsed(),
-                left=self._left.left(self._clock()) if shows_time else None,
-                at_most=self.budget_left() if self.budget_left else None,
-                best=self._best,
-            )
-
-    def _is_told(self) -> bool:
-        """Whether the planned steps are estimated and enough of them measured."""
-        return self._known and self._left.is_measured
-
-    def _open(self) -> list[str]:
-        """Steps of all phases that have not ended."""
-        return [key for keys in self._phases.values() for key in keys if key not in self._done and key in self._steps]
-
-    def _add(self, phase: str, step: Step) -> None:
-        if not any(step.fingerprint in keys for keys in self._phases.values()):
-            self._phases[phase][step.fingerprint] = None
-            self._steps[step.fingerprint] = step
-            self._left.add(step.fingerprint, step.name)
-
-    def _forget(self, keys: Iterable[str]) -> None:
-        lost = [key for key in keys if key not in self._done]
-        self._left.drop(lost)
-        for key in lost:
-            self._steps.pop(key, None)
-            for phase_keys in self._phases.values():
-                phase_keys.pop(key, None)
+    def due_line(self) -> str | None:
+        """The line that is due: when a phase begins, and a minute after the last one."""
+        if self.phase == self._shown and self.elapsed() < self._due:
+            return None
+        self._shown, self._due = self.phase, self.elapsed() + JOB_LINE_S
+        return str(self)
 
 
-log = logging.getLogger(__name__)
-seconds_log = logging.getLogger(f"{__name__}.seconds")
-"""Logger of lines that only the log file gets."""
+_, TRAININGS, SEARCHES = PHASES = get_args(Phase)
+"""Phases of a graph whose job has no others."""
 
-MINUTE = 60.0
-SLOWER = 3
-"""A line also waits for this part of the job's time so far (1 in 3): 8 lines in 13 minutes, and some 20 in 2 hours."""
-SLOWER_WITH_BUDGET = 30
-"""The same of a job with a budget of time, which people watch run out."""
-LONGEST_WAIT_S = 600.0
-LONGEST_SILENCE_S = 180.0
-"""A line without the time that is left waits so long for it."""
-LOOK_EVERY_S = 1.0
-BAR_WIDTH = 30
+
+class GraphProgress:
+    """Passes on what happens to the steps of one graph.
+
+    Args:
+        job: of which the graph is a part.
+        steps: what is left to compute.
+        side_by_side: how many steps run at once, but for those that go through a whole collection.
+        phase: of the job; none: three phases, by the kind of step. The second begins with the first training, the third
+            with the first search after the last training.
+    """
+
+    def __init__(
+        self, job: JobProgress, steps: Iterable[Step], side_by_side: int = 1, phase: str | None = None
+    ) -> None:
+        left = list(steps)
+        self._job, self._total, self._ended = job, len(left), 0
+        self._side_by_side = side_by_side
+        self._trainings = {step.fingerprint for step in left if step.kind.trains} if phase is None else None
+        self._running: dict[str, StepProgress] = {}
+        by_phase = {name: [step for step in left if step.kind.phase == name] for name in PHASES}
+        job.plan({phase: left} if phase else {name: steps for name, steps in by_phase.items() if steps})
+
+    def begin(self, step: Step, name: str) -> None:
+        """A step starts, whose lines begin with `name`."""
+        if self._trainings is not None:
+            phase = step.kind.phase
+            if phase == TRAININGS or (phase == SEARCHES and not self._trainings):
+                self._job.phase = phase
+        lanes = 1 if step.kind.whole_collection else self._side_by_side
+        self._job.begin(step.fingerprint, step.name, lanes)
+        self._running[step.fingerprint] = StepProgress(name, lambda line: details_log.info("%s", line))
+
+    def update(self, step: Step, at: int, loss: float | None) -> None:
+        """A training has done `at` of its steps."""
+        self._job.advance(step.fingerprint, at / step.optimiser_steps)
+        self._running[step.fingerprint].update(at, step.optimiser_steps, loss)
+
+    def end(self, step: Step, note: str) -> None:
+        """A step is done; the log's line has `note` behind the number of steps."""
+        self._ended += 1
+        self._job.end(step.fingerprint)
+        self.drop([step])
+        details_log.info("%d of %d steps%s", self._ended, self._total, note)
+
+    def drop(self, steps: Iterable[Step]) -> None:
+        """These steps are given up."""
+        for step in steps:
+            self._running.pop(step.fingerprint, None)
+            if self._trainings is not None:
+                self._trainings.discard(step.fingerprint)
+            self._job.drop([step.fingerprint])
 
 
 @contextmanager
@@ -251,98 +263,32 @@ def displayed(progress: JobProgress, tell: Callable[[str], None]) -> Iterator[No
     Args:
         tell: gets every line too, also where a terminal shows a bar in place of lines.
     """
-    # Estimates have a thread of their own: they take seconds, in which a line may be due.
-    with ticking(progress.estimate, LOOK_EVERY_S, "estimate"):
-        if sys.stderr.isatty():
-            with show_bar(progress), show_lines(progress, tell):
-                yield
-        else:
-            with show_lines(progress, tell, partial(log.info, "%s")):
-                yield
+    on_terminal = sys.stderr.isatty()
 
+    def look() -> None:
+        if line := progress.due_line():
+            if not on_terminal:
+                log.info("%s", line)
+            tell(line)
 
-class LineSchedule:
-    """Decides when a line is due.
-
-    Args:
-        listeners: get the text of each line.
-    """
-
-    def __init__(self, progress: JobProgress, listeners: Sequence[Callable[[str], None]]) -> None:
-        self._progress, self._listeners = progress, listeners
-        self._due, self._phase = MINUTE, ""
-
-    def look(self) -> None:
-        """Called now and then; shows a line if another phase has begun, or when one is due: after a minute, as soon as
-        the time that is left is known, and then at most once a minute.
-        """
-        phase, now = self._progress.phase, self._progress.elapsed()
-        is_due = now >= self._due and not (self._progress.waits and now < LONGEST_SILENCE_S)
-        if phase != self._phase or is_due:
-            self._phase = phase
-            if is_due or (now >= MINUTE and not self._progress.waits):
-                slower = SLOWER if self._progress.budget_left is None else SLOWER_WITH_BUDGET
-                self._due = now + max(MINUTE, min(now / slower, LONGEST_WAIT_S))
-            state = self._progress.state()
-            line = words(state)
-            for listener in self._listeners:
-                listener(line)
-            if (left := state.left) is not None:
-                times = (self._progress.elapsed(), left.low, left.high, left.middle)
-                seconds_log.info("after %.0f s: %.0f to %.0f s left, middle %.0f", *times)
-
-
-@contextmanager
-def show_lines(progress: JobProgress, *listeners: Callable[[str], None]) -> Iterator[None]:
-    with ticking(LineSchedule(progress, listeners).look, LOOK_EVERY_S, "progress"):
+    with _bar(progress) if on_terminal else nullcontext(), ticking(look, LOOK_S, "progress"):
         yield
 
 
 @contextmanager
-def show_bar(progress: JobProgress) -> Iterator[None]:
+def _bar(progress: JobProgress) -> Iterator[None]:
     from rich.console import Console  # here, so that --help does not wait for it
-    from rich.live import Live
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    with Live(
-        get_renderable=lambda: bar(progress.state()),
-        console=Console(stderr=True),
-        refresh_per_second=2,
-        transient=True,
-    ):
-        yield
+    columns = BarColumn(bar_width=30), TextColumn("{task.description}", markup=False)
+    with Progress(*columns, console=Console(stderr=True), refresh_per_second=2, transient=True) as bar:
+        task = bar.add_task("")
 
+        def update() -> None:
+            """The bar is as long as the share of the time that is over, or of the steps where the end is not known."""
+            elapsed, rest, (done, steps) = progress.elapsed(), progress.seconds_left(), progress.steps()
+            over, whole = (done, steps) if rest is None else (elapsed, elapsed + rest)
+            bar.update(task, description=str(progress), completed=over, total=max(whole, LOOK_S))
 
-def bar(state: JobState) -> "Table":
-    """A line of the terminal: a bar as long as the share of the time that is over, and the words."""
-    from rich.progress_bar import ProgressBar
-    from rich.table import Table
-    from rich.text import Text
-
-    row = Table.grid(padding=(0, 1))
-    row.add_row(ProgressBar(total=1.0, completed=share_done(state), width=BAR_WIDTH), Text(words(state)))
-    return row
-
-
-def share_done(state: JobState) -> float:
-    """Fraction of the job that is done, 0 to 1: of the time if its end is known, else of the steps."""
-    rest = state.left.middle if state.left else state.at_most
-    if rest is not None:
-        return state.elapsed / (state.elapsed + max(rest, 0.0)) if state.elapsed > 0 else 0.0
-    return state.done / state.steps if state.steps else 0.0
-
-
-def words(state: JobState) -> str:
-    """`phase 2 of 3: trials · 12 of 64 steps · 3 to 5 min left · best so far …`, without what is not known."""
-    parts = [f"phase {state.number} of {state.phases}: {state.phase}"] if state.phase else ["starting"]
-    parts += [f"{state.done} of {state.steps} steps"] if state.steps else []
-    parts += [f"{range_words(state.left)} left"] if state.left and state.left.middle > 0 else []
-    parts += [f"{clock(max(0.0, state.at_most))} of the budget left"] if state.at_most is not None else []
-    parts += [f"best so far {state.best}"] if state.best else []
-    return " · ".join(parts)
-
-
-def range_words(left: TimeRange) -> str:
-    """`20 to 40 s`, `3 to 5 min`, `1.5 to 2.5 h`; `about 3 min` where both ends are the same."""
-    unit, size = ("s", 1.0) if left.high < 90 else ("min", 60.0) if left.high < 5400 else ("h", 3600.0)
-    low, high = (f"{value / size:.1f}" if unit == "h" else f"{value / size:.0f}" for value in (left.low, left.high))
-    return f"about {high} {unit}" if low == high else f"{low} to {high} {unit}"
+        with ticking(update, LOOK_S, "bar"):
+            yield

@@ -37,6 +37,7 @@ from midmask.tracking import (
     result_key,
     self_matches_key,
 )
+from midmask.tracking.names import RECIPE_FILE
 
 
 def behind(step: Step) -> tuple[list[Step], list[Step]]:
@@ -283,6 +284,11 @@ def log_inputs(
     for model in models:
         run.log_input_model(model)
     return datasets, models
+
+
+def log_recipe(run: TrackedRun, recipe: Recipe) -> None:
+    """Saves the whole recipe in the run, so that `--recipe FILE` makes its result again."""
+    run.log_text(recipe.model_dump_json(indent=1), RECIPE_FILE)
 
 
 def log_report(run: TrackedRun, text: str) -> None:

@@ -1,35 +1,32 @@
 """A job's tracked run, the runs nested in it, and the observer of a graph of steps that writes to them."""
 
 import logging
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from midmask.app.job import Options, log_file, mistake_in
-from midmask.app.progress import JobProgress, StepProgress, displayed
+from midmask.app.progress import GraphProgress, JobProgress, displayed
 from midmask.app.run_contents import (
     artifact_tag,
     base_tags,
     log_evaluation,
     log_inputs,
+    log_recipe,
     log_result,
     metric_keys,
     step_name,
     step_params,
     step_tags,
 )
-from midmask.backend.cluster import Resources, compute_aside, connect
+from midmask.backend.cluster import Resources, connect
 from midmask.core.config import fingerprint, flatten
 from midmask.errors import last_line
-from midmask.estimate import Shape, estimate
-from midmask.estimate.devices import this_machine
+from midmask.experiment.events import Begun, Ended, Failed, Logged, StepEvent, TimeIsUp
 from midmask.experiment.graph import Step
-from midmask.experiment.kinds import Phase, StepKind
-from midmask.experiment.run import TimeIsUp
+from midmask.experiment.kinds import StepKind
 from midmask.experiment.schema import Recipe
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
@@ -38,69 +35,6 @@ from midmask.tracking.names import EXECUTOR
 
 details_log = logging.getLogger(f"{__name__}.details")
 """Logger of lines that only the log file gets."""
-
-_, TRAININGS, SEARCHES = PHASES = get_args(Phase)
-"""Phases of a graph whose job has no others."""
-
-
-class GraphProgress:
-    """Passes on what happens to the steps of one graph.
-
-    Args:
-        job: of which the graph is a part.
-        steps: what is left to compute.
-        side_by_side: how many steps run at once, but for those that go through a whole collection.
-        phase: of the job; none: three phases, by the kind of step. The second begins with the first training, the third
-            with the first search after the last training.
-    """
-
-    def __init__(
-        self, job: JobProgress, steps: Iterable[Step], side_by_side: int = 1, phase: str | None = None
-    ) -> None:
-        left = list(steps)
-        self._job, self._total, self._ended = job, len(left), 0
-        self._side_by_side = side_by_side
-        self._trainings = {step.fingerprint for step in left if step.kind.trains} if phase is None else None
-        self._running: dict[str, StepProgress] = {}
-        phases = {phase: left} if phase else {name: [] for name in PHASES}
-        for step in left if phase is None else ():
-            phases[step.kind.phase].append(step)
-        job.plan({name: phase_steps for name, phase_steps in phases.items() if phase_steps or name == phase})
-
-    def begin(self, step: Step, name: str) -> None:
-        """A step starts, whose lines begin with `name`."""
-        if self._trainings is not None:
-            phase = step.kind.phase
-            if phase == TRAININGS or (phase == SEARCHES and not self._trainings):
-                self._job.reach(phase)
-        lanes = 1 if step.kind.whole_collection else self._side_by_side
-        self._job.begin(step.fingerprint, step.name, lanes)
-        self._running[step.fingerprint] = StepProgress(name, lambda line: details_log.info("%s", line))
-
-    def update(self, step: Step, at: int, loss: float | None) -> None:
-        """A training has done `at` of its steps."""
-        self._job.advance(step.fingerprint, at / step.optimiser_steps)
-        self._running[step.fingerprint].update(at, step.optimiser_steps, loss)
-
-    def end(self, step: Step, note: str) -> None:
-        """A step is done; the log's line has `note` behind the number of steps."""
-        self._ended += 1
-        self._forget_training(step)
-        self._running.pop(step.fingerprint, None)
-        self._job.end(step.fingerprint, step.name)
-        details_log.info("%d of %d steps%s", self._ended, self._total, note)
-
-    def drop(self, steps: Iterable[Step]) -> None:
-        """These steps are given up."""
-        for step in steps:
-            self._forget_training(step)
-            self._running.pop(step.fingerprint, None)
-            self._job.drop([step.fingerprint])
-
-    def _forget_training(self, step: Step) -> None:
-        if self._trainings is not None:
-            self._trainings.discard(step.fingerprint)
-
 
 log = logging.getLogger(__name__)
 
@@ -153,39 +87,16 @@ def open_job(
             log.info("every line of this job's log is in %s", log_path)
             connect()
             use = share()
-            ended = threading.Event()
-            progress = JobProgress(phases, partial(expected_seconds, storage=storage, use=use, ended=ended))
+            progress = JobProgress(phases)
             run = tracker.run(name, tags={**tags, LOG: str(log_path), EXECUTOR: use.executor}, params=params)
             with run, displayed(progress, lambda line: run.tag({PROGRESS: line})):
-                try:
-                    yield TrackedJob(options.job, tracker, run, storage, use, progress)
-                finally:
-                    ended.set()
+                yield TrackedJob(options.job, tracker, run, storage, use, progress)
 
 
 def log_folder(options: Options) -> Path:
     """The folder of log files: beside the artifacts if these lie on a disk, else in the project's folder."""
     storage = Place(options.storage)
     return (Path(storage.uri) if storage.is_path else options.home) / "logs"
-
-
-def expected_seconds(
-    steps: Sequence[Step], *, storage: Place, use: Resources, ended: threading.Event
-) -> dict[str, float]:
-    """Fingerprint -> the share of the time by the clock that a step is expected to take, in seconds.
-
-    Args:
-        ended: set when the job ends, which does not wait for these.
-    """
-    seconds: dict[str, float] = compute_aside(ended, _estimate_seconds, steps, storage, use, this_machine())
-    return seconds
-
-
-def _estimate_seconds(steps: Sequence[Step], storage: Place, use: Resources, shape: Shape) -> dict[str, float]:
-    """Expected seconds of each step, by fingerprint; `shape` is the driver's, as workers without a GPU see none."""
-    limits = {"workers": use.side_by_side, "per_training": use.workers}
-    plan = estimate(steps, storage, shape, **limits, side_by_side=use.side_by_side > 1)
-    return {charge.step.fingerprint: 3600 * plan.hours(charge) for charge in plan.charges}
 
 
 def _link_finished(tracker: Tracker, name: str, tags: Mapping[str, str], parent: str | None) -> str | None:
@@ -242,7 +153,7 @@ class GraphObserver:
         self._job = job
         self._systems = systems
         self._progress = progress
-        self._kind_has_run = has_run
+        self._has_run = has_run
         self._keep_going = keep_going
         self._open: dict[str, TrackedRun] = {}
         self._ended: set[str] = set()
@@ -255,24 +166,35 @@ class GraphObserver:
                 for step in evaluation.upstream():
                     self._owners.setdefault(step.fingerprint, system)
 
-    def begin(self, step: Step) -> None:
+    def __call__(self, event: StepEvent) -> None:
+        match event:
+            case Begun(step):
+                self._begin(step)
+            case Logged(step, at, values):
+                self._log(step, at, values)
+            case Ended(step, artifact, cached):
+                self._end(step, artifact, cached=cached)
+            case Failed(step, error, lost):
+                self._fail(step, error, lost)
+
+    def _begin(self, step: Step) -> None:
         owner, name = self._owner(step), self._name(step)
         self._progress.begin(step, f"{name} ({owner.name})" if owner.evaluations else name)
-        if self._has_run(step):
+        if self._has_run(step.kind):
             details_log.info("%s: starts", name)
             self._open[step.fingerprint] = self._open_run(step)
 
-    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
+    def _log(self, step: Step, at: int, values: Mapping[str, float]) -> None:
         self._progress.update(step, at, values.get("train/loss"))
         if run := self._open.get(step.fingerprint):
             run.log(metric_keys(step.name, values), step=at)
 
-    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
+    def _end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
         """A step is computed, or was finished before; the second call for a step changes nothing."""
         if step.fingerprint in self._ended:
             return
         self._ended.add(step.fingerprint)
-        if self._has_run(step):
+        if self._has_run(step.kind):
             self._track(step, artifact, cached=cached)
         for system in self._evaluating.get(step.fingerprint, ()):
             self._track_if_measured(system)
@@ -280,7 +202,7 @@ class GraphObserver:
             count = sum(bool(system.evaluations) for system in self._systems)
             self._progress.end(step, f" · {len(self._measured)} of {count} systems measured" if count else "")
 
-    def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
+    def _fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
         self._progress.drop(lost)
         if run := self._open.pop(step.fingerprint, None):  # none if an input could not be read
             run.finish("failed")
@@ -297,9 +219,6 @@ class GraphObserver:
     def _owner(self, step: Step) -> TrackedSystem:
         return self._owners.get(step.fingerprint, self._systems[0])
 
-    def _has_run(self, step: Step) -> bool:
-        return self._kind_has_run(step.kind)
-
     def _recipe_tags(self, step: Step) -> dict[str, str]:
         return base_tags(self._job.name, self._owner(step).recipe)
 
@@ -313,6 +232,7 @@ class GraphObserver:
         params = {**flatten(self._owner(step).recipe), **step_params(step)}
         run = self._job.open_run(self._name(step), self._tags(step), params)
         self._job.tracker.watch(run)
+        log_recipe(run, self._owner(step).recipe)
         if not step.kind.is_collection and step.name != "evaluate":  # these log their inputs with their result
             log_inputs(run, step, self._job.storage, self._recipe_tags(step))
         return run
@@ -338,6 +258,7 @@ class GraphObserver:
         if self._job.link_finished(system.name, tags):
             return
         with self._job.open_run(system.name, tags, system.params or flatten(system.recipe)) as run:
+            log_recipe(run, system.recipe)
             for step in evaluations.values():
                 log_evaluation(run, step, storage, recipe_tags)
             run.tag(artifact_tag(load(evaluations[system.main].place(storage))))

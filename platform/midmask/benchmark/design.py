@@ -102,7 +102,6 @@ class Benchmark(Config):
     measures: tuple[str, ...] = Field(("RR@10", "nDCG@10", "R@100"), min_length=1, description="or presets of them")
     measure: str = Field("RR@10", description="the one that conclusions are drawn from")
     baseline: str | None = Field(None, description="system that the report's sentence holds the best against")
-    maps: tuple[str, ...] = Field((), description="systems whose dense vectors are mapped by t-SNE, with KL and JS")
     changes: dict[str, Any] = Field({}, description="dotted path -> value, for all systems; stages.*.… for every stage")
     own: dict[str, dict[str, Any]] = Field(
         {}, description="recipe or representation -> the same for it alone; a recipe's own come last"

@@ -31,10 +31,10 @@ from midmask.encoders.model_settings import read_facts
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError, reason, unknown
 from midmask.experiment.changes import as_folder_reads, check_folder
-from midmask.experiment.graph import Step
+from midmask.experiment.events import Begun, Observer, StepEvent
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.experiment.searching import adopted, bm25_index, passage_encoding_step
 from midmask.experiment.training_steps import Survey
 from midmask.leaderboard.queries import query_texts
@@ -186,7 +186,7 @@ class SearchStore:
         return override(RECIPES["none"](), {"corpus": self.config.model_dump()})
 
     def _runner(self, show: Show) -> Runner:
-        return Runner(self._store, {**LOCAL, "encode": partial(_encode, show)}, _StepLines(show))
+        return Runner(self._store, {**LOCAL, "encode": partial(_encode, show)}, _step_lines(show))
 
 
 def reads_titles(folder: Path) -> bool:
@@ -198,23 +198,22 @@ def reads_titles(folder: Path) -> bool:
     return read_facts(folder).form.titles is not False
 
 
-class _StepLines(Silent):
-    """Shows a line when a step begins."""
+STEP_LINES: Mapping[str, str] = {
+    "prepare": "Reading the collection",
+    "tokenise": "Cutting the passages into tokens",
+    "encode": "Encoding the passages",
+    "bm25_words": "Counting the words of all passages",
+    "bm25_index": "Indexing the words of all passages",
+}
+"""Step -> the line that is shown when it begins."""
 
-    TEXTS: Mapping[str, str] = {
-        "prepare": "Reading the collection",
-        "tokenise": "Cutting the passages into tokens",
-        "encode": "Encoding the passages",
-        "bm25_words": "Counting the words of all passages",
-        "bm25_index": "Indexing the words of all passages",
-    }
 
-    def __init__(self, show: Show) -> None:
-        self._show = show
+def _step_lines(show: Show) -> Observer:
+    def observe(event: StepEvent) -> None:
+        if isinstance(event, Begun) and event.step.name in STEP_LINES:
+            show(STEP_LINES[event.step.name])
 
-    def begin(self, step: Step) -> None:
-        if step.name in self.TEXTS:
-            self._show(self.TEXTS[step.name])
+    return observe
 
 
 def _encode(
@@ -267,7 +266,7 @@ class SideBySide:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).expanduser().absolute()
         self.verdict = read_verdict(self.folder)
-        self.collection = self._path(self.verdict.collection)
+        self.collection = self.path_of(self.verdict.collection)
         if not self.collection.is_dir():
             raise UserError(
                 f"{self.folder / FILE}: its collection {str(self.collection)!r} is not there; put it back, or run "
@@ -288,7 +287,7 @@ class SideBySide:
     @cached_property
     def missing(self) -> Mapping[str, str]:
         """Label of each system that cannot be asked -> why."""
-        folders = {one.label: self._path(one.model) for one in self._ranked() if one.model}
+        folders = {one.label: self.path_of(one.model) for one in self._ranked() if one.model}
         return {
             label: f"its model folder {folder} is not there"
             for label, folder in folders.items()
@@ -306,10 +305,9 @@ class SideBySide:
     def baseline(self) -> str:
         return self.verdict.baseline
 
-    @property
-    def opened(self) -> tuple[str, ...]:
-        """Labels of the systems that answer at once, the verdict's best first."""
-        return tuple(label for label in self.systems if label in self._open)
+    def is_open(self, label: str) -> bool:
+        """Whether a system answers at once."""
+        return label in self._open
 
     def estimate(self, label: str) -> SystemEstimate:
         """The verdict's estimate of a system.
@@ -321,11 +319,6 @@ class SideBySide:
         if label not in found:
             raise unknown("system", label, found)
         return found[label]
-
-    def model_of(self, label: str) -> Path | None:
-        """A system's model folder; None for BM25."""
-        name = self.estimate(label).model
-        return self._path(name) if name else None
 
     def open(self, label: str, show: Show | None = None) -> Ranker:
         """Loads a system. The first time ever this encodes the collection, which may take minutes.
@@ -410,7 +403,7 @@ class SideBySide:
         self._corpus(show)  # read once, whatever systems are opened side by side
         if not system.model:
             return self._store.open_bm25(show, titles=self._titles)
-        folder = self._path(system.model)
+        folder = self.path_of(system.model)
         encoder = self._store.open_encoder(folder, self._stored, show)
         if not system.is_joined:
             return encoder
@@ -419,13 +412,14 @@ class SideBySide:
     @cached_property
     def _titles(self) -> bool:
         """Whether BM25 reads titles: as the best system with a model does, which it was compared with."""
-        folders = [self._path(one.model) for one in self._ranked() if one.model and one.label in self.systems]
+        folders = [self.path_of(one.model) for one in self._ranked() if one.model and one.label in self.systems]
         return not folders or reads_titles(folders[0])
 
     def _ranked(self) -> list[SystemEstimate]:
         return sorted(self.verdict.systems, key=lambda one: one.rank)
 
-    def _path(self, name: str) -> Path:
+    def path_of(self, name: str) -> Path:
+        """A model folder or a collection as the verdict names it."""
         return (self.folder / Path(name).expanduser()).absolute()
 
 

@@ -46,9 +46,6 @@ JOBS = Registry(
             "steps", "run_recipe", "a whole recipe: middle training, fine-tuning, evaluation on dev and test"
         ),
         "sweep": Command("experiments", "sweep", "a search space of a recipe's fields"),
-        "sweep-index": Command(
-            "experiments", "sweep_index", "indexes of one encoder's vectors: recall, speed and bytes"
-        ),
         "benchmark": Command("experiments", "benchmark_middle_training", "middle trainings under the same conditions"),
         "choose": Command(
             "experiments", "choose_middle_training", "from documents without labels to a verdict and a model"
@@ -69,17 +66,15 @@ TOOLS = Registry(
     "command",
     {
         "search": Command("search", "search", "type a query: the systems of a verdict, or a model over a collection"),
-        "upload": Command("search", "upload", "a collection's vectors to a PostgreSQL server with pgvector"),
         "ui": Command("look", "ui", "MLflow's pages over the tracked runs; with --verdict, search and judge"),
         "leaderboard": Command("look", "leaderboard", "the leaderboard, comparisons and training curves"),
         "calibrate": Command("experiments", "calibrate", "how far verdicts can be believed, from revealed ones"),
         "compare": Command(
             "tracked", "compare", "evaluated systems on the same queries: which is better, and by how much"
         ),
-        "import-mteb": Command("tracked", "import_mteb", "results of MTEB, as rows of the leaderboard"),
         "export-mteb": Command("tracked", "export_mteb", "evaluated systems, as MTEB's result files"),
         "doctor": Command("doctor", "doctor", "what is installed, and what the stores hold"),
         "gc": Command("gc", "gc", "what the stores no longer need, listed or deleted"),
     },
 )
-"""Commands that only look, `upload`, which writes to a server, and `gc`, which deletes if it is asked to."""
+"""Commands that only look, and `gc`, which deletes if it is asked to."""

@@ -21,7 +21,7 @@ from midmask.tracking import resolve_tracking_uri, sqlite_file
 
 DOCTOR_HELP = """\
 Shows the installed versions and what the stores of this project contain, and says what is wrong and what mends it:
-of the stores, and, where RAY_ADDRESS names a cluster, of each of its nodes (versions, names, ports, clocks, GPUs).
+of the stores, and, where RAY_ADDRESS names a cluster, of each of its nodes (versions, address, GPUs).
 """
 
 
@@ -62,8 +62,7 @@ def _examine_stores(storage: Place, tracking: str) -> int:
 def _examine_cluster(storage: Place, tracking: str) -> int:
     """Prints the faults of each node of the cluster; returns their number."""
     from midmask.app.checkup import faults
-    from midmask.backend.cluster import connect
-    from midmask.backend.nodes import report_on_nodes
+    from midmask.backend.cluster import connect, report_on_nodes
 
     connect()
     reports = report_on_nodes(storage, tracking)

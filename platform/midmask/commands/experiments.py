@@ -4,7 +4,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from midmask.app.flags import add_sweep_flags, add_zero_shot_flag
-from midmask.app.job import Options, project
+from midmask.app.job import Options
 from midmask.commands import program
 from midmask.errors import UserError
 
@@ -21,49 +21,6 @@ def sweep(options: Options, flags: Namespace) -> None:
     from midmask.sweep.job import sweep
 
     sweep(options, flags, flags.space)
-
-
-SWEEP_INDEX_HELP = """\
-Compares indexes of one encoding, of dense vectors or of words: what they find, how fast, in how many bytes.
-
-The collection is encoded once, by the encoder that the recipe's last stage gives or by the model of --model. Every
-index is built, searched for a split's queries, and held against the exact search; then all are timed in one process.
-"""
-
-
-def _sweep_index_flags(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--model", metavar="NAME", help="model to search with: a folder, or minilm; default: the last stage"
-    )
-    parser.add_argument("--split", help="split whose queries are searched; default: dev, or test where there is no dev")
-    parser.add_argument(
-        "--indexes", type=Path, metavar="FILE", help="YAML list of indexes; default: search_spaces/indexes/default.yaml"
-    )
-
-
-@program(SWEEP_INDEX_HELP, _sweep_index_flags)
-def sweep_index(options: Options, flags: Namespace) -> None:
-    from midmask.app.driver import choose_split, ending, model_product, recipe_for, recipe_for_folder, run_steps
-    from midmask.experiment.evaluations import refuse_missing_splits
-    from midmask.experiment.plan import plan
-    from midmask.store.place import Place
-    from midmask.sweep.index_sweep import load_index_space, plan_index_sweep
-
-    space = load_index_space(flags.indexes or project() / "search_spaces" / "indexes" / "default.yaml")
-    recipe, model = recipe_for_folder(recipe_for(options, default="retromae"), flags.model, options)
-    recipe, split = choose_split(recipe, flags.split, options, trains=model is None)
-    planned = plan(recipe)
-    sweep = plan_index_sweep(space, recipe, planned, split, model)
-    if options.dry_run:
-        run_steps(options, recipe, sweep.targets)
-        return
-    refuse_missing_splits(sweep.targets.values())
-    from midmask.sweep.run import run_index_sweep  # here, so that a dry run waits for neither Ray nor MLflow
-
-    table = run_index_sweep(options, recipe, sweep)
-    sentence = f"{len(sweep.recipes)} indexes of one encoding were searched for {recipe.corpus.short_name} {split}."
-    searched = (model or planned.stages[-1]).place(Place(options.storage)) / "model"
-    print(ending(options, sentence, [table], model_product(searched)))
 
 
 BENCHMARK_MIDDLE_TRAINING_HELP = """\

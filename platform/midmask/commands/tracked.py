@@ -1,6 +1,5 @@
-"""Commands that read or write evaluated systems of the tracking store: compare, import-mteb, export-mteb."""
+"""Commands that read or write evaluated systems of the tracking store: compare, export-mteb."""
 
-import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -70,42 +69,10 @@ def compare(flags: Namespace) -> None:
     print((as_csv if flags.csv else as_markdown if flags.markdown else as_text)(comparison))
 
 
-IMPORT_MTEB_HELP = """\
-Puts results of MTEB onto the leaderboard, a row for each model, and ranks the models over the tasks they share.
-
-PLACE is a result file, or a folder with such files at any depth, as mteb's own cache: results/MODEL/REVISION/TASK.json.
-Tasks of another kind than retrieval are counted and left out. What was imported before is not imported again.
-"""
-
-
-def _import_mteb_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("places", nargs="+", metavar="PLACE", help="result file or folder")
-    add_tracking_flag(parser)
-
-
-@program(IMPORT_MTEB_HELP, _import_mteb_flags)
-def import_mteb(flags: Namespace) -> None:
-    """
-    Raises:
-        UserError: for a place that is not there, a damaged file, or one of another layout; nothing is imported then.
-    """
-    from midmask.app.mteb import import_results, import_sentence, rank_models, rank_table
-    from midmask.core.redaction import redacted
-    from midmask.tracking import resolve_tracking_uri
-
-    here = home(Path.cwd() / INSIDE)
-    uri = resolve_tracking_uri(flags.tracking_uri, here)
-    added = import_results([Path(place) for place in flags.places], uri, here)
-    print(import_sentence(added))
-    print(
-        f"\n{rank_table(rank_models(added.models))}\n\nmidmask leaderboard --tracking-uri {shlex.quote(redacted(uri))}"
-    )
-
-
 EXPORT_MTEB_HELP = """Writes evaluated systems as MTEB's result files: FOLDER/MODEL/REVISION/TASK.json.
 
 SYSTEM is what `midmask compare` takes: a name on the leaderboard or parts of it, a run, a model folder, a run file.
-Beside MTEB's scores each file has the system's rank among those that are exported, and the ranks that the tests allow.
+A system with several seeds has their mean.
 """
 
 
@@ -126,7 +93,8 @@ def export_mteb(flags: Namespace) -> None:
             answer.
     """
     from midmask.core.config import fingerprint
-    from midmask.evaluation.mteb_results import MtebTask, SystemSample, write_results
+    from midmask.evaluation.measures import aggregate_seeds
+    from midmask.exchange.mteb_files import MtebResult, write_results
     from midmask.leaderboard.comparison import values_of
     from midmask.leaderboard.rows import PerQueryFiles
     from midmask.leaderboard.selection import select_systems
@@ -136,13 +104,18 @@ def export_mteb(flags: Namespace) -> None:
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
     place, systems = select_systems(flags.systems, look_once(uri), flags.on, store=same_store(flags))
     per_query = PerQueryFiles(uri, cache_folder() / "artifacts")
-    measured = {
-        label: SystemSample(
-            [values_of(row, per_query) for row in system.rows[place]],
+    results = [
+        MtebResult(
+            label,
             fingerprint([row.fingerprint for row in system.rows[place]]),
+            flags.task or place.corpus,
+            place.collection,
+            place.split,
+            aggregate_seeds([values_of(row, per_query) for row in system.rows[place]]),
+            flags.language,
+            len(system.rows[place]),
         )
         for label, system in systems.items()
-    }
-    task = MtebTask(flags.task or place.corpus, place.split, place.collection, flags.language)
-    for label, file in write_results(measured, task, Path(flags.out).expanduser()).items():
+    ]
+    for label, file in write_results(results, Path(flags.out).expanduser()).items():
         print(f"{label}: {file}")

@@ -82,7 +82,7 @@ RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Set by Ray in the drivers that `ray job submit` starts."""
 
 HEAD = "MIDMASK_HEAD_COMMAND"
-"""Set by `python -m midmask.backend.head`: what to type before a command that needs its cluster, which ends with it."""
+"""Set by `deploy/demo.py`: what to type before a command that needs its cluster, which ends with it."""
 
 
 def same_command() -> str:
@@ -95,13 +95,13 @@ def same_command() -> str:
     return f"{head}ray job submit {'--working-dir . ' if uploads else ''}-- {typed}"
 
 
-NO_VERIFY = "MIDMASK_NO_VERIFY"
+VERIFY = "MIDMASK_VERIFY"
 ALLOW_DOWNLOAD = "MIDMASK_ALLOW_DOWNLOAD"
 
 VERBOSE = "MIDMASK_VERBOSE"
 
-TRUST = {"no_verify": NO_VERIFY, "allow_download": ALLOW_DOWNLOAD}
-"""Name of the flag -> variable, of switches that worker processes have too. Both give up some safety."""
+TRUST = {"verify": VERIFY, "allow_download": ALLOW_DOWNLOAD}
+"""Name of the flag -> variable, of switches that worker processes have too."""
 
 SWITCHES = {**TRUST, "verbose": VERBOSE}
 """Name of the flag -> variable."""

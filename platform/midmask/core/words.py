@@ -46,13 +46,6 @@ def _two(count: int, size: int, large: str, small: str) -> str:
     return f"{count // size} {large}{rest}"
 
 
-def single_unit(seconds: float) -> str:
-    """`12.3 s`, `42 min`, `2.5 h`: for times that differ by orders of magnitude."""
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} h"
-
-
 def hours_or_days(hours: float) -> str:
     """`3.5 hours`, `4.2 days`."""
     return f"{hours / 24:,.1f} days" if hours >= 48 else f"{hours:,.1f} hours"

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from midmask.corpora.chunks import Lines, Piece, SplitPiece, TextPiece, byte_ranges, read_id, whole_grade
-from midmask.corpora.text_files import EXPECTED, UnusableFile, open_file
+from midmask.corpora.text_files import EXPECTED, UnusableFile, open_text
 from midmask.errors import UserError
 from midmask.store.place import Place
 
@@ -29,7 +29,6 @@ class CorpusPieces:
     """Independent, picklable pieces to read, each kind in source order; without queries and qrels it is text only.
 
     unions: split -> the slices (`test.head`, …) that have a file each and together are the split, which has none.
-    beside: files that pieces read beside their own.
     """
 
     name: str
@@ -37,7 +36,6 @@ class CorpusPieces:
     queries: tuple[SplitPiece, ...]
     qrels: tuple[SplitPiece, ...]
     unions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    beside: tuple[str, ...] = ()
 
     def files(self) -> Iterator[str]:
         """Files by name within the corpus, each once, in order."""
@@ -46,7 +44,6 @@ class CorpusPieces:
             if piece.file not in seen:
                 seen.add(piece.file)
                 yield piece.file
-        yield from self.beside
 
     def check_files(self) -> None:
         """
@@ -106,15 +103,12 @@ def text_pieces(
     *,
     cut: Callable[[], Any] = Lines,
     first_number: int = 0,
-    whole: bool = False,
 ) -> tuple[TextPiece, ...]:
-    """The pieces of files of one kind of rows, a byte range each; `whole`, or with records other than lines, a file
-    each.
-    """
+    """The pieces of files of one kind of rows, a byte range each; with records other than lines, a file each."""
     pieces: list[TextPiece] = []
     for file in files:
         ranges = byte_ranges(folder, file)
-        if whole or cut is not Lines:
+        if cut is not Lines:
             ranges = [(0, None, sum(size for _, _, size in ranges))]
         for start, end, size in ranges:
             pieces.append(
@@ -228,7 +222,7 @@ def sniff(folder: Place, file: str) -> QrelsColumns:
     Raises:
         UnusableFile: if neither decides, naming the accepted layouts; or if there is no row.
     """
-    with open_file(folder, file, "columns") as stream:
+    with open_text(folder / file, "columns") as stream:
         data = [stream.readline(SNIFFED_BYTES) for _ in range(SNIFFED_LINES)]
     lines = [line.decode(errors="replace").lstrip("\ufeff") for line in data]
     rows = [columns(line) for line in lines if line.strip()]

@@ -37,10 +37,9 @@ FORMATS = Registry(
     {
         "pydocs": Format("pydocs", place="", example=""),  # docstrings of installed packages
         "beir": Format("beir"),  # Thakur et al. 2021: jsonl files and qrels/SPLIT.tsv
-        "msmarco": Format("msmarco"),  # the official passage files, RocketQA's titles, TREC Deep Learning
-        "trec": Format("trec"),  # <DOC> elements, topics and qrels
+        "msmarco": Format("msmarco"),  # the official passage files, TREC Deep Learning
         "nq": Format("nq"),  # Natural Questions and the like, as DPR distributes them
-        "tripclick": Format("trec", reader="TRIPCLICK"),  # Rekabsaz et al. 2021: queries by head, torso and tail
+        "tripclick": Format("tripclick"),  # Rekabsaz et al. 2021: queries by head, torso and tail
         "hf": Format("hf"),  # saved to disk by Hugging Face's `datasets`
         "texts": Format("beir", reader="TEXTS"),  # jsonl files of texts, for pre-training
         "docs": Format("docs", example="/data/manuals"),  # documents of people, cut into passages
@@ -59,6 +58,11 @@ def name_forms() -> str:
 def refuse_unknown_form(name: str) -> None:
     """Raises UserError for a corpus's name whose format is unknown, or whose place is missing or one too many."""
     kind, colon, place = name.partition(":")
+    if kind == "trec":
+        raise UserError(
+            f"corpus {name!r}: files of TREC's <DOC> elements are not read; write ir_datasets:ID, for example "
+            "ir_datasets:trec-robust04, or put the rows into a BEIR folder"
+        )
     if kind not in FORMATS:
         raise unknown(FORMATS.kind, kind, FORMATS, hint=f"Write {name_forms()}.")
     wanted = FORMATS[kind]
@@ -80,13 +84,15 @@ def has_folder(name: str) -> bool:
 
 class Kind(NamedTuple):
     """module: in `midmask.corpora.documents`. reader: its function. package: an optional one that the module needs, ""
-    for none. share: of the file's bytes that are text, about, to estimate a collection's size.
+    for none. share: of the file's bytes that are text, about, to estimate a collection's size. version: raised whenever
+    files of this kind give other text.
     """
 
     module: str
     reader: str = "read_documents"
     package: str = ""
     share: float = 1.0
+    version: int = 1
 
     def read(self, source: "DocumentFile") -> Iterator["ParsedDocument | BadRow"]:
         """The documents of a file.
@@ -103,8 +109,8 @@ class Kind(NamedTuple):
 
 KINDS = {
     ".txt": Kind("blocks", "read_plain"),
-    ".md": Kind("markup", "read_markdown"),
-    ".rst": Kind("markup", "read_rst"),
+    ".rst": Kind("blocks", "read_plain", version=2),
+    ".md": Kind("markdown"),
     ".html": Kind("html", package="lxml", share=0.3),
     ".htm": Kind("html", package="lxml", share=0.3),
     ".pdf": Kind("pdf", package="pypdf", share=0.1),

@@ -7,41 +7,41 @@ its parts that says so calls it (`antique/train/split200-valid` is dev, `msmarco
 
 Queries are those of the splits. Passages have their record's title and text (or body), else its default_text().
 
-Nothing is fetched. The package fetches what it lacks and has no switch for that, so each of its downloads is refused
-while it reads; what it needs to unpack or to index, it writes to its own folder (IR_DATASETS_HOME, else
+Nothing is fetched unless MIDMASK_ALLOW_DOWNLOAD=1 (the flag --allow-download) is set. The package has no switch for
+that, but all its downloads ask `ir_datasets.lazy_libs.requests` for the library requests, which is refused while
+records are read here. What it needs to unpack or to index, it writes to its own folder (IR_DATASETS_HOME, else
 ~/.ir_datasets).
 """
 
 import contextlib
+import errno
 import hashlib
 import re
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 
+from midmask.core.process import ALLOW_DOWNLOAD, is_on
 from midmask.corpora.chunks import PIECE_BYTES, Fault, is_nothing, record_blocks, whole_grade
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.errors import UserError, how_to_install, quoted, unknown
 
 BLOCK_ROWS = 2_048
-_SWAP = threading.Lock()
+
+_OFFLINE: ContextVar[bool] = ContextVar("offline", default=False)
 
 
 class MissingLibrary(UserError):
-    """Something is not on this machine; `what`: a file, or the address that it would be fetched from."""
-
-    def __init__(self, dataset_id: str, rows: str, what: str) -> None:
-        super().__init__(missing_line(dataset_id, [(dataset_id, rows, what)]))
-        self.what = what
+    """Files of a part of an id are not on this machine."""
 
 
-class _RefusedByLibrary(Exception):
-    """The address of what would have been fetched."""
+class _Refused(Exception):
+    """Something would have been fetched."""
 
 
 def records(dataset_id: str, rows: str) -> Iterator[Any]:
@@ -50,25 +50,26 @@ def records(dataset_id: str, rows: str) -> Iterator[Any]:
     Raises:
         MissingLibrary: for a file that is not here. UserError: for whatever else the package raises.
     """
-    read = getattr(dataset(dataset_id), f"{rows}_iter")
-    with _offline(dataset_id, rows):
-        own = iter(read())
+    with _reading(dataset_id, rows):
+        found = iter(getattr(dataset(dataset_id), f"{rows}_iter")())
     while True:
-        with _offline(dataset_id, rows):
-            several = list(islice(own, BLOCK_ROWS))
+        with _reading(dataset_id, rows):
+            several = list(islice(found, BLOCK_ROWS))
         if not several:
             return
         yield from several
 
 
-def missing_line(dataset_id: str, lacking: list[tuple[str, str, str]]) -> str:
-    """The error's line for a corpus that lacks parts: (id, rows, missing file) each."""
-    parts = "; ".join(f"{rows} of {own} ({what})" for own, rows, what in lacking)
-    commands = " && ".join(f"ir_datasets export {own} {rows} > /dev/null" for own, rows, _ in lacking)
-    return (
-        f"ir_datasets:{dataset_id}: not on this machine: {parts}. midmask fetches nothing; to have ir_datasets fetch "
-        f"it, or say where to ask for it, type: {commands}"
-    )
+def dataset(dataset_id: str) -> Any:
+    """
+    Raises:
+        UserError: without the package, and for an id that the package does not have.
+    """
+    library = _library()
+    try:
+        return library.load(dataset_id)
+    except KeyError:
+        raise unknown("ir_datasets id", dataset_id, library.registry) from None
 
 
 def children(dataset_id: str) -> list[str]:
@@ -77,18 +78,6 @@ def children(dataset_id: str) -> list[str]:
     return sorted(
         name for name in _library().registry if name.startswith(f"{dataset_id}/") and name.count("/") == depth
     )
-
-
-def dataset(dataset_id: str) -> Any:
-    """
-    Raises:
-        UserError: without the package, and for an id that the package does not have.
-    """
-    registry = _library().registry
-    try:
-        return registry[dataset_id]
-    except KeyError:
-        raise unknown("ir_datasets id", dataset_id, registry) from None
 
 
 def _library() -> Any:
@@ -100,44 +89,57 @@ def _library() -> Any:
             "corpora ir_datasets:ID need the package ir-datasets, which is not installed; type: "
             f"{how_to_install('ir-datasets')}"
         ) from None
+    if not isinstance(ir_datasets.lazy_libs.requests, _Requests):
+        ir_datasets.lazy_libs.requests = _Requests(ir_datasets.lazy_libs.requests)
     return ir_datasets
 
 
+@dataclass(frozen=True)
+class _Requests:
+    """In place of the package's function that imports requests, for its every download."""
+
+    import_requests: Callable[[], Any]
+
+    def __call__(self) -> Any:
+        if _OFFLINE.get():
+            raise _Refused
+        return self.import_requests()
+
+
 @contextlib.contextmanager
-def _offline(dataset_id: str, rows: str) -> Iterator[None]:
-    """In here all sources of the package but local files refuse, and what it raises becomes an error for people."""
-    util = _library().util
-    with _SWAP:
-        kept = {kind: kind.stream for kind in util.BaseDownload.__subclasses__() if kind is not util.LocalDownload}
-        try:
-            for kind in kept:
-                kind.stream = _refuse
-            yield
-        except Exception as error:  # readers of two hundred formats
-            if what := _missing_file(error):
-                raise MissingLibrary(dataset_id, rows, what) from None
-            said = " ".join(str(error).split())[:300]
-            raise UserError(
-                f"ir_datasets:{dataset_id}: its {rows} cannot be read: {type(error).__name__}: {said}"
-            ) from None
-        finally:
-            for kind, stream in kept.items():
-                kind.stream = stream
+def _reading(dataset_id: str, rows: str) -> Iterator[None]:
+    """In here downloads are refused unless they are allowed, and what the package raises is an error for people."""
+    token = _OFFLINE.set(not is_on(ALLOW_DOWNLOAD))
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # readers of two hundred formats
+        if _OFFLINE.get() and _is_missing(error):
+            raise MissingLibrary(missing_line(dataset_id, [(dataset_id, rows)])) from None
+        said = " ".join(str(error).split())[:300]
+        raise UserError(
+            f"ir_datasets:{dataset_id}: its {rows} cannot be read: {type(error).__name__}: {said}"
+        ) from None
+    finally:
+        _OFFLINE.reset(token)
 
 
-def _refuse(source: Any) -> NoReturn:
-    raise _RefusedByLibrary(getattr(source, "url", None) or getattr(source, "uri", repr(source)))
+def _is_missing(error: Exception) -> bool:
+    """Whether a file is not here: one to fetch, from one or several mirrors, or one that its owners give away."""
+    if isinstance(error, RuntimeError) and len(error.args) == 2 and isinstance(error.args[1], list):
+        return any(_is_missing(tried) for _, tried in error.args[1])
+    return isinstance(error, _Refused) or (isinstance(error, OSError) and error.errno in (None, errno.ENOENT))
 
 
-def _missing_file(error: Exception) -> str:
-    """The source or file that is not there, if that is what is wrong."""
-    tried = error.args[1] if isinstance(error, RuntimeError) and len(error.args) == 2 else []
-    errors = [error, *(err for _, err in tried)] if isinstance(tried, list) else [error]
-    for err in errors:
-        # A file that has to be asked for is an OSError without a number.
-        if isinstance(err, _RefusedByLibrary | FileNotFoundError) or (isinstance(err, OSError) and err.errno is None):
-            return " ".join(str(err).split())
-    return ""
+def missing_line(dataset_id: str, lacking: list[tuple[str, str]]) -> str:
+    """The error's line for a corpus that lacks parts: (id, rows) each."""
+    parts = ", ".join(f"{rows} of {part}" for part, rows in lacking)
+    commands = " && ".join(f"ir_datasets export {part} {rows} > /dev/null" for part, rows in lacking)
+    return (
+        f"ir_datasets:{dataset_id}: not on this machine: {parts}. To have it fetched, or see where to ask for it: "
+        f"--allow-download ({ALLOW_DOWNLOAD}=1), or type: {commands}"
+    )
 
 
 WORDS = {"train": "train", "training": "train", "test": "test"}
@@ -169,7 +171,7 @@ class IrPiece:
             UserError: if something that it needs is not on this machine, or it cannot make sense of its files.
         """
         return record_blocks(
-            records(self.dataset_id, self.rows),
+            enumerate(records(self.dataset_id, self.rows), start=1),
             _VALUES[self.rows],
             lambda record: "\t".join(map(str, record)),
             rows=self.rows,
@@ -184,44 +186,54 @@ class IrPiece:
             digest.update(repr(tuple(record)).encode("utf-8", "surrogatepass") + b"\n")
         return digest.hexdigest()[:16]
 
-    def missing(self) -> str:
-        """The file that the first record needs and this machine lacks; "" if none is missing."""
+    def is_missing(self) -> bool:
+        """Whether this machine lacks a file that the first record needs."""
         try:
             next(records(self.dataset_id, self.rows), None)
-        except MissingLibrary as error:
-            return error.what
-        return ""
+        except MissingLibrary:
+            return True
+        return False
 
 
-def open_ir_dataset(dataset_id: str, name: str, max_characters: int) -> CorpusPieces:
-    """The corpus of an id; without judgements in it or its children, it is text only.
+@dataclass(frozen=True)
+class IrDatasetsReader:
+    """Reads an id of ir_datasets; its records are what decides the rows."""
 
-    Raises:
-        UserError: if the package or the id is not there, the id has no documents, or it has queries that nobody judged;
-            and if files are not on this machine, naming all that is lacking and how to fetch it.
-    """
-    found = dataset(dataset_id)
-    if not found.has_docs():
-        below = ", ".join(children(dataset_id))
-        raise UserError(f"ir_datasets:{dataset_id} has no documents of its own; name one of {below or 'the other ids'}")
-    splits = split_ids(dataset_id)
-    if not splits and found.has_queries():
-        raise UserError(f"ir_datasets:{dataset_id} has queries but no judgements; name another id of its collection")
-    docs = (IrPiece(0, "docs", dataset_id, max_characters),)
-    queries, qrels = (
-        tuple(IrPiece(number, rows, own, max_characters, split) for number, (split, own) in enumerate(splits.items()))
-        for rows in ("queries", "qrels")
+    layout: str = (
+        "an id, such as beir/scifact or msmarco-passage/dev/small; needs the extra ir-datasets; what is not on this "
+        "machine is fetched with --allow-download alone"
     )
-    lacking = [(piece.dataset_id, piece.rows, what) for piece in (*docs, *queries, *qrels) if (what := piece.missing())]
-    if lacking:
-        raise UserError(missing_line(dataset_id, lacking))
-    return CorpusPieces(name, docs, queries, qrels)
 
+    def open(self, config: CorpusConfig) -> CorpusPieces:
+        """The corpus of an id; without judgements in it or its children, it is text only.
 
-def fingerprints(corpus: CorpusPieces) -> dict[str, str]:
-    """Name of each piece -> fingerprint of its records."""
-    pieces = (*corpus.docs, *corpus.queries, *corpus.qrels)
-    return {piece.file: piece.fingerprint() for piece in pieces if isinstance(piece, IrPiece)}
+        Raises:
+            UserError: if the package or the id is not there, the id has no documents, or it has queries that nobody
+                judged; and if files are not on this machine, naming all that is lacking and how to fetch it.
+        """
+        dataset_id, most = config.place, config.max_characters
+        found = dataset(dataset_id)
+        if not found.has_docs():
+            below = ", ".join(children(dataset_id)) or "the other ids"
+            raise UserError(f"ir_datasets:{dataset_id} has no documents of its own; name one of {below}")
+        splits = split_ids(dataset_id)
+        if not splits and found.has_queries():
+            raise UserError(
+                f"ir_datasets:{dataset_id} has queries but no judgements; name another id of its collection"
+            )
+        docs = (IrPiece(0, "docs", dataset_id, most),)
+        queries, qrels = (
+            tuple(IrPiece(number, rows, child, most, split) for number, (split, child) in enumerate(splits.items()))
+            for rows in ("queries", "qrels")
+        )
+        if lacking := [(piece.dataset_id, piece.rows) for piece in (*docs, *queries, *qrels) if piece.is_missing()]:
+            raise UserError(missing_line(dataset_id, lacking))
+        return CorpusPieces(config.short_name, docs, queries, qrels)
+
+    def identity(self, config: CorpusConfig) -> dict[str, Any]:
+        corpus = self.open(config)
+        pieces = (*corpus.docs, *corpus.queries, *corpus.qrels)
+        return {"records": {piece.file: piece.fingerprint() for piece in pieces if isinstance(piece, IrPiece)}}
 
 
 def split_ids(dataset_id: str) -> dict[str, str]:
@@ -297,22 +309,6 @@ def _require_string(value: Any) -> str:
     if not isinstance(value, str):
         raise Fault(NO_TEXT, f"text is {quoted(value)}")
     return value
-
-
-@dataclass(frozen=True)
-class IrDatasetsReader:
-    """Reads an id of ir_datasets; its records are what decides the rows."""
-
-    layout: str = (
-        "an id, such as beir/scifact or msmarco-passage/dev/small; needs the extra ir-datasets; nothing is fetched: "
-        "what is not on this machine is named with the command that fetches it"
-    )
-
-    def open(self, config: CorpusConfig) -> CorpusPieces:
-        return open_ir_dataset(config.place, config.short_name, config.max_characters)
-
-    def identity(self, config: CorpusConfig) -> dict[str, Any]:
-        return {"records": fingerprints(self.open(config))}
 
 
 READER = IrDatasetsReader()

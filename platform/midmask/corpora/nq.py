@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 from midmask.corpora.chunks import Fault, Lines, Record, TextPiece, is_nothing, read_id, read_text
 from midmask.corpora.corpus import CorpusPieces, data_files, find_file, qrel_pieces, split_names, text_pieces
 from midmask.corpora.reader import FolderReader
-from midmask.corpora.text_files import BrokenFile, open_file
+from midmask.corpora.text_files import BrokenFile, open_text
 from midmask.errors import UserError, quoted
 from midmask.store.place import Place
 
@@ -256,7 +256,7 @@ def _by_split(folder: Place, names: list[str], pattern: re.Pattern[str]) -> dict
 
 
 def _has_header(folder: Place, file: str) -> bool:
-    with open_file(folder, file, "tabs") as stream:
+    with open_text(folder / file, "tabs") as stream:
         return stream.read(64).removeprefix(codecs.BOM_UTF8).startswith(b"id\t")
 
 

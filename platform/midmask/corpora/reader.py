@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.docs import count_documents
-from midmask.corpora.formats import FORMATS, ending
+from midmask.corpora.formats import FORMATS
 from midmask.corpora.text_files import UnusableFile
 from midmask.errors import UserError
 from midmask.store.place import Place
@@ -126,10 +126,6 @@ FALLBACKS = ("texts", "docs")
 """Their readers open any folder with jsonl files, or with documents, so each counts only where none before it does."""
 
 
-WRITTEN = frozenset({".md", ".rst", ".html", ".htm", ".pdf"})
-"""Endings of files that are documents of their own: a folder docs/ of these is no collection of TREC."""
-
-
 def recognise(folder: str) -> str:
     """`FORMAT:folder` for a folder (or URI) that one format's reader opens; only names and first lines are read.
 
@@ -162,12 +158,12 @@ def _are_mostly_documents(folder: str, found: list[str]) -> bool:
 def _can_open(name: str) -> bool:
     config = CorpusConfig(name=name)
     try:
-        pieces = reader_of(config.format).open(config).docs
+        reader_of(config.format).open(config)
     except UnusableFile:
         return config.format not in FALLBACKS  # its layout, with a file that its reader refuses by name
     except (UserError, UnicodeDecodeError):  # names that are no UTF-8, which only documents may have
         return False
-    return config.format in FALLBACKS or not any(ending(piece.file) in WRITTEN for piece in pieces)
+    return True
 
 
 BEGIN, END = "<!-- formats: begin -->", "<!-- formats: end -->"

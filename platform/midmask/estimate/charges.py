@@ -17,7 +17,6 @@ from midmask.estimate.rates import (
     INDEX_FLOPS_PER_SECOND,
     PAIR_BYTES,
     RANKED_BYTES,
-    SEISMIC_ENTRY_BYTES,
     bm25_seconds,
     bm25_size,
     checkpoint_bytes,
@@ -39,7 +38,6 @@ from midmask.experiment.searching import represented_by
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig
 from midmask.queries.query_model import GeneratorConfig
 from midmask.retrieve.search import PART
-from midmask.retrieve.seismic import SEISMIC
 from midmask.store.place import Place
 from midmask.teacher.teach import TeachConfig
 from midmask.text.tokens import ROW_GROUP, TokensConfig
@@ -224,9 +222,7 @@ class Charges:
         """The cost of an index: one process builds all of it in the host's memory, beside its training vectors."""
         config: Any = step.config
         model = step.inputs["passages"].inputs["model"]
-        _, count, _, terms = self._encoding_volumes(step.inputs["passages"])
-        if config.index == SEISMIC:
-            return Charge(step, bytes=SEISMIC_ENTRY_BYTES * terms * count, host=SEISMIC_ENTRY_BYTES * terms * count)
+        _, count, _, _ = self._encoding_volumes(step.inputs["passages"])
         width = represented_by(model).width or self.sizes(model).width
         rows = min(count, config.training_rows or 0)
         size = dense_bytes(config.index, width)

@@ -10,8 +10,7 @@ BM25           words are counted and scored a shard at a time; a query adds up t
                of its words, on as many cores as there are workers; the index is mapped, so that it takes no memory, but
                each passage's id does
 dense          vectors in a faiss index: in the host's memory, and if there are GPUs a copy, each with its share
-lexical        all entries unpacked in the host's memory, and Seismic's index beside them; its searches are reckoned as
-               exact ones
+lexical        all entries unpacked in the host's memory
 late           a product of codes for each token of a query with each of its candidates' tokens, on CPU cores; vectors
                are mapped, so an index takes no memory
 """
@@ -23,7 +22,6 @@ from midmask.encoders.representation import Representation
 from midmask.estimate.sizes import Sizes
 from midmask.estimate.volumes import Volumes
 from midmask.experiment.graph import Step
-from midmask.retrieve.seismic import SEISMIC
 from midmask.retrieve.views import record_type
 from midmask.training.checkpoint import KEPT
 
@@ -167,8 +165,6 @@ CODES_PER_SECOND = 5e9
 of 14 tokens have 200 candidates each among 4,096 passages of 94 tokens, and 8.7e9 where all of them are scored."""
 ENTRY_BYTES = 8
 """Bytes of an entry of a lexical view: its word and its weight."""
-SEISMIC_ENTRY_BYTES = 40
-"""Bytes of an entry in Seismic's index: measured 13 to 42, and 100 for weights that are nearly noise."""
 INDEX_FLOPS_PER_SECOND = 5.7e10
 """FLOP/s of a core that builds a faiss index: measured with IVF4096,Flat of a million vectors of width 384, two threads
 (docs/results/benchmarks.md, 99 s)."""
@@ -236,5 +232,4 @@ def index_bytes(factory: str, *, width: int, terms: float) -> tuple[float, float
         width: of the dense view that is searched; 0: none. terms: words of the lexical view; 0: none.
     """
     vector = dense_bytes(factory, width) if width else 0.0
-    entry = ENTRY_BYTES + SEISMIC_ENTRY_BYTES * (factory == SEISMIC)
-    return vector + entry * terms, 0.0 if "HNSW" in factory else vector
+    return vector + ENTRY_BYTES * terms, 0.0 if "HNSW" in factory else vector

@@ -14,39 +14,18 @@ from midmask.corpora import CorpusConfig
 from midmask.errors import UserError
 from midmask.store.place import Place
 
+CQADUPSTACK = "cqadupstack"
 FORUMS = tuple(
-    f"cqadupstack/{forum}"
+    f"{CQADUPSTACK}/{forum}"
     for forum in (
-        "android",
-        "english",
-        "gaming",
-        "gis",
-        "mathematica",
-        "physics",
-        "programmers",
-        "stats",
-        "tex",
-        "unix",
-        "webmasters",
-        "wordpress",
+        *("android", "english", "gaming", "gis", "mathematica", "physics"),
+        *("programmers", "stats", "tex", "unix", "webmasters", "wordpress"),
     )
 )
-CQADUPSTACK = "cqadupstack"
 
 BEIR13 = (
-    "trec-covid",
-    "nfcorpus",
-    "nq",
-    "hotpotqa",
-    "fiqa",
-    "arguana",
-    "webis-touche2020",
-    "quora",
-    "dbpedia-entity",
-    "scidocs",
-    "fever",
-    "climate-fever",
-    "scifact",
+    *("trec-covid", "nfcorpus", "nq", "hotpotqa", "fiqa", "arguana", "webis-touche2020", "quora", "dbpedia-entity"),
+    *("scidocs", "fever", "climate-fever", "scifact"),
 )
 BEIR14 = (*BEIR13, CQADUPSTACK)
 BEIR18 = (*BEIR14, "bioasq", "signal1m", "trec-news", "robust04")

@@ -181,6 +181,12 @@ def aggregate(per_query: pa.Table) -> dict[str, float]:
     return means
 
 
+def aggregate_seeds(tables: Sequence[pa.Table]) -> dict[str, float]:
+    """The mean of every measure over its queries and the seeds, a table each."""
+    each = [aggregate(table) for table in tables]
+    return {measure: sum(means[measure] for means in each) / len(each) for measure in each[0]}
+
+
 def by_query(per_query: pa.Table, measure: str) -> Mapping[str, float]:
     """Maps each query to its value of one measure.
 
@@ -215,12 +221,7 @@ PRESETS: Registry[tuple[str, ...]] = Registry(
         # Rekabsaz et al. 2021; Hofstätter et al. 2022.
         "tripclick": ("nDCG@10", "RR@10", "R@100"),
         # Every cut that one of these papers prints.
-        "papers": (
-            "RR@10",
-            "RR@100",
-            "nDCG@10",
-            *(f"R@{cut}" for cut in (1, 10, 20, 30, 50, 100, 1000)),
-        ),
+        "papers": ("RR@10", "RR@100", "nDCG@10", *(f"R@{cut}" for cut in (1, 10, 20, 30, 50, 100, 1000))),
     },
 )
 

@@ -132,36 +132,34 @@ def _ranges(inside: NDArray[np.bool_]) -> str:
 log = logging.getLogger(__name__)
 
 
-def slices_of(qrels: pa.Table, split: str) -> list[str]:
-    """The slices of a split, by name, sorted."""
-    names = pc.unique(qrels["split"]).to_pylist()
-    return sorted(name for name in names if is_slice(name) and name.startswith(f"{split}."))
-
-
 def evaluate_slices(
     ranked: pa.Table, qrels: pa.Table, split: str, names: Sequence[str], searched: Sequence[str]
-) -> dict[str, pa.Table]:
-    """Maps each slice to (query_id, measure, value) of its searched queries, by its own judgements.
-
-    Queries of a slice that were not searched (a sample was, or the slice is no part of its split) do not count and are
-    counted in the log; a slice without any searched query is left out, which the log says.
+) -> tuple[dict[str, pa.Table], dict[str, int]]:
+    """Measures the slices of a split by their own judgements.
 
     Args:
         ranked: the split's list. qrels: of all splits. searched: the split's evaluated queries, with results or not.
+
+    Returns:
+        slice -> (query_id, measure, value) of its searched queries, where there are any. slice -> number of its other
+        queries, which do not count (a sample was searched, or the slice is no part of its split), where there are any.
     """
-    found: dict[str, pa.Table] = {}
-    for name in slices_of(qrels, split):
+    values: dict[str, pa.Table] = {}
+    lost: dict[str, int] = {}
+    for name in sorted(pc.unique(qrels["split"]).to_pylist()):
+        if not (is_slice(name) and name.startswith(f"{split}.")):
+            continue
         own = qrels.filter(pc.equal(qrels["split"], name))
         inside = own.filter(pc.is_in(own["query_id"], value_set=pa.array(searched, pa.string())))
-        lost = pc.count_distinct(own["query_id"]).as_py() - pc.count_distinct(inside["query_id"]).as_py()
-        if lost:
-            log.warning("%d queries of the slice %s were not searched and do not count", lost, name)
+        if count := pc.count_distinct(own["query_id"]).as_py() - pc.count_distinct(inside["query_id"]).as_py():
+            lost[name] = count
+            log.warning("%d queries of the slice %s were not searched and do not count", count, name)
         if len(inside):
             listed = ranked.filter(pc.is_in(ranked["query_id"], value_set=inside["query_id"]))
-            found[name] = measures.evaluate(listed, inside, name, names)
+            values[name] = measures.evaluate(listed, inside, name, names)
         else:
             log.warning("no query of the slice %s was searched", name)
-    return found
+    return values, lost
 
 
 class EvaluateConfig(IndexFields, PoolFields, EncodingFields):
@@ -244,7 +242,8 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
     own, covered = _measure_queries(config, corpus, found, searched)
     if covered["without_results"]:
         log.warning("%d of %d queries have no result and score 0", covered["without_results"], covered["queries"])
-    values = {config.split: own, **_slices(config, corpus, found, searched)}
+    slices, lost = evaluate_slices(found, qrels, config.split, _measures(config, corpus), searched)
+    values = {config.split: own, **slices}
     name = corpus.result["name"]
     ranked.write_trec(out / "runs" / f"{name}.{config.split}.trec.gz", found, ranked.TAG)
     for split, per_query in values.items():
@@ -258,7 +257,7 @@ def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], o
         "split_rule": corpus.result["split_rule"],
         "measures": means.pop(config.split),
         "slices": {split: {"queries": sizes[split], "measures": means[split]} for split in means},
-        "not_searched": _count_not_searched(qrels, config.split, sizes),
+        "not_searched": lost,
         **covered,
         "missing_passages": pc.sum(is_missing(corpus.place, _of_split(qrels, config.split, searched))).as_py() or 0,
         "unread_judgements": _count_unread(corpus),
@@ -327,21 +326,3 @@ def _count_unread(corpus: Artifact) -> dict[str, int]:
     rows = corpus.result.get("rows_by_kind", {}).get("qrels", {})
     sampled = {"of passages left out by corpus.max_passages": rows.get("left_out", 0)}
     return {why: count for why, count in {**rows.get("quarantined", {}), **sampled}.items() if count}
-
-
-def _count_not_searched(qrels: pa.Table, split: str, counted: Mapping[str, int]) -> dict[str, int]:
-    """Slice -> its judged queries that are none of the evaluated ones, where there are any.
-
-    Args:
-        counted: split or slice -> number of its queries with values.
-    """
-    queries = {
-        name: pc.count_distinct(qrels.filter(pc.equal(qrels["split"], name))["query_id"]).as_py()
-        for name in slices_of(qrels, split)
-    }
-    lost = {name: count - counted.get(name, 0) for name, count in queries.items()}
-    return {name: count for name, count in lost.items() if count}
-
-
-def _slices(config: EvaluateConfig, corpus: Artifact, found: pa.Table, searched: list[str]) -> Mapping[str, pa.Table]:
-    return evaluate_slices(found, read_qrels(corpus), config.split, _measures(config, corpus), searched)

@@ -90,7 +90,15 @@ def tabulate(
     cells: dict[tuple[str, str], TableCell] = {}
     comparisons: dict[str, list[Comparison]] = {}
     for column in columns:
-        comparisons[column.label] = rows = _compare(column, protocol)
+        comparisons[column.label] = rows = compare(
+            column.per_query,
+            measure=column.measure,
+            baseline=protocol.baseline,
+            test=protocol.test,
+            correction=protocol.correction,
+            correction_alpha=protocol.correction_alpha,
+            queries=column.queries,
+        )
         for name, cell in _cells(column, rows, all_pairs=protocol.baseline is None).items():
             cells[name, column.label] = cell
     systems = tuple(dict.fromkeys(name for column in columns for name in column.per_query))
@@ -104,18 +112,6 @@ def tabulate(
 
 def _means(cells: Mapping[tuple[str, str], TableCell], system: str) -> dict[str, float]:
     return {label: cell.mean for (name, label), cell in cells.items() if name == system}
-
-
-def _compare(column: TableColumn, protocol: ComparisonProtocol) -> list[Comparison]:
-    return compare(
-        column.per_query,
-        measure=column.measure,
-        baseline=protocol.baseline,
-        test=protocol.test,
-        correction=protocol.correction,
-        correction_alpha=protocol.correction_alpha,
-        queries=column.queries,
-    )
 
 
 def _cells(column: TableColumn, comparisons: Sequence[Comparison], *, all_pairs: bool) -> dict[str, TableCell]:

@@ -38,7 +38,7 @@ from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.index import IndexConfig, SampleConfig, build_index, draw_sample
 from midmask.retrieve.ranked import FuseConfig, fuse_lists
 from midmask.retrieve.run_file import RunFileConfig, read_run
-from midmask.retrieve.search import TimingConfig, search, search_in_parts, time_searches
+from midmask.retrieve.search import search, search_in_parts
 from midmask.retrieve.search_config import SearchConfig
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -75,8 +75,6 @@ class StepKind:
     named_by_content: bool = False
     # It reads the queries of the split train, which its config does not name.
     reads_train: bool = False
-    # Its result tells how much there is to read, so that times are estimated again when it has ended.
-    tells_volume: bool = False
     # Only searches read it: a search that is finished does not look at it again.
     intermediate: bool = False
     # For MLflow: whether it makes a collection; the model type of what it makes, if a checkpoint; what a collection is
@@ -131,30 +129,26 @@ KINDS: Mapping[str, StepKind] = {
         # Collections, and what is derived from their texts
         StepKind(
             "prepare", CorpusConfig, corpora.prepare, runs="stream", whole_collection=True, named_by_content=True,
-            tells_volume=True, is_collection=True, texts_per_second=15_000, nominal_seconds=10.0,
+            is_collection=True, texts_per_second=15_000, nominal_seconds=10.0,
         ),
         StepKind(
-            "queries", QueriesConfig, make_queries, runs="driver", whole_collection=True, tells_volume=True,
-            texts_per_second=600,
+            "queries", QueriesConfig, make_queries, runs="driver", whole_collection=True, texts_per_second=600,
+        ),
+        StepKind("join", JoinConfig, corpora.join, whole_collection=True, texts_per_second=40_000),
+        StepKind(
+            "tokenise", TokensConfig, tokens.tokenise, runs="shards", whole_collection=True, texts_per_second=2_400,
         ),
         StepKind(
-            "join", JoinConfig, corpora.join, whole_collection=True, tells_volume=True, texts_per_second=40_000,
+            "read_tokens", ReadTokensConfig, read_tokens, runs="driver", whole_collection=True, is_collection=True,
+            texts_per_second=40_000,
         ),
         StepKind(
-            "tokenise", TokensConfig, tokens.tokenise, runs="shards", whole_collection=True, tells_volume=True,
-            texts_per_second=2_400,
-        ),
-        StepKind(
-            "read_tokens", ReadTokensConfig, read_tokens, runs="driver", whole_collection=True, tells_volume=True,
-            is_collection=True, texts_per_second=40_000,
-        ),
-        StepKind(
-            "spans", SpansConfig, SPANS, runs="shards", whole_collection=True, tells_volume=True,
-            texts_per_second=1_400, nominal_seconds=10.0,
+            "spans", SpansConfig, SPANS, runs="shards", whole_collection=True, texts_per_second=1_400,
+            nominal_seconds=10.0,
         ),
         StepKind(
             "pseudo_queries", PseudoQueriesConfig, PSEUDO_QUERIES, runs="shards", whole_collection=True,
-            tells_volume=True, texts_per_second=1_600,
+            texts_per_second=1_600,
         ),
         StepKind("list_pairs", ListPairsConfig, list_pairs, texts_per_second=7_500),
         StepKind("keep_pairs", KeepPairsConfig, KEEP_PAIRS, runs="shards", texts_per_second=100_000),
@@ -200,7 +194,6 @@ KINDS: Mapping[str, StepKind] = {
         StepKind("sample", SampleConfig, draw_sample, intermediate=True),
         StepKind("search", SearchConfig, search, runs="actors", on_device=True),
         StepKind("search_sample", SearchConfig, search_in_parts),
-        StepKind("time_searches", TimingConfig, time_searches, runs="threads"),
         StepKind("fuse", FuseConfig, fuse_lists, texts_per_second=1_000),
         StepKind("read_run", RunFileConfig, read_run, runs="driver", texts_per_second=2_000),
         # Negatives and teachers' scores

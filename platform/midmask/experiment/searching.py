@@ -22,7 +22,7 @@ from midmask.retrieve.bm25.words import Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import TRAINING_ROWS, IndexConfig, IndexFields, SampleConfig
 from midmask.retrieve.ranked import FuseConfig
-from midmask.retrieve.search_config import ALL, SearchConfig, misplaced
+from midmask.retrieve.search_config import ALL, NO_DENSE_VIEW, SearchConfig
 from midmask.store.pretrained import found_folder, transformer_folder
 from midmask.text.tokens import TokensConfig
 
@@ -63,8 +63,6 @@ def ranking(
         nprobe=wanted.nprobe,
         ef_search=wanted.ef_search,
         rescore=wanted.rescore,
-        query_cut=wanted.query_cut,
-        heap_factor=wanted.heap_factor,
         threads=wanted.threads,
     )
     if isinstance(wanted, EvaluateConfig):
@@ -126,10 +124,8 @@ def _check_index(wanted: EvaluateConfig | MineConfig, model: Step) -> None:
     if wanted.is_exact:
         return
     views = [view for view in represented_by(model).views if getattr(wanted, "views", "all") in ("all", view)]
-    if advice := misplaced(wanted, views):
-        raise UserError(f"{_place(wanted)}.index = {wanted.index}: {advice}")
-    if wanted.rescore == 0 and "lexical" in views:
-        raise UserError(f"{_place(wanted)}.rescore = 0: scores of an index and of words are not added; set 1 or more")
+    if "dense" not in views:
+        raise UserError(f"{_place(wanted)}.index = {wanted.index}: {NO_DENSE_VIEW}")
     wanted.check_index(_place(wanted), _dense_width(model))
 
 

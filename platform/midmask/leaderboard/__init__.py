@@ -7,5 +7,6 @@ board        chosen entries × (corpus, split, measure) as cells, with costs; wh
 export       the board as HTML, CSV and Markdown
 selection    which systems a user means
 comparison   systems side by side on the same queries, and as text; queries: two systems query by query
-training, running, embeddings, lineage: what the other pages show
+artifacts    what a number was made of, as far as it can be reached
+training     the curves of trainings, and what happened in them
 """

@@ -18,9 +18,9 @@ from midmask.evaluation.rendering import csv_cell, markdown, markdown_text
 from midmask.evaluation.statistics.pairing import Pairing, Sided, pair_systems, widest
 from midmask.evaluation.statistics.significance import p_text, sentence
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
+from midmask.leaderboard.artifacts import artifact_place, evaluated
 from midmask.leaderboard.entries import LABELS, Entry, PerQueryOf, kind, seed_tables
-from midmask.leaderboard.lineage import artifact_place
-from midmask.leaderboard.queries import evaluated, query_texts
+from midmask.leaderboard.queries import query_texts
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
 from midmask.tracking import TrackedRow
 

@@ -12,45 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midmask.evaluation.statistics.pairing import Pairing
-from midmask.leaderboard.lineage import artifact_of
+from midmask.leaderboard.artifacts import Evaluated, evaluated
 from midmask.retrieve.blocks import StoredPassages
 from midmask.retrieve.searched_queries import excluded_pairs, without_self
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_table
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """The artifacts and settings that an evaluation's record names."""
-
-    corpus: Artifact | None = None  # None where it cannot be reached
-    ranked: Artifact | None = None  # None where it cannot be reached
-    split: str = ""  # split of the queries; the evaluation of a slice lies with its split
-    depth: int | None = None  # length of the list that was judged
-    missing: tuple[str, ...] = ()  # the artifacts that cannot be reached, and why
-
-
-def evaluated(place: Place | None) -> Evaluated:
-    """The artifacts that can be reached from an evaluation's artifact.
-
-    Args:
-        place: None for a run that does not tell where its artifact lies.
-    """
-    if place is None:
-        return Evaluated(missing=("the run does not tell where its artifact lies",))
-    evaluation, why = artifact_of(place)
-    if evaluation is None:
-        return Evaluated(missing=(f"the evaluation {place}: {why}",))
-    artifacts: dict[str, Artifact | None] = {}
-    missing = []
-    for role in ("corpus", "ranked"):
-        source = evaluation.record["inputs"].get(role)
-        artifacts[role], why = artifact_of(Place(source)) if source else (None, "the record does not name it")
-        if artifacts[role] is None:
-            missing.append(f"its {role} {source or ''}: {why}")
-    split, depth = str(evaluation.result.get("split", "")), evaluation.record["config"].get("depth")
-    return Evaluated(artifacts["corpus"], artifacts["ranked"], split, depth, tuple(missing))
 
 
 def query_texts(corpus: Artifact, query_ids: Collection[str]) -> dict[str, str]:

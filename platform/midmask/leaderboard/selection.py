@@ -8,8 +8,8 @@ from pathlib import Path
 
 from midmask.corpora.splits import is_slice
 from midmask.errors import UserError, unknown
+from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, inputs_of
 from midmask.leaderboard.entries import entries
-from midmask.leaderboard.lineage import artifact_place, lineage
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names, resolve_cached
 from midmask.leaderboard.store_view import StoreView
 from midmask.retrieve.run_file import DIGEST_PARAM, run_digest
@@ -130,9 +130,9 @@ def _evaluations_of(folder: Path, view: StoreView) -> set[tuple[str, CollectionS
 
 def _searched_models(evaluation: Place) -> Iterator[Path]:
     """The folders of the models that an evaluation's vectors were encoded with, and those they were copied from."""
-    links = {link.place.uri: link for link in lineage(evaluation)}
-    for link in links.values():
-        model = links.get(link.inputs["model"].uri) if link.step == "encode" and "model" in link.inputs else None
+    artifacts = {artifact.address.uri: artifact for artifact in artifacts_behind(evaluation)}
+    encodings = [artifact for artifact in artifacts.values() if artifact.record["step"] == "encode"]
+    for model in (artifacts.get(inputs_of(encoding)["model"].uri) for encoding in encodings):
         if model is not None and model.place.is_path:
             yield (Path(model.place.uri) / "model").resolve()
         if model is not None and "folder" in model.result:

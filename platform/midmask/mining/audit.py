@@ -1,5 +1,5 @@
-"""The audit of a mining run: which candidates were refused and why, how many are likely relevant, and how many
-negatives a stricter filter would cost. Counts are added up for one block of queries after another.
+"""The audit of a mining run: which candidates were refused and why, and how many are likely relevant. Counts are added
+up for one block of queries after another.
 
 False negatives are estimated three ways, each as a share of the candidates within the wanted ranks, before any rule:
 those judged relevant (what a miner without the judgements would have taken), near-duplicates of a positive, and, of
@@ -13,14 +13,9 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from midmask.core.arrays import Ints
-from midmask.mining.negatives import ALLOWED, CODE, VERDICTS, Codes, Stretch, beyond_absolute, beyond_relative
-
-BINS = 20
-MARGINS = {"relative_margin": (0.0, 0.01, 0.02, 0.05, 0.1, 0.2), "teacher_margin": (0.0, 1.0, 2.0, 3.0, 5.0, 8.0)}
-"""Margins whose price is reported: of the lists' own scores, and of the teacher's."""
+from midmask.mining.negatives import CODE, VERDICTS, Codes, Stretch
 
 
 class Audit:
@@ -37,8 +32,6 @@ class Audit:
         self._counts: Counter[str] = Counter()
         self._overlap: defaultdict[tuple[int, int], float] = defaultdict(float)
         self._both: Counter[tuple[int, int]] = Counter()
-        self._prices: Counter[tuple[str, float, str]] = Counter()
-        self._scores: dict[tuple[int, str], list[NDArray[np.float32]]] = {}
 
     def add(self, stretch: Stretch, verdict: Codes, chosen: Ints) -> None:
         """Counts the verdicts and the chosen negatives of one block of queries.
@@ -63,12 +56,6 @@ class Audit:
         self._counts.update(full=int((have >= self._per_query).sum()))
         self._count_suspects(stretch, verdict, chosen)
         self._count_overlap(stretch)
-        self._count_prices(stretch, verdict)
-        for source in range(len(self._sources)):
-            in_source = stretch.source == source
-            for kind, rows in (("positives", stretch.facts.is_positive), ("negatives", became == CODE["chosen"])):
-                scores = stretch.facts.score[in_source & rows].astype(np.float32)
-                self._scores.setdefault((source, kind), []).append(scores[~np.isnan(scores)])
 
     def _count_suspects(self, stretch: Stretch, verdict: Codes, chosen: Ints) -> None:
         facts = stretch.facts
@@ -99,24 +86,6 @@ class Audit:
             self._overlap[one, other] += float(jaccard.sum())
             self._both[one, other] += int(both.sum())
 
-    def _count_prices(self, stretch: Stretch, verdict: Codes) -> None:
-        """Of the allowed candidates, those that each margin would refuse, and the queries that would come up short."""
-        facts = stretch.facts
-        allowed = verdict == ALLOWED
-        unscored = np.isnan(facts.teacher) | np.isnan(facts.positive_teacher)
-        scored = {"relative_margin": ~np.isnan(facts.score), "teacher_margin": ~unscored}
-        for kind, margins in MARGINS.items():
-            priced = allowed & scored[kind]
-            self._prices[kind, 0.0, "allowed"] += int(priced.sum())
-            for margin in margins:
-                if kind == "relative_margin":
-                    beyond = beyond_relative(facts.score, facts.positive_score, margin)
-                else:
-                    beyond = beyond_absolute(facts.teacher, facts.positive_teacher, margin)
-                left = np.bincount(stretch.query[priced & ~beyond], minlength=len(stretch.query_ids))
-                self._prices[kind, margin, "lost"] += int((priced & beyond).sum())
-                self._prices[kind, margin, "short"] += int((left < self._per_query).sum())
-
     def shortfall(self, queries: int) -> dict[str, int]:
         """How many of all queries were left with fewer negatives than asked for, and with none at all."""
         return {"queries_short": queries - self._counts["full"], "queries_without": queries - self._counts["some"]}
@@ -146,8 +115,6 @@ class Audit:
                 for (one, other), count in self._both.items()
                 if count
             ],
-            "scores": {name: self._histogram(source) for source, name in enumerate(self._sources)},
-            "stricter": {kind: self._price_list(kind) for kind in MARGINS if self._prices[kind, 0.0, "allowed"]},
         }
 
     def _false_negatives(self) -> dict[str, Any]:
@@ -159,32 +126,6 @@ class Audit:
             "chosen_teacher_above_positive": _share(counts["chosen_above"], counts["chosen_scored"]),
         }
 
-    def _histogram(self, source: int) -> dict[str, Any] | None:
-        """Scores of the list's positives and of the negatives taken from it, in bins of equal width."""
-        nothing = [np.empty(0, np.float32)]
-        kinds = {
-            kind: np.concatenate(nothing + self._scores.get((source, kind), [])) for kind in ("positives", "negatives")
-        }
-        scores = np.concatenate(list(kinds.values()))
-        if not len(scores):
-            return None
-        edges = np.histogram_bin_edges(scores, BINS)
-        return {
-            "edges": [round(float(edge), 6) for edge in edges],
-            **{kind: np.histogram(values, edges)[0].tolist() for kind, values in kinds.items()},
-        }
-
-    def _price_list(self, kind: str) -> list[dict[str, Any]]:
-        allowed = self._prices[kind, 0.0, "allowed"]
-        return [
-            {
-                "margin": margin,
-                "candidates_lost": _share(self._prices[kind, margin, "lost"], allowed),
-                "queries_short": self._prices[kind, margin, "short"],
-            }
-            for margin in MARGINS[kind]
-        ]
-
 
 def _share(count: int, of: int) -> dict[str, Any] | None:
     """A count with what it is a part of; none if there was nothing to count."""
@@ -193,28 +134,22 @@ def _share(count: int, of: int) -> dict[str, Any] | None:
 
 def as_markdown(report: dict[str, Any]) -> str:
     """The report as a Markdown page."""
+    heads = [rule.replace("_", " ") for rule in VERDICTS]
     lines = [
         "# Audit of mined negatives",
         "",
         f"{report['negatives']:,} negatives for {report['queries']:,} queries, {report['per_query']} wanted of each; "
         f"{report['queries_short']:,} queries have fewer, {report['queries_without']:,} none.",
         "",
-        "| list | " + " | ".join(rule.replace("_", " ") for rule in VERDICTS) + " |",
-        "| --- |" + " ---: |" * len(VERDICTS),
+        f"| list | {' | '.join(heads)} |",
+        "| --- |" + " ---: |" * len(heads),
     ]
     for name, counts in report["verdicts"].items():
-        lines.append(f"| {name} | " + " | ".join(f"{counts.get(rule, 0):,}" for rule in VERDICTS) + " |")
+        lines.append(f"| {name} | {' | '.join(f'{counts.get(rule, 0):,}' for rule in VERDICTS)} |")
     lines += ["", "Likely relevant:"]
-    for name, estimate in report["false_negatives"].items():
-        if estimate:
-            lines.append(
-                f"- {name.replace('_', ' ')}: {estimate['count']:,} of {estimate['of']:,} ({estimate['share']:.2%})"
-            )
+    for name, found in report["false_negatives"].items():
+        if found:
+            lines.append(f"- {name.replace('_', ' ')}: {found['count']:,} of {found['of']:,} ({found['share']:.2%})")
     for pair in report["overlap"]:
         lines.append(f"- lists {pair['lists'][0]} and {pair['lists'][1]}: Jaccard {pair['jaccard']:.3f}")
-    for kind, prices in report["stricter"].items():
-        lines += ["", f"| {kind.replace('_', ' ')} | candidates lost | queries short |", "| ---: | ---: | ---: |"]
-        for price in prices:
-            lost = price["candidates_lost"]
-            lines.append(f"| {price['margin']:g} | {lost['share']:.2%} | {price['queries_short']:,} |")
     return "\n".join(lines) + "\n"

@@ -1,11 +1,8 @@
 """The leaderboard: evaluated systems × corpora × measures, with what they cost; below, what has not finished.
 
-The widgets that choose the view keep their values in the address. A system's card has what it is, its curve, its model,
-and the commands that search with it and make it again; a chart sets quality against cost.
+The widgets that choose the view keep their values in the address. A chart sets quality against cost.
 """
 
-import math
-import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +13,6 @@ from urllib.parse import urlencode
 import plotly.graph_objects as go
 import streamlit as st
 
-from midmask.core.words import MISSING
 from midmask.corpora.splits import is_slice
 from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.ranks import on_front
@@ -32,31 +28,28 @@ from midmask.leaderboard.board import (
     View,
     board_of,
     columns_of,
-    detail,
     key,
     meanings,
     newest_place,
     number,
     places_of,
-    rank_text,
     shared,
 )
 from midmask.leaderboard.entries import LABELS, Entry, Marks, Shown, marks_of
 from midmask.leaderboard.export import as_csv, as_markdown, document
 from midmask.leaderboard.export import table as board_table
-from midmask.leaderboard.lineage import Link, artifact_place, lineage
-from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names, place_names, unfinished
-from midmask.leaderboard.training import PHASES, trainings
-from midmask.pages import lineage as lineage_page
-from midmask.pages import training
-from midmask.pages.context import PageContext, run_of
-from midmask.pages.look import ALL, PALETTE, choice, choices, draw, link, live_table, table
-from midmask.pages.training import Overlay, panel
-from midmask.tracking import TrackedRow, redacted
-from midmask.tracking.names import EXECUTOR
+from midmask.leaderboard.rows import CollectionSplit, measure_names, place_names, unfinished
+from midmask.pages import card
+from midmask.pages.context import PageContext
+from midmask.pages.look import ALL, choice, choices, draw, link, live_table, table
+from midmask.sweep.figures import FrontPoint, front_figure
+from midmask.tracking import redacted
+from midmask.tracking.names import PROGRESS
 
 PER_PAGE = 100
 MOST_UNFINISHED = 50
+REASON = "midmask.reason"
+"""The tag that says why a run failed."""
 
 
 def show(context: PageContext) -> None:
@@ -78,14 +71,14 @@ def systems(context: PageContext) -> None:
         return
     start = PER_PAGE * (page_number(len(board.lines)) - 1)
     lines = board.lines[start : start + PER_PAGE]
-    live_table(board_table(board, lines, context.link), "board", order=order_by, opened=open_card)
+    live_table(board_table(board, lines, context.link), "board", order=order_by, opened=card.open_card)
     of = f"Systems {start + 1:,} to {start + len(lines):,} of {len(board.lines):,} · {key(board)}."
     st.caption(markdown_text(" ".join([of, *shared(board)])))
     with st.expander("How to read this table"):
         st.markdown("\n".join(f"- {markdown_text(one)}" for one in meanings(board)))
     exports(board, context)
     show_costs(board)
-    show_card(board, context)
+    card.show(board, context)
 
 
 def page_number(count: int) -> int:
@@ -143,15 +136,16 @@ def troubles(context: PageContext) -> None:
             (escape(run.tags.get("midmask.step", "")), ""),
             (f'<span class="mm-status {escape(run.status)}">{escape(run.status)}</span>', ""),
             (f"{run.started:%Y-%m-%d %H:%M}", "quiet"),
+            (escape(run.tags.get(PROGRESS if run.status == "running" else REASON, "")), "wrap quiet"),
             (link(context.link(run), run.run_id[:8]), ""),
         ]
         for run in left[:MOST_UNFINISHED]
     ]
-    heads = [(text, "") for text in ("Run", "Step", "Status", "Started (UTC)", "MLflow")]
+    heads = [(text, "") for text in ("Run", "Step", "Status", "Started (UTC)", "Last known", "MLflow")]
     st.html(table(heads, lines, "unfinished"))
     st.caption(
-        f"{len(left)} runs, the newest {len(lines)} shown. Progress shows which of the running ones live; the same "
-        "command, run again, goes on where a job stopped."
+        f"{len(left)} runs, the newest {len(lines)} shown. A killed one stands as running until the same "
+        "command, run again, goes on where it stopped."
     )
 
 
@@ -243,94 +237,11 @@ def order_by(key: str) -> None:
     st.session_state["order"] = key
 
 
-KEY = "system"
-WHERE = {"process": "the process of their trial", "ray train": "workers of Ray Train"}
-
-
-def show_card(board: Board, context: PageContext) -> None:
-    """The choice of a system, which the table's names make too, and the card of the one that is chosen."""
-    names = {line.entry.name: line for line in board.lines}
-    st.subheader("One system")
-    line = names.get(choice("System", KEY, [MISSING, *names], label_visibility="collapsed"))
-    if line is None:
-        st.caption("Click a name in the table, or choose here: what it is, its model, and the command that makes it.")
-        return
-    row = newest(line, board)
-    place = artifact_place(run_of(context, row), row.corpus, row.split)
-    links = lineage(place) if place else []
-    with st.container(border=True, key="card"):
-        st.html(facts(board, line, context))
-        curves(links, context)
-        models(links, row)
-        if st.toggle("The command that makes it again", key="card_rerun"):
-            lineage_page.again(context, row, run_of(context, row), links)
-
-
-def open_card(name: str) -> None:
-    """A system's name was clicked in the table."""
-    st.session_state[KEY] = name
-
-
-def newest(line: BoardLine, board: Board) -> LeaderboardRow:
-    """The newest of the system's runs at the board's places."""
-    return max(line.entry.runs(board.view.places).values(), key=lambda row: row.started)
-
-
-def facts(board: Board, line: BoardLine, context: PageContext) -> str:
-    """Labels, settings, ranks, measures and costs as a table of two columns."""
-    entry = line.entry
-    told = {head: escape(getattr(entry, name)) for name, head in HEADS.items() if getattr(entry, name)}
-    told |= {"Settings": escape(entry.note)} if entry.note else {}
-    told |= {f"Rank by {board.ranked.key}": rank_text(board, line)} if board.ranked else {}
-    for column in board.columns:
-        small = detail(board, column, line)
-        if line.cells[column.key].sorts_by is not None:
-            told[column.key if column.place else column.head] = (
-                f"{number(board, column, line.cells[column.key])} {small}"
-            )
-    told |= {"Trainings ran in": WHERE[ran]} if (ran := run_of(context, newest(line, board)).tags.get(EXECUTOR)) else {}
-    runs = sorted(entry.runs(board.view.places).values(), key=lambda row: row.seed.rjust(9))
-    told["Runs, by seed"] = " · ".join(link(context.link(row), row.seed.strip() or row.run_id[:8]) for row in runs)
-    return table([("", ""), ("", "")], [[(head, "quiet"), (text, "wrap")] for head, text in told.items()], "system")
-
-
-def curves(links: Sequence[Link], context: PageContext) -> None:
-    """The loss of each training behind the system, where the store still has its run."""
-    told = [(one.step, run) for one in links if (run := _training_of(one, context)) is not None]
-    for column, (phase, run) in zip(st.columns(len(told)) if told else (), told, strict=True):
-        own = training.read(context, run, phase, ["loss"])
-        alone = Overlay([own], [run.name], [[]], across="steps", smoothing=1)
-        with column:
-            draw(panel(alone, f"Loss, {phase}", "loss", log=False), f"card_{phase}_{run.run_id}", 240)
-
-
-def _training_of(one: Link, context: PageContext) -> TrackedRow | None:
-    found = trainings(context.runs, one.step) if one.step in PHASES else []
-    return next((run for run in found if run.tags.get("midmask.fingerprint") == one.fingerprint), None)
-
-
-def models(links: Sequence[Link], row: LeaderboardRow) -> None:
-    """Draws the commands that load the system's model and search with it."""
-    trained = [one for one in links if one.step in ("finetune", "adopt", "pretrain")]
-    if not trained:
-        st.caption("It has no model folder: nothing was trained for it, or the storage is not reachable from here.")
-        return
-    folder = str(trained[-1].place / "model")
-    corpus = next((str(one.told["name"]) for one in links if one.step == "prepare" and "name" in one.told), row.corpus)
-    st.markdown("Its model, for sentence-transformers and for a search from the terminal:")
-    st.code(shlex.join(["midmask", "search", folder, "--corpus", corpus]), language="bash", wrap_lines=True)
-
-
 FEWEST_POINTS = 2
 """Points of a chart that says more than the table."""
 
 MOST_NAMED = 10
 """Points whose names stand beside them; of more, or of several of one name, their ranks do."""
-
-OFF_FRONT = "#94a3b8"
-
-NEAR = 0.15
-"""Share of the axis near its ends in which a label stands on the other side of its point, to be seen whole."""
 
 MINUTES_BELOW_H = 2.0
 """Hours below which the axis of time counts minutes."""
@@ -386,34 +297,14 @@ def points_of(board: Board, cost: BoardColumn, quality: BoardColumn) -> list[Cos
 def cost_figure(
     points: Sequence[CostPoint], front: Sequence[bool], cost: BoardColumn, quality: BoardColumn
 ) -> go.Figure:
-    """Costs in powers of ten where none is nothing; the front as a staircase."""
-    is_log = all(point.cost > 0 for point in points)
+    """Costs in powers of ten where none is nothing."""
     unit, size = _unit(points, cost)
-    drawn_at = [math.log(point.cost) if is_log else point.cost for point in points]
-    drawn = go.Figure()
-    best = [point for point, is_best in zip(points, front, strict=True) if is_best]
-    drawn.add_scatter(
-        x=[size * point.cost for point in best],
-        y=[point.quality for point in best],
-        mode="lines",
-        line={"shape": "hv", "color": PALETTE[0], "width": 1.5, "dash": "dot"},
-        hoverinfo="skip",
-    )
-    drawn.add_scatter(
-        x=[size * point.cost for point in points],
-        y=[point.quality for point in points],
-        mode="markers+text",
-        text=[escape(label) for label in labels_of(points)],
-        textposition=_sides(drawn_at),
-        cliponaxis=False,
-        marker={"size": 11, "color": [PALETTE[0] if is_best else OFF_FRONT for is_best in front]},
-        customdata=[(f"{point.rank} {escape(point.name)}", point.spent) for point in points],
-        hovertemplate="%{customdata[0]}<br>%{y:.4f} at %{customdata[1]}<extra></extra>",
-    )
-    drawn.update_layout(showlegend=False)
-    drawn.update_xaxes(title=f"{cost.head} ({unit})", type="log" if is_log else "linear", zeroline=False)
-    drawn.update_yaxes(title=quality.key)
-    return drawn
+    drawn = [
+        FrontPoint(size * point.cost, point.quality, label, f"{point.rank} {point.name} · {point.spent}", is_best)
+        for point, label, is_best in zip(points, labels_of(points), front, strict=True)
+    ]
+    is_log = all(point.cost > 0 for point in points)
+    return front_figure(drawn, f"{cost.head} ({unit})", quality.key, log=is_log)
 
 
 def _unit(points: Sequence[CostPoint], cost: BoardColumn) -> tuple[str, float]:
@@ -421,13 +312,6 @@ def _unit(points: Sequence[CostPoint], cost: BoardColumn) -> tuple[str, float]:
     if cost.key == HOURS:
         return ("minutes", 60.0) if max(point.cost for point in points) < MINUTES_BELOW_H else ("hours", 1.0)
     return ("bytes", 1.0) if cost.key == BYTES else ("ms a query", 1.0)
-
-
-def _sides(places: Sequence[float]) -> list[str]:
-    """Where each label stands: away from the end of the axis that its point is near."""
-    low, reach = min(places), max(places) - min(places) or 1.0
-    shares = [(place - low) / reach for place in places]
-    return ["top right" if share < NEAR else "top left" if share > 1 - NEAR else "top center" for share in shares]
 
 
 def labels_of(points: Sequence[CostPoint]) -> list[str]:

@@ -33,8 +33,9 @@ from midmask.leaderboard.queries import (
 )
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
 from midmask.pages.context import PageContext, choose_place, nothing_evaluated, places_of, rows_at
-from midmask.pages.look import LOSS, TIE, VERDICTS, WIN, choice, choices, draw, link, side_by_side, table
+from midmask.pages.look import VERDICTS, choice, choices, draw, link, side_by_side, table
 from midmask.store.place import Place
+from midmask.sweep.figures import LOSS, TIE, WIN
 
 SIDES: Mapping[str, Sided] = {"largest differences": "either", "wins": "wins", "losses": "losses"}
 COUNTS = ("5", "10", "20")

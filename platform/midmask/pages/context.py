@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import streamlit as st
 
 from midmask.errors import UserError
+from midmask.leaderboard.artifacts import artifact_place
 from midmask.leaderboard.entries import Entry, PerQueryOf
-from midmask.leaderboard.lineage import artifact_place
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, PerQueryFiles, place_names, run_link
 from midmask.leaderboard.store_view import StoreView, StoreWatch, cache_folder, snapshot_place
 from midmask.pages.look import choice

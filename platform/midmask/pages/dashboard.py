@@ -11,7 +11,7 @@ import streamlit as st
 
 from midmask.app.job import home
 from midmask.errors import UserError
-from midmask.pages import board, compare, embeddings, lineage, progress, search, sweep, training
+from midmask.pages import board, compare, search, sweep, training
 from midmask.pages.context import about, context_of, context_without_runs, known_of, until_read, watch_of
 from midmask.pages.look import STYLE
 from midmask.tracking import redacted, resolve_tracking_uri
@@ -21,11 +21,8 @@ from midmask.tracking import redacted, resolve_tracking_uri
 VIEWS = {
     "Leaderboard": board,
     "Compare": compare,
-    "Progress": progress,
     "Sweep": sweep,
     "Training": training,
-    "Embeddings": embeddings,
-    "Lineage": lineage,
     "Search": search,
 }
 

@@ -1,6 +1,6 @@
 """What the pages look like: one style, tables, links, charts, and choices whose values lie in the page's address."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
@@ -9,6 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from midmask.leaderboard.export import STYLE as TABLE_STYLE
+from midmask.sweep.figures import colour
 
 ALL = "all"
 
@@ -104,13 +105,6 @@ def choices(label: str, key: str, options: Sequence[str], default: Sequence[str]
     return [option for option in options if option in (chosen or default)]
 
 
-PALETTE = ("#0d9488", "#ea580c", "#6366f1", "#db2777", "#ca8a04", "#0284c7", "#65a30d", "#8b5cf6")
-"""Colours of runs, in the order in which they were chosen; each can be seen on a light and on a dark ground."""
-
-QUERIES, PASSAGES = PALETTE[0], PALETTE[1]
-WIN, LOSS, TIE = PALETTE[0], PALETTE[1], "#94a3b8"
-
-
 CHARTS_STYLE = """<style>
 @media (max-width: 640px) {[class*="st-key-charts"] [data-testid="stColumn"] {min-width: 100% !important;}}
 </style>"""
@@ -127,18 +121,12 @@ def side_by_side(key: str = "") -> list[DeltaGenerator]:
         return list(st.columns(2))
 
 
-def colour(number: int) -> str:
-    return PALETTE[number % len(PALETTE)]
-
-
 MARGIN = {"l": 10, "r": 10, "t": 30, "b": 10}
-LABELLED = {"l": 60, "r": 60, "t": 70, "b": 20}
-"""Around axes whose labels stand outside of the plot, for which Plotly makes no room."""
 
 
-def draw(figure: go.Figure, key: str, height: int = 320, margin: Mapping[str, int] = MARGIN) -> None:
+def draw(figure: go.Figure, key: str, height: int = 320) -> None:
     """Draws a figure across its column, without Plotly's bar of buttons."""
-    figure.update_layout(height=height, margin=dict(margin), hoverlabel={"align": "left"})
+    figure.update_layout(height=height, margin=MARGIN, hoverlabel={"align": "left"})
     st.plotly_chart(figure, key=key, config={"displaylogo": False, "displayModeBar": False})
 
 

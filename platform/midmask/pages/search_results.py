@@ -2,15 +2,13 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
-from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from midmask.choice.judgements import Judgement, JudgementJournal, JudgementStore, blind_judgements
-from midmask.choice.report_html import excerpt, highlight, marked_html
+from midmask.choice.excerpts import excerpt, highlight, marked_html
+from midmask.choice.judgements import Judgements, JudgementStore
 from midmask.corpora.documents.passages import provenance_of
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
@@ -48,10 +46,7 @@ STYLE = """<style>
 .mm-side b {font-size: 1rem;}
 .mm-side span {font-size: .78rem; opacity: .8; font-variant-numeric: tabular-nums;}
 .mm-side .badge {opacity: 1; color: light-dark(#0f766e, #2dd4bf); font-weight: 600;}
-.mm-hit .rank:empty {display: none;}
-.mm-asked {margin: .1rem 0 .3rem; padding: 0; font-size: 1.05rem; font-weight: 600; overflow-wrap: anywhere;}
 .st-key-suggested {gap: .4rem;}
-.st-key-one-list {max-width: 52rem;}
 @media (max-width: 640px) {.st-key-lists [data-testid="stColumn"] {min-width: 100% !important;}}
 </style>"""
 
@@ -71,65 +66,28 @@ def lists(site: "SideBySide", store: JudgementStore, query: str, left: str, righ
                 changes = rank_changes(answer.doc_ids[:SHOWN], other[side])
                 if not answer.doc_ids:
                     st.info("Nothing found: no passage shares a word with the query.")
-                marks = [change(rank, one) for rank, one in enumerate(changes, start=1)] if left != right else []
-                given = Judgement(query, "", None, "side by side", left, right)
-                results(site, store, known, given, answer.doc_ids[:SHOWN], marks, side)
+                marks = [change(rank, one) if left != right else "" for rank, one in enumerate(changes, start=1)]
+                passages = site.passages(answer.doc_ids[:SHOWN])
+                for number, (doc_id, mark) in enumerate(zip(answer.doc_ids, marks, strict=False), start=1):
+                    with st.container(border=True, key=f"hit-{side}-{number}"):
+                        st.html(card(*passages[doc_id], query, f"{number}", mark))
+                        thumb(store, known, query, doc_id, side)
     if left != right:
         st.caption(f"↑3: three ranks higher than in the other list · new: not among the {SHOWN} of the other list")
 
 
-def results(
-    site: "SideBySide",
-    store: JudgementStore,
-    known: JudgementJournal,
-    given: Judgement,
-    doc_ids: Sequence[str],
-    marks: Sequence[str],
-    side: str,
-    teams: Sequence[str] = (),
-) -> None:
-    """Cards with thumbs, one below the other.
-
-    Args:
-        given: what a thumb's judgement has beside passage, grade and team. marks: HTML beside each title. teams: of
-            each passage, in a blind comparison.
-    """
-    passages = site.passages(doc_ids)
-    for number, doc_id in enumerate(doc_ids):
-        with st.container(border=True, key=f"hit-{side}-{number + 1}"):
-            _, title, text = passages[doc_id]
-            st.html(card(doc_id, title, text, given.query, f"{number + 1}", marks[number] if marks else ""))
-            team = teams[number] if teams else ""
-            thumb(store, known, replace(given, doc_id=doc_id, team=team), side)
-
-
-def thumb(store: JudgementStore, known: JudgementJournal, given: Judgement, side: str) -> None:
-    """Draws the two thumbs of a result. They show what the journal has, which other sessions write too.
-
-    Args:
-        given: the judgement but for its grade.
-    """
-    name = hashlib.sha256(f"{given.mode}/{given.query}/{given.doc_id}".encode()).hexdigest()[:12]
+def thumb(store: JudgementStore, known: Judgements, query: str, doc_id: str, side: str) -> None:
+    """Draws the two thumbs of a result. They show what is kept, which other sessions change too."""
+    name = hashlib.sha256(f"{query}/{doc_id}".encode()).hexdigest()[:12]
     key = f"thumb-{side}-{name}"
-    st.session_state[key] = grade_of(known, given)
-    st.feedback("thumbs", key=key, on_change=_keep, args=(store, key, given))
+    st.session_state[key] = known.grade(query, doc_id)
+    st.feedback("thumbs", key=key, on_change=_keep, args=(store, key, query, doc_id))
 
 
-def grade_of(known: JudgementJournal, given: Judgement) -> int | None:
-    """The grade that counts; in a blind comparison only what was judged in one of the same two systems."""
-    counts = blind_judgements(known, given.left, given.right) if given.mode == "blind" else known.last
-    row = counts.get((given.query_id, given.doc_id))
-    return None if row is None else row.grade
-
-
-def _keep(store: JudgementStore, key: str, given: Judgement) -> None:
+def _keep(store: JudgementStore, key: str, query: str, doc_id: str) -> None:
     """Keeps the thumb that was given; one that was taken back withdraws the judgement."""
-    keep(store, replace(given, grade=st.session_state[key]))
-
-
-def keep(store: JudgementStore, judgement: Judgement) -> None:
     try:
-        store.add(judgement)
+        store.judge(query, doc_id, st.session_state[key])
     except UserError as error:
         st.error(plain(str(error)), icon=":material/error:")
 

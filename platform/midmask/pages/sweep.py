@@ -17,17 +17,15 @@ from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.rows import STEP, Point, measure_names, measured, resolve_cached, rows, sweep_surface, sweeps
 from midmask.leaderboard.store_view import cache_folder
-from midmask.pages import sweep_figures
 from midmask.pages.context import PageContext
-from midmask.pages.look import LABELLED, VERDICTS, choice, draw, link, side_by_side, table
+from midmask.pages.look import VERDICTS, choice, draw, link, side_by_side, table
+from midmask.sweep import figures
 from midmask.sweep.sweep_file import (
     ComparedSystem,
     DifferenceToFloor,
-    SweepParameter,
     SweepPoint,
     SweepResult,
     choices,
-    is_numeric,
     read_sweep,
     suggestions,
 )
@@ -89,26 +87,19 @@ def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> No
 
 
 def how(sweep: SweepResult) -> None:
-    """History, Pareto front, importance, a slice for each parameter, and all of them together."""
-    charts = {"History": (sweep_figures.history(sweep), 360)}
-    if len(sweep.objectives) > 1:
-        charts["Pareto front"] = sweep_figures.pareto(sweep), 360
-    if sweep.importance:
-        found = sweep_figures.importance(sweep, sweep.importance)
-        charts["Importance"] = found, max(280, 90 + 45 * len(sweep.importance.shares))
-    charts |= {f"Over {one.label}": (sweep_figures.slice_over(sweep, one), 320) for one in _numeric_first(sweep)}
+    """History, rungs, Pareto front, importance, a slice for each parameter, and all of them together."""
     columns: list[DeltaGenerator] = []
-    for number, (title, (figure, height)) in enumerate(charts.items()):
+    for number, (title, figure) in enumerate(figures.figures_of(sweep).items()):
         if number % 2 == 0:
             columns = side_by_side(f"{number}")
         with columns[number % 2]:
             st.subheader(markdown_text(title))
-            draw(figure, f"chart_{number}", height)
+            draw(figure, f"chart_{number}", 340)
     if not sweep.importance:
         st.caption("Too few trials, or all alike, to tell which parameter mattered.")
     if len(choices(sweep)) + len(sweep.objectives) > 2:
         st.subheader("Points that ran to the end")
-        draw(sweep_figures.parallel(sweep), "parallel", 420, LABELLED)
+        draw(figures.parallel(sweep), "parallel", 380)
 
 
 def trial_runs(context: PageContext, parent: TrackedRow) -> list[TrackedRow]:
@@ -119,22 +110,18 @@ def trial_runs(context: PageContext, parent: TrackedRow) -> list[TrackedRow]:
 
 def over_parameters(sweep: SweepResult) -> None:
     """The first objective over one parameter or two, as chosen."""
-    by_label = {one.label: one for one in _numeric_first(sweep)}
+    by_label = {one.label: one for one in figures.numeric_first(sweep)}
     with st.sidebar:
         across = by_label[choice("Across", "across", list(by_label))]
         up = choice("Up", "up", [sweep.objectives[0].measure, *(name for name in by_label if name != across.label)])
     if up not in by_label:
-        draw(sweep_figures.lines(sweep, across), "lines", 440)
+        draw(figures.lines(sweep, across), "lines", 440)
         return
-    figure = sweep_figures.surface(sweep, across, by_label[up])
+    figure = figures.surface(sweep, across, by_label[up])
     draw(figure, "surface", max(280, 60 * len(figure.data[0].y) + 120))
     st.caption(
         "Each cell is a mean over what else differs. Cells that differ by less than the noise floor are not told apart."
     )
-
-
-def _numeric_first(sweep: SweepResult) -> list[SweepParameter]:
-    return sorted(choices(sweep), key=lambda one: not is_numeric(sweep, one.path))
 
 
 def of_trials(context: PageContext, parent: TrackedRow) -> None:
@@ -171,7 +158,7 @@ def heatmap(points: Sequence[Point], measure: str) -> go.Figure:
     for point in points:
         cells.setdefault((point.encoder_ratio, point.decoder_ratio), []).append(point.value)
     grid = [[sum(c) / len(c) if (c := cells.get((x, y))) else None for x in across] for y in up]
-    return sweep_figures.heatmap(grid, ("encoder mask ratio", across), ("decoder mask ratio", up), title=measure)
+    return figures.heatmap(grid, ("encoder mask ratio", across), ("decoder mask ratio", up), title=measure)
 
 
 SHOWN = 100

@@ -32,7 +32,8 @@ from midmask.leaderboard.training import (
     trainings,
 )
 from midmask.pages.context import PageContext
-from midmask.pages.look import choice, choices, colour, draw, link, side_by_side, swatch, table
+from midmask.pages.look import choice, choices, draw, link, side_by_side, swatch, table
+from midmask.sweep.figures import colour
 from midmask.tracking import TrackedRow
 
 AXES: Mapping[str, Callable[[Curves, int], float | None]] = {

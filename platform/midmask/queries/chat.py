@@ -1,25 +1,21 @@
-"""One request to a server that speaks the chat completions of OpenAI's API (vLLM, llama.cpp, Ollama, transformers serve
-and hosted models do), repeated where the failure may pass.
+"""Requests to a server that speaks the chat completions of OpenAI's API (vLLM, llama.cpp, Ollama, transformers serve
+and hosted models do), by OpenAI's client, which repeats what may succeed a second time.
 
 The key comes from the environment alone, goes to the named host alone, and is hidden in every message.
 """
 
-import json
 import logging
 import os
-import random
-import threading
-import time
 from collections.abc import Callable, Mapping
-from email.utils import parsedate_to_datetime
-from http.client import HTTPException
-from typing import Any, TypeVar
-from urllib.error import HTTPError
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
-from midmask.core.redaction import has_credentials, redacted, remember
+from midmask.core.redaction import HIDDEN, has_credentials, redacted
 from midmask.errors import UserError
+
+if TYPE_CHECKING:
+    from openai import APIStatusError, OpenAI
 
 log = logging.getLogger(__name__)
 
@@ -28,17 +24,11 @@ T = TypeVar("T")
 KEYS = ("MIDMASK_API_KEY", "OPENAI_API_KEY")
 """Environment variables that may hold the key; the first that is set is used."""
 
-PASSING = (408, 409, 425, 429, 500, 502, 503, 504, 507, 509, 520, 522, 524, 529)
-"""HTTP statuses after which the same request may succeed."""
-
-FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
-"""Seconds before the first repetition, doubled each time, and at most; Retry-After may ask for ten times as long."""
-
 OF_ONE_REQUEST = (400, 413, 422)
 """HTTP statuses that may be caused by a single passage, such as one that is too long for the model."""
 
-LARGEST = 8 << 20
-"""Largest number of bytes of an answer."""
+PASSING = (408, 409, 429)
+"""HTTP statuses, besides those from 500 on, after which OpenAI's client repeats a request."""
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -51,50 +41,55 @@ class RequestRefused(UserError):
     """The server refuses this request; it may take others."""
 
 
-class _NoRedirect(HTTPRedirectHandler):
-    """A redirect would carry passages, and perhaps the key, to a host that nobody named."""
-
-    def redirect_request(self, *args: Any, **options: Any) -> None:
-        return None
-
-
 class ChatServer:
     """A server by its URL.
 
     Args:
         url: such as http://127.0.0.1:8000/v1.
-        seconds: that one answer may take.
+        seconds: without a sign of the server after which a request has failed.
         retries: repetitions of a request.
-        pause: waits so many seconds, or less if the work is given up.
 
     Raises:
         UserError: for a URL that is no http(s) one or contains credentials.
     """
 
-    def __init__(
-        self, url: str, *, seconds: float, retries: int, pause: Callable[[float], object] | None = None
-    ) -> None:
+    def __init__(self, url: str, *, seconds: float, retries: int) -> None:
         self.url = _checked(url)
         self._seconds, self._retries = seconds, retries
-        self.given_up = threading.Event()
-        self._pause = pause or self.given_up.wait
         self._key = next((value for name in KEYS if (value := os.environ.get(name, "").strip())), "")
-        remember([self._key])
-        is_near = urlsplit(self.url).hostname in LOOPBACK
-        if self._key and not is_near and urlsplit(self.url).scheme == "http":
+        self._is_near = urlsplit(self.url).hostname in LOOPBACK
+        if self._key and not self._is_near and urlsplit(self.url).scheme == "http":
             log.warning(
                 "http:%s: the key and the passages go to this host unencrypted; https would hide them", self.url
             )
-        self._opener: OpenerDirector = build_opener(_NoRedirect, *([ProxyHandler({})] if is_near else []))
+
+    @cached_property
+    def _client(self) -> "OpenAI":
+        """Follows no redirect, which would carry passages, and perhaps the key, to a host that nobody named; uses no
+        proxy to reach this machine.
+        """
+        try:
+            from openai import DefaultHttpxClient, OpenAI
+        except ImportError:
+            raise UserError(
+                f"http:{self.url}: the package openai is missing; type: pip install -c constraints.txt -e '.[llm]'"
+            ) from None
+        return OpenAI(
+            api_key=self._key or "none",
+            base_url=self.url,
+            timeout=self._seconds,
+            max_retries=self._retries,
+            http_client=DefaultHttpxClient(follow_redirects=False, trust_env=not self._is_near),
+        )
 
     def models(self) -> list[str]:
         """Names of the models that the server offers.
 
         Raises:
-            UserError: if it refuses, or answers something else.
-            ServerGone: if it does not answer.
+            UserError: if it refuses.
+            ServerGone: if it does not answer, or with something else.
         """
-        return self._repeat("/models", None, lambda answer: [str(model["id"]) for model in answer["data"]])
+        return self._ask("/models", lambda client, **sent: [str(model.id) for model in client.models.list(**sent).data])
 
     def complete(self, body: Mapping[str, Any]) -> tuple[str, int]:
         """Sends a chat completion request; returns the answer's text and the tokens of both, 0 if they are not counted.
@@ -103,62 +98,45 @@ class ChatServer:
             UserError: if it refuses the request.
             ServerGone: if it does not answer, or with something else.
         """
-        return self._repeat("/chat/completions", body, _text_and_tokens)
+        return self._ask(
+            "/chat/completions",
+            lambda client, **sent: _text_and_tokens(client.chat.completions.create(**dict(body), **sent)),
+        )
 
-    def _repeat(self, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], T]) -> T:
-        for tried in range(self._retries + 1):
-            try:
-                return read(json.loads(self._request(path, body)))
-            except HTTPError as error:
-                reason, retry_after = self._judge(error, path)
-            except (OSError, HTTPException) as error:
-                reason, retry_after = f"{type(error).__name__}: {getattr(error, 'reason', error)}", None
-            except (ValueError, LookupError, TypeError, AttributeError):
-                reason, retry_after = "its answer is no chat completion", None
-            if tried == self._retries or self.given_up.is_set() or (retry_after or 0) > 10 * LONGEST_WAIT:
-                break
-            backoff = min(LONGEST_WAIT, FIRST_WAIT * 2**tried) * random.uniform(0.5, 1.0)
-            self._pause(max(backoff, retry_after or 0.0))
-        raise ServerGone(redacted(" ".join(f"{reason} ({tried + 1} tries)".split())))
+    def _ask(self, path: str, request: Callable[..., T]) -> T:
+        client = self._client
+        from openai import APIConnectionError, APIStatusError, Omit, OpenAIError
 
-    def _request(self, path: str, body: Mapping[str, Any] | None) -> bytes:
-        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "midmask"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        data = None if body is None else json.dumps(body).encode()
-        ends = time.monotonic() + self._seconds
-        with self._opener.open(Request(self.url + path, data, headers), timeout=self._seconds) as answer:
-            pieces, size = [], 0
-            while piece := answer.read1(1 << 16):
-                pieces.append(piece)
-                size += len(piece)
-                if time.monotonic() > ends:  # a timeout of the socket is one of each piece
-                    raise TimeoutError(f"no whole answer after {self._seconds:g} s")
-                if size > LARGEST:
-                    raise ValueError("the answer is too long")
-            return b"".join(pieces)
+        try:
+            return request(client, **({} if self._key else {"extra_headers": {"Authorization": Omit()}}))
+        except APIStatusError as error:
+            code = error.status_code
+            if code in PASSING or code >= 500:
+                raise ServerGone(self._shown(f"HTTP {code} ({error.message})")) from None
+            raise self._refusal(error, path) from None
+        except APIConnectionError as error:
+            raise ServerGone(self._shown(f"{error.message} {error.__cause__ or ''}".strip())) from None
+        except (OpenAIError, ValueError, LookupError, TypeError, AttributeError):
+            raise ServerGone("its answer is no chat completion") from None
 
-    def _judge(self, error: HTTPError, path: str) -> tuple[str, float | None]:
-        """Reason for repeating a failed request, and the seconds of its Retry-After header or None.
-
-        Raises:
-            UserError: if a repetition would fail too.
-        """
-        with error:
-            message = _message(error)
-            wait = _seconds(error.headers.get("Retry-After"))
-        if error.code in PASSING:
-            return f"HTTP {error.code}{message}", wait
-        advice = ""
-        if error.code in (401, 403):
+    def _refusal(self, error: "APIStatusError", path: str) -> UserError:
+        """A refusal that a repetition would meet again, with what to type."""
+        code, advice = error.status_code, ""
+        if code in (401, 403):
             held = "the key in it was refused" if self._key else "no key is set"
             advice = f"; set {' or '.join(KEYS)} in the environment ({held})"
-        elif 300 <= error.code < 400:
-            advice = f"; it redirects to {error.headers.get('Location')}, which is not followed: type the final URL"
-        elif error.code in (404, 405):
+        elif 300 <= code < 400:
+            place = error.response.headers.get("Location")
+            advice = f"; it redirects to {place}, which is not followed: type the final URL"
+        elif code in (404, 405):
             advice = "; type the URL up to /v1, such as http://127.0.0.1:8000/v1, and see that server_model is served"
-        kind = RequestRefused if error.code in OF_ONE_REQUEST else UserError
-        raise kind(redacted(f"http:{self.url}: {path} answers HTTP {error.code}{message}{advice}"))
+        kind = RequestRefused if code in OF_ONE_REQUEST else UserError
+        return kind(self._shown(f"http:{self.url}: {path} answers HTTP {code} ({_message(error)}){advice}"))
+
+    def _shown(self, text: str) -> str:
+        """The text on one line, without the key, which a server may repeat."""
+        text = text.replace(self._key, HIDDEN) if self._key else text
+        return redacted(" ".join(text.split()))
 
 
 def _checked(url: str) -> str:
@@ -179,37 +157,13 @@ def _checked(url: str) -> str:
 
 
 def _text_and_tokens(answer: Any) -> tuple[str, int]:
-    usage = answer.get("usage") or {}
-    text = str(answer["choices"][0]["message"]["content"] or "")
+    text = str(answer.choices[0].message.content or "")
     text = text.encode(errors="replace").decode()  # JSON can write lone surrogates, which no file can hold
-    return text, int(usage.get("total_tokens") or 0)
+    return text, int(answer.usage.total_tokens or 0) if answer.usage else 0
 
 
-def _message(error: HTTPError) -> str:
-    """The error message in the body of an HTTP error, on one line in brackets; "" without one."""
-    try:
-        body = error.read(1 << 16).decode(errors="replace")
-    except (OSError, HTTPException):
-        return ""
-    try:
-        answer = json.loads(body)
-        inner = answer.get("error", answer.get("detail", body))
-        body = str(inner.get("message", inner) if isinstance(inner, dict) else inner)
-    except (ValueError, AttributeError):
-        pass
-    text = " ".join(body.split())[:300]
-    return f" ({text})" if text else ""
-
-
-def _seconds(value: str | None) -> float | None:
-    """Seconds to wait by a Retry-After header, which holds seconds or a date; None without one."""
-    if not value:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
+def _message(error: "APIStatusError") -> str:
+    """What the server says of a refusal, at most 300 characters."""
+    body = error.body
+    text = body.get("message", body.get("detail", body)) if isinstance(body, dict) else body or error.message
+    return str(text)[:300]

@@ -17,7 +17,7 @@ import re
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -183,22 +183,14 @@ class ServerQueries:
     Args:
         url: such as http://127.0.0.1:8000/v1; not part of the queries' identity, since a server may move.
         cache: where answers are kept, for a run after a kill.
-        pause: waits so many seconds before a repetition.
 
     Raises:
         UserError: for a URL that is no http(s) one or contains credentials.
     """
 
-    def __init__(
-        self,
-        url: str,
-        config: QueriesConfig,
-        *,
-        cache: Place | None = None,
-        pause: Callable[[float], object] | None = None,
-    ) -> None:
+    def __init__(self, url: str, config: QueriesConfig, *, cache: Place | None = None) -> None:
         self._config = config
-        self._server = ChatServer(url, seconds=config.server_seconds, retries=config.server_retries, pause=pause)
+        self._server = ChatServer(url, seconds=config.server_seconds, retries=config.server_retries)
         self._cache_place = cache
         self._asked = self._tokens = 0
 
@@ -308,13 +300,11 @@ class ServerQueries:
 
     def _keep(self, ahead: deque[tuple[Passage, Answer | Future[Answer]]]) -> None:
         """Cancels pending requests and caches the answers that have arrived."""
-        self._server.given_up.set()
         for passage, answer in ahead:
             if isinstance(answer, Future) and not answer.cancel() and answer.exception() is None:
                 self._cache.add(passage, answer.result())
         ahead.clear()
         self._cache.flush()
-        self._server.given_up.clear()
 
     def _how_to_go_on(
         self, passages: Sequence[Passage], ahead: deque[tuple[Passage, Answer | Future[Answer]]], gone: ServerGone

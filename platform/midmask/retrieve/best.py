@@ -1,5 +1,6 @@
 """The best k passages of a query, by float32 score descending, then document id: within a shard and over all shards."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,7 +9,53 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from midmask.core.arrays import Floats, Ints
+from midmask.retrieve.views import Views
 from midmask.store.place import Place
+
+Neighbours = tuple[Floats, Ints]
+"""Scores and rows [Q, K], the best first; -inf and -1 where fewer than K were found."""
+
+Candidates = Sequence[Ints]
+"""For each query the rows of the passages that are scored, ascending."""
+
+
+class Shard(ABC):
+    """The passages `first` .. `first + rows` of a corpus, searchable.
+
+    Args:
+        doc_ids: their ids; equal scores rank by them.
+        first: the corpus row of the first passage.
+        threads: threads of a search, set explicitly since Ray sets OMP_NUM_THREADS; they change no number of an exact
+            search.
+    """
+
+    def __init__(self, doc_ids: pa.ChunkedArray, first: int, threads: int) -> None:
+        self.doc_ids = doc_ids
+        self.rows = len(doc_ids)
+        self._first = first
+        self._threads = threads
+        self._places_N = places_of(doc_ids)
+
+    def search(self, queries: Views, k: int, candidates: Candidates | None = None) -> Neighbours:
+        """The best min(k, rows) passages of each query: scores float32 and corpus rows int64, both [Q, min(k, rows)].
+
+        Ordered by score descending, then document id ascending.
+
+        Args:
+            candidates: rows of the shard (0 .. rows - 1) that token vectors are compared with. None: all passages are
+                scored, as by other views.
+
+        Raises:
+            UserError: if the queries come from another model than the passages, or a dense vector holds NaN.
+            ValueError: if the queries lack a view of the passages.
+        """
+        scores_QK, rows_QK = self._search(queries, min(k, self.rows), candidates)
+        return scores_QK, np.where(rows_QK < 0, -1, rows_QK + self._first)
+
+    @abstractmethod
+    def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
+        """As `search`, with k <= rows, and rows counted from the shard's first passage."""
+
 
 GROUP = 16
 """Scores that stand in for one, their highest, in a first look for the k-th best."""
@@ -51,7 +98,7 @@ def floor(scores_N: Floats, k: int) -> np.float32:
     return _kth(scores_N[: size * groups].reshape(size, groups).max(axis=0), k)
 
 
-def candidates(scores_N: NDArray[np.floating], error: float, k: int, least: np.float32) -> Ints:
+def near_best(scores_N: NDArray[np.floating], error: float, k: int, least: np.float32) -> Ints:
     """Places that may be among the best k, given that the k-th best reaches `least`: no score is wrong by more than
     `error`."""
     most = np.nextafter(np.float32(error), np.float32(np.inf)) if error else np.float32(0)
@@ -105,10 +152,6 @@ class Best:
         """Scores and rows, the best first."""
         order = np.lexsort((self._places_N[self.rows], -self.scores))
         return self.scores[order], self.rows[order]
-
-
-Neighbours = tuple[Floats, Ints]
-"""Scores and corpus rows [Q, K], the best first; -inf and -1 where fewer than K were found."""
 
 
 def write_found(place: Place, found: Neighbours, seconds: float) -> None:

@@ -6,8 +6,6 @@ float64, computed pair by pair and rounded to float32, the same wherever the pai
 proven exact: if the error bound of the float32 scores leaves room for a passage that was not proposed, more are asked
 for. A flat index holds the vectors less their mean: that moves all scores of a query by one constant, and makes the
 bound small where it matters, since the vectors of a young encoder are nearly one vector.
-
-A `CodedShard` ranks by the codes of an index alone.
 """
 
 import importlib.metadata
@@ -21,7 +19,8 @@ from numpy.typing import NDArray
 
 from midmask.core.arrays import Doubles, Floats, Ints
 from midmask.errors import UserError
-from midmask.retrieve.best import in_order, places_of
+from midmask.retrieve.best import Candidates, Neighbours, Shard, in_order
+from midmask.retrieve.views import Views
 from midmask.store.checks import FAISS_BUILDS
 
 GATHERED = 512
@@ -157,17 +156,14 @@ def _is_installed(name: str) -> bool:
     return True
 
 
-class DenseShard:
-    """The passages `first` .. `first + N` of a corpus, searchable.
+class DenseShard(Shard):
+    """Passages that are searched by their dense views.
 
     Args:
         vectors: their embeddings, float32 [n, D] blocks in row order.
-        doc_ids: their ids, N strings; equal scores rank by them.
-        first: the corpus row of the first passage.
         index: a faiss index of these vectors (IVF, PQ, HNSW), which finds approximately what is then scored exactly;
             none: an exact one is made.
         rescore: candidates of an approximate index that are scored, for each passage that is asked for.
-        threads: threads of a search, set explicitly since Ray sets OMP_NUM_THREADS.
 
     Raises:
         UserError: if faiss is missing, the index is of other vectors, or a vector holds NaN.
@@ -183,14 +179,12 @@ class DenseShard:
         rescore: int = 1,
         threads: int = 1,
     ) -> None:
+        super().__init__(doc_ids, first, threads)
         faiss = load_faiss()
         self._faiss = faiss
         faiss.omp_set_num_threads(threads)
-        self._threads = threads
-        self._first = first
-        self.doc_ids = doc_ids
         self._embeddings = Embeddings(vectors)
-        self.rows, width = self._embeddings.rows, self._embeddings.width
+        width = self._embeddings.width
         self._exact = index is None
         self._rescore = rescore
         self._index = faiss.IndexFlatIP(width) if index is None else index
@@ -206,16 +200,10 @@ class DenseShard:
                 "delete it and build it again"
             )
         self._on_gpu = _copy_to_gpu(faiss, self._index)
-        self._places_N = places_of(doc_ids)
         self._error = error_of_guess(longest, self._mean_D)
 
-    def search(self, queries_QD: Floats, k: int) -> tuple[Floats, Ints]:
-        """The best min(k, N) passages of each query: scores float32 and corpus rows int64, both [Q, min(k, N)].
-
-        Ordered by score descending, then document id ascending. Where an approximate index finds fewer, rows are -1 and
-        scores -inf at the end.
-        """
-        k = min(k, self.rows)
+    def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
+        queries_QD = queries.vectors_ND
         check_finite(queries_QD)
         scores_QK = np.full((len(queries_QD), k), -np.inf, dtype=np.float32)
         rows_QK = np.full((len(queries_QD), k), -1, dtype=np.int64)
@@ -229,7 +217,6 @@ class DenseShard:
                 some = open_Q[at : at + few]
                 scores_QK[some], rows_QK[some], proven_Q[at : at + few] = self._round(queries_QD[some], k, proposals)
             open_Q, proposals = open_Q[~proven_Q], min(4 * proposals, self.rows)
-        rows_QK[rows_QK >= 0] += self._first
         return scores_QK, rows_QK
 
     def _round(self, queries_QD: Floats, k: int, proposals: int) -> tuple[Floats, Ints, NDArray[np.bool_]]:
@@ -268,40 +255,3 @@ def _copy_to_gpu(faiss: Any, index: Any) -> Any:
     build of faiss for CPUs. faiss leaves on the CPU what it cannot do there, such as HNSW.
     """
     return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index) if faiss.get_num_gpus() else None
-
-
-class CodedShard:
-    """All passages of a corpus, ranked by the scores of an index (SQ, PQ, or any other), in float32.
-
-    A compressed index then takes the memory of its codes. Scores are those of the compressed vectors.
-
-    Args:
-        index: a faiss index of all passages.
-        doc_ids: their ids, N strings; equal scores rank by them.
-        threads: threads of a search, set explicitly since Ray sets OMP_NUM_THREADS.
-
-    Raises:
-        UserError: if the index is of another number of passages.
-    """
-
-    def __init__(self, index: Any, doc_ids: pa.ChunkedArray, *, threads: int = 1) -> None:
-        if index.ntotal != len(doc_ids):
-            raise UserError(
-                f"an index of {index.ntotal} vectors for {len(doc_ids)} passages; delete it and build it again"
-            )
-        self.doc_ids = doc_ids
-        self._index = index
-        self._threads = threads
-        self._places_N = places_of(doc_ids)
-
-    def search(self, queries_QD: Floats, k: int) -> tuple[Floats, Ints]:
-        """The best min(k, N) passages of each query: scores float32 and corpus rows int64, both [Q, min(k, N)].
-
-        Ordered by score descending, then document id ascending. Where the index finds fewer, rows are -1 and scores
-        -inf at the end.
-        """
-        check_finite(queries_QD)
-        load_faiss().omp_set_num_threads(self._threads)
-        k = min(k, len(self.doc_ids))
-        scores_QK, rows_QK = self._index.search(np.ascontiguousarray(queries_QD), k)
-        return in_order(np.where(rows_QK < 0, np.float32(-np.inf), scores_QK), rows_QK, self._places_N, k)

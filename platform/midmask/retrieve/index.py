@@ -1,4 +1,4 @@
-"""Approximate indexes (faiss, Seismic): settings, training, the step that builds one, and the recall it reaches.
+"""Approximate indexes of dense vectors, by faiss: settings, training, the step that builds one, and its recall.
 
     encoded passages ─► index (of all passages) ─► index/passages.* ─► every search of every split
     encoded queries ─► sample ─► exact search ─┐
@@ -35,9 +35,8 @@ from midmask.core.config import Config, added, runtime
 from midmask.core.randomness import fixed_sample, mix
 from midmask.errors import UserError, last_line
 from midmask.retrieve import ranked
-from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, Block, blocks_in, passage_blocks
+from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, blocks_in, passage_blocks
 from midmask.retrieve.dense import load_faiss
-from midmask.retrieve.seismic import HEAP_FACTOR, QUERY_CUT, SEISMIC, SeismicIndex, build_seismic_index, load_seismic
 from midmask.retrieve.views import Views, read_views
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -142,13 +141,9 @@ WIDTH = 1536
 
 
 class IndexFields(Config):
-    """The index that a search uses, and its build and search parameters: of dense vectors, or of words."""
+    """The index of dense vectors that a search uses, and its build and search parameters."""
 
-    index: str = Field(
-        FLAT,
-        description="faiss factory string for dense vectors, such as IVF256,Flat or HNSW32; Seismic for words; Flat is "
-        "exact",
-    )
+    index: str = Field(FLAT, description="faiss factory string, such as IVF256,Flat or HNSW32; Flat is exact")
     nprobe: int | None = Field(None, ge=1, description="IVF: lists searched for each query; none: one in 8, at least 8")
     ef_search: int | None = Field(
         None, ge=1, description="HNSW: candidates kept while searching; none: the depth, at least 64"
@@ -159,20 +154,9 @@ class IndexFields(Config):
 
     rescore: int = added(
         1,
-        "approximate index: candidates, for each passage that is ranked, that are scored again with the stored "
-        "vectors; 0: none, the index's own scores rank",
-        ge=0,
+        "approximate index: candidates, for each passage that is ranked, that are scored again with the stored vectors",
+        ge=1,
         le=1000,
-    )
-    query_cut: int | None = added(
-        None, f"Seismic: heaviest words of a query whose lists are searched; none: {QUERY_CUT}", ge=1
-    )
-    heap_factor: float | None = added(
-        None,
-        f"Seismic: how much the summary of passages is trusted before they are passed over, lower finds more; none: "
-        f"{HEAP_FACTOR}",
-        ge=0,
-        le=1,
     )
 
     @model_validator(mode="after")
@@ -181,8 +165,6 @@ class IndexFields(Config):
             "nprobe": ("IVF", "IVF256,Flat"),
             "ef_search": ("HNSW", "HNSW32"),
             "ef_construction": ("HNSW", "HNSW32"),
-            "query_cut": (SEISMIC, SEISMIC),
-            "heap_factor": (SEISMIC, SEISMIC),
         }
         for name, (kind, example) in kinds.items():
             value = getattr(self, name)
@@ -190,18 +172,11 @@ class IndexFields(Config):
                 raise ValueError(f"{name} = {value} with index = {self.index}: {name} is of {kind}, as index={example}")
         if self.is_exact and self.rescore != 1:
             raise ValueError(f"rescore = {self.rescore} with index = Flat: all scores are exact; leave it at 1")
-        if self.is_of_words and self.rescore == 0:
-            raise ValueError(f"rescore = 0 with index = {SEISMIC}: its own weights have 16 bits; set 1 or more")
         return self
 
     @property
     def is_exact(self) -> bool:
         return self.index == FLAT
-
-    @property
-    def is_of_words(self) -> bool:
-        """Whether it finds by the lexical view, not by the dense one."""
-        return self.index == SEISMIC
 
     def learns(self, width: int | None) -> bool:
         """Whether the index learns from vectors before they are added: IVF, SQ8, PQ, OPQ; not HNSW32 or SQfp16.
@@ -209,7 +184,7 @@ class IndexFields(Config):
         Args:
             width: of the vectors; none: not known.
         """
-        return not (self.is_exact or self.is_of_words or empty_index(self.index, width or WIDTH, "").is_trained)
+        return not (self.is_exact or empty_index(self.index, width or WIDTH, "").is_trained)
 
     def check_index(self, place: str, width: int | None) -> None:
         """Finds a wrong index before anything is computed.
@@ -218,13 +193,9 @@ class IndexFields(Config):
             place: path of these fields, as typed (`evaluation`). width: of the vectors; none: not known.
 
         Raises:
-            UserError: if faiss does not know the factory string, for this width, or for more lists than there are; if
-                Seismic is wanted and not installed.
+            UserError: if faiss does not know the factory string, for this width, or for more lists than there are.
         """
         if self.is_exact:
-            return
-        if self.is_of_words:
-            load_seismic()
             return
         empty = empty_index(self.index, width or WIDTH, place)
         lists = list_count(empty)
@@ -237,7 +208,7 @@ class IndexFields(Config):
 class IndexConfig(Config):
     """What index is built of the passages' vectors."""
 
-    index: str = Field(description="faiss factory string, or Seismic")
+    index: str = Field(description="faiss factory string")
     ef_construction: int | None = Field(None, ge=1, description="HNSW: candidates kept while building; none: faiss's")
     training_rows: int | None = added(
         None, f"passages that it learns from, drawn from the whole collection; none: {TRAINING_ROWS:,}", ge=1
@@ -246,40 +217,29 @@ class IndexConfig(Config):
 
 
 def build_index(config: IndexConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The step. Inputs: passages (encoded), tokens. Writes `index/passages.faiss`, or Seismic's file in its place.
+    """The step. Inputs: passages (encoded), tokens. Writes `index/passages.faiss`.
 
     Raises:
-        UserError: for fewer passages than the index has lists or codes to learn, or for negative weights of words.
+        UserError: for fewer passages than the index has lists or codes to learn.
     """
     started = time.perf_counter()
     blocks = passage_blocks(inputs["tokens"].place)
+
+    def read(number: int) -> Floats:
+        return read_views(inputs["passages"].place, blocks[number].name, ("dense",)).vectors_ND
+
+    index = build_faiss_index(VectorBlocks([block.rows for block in blocks], read), config)
+    passages = int(index.ntotal)
     with tempfile.TemporaryDirectory() as folder:
-        write = _write_seismic if config.index == SEISMIC else _write_faiss
-        passages = write(config, inputs["passages"].place, blocks, Path(folder))
+        load_faiss().write_index(index, str(Path(folder) / FILE))
         (out / "index").upload(Path(folder))
-        size = sum(file.stat().st_size for file in Path(folder).iterdir())
+        size = (Path(folder) / FILE).stat().st_size
     return {
         "passages": passages,
         "bytes": size,
         "bytes_per_passage": round(size / passages, 2),
         "seconds": round(time.perf_counter() - started, 3),
     }
-
-
-def _write_faiss(config: IndexConfig, encoded: Place, blocks: Sequence[Block], folder: Path) -> int:
-    def read(number: int) -> Floats:
-        dense_ND = read_views(encoded, blocks[number].name, ("dense",)).dense_ND
-        assert dense_ND is not None
-        return dense_ND
-
-    index = build_faiss_index(VectorBlocks([block.rows for block in blocks], read), config)
-    load_faiss().write_index(index, str(folder / FILE))
-    return int(index.ntotal)
-
-
-def _write_seismic(config: IndexConfig, encoded: Place, blocks: Sequence[Block], folder: Path) -> int:
-    words = [read_views(encoded, block.name, ("lexical",)).lexical for block in blocks]
-    return build_seismic_index([block for block in words if block is not None], folder, config.threads)
 
 
 def build_faiss_index(vectors: VectorBlocks, config: IndexConfig) -> Any:
@@ -303,16 +263,12 @@ def build_faiss_index(vectors: VectorBlocks, config: IndexConfig) -> Any:
 
 
 def open_index(place: Place, fields: IndexFields, depth: int) -> Any:
-    """The index of a finished step, ready to be searched: faiss's with its file mapped into memory as far as faiss can,
-    or Seismic's, which is read.
+    """The index of a finished step, ready to be searched: its file is mapped into memory as far as faiss can.
 
     Args:
         depth: passages that will be asked for.
     """
-    folder = (place / "index").local()
-    if fields.is_of_words:
-        return SeismicIndex(folder, fields.query_cut, fields.heap_factor)
-    index = open_faiss_index(folder)
+    index = open_faiss_index((place / "index").local())
     set_search_parameters(index, fields, depth)
     return index
 

@@ -19,58 +19,38 @@ import pyarrow as pa
 
 from midmask.core.arrays import Floats, Ints
 from midmask.errors import UserError
-from midmask.retrieve.best import in_order, places_of
-from midmask.retrieve.views import CodedTokens, starts_of, token_places
-
-Candidates = Sequence[Ints]
-"""For each query the corpus rows of the passages that are scored, ascending."""
+from midmask.retrieve.best import Candidates, Neighbours, Shard, in_order
+from midmask.retrieve.views import CodedTokens, Views, starts_of, token_places
 
 
-class LateShard:
-    """The passages `first` .. `first + N` of a corpus, searchable by MaxSim.
+class LateShard(Shard):
+    """Passages that are searched by MaxSim over their token vectors.
 
     Args:
-        blocks: their token vectors in row order.
-        doc_ids: their ids, N strings; equal scores rank by them.
-        first: the corpus row of the first passage.
-        threads: threads of a search; they change no number.
+        blocks: the token vectors in row order.
     """
 
     def __init__(
         self, blocks: Sequence[CodedTokens], doc_ids: pa.ChunkedArray, *, first: int = 0, threads: int = 1
     ) -> None:
+        super().__init__(doc_ids, first, threads)
         self._blocks = blocks
         self._starts = np.cumsum([0, *(len(block) for block in blocks)], dtype=np.int64)
-        self.doc_ids = doc_ids
-        self.rows = int(self._starts[-1])
-        self._first = first
-        self._threads = threads
-        self._places_N = places_of(doc_ids)
 
-    def search(self, queries: CodedTokens, k: int, candidates: Candidates | None = None) -> tuple[Floats, Ints]:
-        """The best min(k, N) passages of each query: scores float32 and corpus rows int64, both [Q, min(k, N)]; -inf
-        and -1, last, where a query has fewer candidates here.
-
-        Ordered by score descending, then document id ascending.
-
-        Args:
-            candidates: none: all passages are scored. Rows of other shards are left out.
-
-        Raises:
-            UserError: if queries and passages are of different widths.
-        """
-        self._check_width(queries)
-        k = min(k, self.rows)
-        local = None if candidates is None else [rows - self._first for rows in candidates]
-        scores_QK = np.full((len(queries), k), -np.inf, dtype=np.float32)
-        rows_QK = np.full((len(queries), k), -1, dtype=np.int64)
+    def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
+        tokens = queries.tokens
+        self._check_width(tokens)
+        scores_QK = np.full((len(tokens), k), -np.inf, dtype=np.float32)
+        rows_QK = np.full((len(tokens), k), -1, dtype=np.int64)
         for block, start in zip(self._blocks, self._starts[:-1].tolist(), strict=True):
-            block_rows = None if local is None else [_within(rows, start, start + len(block)) for rows in local]
-            for query, scores in enumerate(self._score_block(block, queries, block_rows)):
+            block_rows = None
+            if candidates is not None:
+                block_rows = [_within(rows, start, start + len(block)) for rows in candidates]
+            for query, scores in enumerate(self._score_block(block, tokens, block_rows)):
                 rows = np.arange(len(block)) if block_rows is None else block_rows[query]
                 both = np.append(scores_QK[query], scores)[None], np.append(rows_QK[query], rows + start)[None]
                 scores_QK[query], rows_QK[query] = in_order(*both, self._places_N, k)
-        return scores_QK, np.where(rows_QK < 0, -1, rows_QK + self._first)
+        return scores_QK, rows_QK
 
     def _check_width(self, queries: CodedTokens) -> None:
         if self._blocks and queries.width != self._blocks[0].width:

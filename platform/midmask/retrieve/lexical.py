@@ -33,9 +33,10 @@ from numpy.typing import NDArray
 
 from midmask.core.arrays import Doubles, Floats, Ints
 from midmask.errors import UserError
-from midmask.retrieve.best import Best, candidates, places_of
+from midmask.retrieve.best import Best, Candidates, Neighbours, Shard, near_best
 from midmask.retrieve.dense import GATHERED, DenseShard, Embeddings, check_finite, error_of_guess, longest_of
 from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.views import Views
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -54,48 +55,29 @@ QUERIES = 256
 """Queries searched at once, over all threads: bounds what is held of results in the making."""
 
 
-class LexicalShard:
-    """The passages `first` .. `first + N` of a corpus, searchable by their lexical views.
-
-    Args:
-        rows: the views, N rows.
-        doc_ids: their ids, N strings; equal scores rank by them.
-        first: the corpus row of the first passage.
-        threads: threads of a search; they change no number.
-    """
+class LexicalShard(Shard):
+    """Passages that are searched by their lexical views, one row each."""
 
     def __init__(self, rows: SparseRows, doc_ids: pa.ChunkedArray, *, first: int = 0, threads: int = 1) -> None:
+        super().__init__(doc_ids, first, threads)
         self._index = LexicalIndex(rows)
-        self.doc_ids = doc_ids
-        self.rows = len(rows)
-        self._first = first
-        self._threads = threads
-        self._places_N = places_of(doc_ids)
 
-    def search(self, queries: SparseRows, k: int) -> tuple[Floats, Ints]:
-        """The best min(k, N) passages of each query: scores float32 and corpus rows int64, both [Q, min(k, N)].
-
-        Ordered by score descending, then document id ascending.
-
-        Raises:
-            UserError: if queries and passages are of different vocabularies.
-        """
-        k = min(k, self.rows)
-        self._index.prepare(queries)
+    def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
+        words = queries.words
+        self._index.prepare(words)
 
         def search(part: slice) -> list[Best]:
             found = [Best(k, self._places_N) for _ in range(part.start, part.stop)]
-            for members, block, scores in self._index.scores(queries.slice(part.start, part.stop)):
+            for members, block, scores in self._index.scores(words.slice(part.start, part.stop)):
                 for query, guessed in zip(members, scores, strict=True):
-                    near_N = candidates(guessed.scores_N, guessed.error, k, found[query].least)
+                    near_N = near_best(guessed.scores_N, guessed.error, k, found[query].least)
                     found[query].offer(guessed.exact(near_N).astype(np.float32), near_N + block.start)
             return found
 
-        scores_QK, rows_QK = search_in_batches(search, len(queries), k, self._threads)
-        return scores_QK, rows_QK + self._first
+        return search_in_batches(search, len(words), k, self._threads)
 
 
-def search_in_batches(search: Callable[[slice], list[Best]], queries: int, k: int, threads: int) -> tuple[Floats, Ints]:
+def search_in_batches(search: Callable[[slice], list[Best]], queries: int, k: int, threads: int) -> Neighbours:
     """Searches some queries at a time and joins the results: scores and rows [Q, k], the best first."""
     scores_QK = np.empty((queries, k), dtype=np.float32)
     rows_QK = np.empty((queries, k), dtype=np.int64)
@@ -196,7 +178,7 @@ class RowsBlock:
         self._matrix_NV = _matrix(rows)
         lengths = np.diff(rows.offsets)
         squares = np.add.reduceat(rows.weights.astype(np.float64) ** 2, rows.offsets[:-1][lengths > 0])
-        # Higham 2002, (3.5), as in pairs.py; but a sum has only as many products as the passage has terms.
+        # Higham 2002, (3.5), as in dense.py; but a sum has only as many products as the passage has terms.
         unit = int(lengths.max(initial=0)) * 2.0**-24
         self._error = float(np.sqrt(squares.max(initial=0))) * unit / (1 - unit)
 
@@ -231,17 +213,14 @@ def _tile(queries: SparseRows, members: list[int]) -> Floats:
     return tile_VB
 
 
-class HybridShard:
-    """The passages `first` .. `first + N` of a corpus, searchable by both views at once.
+class HybridShard(Shard):
+    """Passages that are searched by both views at once.
 
     Args:
         vectors: their embeddings, float32 [n, D] blocks in row order.
-        rows: their lexical views, N rows.
-        doc_ids: their ids, N strings; equal scores rank by them.
-        first: the corpus row of the first passage.
+        rows: their lexical views, one row each.
         index: a faiss index of the vectors, which finds approximately; none: the search is exact.
         rescore: as of `DenseShard`.
-        threads: threads of a search; without an index they change no number.
 
     Raises:
         UserError: as `DenseShard`, if there is an index.
@@ -259,104 +238,80 @@ class HybridShard:
         rescore: int = 1,
         threads: int = 1,
     ) -> None:
+        super().__init__(doc_ids, first, threads)
         self._embeddings = Embeddings(vectors)
         if self._embeddings.rows != len(rows):
             raise ValueError(f"{self._embeddings.rows} dense and {len(rows)} lexical views; they must be of one shard")
         self._index = LexicalIndex(rows)
-        self.doc_ids = doc_ids
-        self.rows = len(rows)
-        self._first = first
-        self._threads = threads
-        self._places_N = places_of(doc_ids)
         self._dense: FlatGuesses | DenseShard = (
             FlatGuesses(self._embeddings, float(np.abs(rows.weights).max(initial=0)))
             if index is None
             else DenseShard(vectors, doc_ids, index=index, rescore=rescore, threads=threads)
         )
 
-    def search(self, dense_QD: Floats, lexical: SparseRows, k: int) -> tuple[Floats, Ints]:
-        """The best min(k, N) passages of each query: scores float32 and corpus rows int64, both [Q, min(k, N)].
-
-        Ordered by score descending, then document id ascending.
-
-        Raises:
-            UserError: if queries and passages are of different vocabularies, or a dense vector holds NaN.
-        """
-        k = min(k, self.rows)
-        self._index.prepare(lexical)
+    def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
+        words, dense_QD = queries.words, queries.vectors_ND
+        self._index.prepare(words)
         check_finite(dense_QD)
         wide_QD = dense_QD.astype(np.float64)
         proposals: FlatProposals | FaissProposals = (
-            FlatProposals(self._dense, dense_QD, lexical, k)
+            FlatProposals(self._dense, dense_QD, words, k)
             if isinstance(self._dense, FlatGuesses)
-            else FaissProposals(self._dense.search(dense_QD, k)[1], k)
+            else FaissProposals(self._dense.search(queries, k)[1], k)
         )
 
         def search(part: slice) -> list[Best]:
             found = [Best(k, self._places_N) for _ in range(part.start, part.stop)]
-            for members, block, scores in self._index.scores(lexical.slice(part.start, part.stop)):
-                queries = np.array(members) + part.start
-                for query, own, guessed in zip(queries, proposals.of(queries, block), scores, strict=True):
+            for members, block, scores in self._index.scores(words.slice(part.start, part.stop)):
+                numbers = np.array(members) + part.start
+                for query, own, guessed in zip(numbers, proposals.of(numbers, block), scores, strict=True):
                     best = found[query - part.start]
                     near_N = proposals.near(query, own, guessed, best.least)
                     dense_N = self._embeddings.inner(wide_QD[query, None], (near_N + block.start)[None])[0]
                     best.offer((dense_N + guessed.exact(near_N)).astype(np.float32), near_N + block.start)
             return found
 
-        scores_QK, rows_QK = search_in_batches(search, len(lexical), k, self._threads)
-        return scores_QK, rows_QK + self._first
+        return search_in_batches(search, len(words), k, self._threads)
 
 
 class FlatGuesses:
-    """Float32 dense scores of all passages, and how wrong a sum of one and a lexical score can be."""
+    """What float32 dense scores of all passages are made of, and how wrong their sums with lexical ones can be."""
 
     def __init__(self, embeddings: Embeddings, heaviest: float) -> None:
-        self._mean_D = embeddings.mean()
-        self._centred_ND = np.empty((embeddings.rows, embeddings.width), dtype=np.float32)
+        self.mean_D = embeddings.mean()
+        self.centred_ND = np.empty((embeddings.rows, embeddings.width), dtype=np.float32)
         longest, start = 0.0, 0
-        for centred_ND in embeddings.less(self._mean_D):
+        for centred_ND in embeddings.less(self.mean_D):
             longest = max(longest, longest_of(centred_ND))
-            self._centred_ND[start : start + len(centred_ND)] = centred_ND
+            self.centred_ND[start : start + len(centred_ND)] = centred_ND
             start += len(centred_ND)
-        self._of_dense = error_of_guess(longest, self._mean_D)
+        self.dense_error = error_of_guess(longest, self.mean_D)  # for a query of length 1
         # Exact lexical scores are added in float64 here and there, to sums of other last bits.
-        self._of_lexical = 2.0**-50 * heaviest
-
-    def scores(self, dense_BD: Floats, block: range) -> Floats:
-        """Of some queries with a block of passages less their mean, [B, n]."""
-        scores_BN: Floats = dense_BD @ self._centred_ND[block.start : block.stop].T
-        return scores_BN
-
-    def shares(self, dense_QD: Floats) -> Doubles:
-        """The term that the mean adds to all scores of a query, [Q]."""
-        shares_Q: Doubles = np.vecdot(dense_QD.astype(np.float64), self._mean_D.astype(np.float64))
-        return shares_Q
-
-    def errors(self, dense_QD: Floats, lexical: SparseRows) -> Doubles:
-        """Bounds, [Q]."""
-        lengths_Q = np.linalg.norm(dense_QD.astype(np.float64), axis=1)
-        sums = np.concatenate([np.zeros(1), np.abs(lexical.weights).cumsum(dtype=np.float64)])
-        errors_Q: Doubles = self._of_dense * lengths_Q + self._of_lexical * np.diff(sums[lexical.offsets])
-        return errors_Q
+        self.lexical_error = 2.0**-50 * heaviest  # for weights that sum to 1
 
 
 class FlatProposals:
     """All passages that the errors leave a chance to be among the best k."""
 
     def __init__(self, guesses: FlatGuesses, dense_QD: Floats, lexical: SparseRows, k: int) -> None:
-        self._guesses = guesses
+        self._centred_ND = guesses.centred_ND
         self._dense_QD = dense_QD
-        self._shares_Q = guesses.shares(dense_QD)
-        self._errors_Q = guesses.errors(dense_QD, lexical)
         self._k = k
+        wide_QD = dense_QD.astype(np.float64)
+        self._shares_Q = np.vecdot(wide_QD, guesses.mean_D.astype(np.float64))  # added by the mean to all scores
+        sums = np.concatenate([np.zeros(1), np.abs(lexical.weights).cumsum(dtype=np.float64)])
+        lengths_Q = np.linalg.norm(wide_QD, axis=1)
+        self._errors_Q = guesses.dense_error * lengths_Q + guesses.lexical_error * np.diff(sums[lexical.offsets])
 
     def of(self, queries: Ints, block: range) -> Floats:
-        return self._guesses.scores(self._dense_QD[queries], block)
+        """Dense scores of some queries with a block of passages less their mean, [B, n]."""
+        scores_BN: Floats = self._dense_QD[queries] @ self._centred_ND[block.start : block.stop].T
+        return scores_BN
 
     def near(self, query: int, own_N: Floats, lexical: BoundedScores, least: np.float32) -> Ints:
         """Places in a block, for a query with its guesses of both views, if the k-th best is at least `least`."""
         sum_N = own_N + lexical.scores_N.astype(np.float64) + self._shares_Q[query]
-        return candidates(sum_N, self._errors_Q[query] + lexical.error, self._k, least)
+        return near_best(sum_N, self._errors_Q[query] + lexical.error, self._k, least)
 
 
 class FaissProposals:
@@ -372,4 +327,4 @@ class FaissProposals:
 
     def near(self, query: int, own_N: Ints, lexical: BoundedScores, least: np.float32) -> Ints:
         """Places in a block; `least` is for the sum and no bound for one part."""
-        return np.union1d(own_N, candidates(lexical.scores_N, lexical.error, self._k, np.float32(-np.inf)))
+        return np.union1d(own_N, near_best(lexical.scores_N, lexical.error, self._k, np.float32(-np.inf)))

@@ -20,7 +20,7 @@ from pydantic import Field
 from midmask.core.config import Config, runtime
 from midmask.corpora.checked_rows import UNKNOWN_ID
 from midmask.corpora.splits import is_slice
-from midmask.corpora.text_files import unpack, whole_stream
+from midmask.corpora.text_files import open_text
 from midmask.corpora.writer import QUARANTINE
 from midmask.errors import UserError, unknown
 from midmask.retrieve import ranked
@@ -62,8 +62,8 @@ def run_digest(file: str | Path) -> str:
     """
     if not Path(file).is_file():
         raise UserError(f"{file}: there is no such file; name a TREC run file")
-    with open(file, "rb") as stream, whole_stream(file):
-        return hashlib.file_digest(unpack(stream), "sha256").hexdigest()[:16]
+    with open_text(Place(str(Path(file).absolute())), None, str(file)) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]  # type: ignore[arg-type]
 
 
 def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:

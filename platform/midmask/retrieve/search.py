@@ -6,54 +6,44 @@
 A shard is a contiguous range of passage blocks with whatever views it has. Every unit leaves a file; a unit whose file
 is there is not done again, so a killed search goes on. One process runs all units in a loop (`search`), or
 `backend.pool` deals them out to actors. The result has the layout of BM25's: both are ranked lists to mine from and to
-evaluate. `time_searches` measures several searches beside each other in one process.
+evaluate.
 
 Shapes: Q queries, D dense width, K results of a query.
 """
 
 import logging
-import statistics
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from pydantic import Field
 
 from midmask.core.arrays import Ints
-from midmask.core.config import Config, runtime
 from midmask.errors import UserError
 from midmask.retrieve import ranked
-from midmask.retrieve.best import Neighbours, as_table, merge, places_of, read_found, read_seconds, write_found
+from midmask.retrieve.best import Shard, as_table, merge, places_of, read_found, read_seconds, write_found
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, done_in_turn, passage_blocks, ranges
-from midmask.retrieve.dense import CodedShard, DenseShard
+from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.index import measure_recall, open_index
-from midmask.retrieve.late import Candidates, LateShard
+from midmask.retrieve.late import LateShard
 from midmask.retrieve.lexical import HybridShard, LexicalShard
 from midmask.retrieve.search_config import SearchConfig, check_inputs, read_candidates
-from midmask.retrieve.seismic import SeismicIndex, SeismicShard
 from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.views import Views, read_views, stored_size
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-
-Shard = DenseShard | CodedShard | LexicalShard | SeismicShard | HybridShard | LateShard
 
 
 def open_shard(
     encoded: Place,
     blocks: Sequence[Block],
     views: Sequence[str],
+    config: SearchConfig,
     *,
-    terms: int | None = None,
-    width: int | None = None,
     normalise: bool = False,
     index: Any = None,
-    rescore: int = 1,
-    threads: int = 1,
 ) -> Shard:
     """The searchable form of some passage blocks. Dense and token vectors are mapped, lexical rows are unpacked into
     memory.
@@ -61,57 +51,27 @@ def open_shard(
     Args:
         encoded: folder of the encoded passages. blocks: of their tokens artifact, contiguous.
         views: what is scored: "dense", "lexical" or both; or "late".
-        terms: words of a passage's lexical view that count, the heaviest; none: all that were encoded.
-        width: first dimensions of the dense view that count; none: all. normalise: whether they have length 1 again.
-        index: of all passages, which finds approximately: faiss's of their dense vectors, or Seismic's of their words;
-            none: the search is exact.
-        rescore: candidates of an index, for each passage that is ranked, that are scored again with the stored
-            vectors; 0: none, and the vectors are not read.
+        normalise: whether dense vectors that are cut to the config's width have length 1 again.
+        index: faiss's of the dense vectors of all passages, which finds approximately; none: the search is exact.
     """
-    if index is not None and rescore == 0:
-        return CodedShard(index, doc_ids_of(blocks), threads=threads)
     read = (read_views(encoded, block.name, views) for block in blocks)
-    parts = [each.pruned(terms).narrowed(width, normalise=normalise) for each in read]
-    dense = [part.dense_ND for part in parts if part.dense_ND is not None]
-    lexical = [part.lexical for part in parts if part.lexical is not None]
-    doc_ids = doc_ids_of(blocks)
-    first = blocks[0].start
-    if late := [part.late for part in parts if part.late is not None]:
-        return LateShard(late, doc_ids, first=first, threads=threads)
-    if not lexical:
-        return DenseShard(dense, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
-    rows = SparseRows.concat(lexical)
-    if isinstance(index, SeismicIndex):
-        return SeismicShard(rows, doc_ids, index, rescore=rescore, threads=threads)
-    if not dense:
+    parts = [each.pruned(config.passage_terms).narrowed(config.width, normalise=normalise) for each in read]
+    doc_ids, first, threads, rescore = doc_ids_of(blocks), blocks[0].start, config.threads, config.rescore
+    if "late" in views:
+        return LateShard([part.tokens for part in parts], doc_ids, first=first, threads=threads)
+    if "lexical" not in views:
+        vectors = [part.vectors_ND for part in parts]
+        return DenseShard(vectors, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
+    rows = SparseRows.concat([part.words for part in parts])
+    if "dense" not in views:
         return LexicalShard(rows, doc_ids, first=first, threads=threads)
-    return HybridShard(dense, rows, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
+    vectors = [part.vectors_ND for part in parts]
+    return HybridShard(vectors, rows, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
 
 
 def doc_ids_of(blocks: Sequence[Block]) -> pa.ChunkedArray:
     """Ids of the passages of some blocks, in row order."""
     return pa.concat_tables([block.read(["doc_id"]) for block in blocks])["doc_id"]
-
-
-def search_shard(shard: Shard, queries: Views, depth: int, candidates: Candidates | None = None) -> Neighbours:
-    """Scores and corpus rows [Q, K] of each query's best `depth` passages, the best first.
-
-    Args:
-        candidates: for each query the corpus rows that are scored by token vectors; none: all, as for other views.
-
-    Raises:
-        ValueError: if the queries' views are not those of the passages.
-    """
-    if isinstance(shard, LateShard) and queries.late is not None:
-        return shard.search(queries.late, depth, candidates)
-    match shard, queries.dense_ND, queries.lexical:
-        case DenseShard() | CodedShard(), np.ndarray() as dense_QD, None:
-            return shard.search(np.asarray(dense_QD), depth)
-        case LexicalShard() | SeismicShard(), None, SparseRows() as lexical:
-            return shard.search(lexical, depth)
-        case HybridShard(), np.ndarray() as dense_QD, SparseRows() as lexical:
-            return shard.search(np.asarray(dense_QD), lexical, depth)
-    raise ValueError("the queries' views are not those of the passages")
 
 
 log = logging.getLogger(__name__)
@@ -144,8 +104,7 @@ class Search:
             return
         if "dense" not in self.views or not self.config.is_exact:
             raise UserError(f"width = {width}: it is of an exact search by a dense view; leave it at none")
-        vectors_ND = read_views(self.inputs["passages"].place, self.blocks[0].name, ("dense",)).dense_ND
-        assert vectors_ND is not None
+        vectors_ND = read_views(self.inputs["passages"].place, self.blocks[0].name, ("dense",)).vectors_ND
         if width > vectors_ND.shape[1]:
             raise UserError(
                 f"width = {width}: the dense view has {vectors_ND.shape[1]} dimensions; name fewer, or none"
@@ -215,12 +174,12 @@ class Search:
             "query_seconds": round(seconds, 6),
             "read": {side: _read_to(self.inputs[side]) for side in ("passages", "queries")},
             "bytes_per_passage": round(self._count_bytes() / passages, 2),
-            **({} if self.config.is_exact else {"recall": self._measure_recall(place)}),
+            **({} if self.config.is_exact else {"recall": self._recall(place)}),
             "seconds": round(time.perf_counter() - self.started, 3),
         }
 
-    def _measure_recall(self, found: Place) -> dict[str, float]:
-        """Measures recall against the exact search of a sample of the queries."""
+    def _recall(self, found: Place) -> dict[str, float]:
+        """Against the exact search of a sample of the queries."""
         return measure_recall(ranked.of_split(self.inputs["exact"].place, self.split), found, self.config.depth)
 
     @property
@@ -228,20 +187,15 @@ class Search:
         """Why a query may have fewer results than were asked for."""
         if "candidates" in self.inputs:
             return "some queries have fewer candidates than were asked for"
-        advice = "raise query_cut, or lower heap_factor" if self.config.is_of_words else "raise nprobe or ef_search"
-        return f"index {self.config.index} found fewer passages than were asked for; {advice}"
+        return f"index {self.config.index} found fewer passages than were asked for; raise nprobe or ef_search"
 
-    def candidates(self, number: int, shard: Shard, first: int) -> list[Ints] | None:
-        """For each query of a block the corpus rows of its candidates in a shard; none: all passages are scored.
-
-        Args:
-            first: the corpus row of the shard's first passage.
-        """
+    def candidates(self, number: int, shard: Shard) -> list[Ints] | None:
+        """For each query of a block the rows of a shard that are its candidates; none: all passages are scored."""
         if "candidates" not in self.inputs:
             return None
         query_ids = self.query_blocks[number].read(["query_id"])["query_id"].to_pylist()
         lists = ranked.of_split(self.inputs["candidates"].place, self.split)
-        return read_candidates(lists, query_ids, shard.doc_ids, first)
+        return read_candidates(lists, query_ids, shard.doc_ids)
 
     def _query_seconds(self, shards: Sequence[range]) -> float:
         """Seconds in which queries were searched: of each block, those of its slowest shard. Neither building nor
@@ -251,12 +205,8 @@ class Search:
         return sum(max(read_seconds(self.partial(shard, block)) for shard in shards) for block in blocks)
 
     def _count_bytes(self) -> int:
-        """Bytes of the passages' files that are searched (these views, so many words of each), and of an index; of
-        an index alone where its own scores rank.
-        """
+        """Bytes of the passages' files that are searched (these views, so many words of each), and of an index."""
         config, place = self.config, self.inputs["passages"].place
-        if config.rescore == 0:
-            return int(self.inputs["index"].result["bytes"])
         stored = sum(
             stored_size(place, block.name, self.views, config.passage_terms, config.width) for block in self.blocks
         )
@@ -291,17 +241,7 @@ class SearchWorker:
         index = None if config.is_exact else open_index(work.inputs["index"].place, config, config.depth)
         blocks = [work.blocks[number] for number in self._shard]
         place = work.inputs["passages"].place
-        return open_shard(
-            place,
-            blocks,
-            work.views,
-            terms=config.passage_terms,
-            width=config.width,
-            normalise=work.normalised,
-            index=index,
-            rescore=config.rescore,
-            threads=config.threads,
-        )
+        return open_shard(place, blocks, work.views, config, normalise=work.normalised, index=index)
 
     def search(self, number: int) -> int:
         """Writes the shard's ranked list for a query block; returns 1 if it was missing."""
@@ -312,9 +252,9 @@ class SearchWorker:
         name = work.query_blocks[number].name
         queries = read_views(work.inputs["queries"].place, name, work.views)
         shard = self.shard  # opened before the clock runs
-        candidates = work.candidates(number, shard, work.blocks[self._shard.start].start)
+        candidates = work.candidates(number, shard)
         started = time.perf_counter()
-        results = search_shard(shard, work.narrowed(queries), work.config.depth, candidates)
+        results = shard.search(work.narrowed(queries), work.config.depth, candidates)
         write_found(target, results, time.perf_counter() - started)
         return 1
 
@@ -356,50 +296,3 @@ def search_in_parts(
         for block in queries:
             worker.search(block)
     return work.finish(parts, queries)
-
-
-class TimingConfig(Config):
-    """Which searches are timed, and how often."""
-
-    searches: tuple[SearchConfig, ...] = Field(min_length=1, description="settings of each search")
-    rounds: int = Field(5, ge=1, description="times that each search is timed, after one that warms its memory")
-    threads: int = runtime(1, "threads of each search", ge=1)
-
-
-def time_searches(config: TimingConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The step. Inputs: passages (encoded), queries (a sample, encoded, in one block), tokens, and `indexN` for each
-    search number N that is not exact.
-
-    Returns:
-        queries, rounds, milliseconds (number of the search -> its milliseconds for each query, all of them in one
-        batch: the median over rounds), seconds.
-    """
-    started = time.perf_counter()
-    searches = [_open_worker(number, config, inputs, out) for number in range(len(config.searches))]
-    (block,) = searches[0].work.query_blocks
-    stored = read_views(inputs["queries"].place, block.name, searches[0].work.views)
-    seconds: list[list[float]] = [[] for _ in searches]
-    for _ in range(1 + config.rounds):
-        for times, worker in zip(seconds, searches, strict=True):
-            views, depth = worker.work.narrowed(stored), worker.work.config.depth
-            began = time.perf_counter()
-            search_shard(worker.shard, views, depth)
-            times.append(time.perf_counter() - began)
-    medians = [1000 * statistics.median(times[1:]) / block.rows for times in seconds]
-    return {
-        "queries": block.rows,
-        "rounds": config.rounds,
-        "milliseconds": {str(number): round(median, 6) for number, median in enumerate(medians)},
-        "seconds": round(time.perf_counter() - started, 3),
-    }
-
-
-def _open_worker(number: int, config: TimingConfig, inputs: Mapping[str, Artifact], out: Place) -> SearchWorker:
-    """A search with its passages and its index open."""
-    given = {name: inputs[name] for name in ("passages", "queries", "tokens")}
-    if f"index{number}" in inputs:
-        given["index"] = inputs[f"index{number}"]
-    work = Search(config.searches[number].model_copy(update={"threads": config.threads}), given, out)
-    worker = SearchWorker(work, range(len(work.blocks)))
-    _ = worker.shard  # a cached property, which is opened here, before anything is timed
-    return worker

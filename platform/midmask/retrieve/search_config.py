@@ -1,6 +1,6 @@
 """The settings of a search, the candidates that late interaction scores, and the checks of a search's inputs."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -13,12 +13,14 @@ from midmask.core.arrays import Ints
 from midmask.core.config import Config, added, runtime
 from midmask.errors import UserError
 from midmask.retrieve.index import IndexFields
-from midmask.retrieve.seismic import SEISMIC
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_table
 
 ALL = "all"
+
+NO_DENSE_VIEW = "no dense vectors are searched; leave it at Flat"
+"""Why an approximate index is of no use, and what to set."""
 
 
 class PoolFields(Config):
@@ -53,11 +55,11 @@ class PoolFields(Config):
             )
 
 
-def read_candidates(lists: Place, query_ids: Sequence[str], doc_ids: pa.ChunkedArray, first: int) -> list[Ints]:
-    """For each query the corpus rows of its candidates among some passages, ascending; none for a query without a list.
+def read_candidates(lists: Place, query_ids: Sequence[str], doc_ids: pa.ChunkedArray) -> list[Ints]:
+    """For each query the places of its candidates among the passages with these ids, ascending.
 
     Args:
-        lists: a ranked list in Parquet. doc_ids: of the passages. first: the corpus row of the first of them.
+        lists: a ranked list in Parquet.
     """
     within = [("query_id", ">=", min(query_ids)), ("query_id", "<=", max(query_ids))]
     found = read_table(lists, ["query_id", "doc_id"], filters=within)
@@ -68,7 +70,7 @@ def read_candidates(lists: Place, query_ids: Sequence[str], doc_ids: pa.ChunkedA
     query_N, row_N = (column.filter(kept).to_numpy().astype(np.int64) for column in (query_N, row_N))
     order = np.lexsort((row_N, query_N))
     edges = np.searchsorted(query_N[order], np.arange(len(query_ids) + 1))
-    return [first + row_N[order[start:stop]] for start, stop in pairwise(edges.tolist())]
+    return [row_N[order[start:stop]] for start, stop in pairwise(edges.tolist())]
 
 
 class SearchConfig(IndexFields):
@@ -105,10 +107,8 @@ def check_inputs(config: SearchConfig, inputs: Mapping[str, Artifact], views: Se
             f"index = {config.index}: it is built by the step `index`, an input of this one, as is `exact`, the search "
             "that its recall is measured against"
         )
-    if not config.is_exact and (advice := misplaced(config, views)):
-        raise UserError(f"index = {config.index}: {advice}")
-    if config.rescore == 0 and "lexical" in views:
-        raise UserError("rescore = 0: scores of an index and of words are not added; set 1 or more")
+    if not config.is_exact and "dense" not in views:
+        raise UserError(f"index = {config.index}: {NO_DENSE_VIEW}")
     if "candidates" in inputs and "late" not in views:
         raise UserError("candidates: all passages are scored by dense and lexical vectors; leave the input out")
     passages, queries = inputs["passages"], inputs["queries"]
@@ -123,16 +123,6 @@ def check_inputs(config: SearchConfig, inputs: Mapping[str, Artifact], views: Se
                 f"{artifact.place} was encoded from the tokens {artifact.result['tokens']}, not from "
                 f"{inputs['tokens'].place} ({inputs['tokens'].fingerprint}); encode these"
             )
-
-
-def misplaced(config: IndexFields, views: Collection[str]) -> str:
-    """Why an approximate index is not of the views that are searched, and what to set; empty if it is."""
-    if config.is_of_words:
-        return "" if set(views) == {"lexical"} else "words are not all that is searched; leave it at Flat"
-    if "dense" in views:
-        return ""
-    other = f"set {SEISMIC} for words, or " if "lexical" in views else ""
-    return f"no dense vectors are searched; {other}leave it at Flat"
 
 
 def _typed_terms(config: SearchConfig) -> str:

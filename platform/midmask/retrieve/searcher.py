@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 from midmask.errors import UserError
-from midmask.retrieve.best import Neighbours
-from midmask.retrieve.blocks import Block, StoredPassages, passage_blocks
-from midmask.retrieve.search import Shard, open_shard, search_shard
+from midmask.retrieve.best import Neighbours, Shard
+from midmask.retrieve.blocks import StoredPassages, passage_blocks
+from midmask.retrieve.search import open_shard
+from midmask.retrieve.search_config import SearchConfig
 from midmask.retrieve.text_encoder import TextEncoder
-from midmask.retrieve.views import Views
 from midmask.store.artifact import Artifact
 
 
@@ -42,9 +42,8 @@ class Searcher:
         passages: Artifact,
         query_length: int | None = None,
     ) -> None:
-        self.corpus = corpus
-        self.passages = passages
-        self.stored = StoredPassages(corpus.place)
+        self._passages = passages
+        self._stored = StoredPassages(corpus.place)
         self._tokens = tokens
         self._queries = TextEncoder(model, tokens, "query", query_length)
 
@@ -71,30 +70,13 @@ class Searcher:
         Args:
             queries: at least one.
         """
-        return self.nearest(self.encode(queries), k)
-
-    def encode(self, queries: Sequence[str]) -> Views:
-        """The vectors of queries, in their order; at least one."""
-        return self._queries.encode_queries(queries)
-
-    def nearest(self, queries: Views, k: int) -> Neighbours:
-        """As `find`, for queries that are encoded."""
-        return search_shard(self._shard, queries, k)
-
-    @property
-    def views(self) -> tuple[str, ...]:
-        """The vectors of each passage: "dense", "lexical" or both; or "late"."""
-        return tuple(self.passages.result["views"])
-
-    @cached_property
-    def blocks(self) -> list[Block]:
-        """The blocks in which the passages' vectors are stored, in row order."""
-        return passage_blocks(self._tokens.place)
+        return self._shard.search(self._queries.encode_queries(queries), k)
 
     @cached_property
     def _shard(self) -> Shard:
-        return open_shard(self.passages.place, self.blocks, self.views)
+        views = tuple(self._passages.result["views"])
+        return open_shard(self._passages.place, passage_blocks(self._tokens.place), views, SearchConfig())
 
     def _read_hit(self, row: int, score: float) -> Hit:
-        doc_id, title, text = self.stored.row(row)
+        doc_id, title, text = self._stored.row(row)
         return Hit(doc_id, score, title, text)

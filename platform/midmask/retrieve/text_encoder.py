@@ -243,19 +243,7 @@ def encode_rows(encoder: Encoder, rows: Sequence[NDArray[Any]], encoding: Encodi
     finite_N = np.concatenate([finite for _, finite in results])[order]
     if not finite_N.all():
         raise NotFinite(np.flatnonzero(~finite_N))
-    return _join([views for views, _ in results], order)
-
-
-def _join(parts: Sequence[Views], order: Ints) -> Views:
-    """The texts of all parts, of all of them those at the positions `order`."""
-    late = [part.late for part in parts if part.late is not None]
-    if late:
-        return Views(None, None, CodedTokens.concat(late).take(order))
-    dense = [part.dense_ND for part in parts if part.dense_ND is not None]
-    lexical = [part.lexical for part in parts if part.lexical is not None]
-    return Views(
-        np.concatenate(dense)[order] if dense else None, SparseRows.concat(lexical).take(order) if lexical else None
-    )
+    return Views.concat([views for views, _ in results]).take(order)
 
 
 def _truncate(row: NDArray[Any], max_length: int | None) -> NDArray[Any]:

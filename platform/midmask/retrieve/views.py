@@ -13,7 +13,7 @@ Shapes: N texts, T tokens of all of them, D width.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from midmask.core.arrays import Floats, Ints, Ints32
 from midmask.retrieve.sparse import SparseRows, packed_size, read_lengths, read_rows, write_rows
 from midmask.store.place import Place
+
+T = TypeVar("T")
 
 LARGEST_CODE = 127
 
@@ -114,6 +116,21 @@ class Views:
     lexical: SparseRows | None  # N rows over the vocabulary
     late: CodedTokens | None = None  # the vectors of the texts' tokens in 8 bits
 
+    @property
+    def vectors_ND(self) -> Floats:
+        """The dense vectors, which must be there."""
+        return np.asarray(_present("dense", self.dense_ND))
+
+    @property
+    def words(self) -> SparseRows:
+        """The lexical rows, which must be there."""
+        return _present("lexical", self.lexical)
+
+    @property
+    def tokens(self) -> CodedTokens:
+        """The token vectors, which must be there."""
+        return _present("late", self.late)
+
     def write(self, place: Place, name: str) -> None:
         """Writes the files of a block; each appears whole."""
         if self.dense_ND is not None:
@@ -125,16 +142,24 @@ class Views:
             self.late.write(place / "late", name)
 
     def take(self, rows: Ints) -> "Views":
-        """The dense and lexical views of some texts, in the given order."""
-        dense_ND = None if self.dense_ND is None else np.asarray(self.dense_ND)[rows]
-        return Views(dense_ND, None if self.lexical is None else self.lexical.take(rows))
+        """The views of some texts, in the given order."""
+        return Views(
+            None if self.dense_ND is None else np.asarray(self.dense_ND)[rows],
+            None if self.lexical is None else self.lexical.take(rows),
+            None if self.late is None else self.late.take(rows),
+        )
 
     @classmethod
     def concat(cls, parts: Sequence["Views"]) -> "Views":
-        """Dense and lexical views of several blocks, one after the other."""
+        """The views of several blocks, one after the other."""
         dense = [part.dense_ND for part in parts if part.dense_ND is not None]
         lexical = [part.lexical for part in parts if part.lexical is not None]
-        return cls(np.concatenate(dense) if dense else None, SparseRows.concat(lexical) if lexical else None)
+        late = [part.late for part in parts if part.late is not None]
+        return cls(
+            np.concatenate(dense) if dense else None,
+            SparseRows.concat(lexical) if lexical else None,
+            CodedTokens.concat(late) if late else None,
+        )
 
     def narrowed(self, width: int | None, *, normalise: bool) -> "Views":
         """With the first `width` dimensions of each dense vector alone, of length 1 again if so; none: all."""
@@ -148,6 +173,12 @@ class Views:
     def pruned(self, terms: int | None) -> "Views":
         """With the `terms` heaviest words of each text alone; none: all that are there."""
         return self if terms is None or self.lexical is None else Views(self.dense_ND, self.lexical.heaviest(terms))
+
+
+def _present(name: str, view: T | None) -> T:
+    if view is None:
+        raise ValueError(f"there is no {name} view of these texts")
+    return view
 
 
 def are_there(place: Place, name: str, folders: Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
 """Sizes and SHA-256 of an artifact's files: measured before its record is written, checked when they are read.
 
-Sizes are checked whenever an artifact is loaded. Contents are checked when a process opens a file for the first time;
-MIDMASK_NO_VERIFY=1 (the flag --no-verify) leaves that out, for those who trust the disk.
+Sizes are checked whenever an artifact is loaded. Contents are checked when a process fetches a file from elsewhere for
+the first time; MIDMASK_VERIFY=1 (the flag --verify) checks files on this machine's disk too.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from midmask.core.process import NO_VERIFY, is_on
+from midmask.core.process import VERIFY, is_on
 from midmask.errors import UserError
 from midmask.store.place import DRAFT, IN_MEMORY, Place
 
@@ -43,7 +43,7 @@ class Digests:
             The contents of a remote file that was read for it and is not large, so that it is not fetched twice.
         """
         stated = self._files().get(file.base[len(self.folder.base) :].lstrip("/"))
-        if stated is None or is_on(NO_VERIFY):
+        if stated is None or (file.is_path and not is_on(VERIFY)):
             return None
         bare, held = Place(file.uri), None
         if not file.is_path and stated["size"] <= IN_MEMORY and (file.uri, stated["sha256"]) not in _intact:
@@ -54,7 +54,7 @@ class Digests:
 
     def check_below(self, folder: Place, copy: Path) -> None:
         """Raises UserError if a file of the folder, or the folder itself if it is a file, is damaged in `copy`."""
-        if is_on(NO_VERIFY):
+        if folder.is_path and not is_on(VERIFY):
             return
         inside = folder.base[len(self.folder.base) :].strip("/")
         for name, stated in self._files().items():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import optuna
 
-from midmask.app.driver import apply_flags, scale_notes
+from midmask.app.driver import apply_flags, named_recipe, scale_notes
 from midmask.app.job import Options
 from midmask.core.config import fingerprint, flatten
 from midmask.errors import UserError, unknown
@@ -21,7 +21,6 @@ from midmask.experiment.graph import Step
 from midmask.experiment.plan import Plan, plan, rungs
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
-from midmask.recipes import RECIPES
 from midmask.recipes.build import at_scale, with_changes
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
@@ -172,7 +171,7 @@ def sweep_for(options: Options, space: Space) -> Sweep:
 
 def _recipe(space: Space, name: str, options: Options) -> Recipe:
     """A recipe with the space's protocol, unless --protocol names another; then its settings; then the flags."""
-    recipe, protocol = RECIPES[name](), options.protocol or space.protocol
+    recipe, protocol = named_recipe(name), options.protocol or space.protocol
     if protocol is not None or options.scale == "published":
         recipe = at_scale(recipe, protocol or recipe.protocol, options.scale)
     return apply_flags(with_changes(recipe, space.settings, options.scale), options)

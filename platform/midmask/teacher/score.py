@@ -266,8 +266,8 @@ class ReadScoresConfig(Config):
     """Scores from a file."""
 
     file: str = Field(
-        description="scores by query: .parquet or .jsonl in the list layout, SimLM's .jsonl, .pkl of "
-        "scores[query][passage], or .tsv of query, passage, score; all but .parquet may be gzip'd"
+        description="scores by query: .parquet or .jsonl in the list layout, SimLM's .jsonl, or .tsv of query, "
+        "passage, score; all but .parquet may be gzip'd"
     )
 
 

@@ -52,8 +52,8 @@ class TeacherConfig(Config):
     )
     scores: str | None = Field(
         None,
-        description="file of its scores, in place of a teacher: list layout (.parquet, .jsonl), SimLM's (.jsonl), "
-        "scores[query][passage] (.pkl) or lines of query, passage and score (.tsv); all but .parquet may be gzip'd",
+        description="file of its scores, in place of a teacher: list layout (.parquet, .jsonl), SimLM's (.jsonl), or "
+        "lines of query, passage and score (.tsv); all but .parquet may be gzip'd",
     )
     backbone: BackboneConfig | None = Field(
         None, description="backbone that is trained; none: the recipe's encoder as it is before any middle training"

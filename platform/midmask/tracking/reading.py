@@ -91,19 +91,6 @@ def read_histories(uri: str, run_id: str, keys: Iterable[str]) -> dict[str, Hist
     }
 
 
-def read_last(uri: str, run_id: str) -> dict[str, MetricPoint]:
-    """Key -> the last point of its history.
-
-    Raises:
-        UserError: as `read_histories`.
-    """
-    try:
-        data = connect(uri).get_run(run_id).data
-    except FAILURES as error:
-        raise UserError(unreachable(uri, error)) from None
-    return {metric.key: _point(metric) for metric in data.to_proto().metrics}
-
-
 def _point(metric) -> MetricPoint:  # type: ignore[no-untyped-def]  # MLflow's Metric, as an entity or a message
     return MetricPoint(metric.step, metric.value, metric.timestamp / 1000)
 

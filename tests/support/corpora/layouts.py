@@ -18,39 +18,6 @@ from tests.support.corpora.collections import json_lines, write
 
 COUNT = 50
 
-TREC_DOCS = b"""<DOC>
-<DOCNO> FT-1 </DOCNO>
-<HEADLINE>Wings &amp; tails</HEADLINE>
-<TEXT>
-<P>A wing in a <B>slipstream</B>.</P>
-</TEXT>
-</DOC>
-
-<DOC>
-<DOCNO>FT-2</DOCNO>
-<DATE>1993</DATE>
-no text field, but words
-</DOC>
-<DOC>
-<DOCNO>FT-4</DOCNO> <TEXT>after the cut</TEXT>
-</DOC>
-"""
-TREC_TOPICS = b"""<top>
-<num> Number: 401
-<title> foreign minorities,
-Germany
-
-<desc> Description:
-What language
-<narr> Narrative: none
-</top>
-<top>
-<num> Number: 402
-<title>
-<desc> Description: behavioral genetics
-</top>
-"""
-
 
 def passage(n: int) -> str:
     return f"word{n} stands in passage number {n} of the set"
@@ -102,17 +69,6 @@ def write_deep_learning(folder: Path) -> None:
     write(folder / "2019qrels-pass.txt", lines(rows, between=" "))
     write(folder / "msmarco-test2020-queries.tsv.gz", lines([(n, f"and word{n % 50}") for n in (400, 401)]))
     write(folder / "2020qrels-pass.txt", lines([(400, 0, 3, 3)], between=" "))
-
-
-def write_rocketqa(folder: Path) -> None:
-    """`para.txt` with the titles apart: "-" for none, some lacking altogether, one of a passage that is not there."""
-    write(folder / "para.txt", lines([(n, passage(n)) for n in range(COUNT)]))
-    titles = [(n, "-" if n % 5 == 0 else f"Title {n}") for n in range(COUNT) if n % 7 != 3]
-    write(folder / "para.title.txt", lines([*titles, (77, "nobody's")]))
-    write(folder / "train.query.txt", lines([(n, f"word{n}") for n in range(5)]))
-    write(folder / "dev.query.txt", lines([(n, f"word{n}") for n in range(5, 9)]))
-    write(folder / "qrels.train.tsv", lines([(n, 0, n, 1) for n in range(5)]))
-    write(folder / "qrels.dev.tsv", lines([(n, 0, n, 1) for n in range(5, 9)]))
 
 
 def write_arguana(folder: Path, *, packed: bool = True) -> None:
@@ -190,16 +146,6 @@ def write_tripclick(folder: Path) -> None:
             write(folder / f"benchmark/qrels/qrels.raw.{own}.{split}.txt", lines(raw))
         dctr = [(n, 0, doc, grade) for n in (base, base + 1) for doc, grade in ((1, 3), (2, 1), (3, 0))]
         write(folder / f"benchmark/qrels/qrels.dctr.head.{split}.txt", lines(dctr))
-
-
-def write_trec(folder: Path) -> None:
-    """Documents as elements, columns and JSON; topics as elements and columns."""
-    write(folder / "docs/a.gz", TREC_DOCS)
-    write(folder / "docs/b.tsv", b"T-1\ttab and text\n")
-    write(folder / "docs/c.jsonl", b'{"_id": "J-1", "title": "j", "text": "json text"}\n')
-    write(folder / "topics.txt", TREC_TOPICS)
-    write(folder / "topics.more.tsv", b"403\tosteoporosis\n")
-    write(folder / "qrels.txt", b"401 0 FT-1 2\n402 0 T-1 1\n403 0 J-1 0\n")
 
 
 def write_texts(folder: Path) -> None:

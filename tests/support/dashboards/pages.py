@@ -13,7 +13,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-PAGES = ("", "compare", "progress", "sweep", "training", "embeddings", "lineage", "search")
+PAGES = ("", "compare", "sweep", "training", "search")
 """Addresses of all pages; "" is the leaderboard's."""
 
 DRAWN = "[data-test-script-state=notRunning]"

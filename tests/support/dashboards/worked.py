@@ -5,8 +5,9 @@ from pathlib import Path
 
 import torch
 
+from midmask.app.progress import GraphProgress
 from midmask.app.run_contents import base_tags
-from midmask.app.tracked_job import GraphObserver, GraphProgress, TrackedJob, TrackedSystem
+from midmask.app.tracked_job import GraphObserver, TrackedJob, TrackedSystem
 from midmask.backend.cluster import Resources
 from midmask.core.config import flatten, override
 from midmask.experiment.graph import Graph, Step

@@ -21,6 +21,7 @@ FLAGS = {
     "--storage": "s3://AKIAPLANTEDKEY01:plantedSecret/Key+02@bucket/place",
     "--corpus": "beir:https://host/data?X-Amz-Credential=AKIAPLANTEDKEY01&X-Amz-Signature=plantedSignature06",
     "--pretrain-on": "texts:https://host/data?sv=1&sig=plantedSignature06",
+    "--tracking-uri": "http://plantedUser:plantedPass%2Fw0rd%2B1@127.0.0.1:1",
     "--set": "corpus.name=beir:gs://bucket/data?token=plantedToken07",
 }
 

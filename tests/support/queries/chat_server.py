@@ -80,13 +80,13 @@ def serving(served: Served) -> Iterator[Served]:
             self._work({})
 
         def _work(self, body: dict[str, Any]) -> None:
-            found = served.decide(self.path, body, dict(self.headers))
+            found = served.decide(self.path, body, {name.title(): value for name, value in self.headers.items()})
             if found is None:
                 self.close_connection = True
                 return
             fault = found if isinstance(found, Fault) else Fault(body=found)
             self.send_response(fault.status)
-            for name, value in fault.headers.items():
+            for name, value in {"Content-Type": "application/json", **fault.headers}.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(fault.body)))
             self.end_headers()

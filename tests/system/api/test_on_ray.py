@@ -1,24 +1,18 @@
-"""The Python API against jobs and itself on Ray, as docs/python.md and the notebook show it, and into a real server."""
+"""The Python API against jobs and itself on Ray, as docs/python.md and the notebook show it."""
 
 import json
 import os
 import re
 import subprocess
 import sys
-from argparse import ArgumentParser
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import midmask
-from midmask.api.corpus import text_rows
-from midmask.commands.search import upload
-from midmask.store.place import Place
 from tests.support.api import toy
 from tests.support.jobs.running import run_job
-from tests.support.postgres import PASSWORD, postgres
 
 
 @pytest.mark.slow
@@ -75,40 +69,3 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
     program = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     done = run_in_a_fresh_process(program, tmp_path)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with postgres() as found, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PGPASSWORD", PASSWORD)
-        yield found
-
-
-def test_a_run_is_uploaded(run: midmask.Run, address: str) -> None:
-    documents = toy.DOCUMENTS
-    assert run.upload(address, "tuned", check=30) == midmask.Upload(documents, documents, 30, 30)
-    assert run.upload(address, "tuned", check=0, progress=False) == midmask.Upload(documents, 0, 0, 0)
-
-
-def test_a_model_folder_is_uploaded_from_the_shell(run: midmask.Run, address: str, tmp_path: Path, capsys) -> None:
-    import psycopg
-
-    rows = text_rows(toy.texts(), None, None, toy.queries(), range(toy.DOCUMENTS), None)
-    rows.write(Place(str(tmp_path / "texts")))
-    parser = ArgumentParser()
-    upload.add_flags(parser)
-    words = [str(run.model), "--corpus", f"beir:{tmp_path / 'texts'}", "--storage", str(tmp_path / "store")]
-    words += ["--table", "shell", "--check", "50", "--to"]
-    with pytest.raises(midmask.UserError, match="Connection refused"):
-        upload.work(parser.parse_args([*words, "postgresql://postgres@127.0.0.1:1/postgres"]))
-    assert not (tmp_path / "store").exists(), "vectors were computed before the server was asked"
-    flags = parser.parse_args([*words, address])
-    upload.work(flags)
-    printed = capsys.readouterr()
-    assert "shell: 80 passages, 80 of them written by this upload" in printed.out
-    assert "equal lists of 10: 50 of 50 queries" in printed.out
-    assert PASSWORD not in printed.out + printed.err
-    with psycopg.connect(address, autocommit=True) as link:
-        link.execute("UPDATE shell SET dense = (SELECT dense FROM shell ORDER BY doc_id LIMIT 1)")
-    with pytest.raises(midmask.UserError, match=r"queries find other passages there .*DROP TABLE shell"):
-        upload.work(flags)

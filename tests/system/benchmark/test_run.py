@@ -19,7 +19,7 @@ from midmask.benchmark.layout import lay_out
 from midmask.benchmark.records import collect
 from midmask.benchmark.results import read_results
 from midmask.benchmark.run import run_benchmark
-from midmask.leaderboard.lineage import artifact_place
+from midmask.leaderboard.artifacts import artifact_place
 from midmask.leaderboard.rows import rows
 from midmask.store.place import Place
 from midmask.tracking import read_runs

@@ -20,11 +20,8 @@ GRAVE = ("serious", "critical")
 WORDS = {
     "": "letters: the systems it is significantly better than",
     "compare": "Paired t-test over the queries",
-    "progress": "Killed or failed within a day",
     "sweep": "What to try next",
     "training": "pretrain-retromae",
-    "embeddings": "does not tell where its artifact lies",
-    "lineage": "does not tell where its artifact lies",
     "search": "not relevant · kept in",
 }
 """Page -> words that it shows."""

@@ -7,8 +7,7 @@ import pytest
 from selenium.webdriver import Chrome
 
 from midmask.evaluation.statistics.pairing import pair_systems, widest
-from midmask.leaderboard.embeddings import draw_sample, encodings, map_embeddings
-from midmask.leaderboard.lineage import lineage
+from midmask.leaderboard.artifacts import artifacts_behind
 from midmask.leaderboard.rows import LeaderboardRow, PerQueryFiles, rows
 from midmask.store.place import Place
 from midmask.tracking import ARTIFACT, TrackedRow, read_runs
@@ -35,13 +34,6 @@ class Worked:
 
     def place(self, recipe: str) -> Place:
         return Place(self.runs[recipe].tags[ARTIFACT])
-
-    def name(self, recipe: str) -> str:
-        """The run as its page's address has it."""
-        row = self.rows[recipe]
-        more = (row.representation, row.pretrain_on, row.protocol, f"seed {row.seed.strip()}", row.run_id[:8])
-        parts = [recipe, *(part for part in more if part not in ("", "none", recipe))]
-        return " · ".join(parts).replace(" ", "+")
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +79,15 @@ def cards(browser: Chrome) -> list[str]:
 
 
 def test_the_card_of_a_system_has_its_curves_and_its_model(browser: Chrome, site: Site, worked: Worked) -> None:
-    model = next(one for one in lineage(worked.place("retromae")) if one.step == "finetune").place / "model"
+    behind = artifacts_behind(worked.place("retromae"))
+    model = next(one for one in behind if one.record["step"] == "finetune").place / "model"
     browser.get(f"{site.address}/?corpus=tiny&split=dev")
     click(browser, "tr[data-system=retromae] button[data-open]")
     wait_for_texts(browser, f"midmask search {model} --corpus", "Loss, pretrain", "Loss, finetune")
+    click(browser, ".st-key-card_rerun input")
+    command = ["jobs/evaluate_retriever.py", "--recipe retromae", "--split dev", "--set pretrain.steps=3"]
+    told = wait_for_texts(browser, *command, worked.runs["retromae"].tags["midmask.fingerprint"])
+    assert "cannot be worked out" not in told
     browser.get(f"{site.address}/?corpus=tiny&split=dev&find=bm25")
     click(browser, "tr[data-system=bm25] button[data-open]")
     wait_for_text(browser, "It has no model folder")
@@ -107,30 +104,3 @@ def test_a_choice_redraws_the_charts_and_lies_in_the_address(browser: Chrome, si
     choose(browser, "phase", "finetune")
     assert {line[0].split("-")[1] for line in wait_for_table(browser, "trainings", 2)} == {"retromae", "none"}
     wait_for_query(browser, phase="finetune", across="tokens")
-
-
-def test_embeddings_show_the_divergences_of_the_sample(browser: Chrome, site: Site, worked: Worked) -> None:
-    browser.get(f"{site.address}/embeddings?place=tiny+dev&runs={worked.name('none')}")
-    sample = draw_sample(encodings(worked.place("none")), "dense")
-    for perplexity in (30, 5):
-        drawn = map_embeddings(sample, perplexity=perplexity, seed=0)
-        kl = f"{drawn.divergence.kl:.3g}"
-        (line,) = wait_for_table(browser, "divergences", lambda lines, kl=kl: [line[2] for line in lines] == [kl])
-        assert line[1] == "12" and line[3] == f"{drawn.divergence.js:.3g}" and line[5] == f"{drawn.cosines.pairs:.3f}"
-        if perplexity == 30:
-            choose(browser, "perplexity", "5")
-    wait_for_query(browser, perplexity="5")
-
-
-def test_lineage_names_every_step_and_the_command(browser: Chrome, site: Site, worked: Worked) -> None:
-    links = lineage(worked.place("retromae"))
-    browser.get(f"{site.address}/lineage?place=tiny+dev&run={worked.name('retromae')}&rerun=true")
-    found = wait_for_table(browser, "steps", len(links))
-    assert [(line[1], line[-1]) for line in found] == [(one.step, one.fingerprint) for one in links]
-    boxes = "return [...document.querySelectorAll('[data-testid=stGraphVizChart] .node')].map(box => "
-    boxes += "[...box.querySelectorAll('text')].map(line => line.textContent))"
-    drawn = sorted([one.step, one.fingerprint[:8]] for one in links)
-    wait_until_equal(browser, lambda page: sorted(b[:1] + b[-1:] for b in page.execute_script(boxes)), drawn)
-    command = ["jobs/evaluate_retriever.py", "--recipe retromae", "--split dev", "--set pretrain.steps=3"]
-    told = wait_for_texts(browser, *command, worked.runs["retromae"].tags["midmask.fingerprint"])
-    assert "cannot be worked out" not in told

@@ -1,4 +1,4 @@
-"""`sweep`, `evaluate_run`, `sweep_index`, `train_generator`: what they print, track and leave, killed and run again."""
+"""`sweep`, `evaluate_run`, `train_generator`: what they print, track and leave, killed and run again."""
 
 import gzip
 import shutil
@@ -12,9 +12,9 @@ from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.report import per_query
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
+from midmask.leaderboard.artifacts import artifact_place, artifacts_behind
 from midmask.leaderboard.entries import entries
-from midmask.leaderboard.lineage import artifact_place, lineage
 from midmask.leaderboard.queries import look_up
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, PerQueryFiles, rows
 from midmask.queries.config import QueriesConfig
@@ -39,7 +39,7 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     corpus = write_collection(tmp_path / "tiny")
     recipe = override(RECIPES["none"](), {"corpus.name": corpus, "corpus.splits": "official"})
     bm25 = plan(recipe).bm25_evaluation(EvaluateConfig(split="test"))
-    searched = Runner(Place(str(tmp_path / "store")), LOCAL, Silent()).run(bm25)
+    searched = Runner(Place(str(tmp_path / "store")), LOCAL).run(bm25)
     file, uri = tmp_path / "other.trec.gz", f"sqlite:///{tmp_path}/mlflow.db"
     shutil.copy((searched.place / "runs" / "tiny.test.trec.gz").local(), file)
 
@@ -58,7 +58,11 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     values = PerQueryFiles(uri, tmp_path / "cache")(row)
     assert isinstance(values, pa.Table) and values.equals(per_query(searched))
     place = artifact_place(next(run for run in read_runs(uri) if run.run_id == row.run_id), "tiny", "test")
-    assert place is not None and [link.step for link in lineage(place)] == ["prepare", "read_run", "evaluate"]
+    assert place is not None and [one.record["step"] for one in artifacts_behind(place)] == [
+        "prepare",
+        "read_run",
+        "evaluate",
+    ]
     (query,), missing = look_up(["q40"], {"other": place}, top=3)
     assert not missing and query.text and len(query.retrieved["other"]) == 3
 
@@ -71,24 +75,6 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     named = run_job("evaluate_run", moved, "--name", "renamed", *flags, home=tmp_path)
     assert named.code == 0 and set(shown(uri)) == {"other", "renamed"}
     assert len(list((tmp_path / "store" / "read_run").iterdir())) == 1
-
-
-POINTS = 'depth: 20\npoints: [{index: Flat}, {index: "IVF4,Flat", nprobe: 1}, {index: SQ8, rescore: 0}]'
-LABELS = ["Flat", "IVF4,Flat nprobe 1", "SQ8 rescore 0"]
-
-
-def test_the_job_prints_the_table_tracks_it_and_computes_nothing_twice(ray_local: None, tmp_path: Path) -> None:
-    (tmp_path / "points.yaml").write_text(POINTS)
-    changes = {"tokens.vocabulary_size": 300, "stages.0.train.steps": 2, "stages.0.train.batch_size": 4}
-    flags = [word for path, value in changes.items() for word in ("--set", f"{path}={value}")]
-    flags += ["--corpus", write_collection(tmp_path / "tiny"), "--recipe", "none"]
-    flags += ["--indexes", str(tmp_path / "points.yaml")]
-    first = run_job("sweep_index", *flags, home=tmp_path)
-    assert first.code == 0, first.err
-    assert list(first.table()) == ["index", *LABELS]
-    again = run_job("sweep_index", *flags, home=tmp_path)
-    assert again.code == 0 and again.table() == first.table()
-    assert len(entries(rows(read_runs(f"sqlite:///{tmp_path}/mlflow.db")))) == len(LABELS)
 
 
 SHORT = "--steps 3 --batch-size 8 --set tokens.vocabulary_size=300 --set stages.0.train.threads=1".split()

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from midmask.backend.head import head
 from midmask.tracking import Tracker
 from tests.support.benchmark.tiny import write_collection
+from tests.support.cluster.head import head
 from tests.support.jobs.planted import ENVIRONMENT, PASSWORD, USER, found_below, found_in, outcome, tracking_uri
 from tests.support.jobs.processes import has_row, kill_tree, start
 from tests.support.jobs.running import JOBS, run_job
@@ -118,22 +118,21 @@ def test_a_whole_job_leaves_no_credentials(guarded: Guarded, tmp_path: Path, mon
     home, uri = tmp_path / "home", tracking_uri(guarded.server_port)
     home.mkdir()
     job = [sys.executable, str(JOBS / "pretrain.py"), "--corpus", write_collection(home / "words"), *SMALL]
-    code, said = outcome(*job, "--tracking-uri", tracking_uri(guarded.server_port, "another"), home=home)
+    code, said = outcome(*job, home=home, MLFLOW_TRACKING_URI=tracking_uri(guarded.server_port, "another"))
     assert code == 2 and b"refuses access" in said and found_in(said) == []
 
     for name, value in {**ENVIRONMENT, "MLFLOW_TRACKING_URI": uri}.items():
         monkeypatch.setenv(name, value)
     began = time.time()
-    with head(cpus=2) as environment, open(tmp_path / "said", "wb") as said_by_job:
+    with head(CPU=2) as environment, open(tmp_path / "said", "wb") as said_by_job:
         process = subprocess.Popen(
-            [*job, "--tracking-uri", uri],
+            job,
             env={**environment, "MIDMASK_HOME": str(home)},
             stdout=said_by_job,
             stderr=subprocess.STDOUT,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         wait_until(lambda: any("pretrain/loss" in run.data.metrics for run in runs_in(uri)), process, tmp_path / "said")
-        assert found_in(Path(f"/proc/{process.pid}/cmdline").read_bytes()) == []
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 130
         own = [path for path in Path("/tmp").glob("mm*") if path.stat().st_ctime >= began]
@@ -162,7 +161,6 @@ SPACE = {
         ("benchmark_middle_training --systems none,mlm,retromae", OPENS),
         ("sweep_decoder_depth", OPENS),
         ("sweep_sparse_topn", OPENS),
-        ("sweep_index", OPENS + 2),
     ],
 )
 def test_a_dry_run_reads_its_collection_once_and_leaves_nothing(

@@ -1,7 +1,7 @@
 """The pictures of the documentation, each of pages that run over a store which is made here: nothing else is needed.
 
 records   the leaderboard and Compare over the records of docs/results: a minute
-sweep     a small sweep from random weights, while it runs and when it has ended: some minutes
+sweep     a small sweep from random weights: some minutes
 choose    a verdict on the documentation itself, and the page that searches with it: a quarter of an hour
 """
 
@@ -63,7 +63,6 @@ PICTURES = {
         Picture("leaderboard-phone", LABELS, "dark", 390, 760),
         Picture("compare", "compare?place=squad+test", height=1000),
         Picture("methods", "?split=test&representation=dense", height=900),
-        Picture("progress", "progress", height=700),
         Picture("training", "training", height=900),
         Picture("sweep", "sweep", height=1100),
         Picture("verdict", "verdict.html", height=1100),
@@ -95,11 +94,8 @@ def records(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
 
 
 def sweep(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
-    """A job that runs, then its curves and its answer."""
+    """Its curves and its answer."""
     with _pages(home / "sweep") as at, _job(SWEEP, home / "sweep") as job:
-        browser.get(f"{at}/progress")
-        wait_for_text(browser, "left · best so far", PATIENCE)
-        yield take(browser, at, PICTURES["progress"], out)
         _succeed(job)
         for name in ("training", "sweep"):
             yield take(browser, at, PICTURES[name], out)

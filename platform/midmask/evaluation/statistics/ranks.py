@@ -1,27 +1,19 @@
-"""Orders of systems: groups of ties, ranks that the tests allow, ranks over several collections, the Pareto front.
+"""Orders of systems: groups of ties, ranks that the tests allow, the Pareto front.
 
 A tie group is a largest possible set of systems of which no two differ significantly (the compact letter display of
 statistics). Hence two systems share a letter if, and only if, they do not differ significantly; every system has a
 letter; and no group is part of another. Not being distinguishable is not transitive, so a system may be in several
 groups: "ab" stands between an "a" and a "b".
-
-Ranks over collections (`task_ranks`): the collections are the sample; a system's values are paired by collection and
-compared by Wilcoxon's signed-rank test, which asks neither for equal scales nor for a normal distribution (Demšar 2006,
-JMLR 7, section 3.1.3), corrected by Holm over all pairs. Five collections or fewer cannot tell two systems apart at
-0.05.
 """
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
-from statistics import fmean
 from typing import Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from midmask.evaluation.statistics.significance import Comparison, better_than, compare
+from midmask.evaluation.statistics.significance import Comparison, better_than
 
 Group = tuple[str, ...]
 
@@ -99,38 +91,6 @@ def competition_ranks(means: Mapping[str, float]) -> dict[str, int]:
     """System -> its rank by its mean, the highest first; equal means share the best rank of theirs (1, 2, 2, 4)."""
     ascending = sorted(means.values())
     return {name: 1 + len(means) - bisect_right(ascending, mean) for name, mean in means.items()}
-
-
-@dataclass(frozen=True)
-class TaskRank:
-    """A system's rank over several tasks."""
-
-    mean: float  # over the tasks
-    rank: int  # by the mean; equal means share one
-    allowed: RankRange  # the ranks that the tests allow
-
-
-def task_ranks(values: Mapping[str, Mapping[str, float]], measure: str) -> dict[str, TaskRank]:
-    """System -> its rank, the best first.
-
-    Args:
-        values: system -> task -> value of the measure; at least one system, all with the same tasks.
-
-    Raises:
-        UserError: for systems of different tasks.
-    """
-    tables = {
-        name: pa.table(
-            {"query_id": list(by_task), "measure": [measure] * len(by_task), "value": list(by_task.values())}
-        )
-        for name, by_task in values.items()
-    }
-    allowed = rank_ranges(compare(tables, measure=measure, test="wilcoxon")) if len(tables) > 1 else {}
-    means = {name: fmean(by_task.values()) for name, by_task in values.items()}
-    return {
-        name: TaskRank(means[name], rank, allowed.get(name, RankRange(1, 1)))
-        for name, rank in sorted(competition_ranks(means).items(), key=lambda one: one[1])
-    }
 
 
 def on_front(values_NK: Sequence[Sequence[float]], modes: Sequence[Literal["max", "min"]]) -> list[bool]:

@@ -21,7 +21,7 @@ from scipy import stats
 
 from midmask.core.arrays import Doubles
 from midmask.core.randomness import numpy_stream
-from midmask.errors import UserError, unknown
+from midmask.errors import unknown
 from midmask.evaluation.measures import of_queries
 from midmask.evaluation.statistics.intervals import (
     ALPHA,
@@ -198,7 +198,7 @@ def compare(
     per_query: PerQuery,
     *,
     measure: str,
-    baseline: str | int | None = None,
+    baseline: str | None = None,
     test: Test = "t",
     correction: Correction | None = "holm",
     correction_alpha: float = ALPHA,
@@ -209,7 +209,7 @@ def compare(
     """Every other system against `baseline`, in the order given; without a baseline every system against each before.
 
     Args:
-        baseline: a system's name, or its position as in PyTerrier; None: all pairs.
+        baseline: a system's name; None: all pairs.
         correction_alpha: the level that p_corrected is compared with (below it is significant); the interval covers
             1 - correction_alpha.
         queries: the slice of queries to compare on; None: all.
@@ -225,14 +225,15 @@ def compare(
     check_correction(correction)
     if seeds is not None and test != "t":
         raise ValueError(f"the spread over seeds is counted by the t-test alone, not by {test}")
-    named = _baseline_name(per_query, baseline)
+    if baseline is not None and baseline not in per_query:
+        raise unknown("baseline", baseline, per_query)
     if queries is not None:
         per_query = {name: [of_queries(table, queries) for table in tables_of(per_query[name])] for name in per_query}
-    samples = _samples(per_query, measure, first=named)
-    if named is None:
+    samples = _samples(per_query, measure, first=baseline)
+    if baseline is None:
         pairs = [(later, earlier) for earlier, later in combinations(samples, 2)]
     else:
-        pairs = [(name, named) for name in samples if name != named]
+        pairs = [(name, baseline) for name in samples if name != baseline]
     level = strictest_level(correction_alpha, len(pairs), correction)
     rows = [
         _difference(samples[system], samples[base], test, correction_alpha, level, seeds, seed)
@@ -264,17 +265,6 @@ def noise_floor(comparisons: Iterable[Comparison]) -> float | None:
     detectable = [row.detectable for row in comparisons]
     middle = float(np.median(detectable)) if detectable else math.inf
     return middle if math.isfinite(middle) else None
-
-
-def _baseline_name(per_query: PerQuery, baseline: str | int | None) -> str | None:
-    names = list(per_query)
-    if isinstance(baseline, int):
-        if not 0 <= baseline < len(names):
-            raise UserError(f"baseline {baseline}: positions of the {len(names)} systems count from 0; or give a name")
-        return names[baseline]
-    if baseline is not None and baseline not in per_query:
-        raise unknown("baseline", baseline, per_query)
-    return baseline
 
 
 def _samples(per_query: PerQuery, measure: str, first: str | None) -> dict[str, SeedSample]:

@@ -1,13 +1,9 @@
-"""Markdown (.md) and reStructuredText (.rst): headings and paragraphs as a reader sees them, without the markup.
+"""Markdown (.md): headings and paragraphs as a reader sees them, without the markup.
 
-Markdown is parsed by markdown-it: headings, paragraphs, items of lists, rows of tables and code, with a link's words in
-place of the link, without HTML tags. A title in front matter (`title: …` between lines of `---`) is the document's; the
-rest of it is left out. The file is parsed in parts of some 256 KB, cut at blank lines outside code, so that memory does
-not grow with it.
-
-reStructuredText is read by a small recogniser of lines, not a parser: a line of text with a line of one punctuation
-character below it, at least as long, is a heading; its level is that of the first heading with the same character (and
-overline). Lines of directives, their options, comments, targets and roles' names are left out; what they contain stays.
+It is parsed by markdown-it: headings, paragraphs, items of lists, rows of tables and code, with a link's words in place
+of the link, without HTML tags. A title in front matter (`title: …` between lines of `---`) is the document's; the rest
+of it is left out. The file is parsed in parts of some 256 KB, cut at blank lines outside code, so that memory does not
+grow with it.
 """
 
 import html
@@ -43,7 +39,7 @@ NESTING = 20
 FRONT_LINES = 200
 
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
-_MARKDOWN_INLINE = (
+_INLINE = (
     (re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s+\"[^\"()]*\")?\)"), r"\1"),  # [words](address "title"), images
     (re.compile(r"!?\[([^\[\]]*)\]\[[^\[\]]*\]"), r"\1"),  # [words][name]
     (re.compile(r"<((?:https?|mailto):[^<>\s]*)>"), r"\1"),
@@ -55,7 +51,7 @@ _BACKTICKS = re.compile(r"(`+)")
 _DEFINITION = re.compile(r" {0,3}\[[^\[\]]+\]:\s*\S+.*")
 
 
-def read_markdown(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
+def read_documents(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
     """One document."""
     encoding, lines = read_lines(source)
     title, rest = take_front_matter(lines)
@@ -146,7 +142,7 @@ def plain_inline(text: str) -> str:
 
 
 def _without_marks(text: str) -> str:
-    for pattern, replacement in _MARKDOWN_INLINE:
+    for pattern, replacement in _INLINE:
         text = pattern.sub(replacement, text)
     return html.unescape(text)
 
@@ -168,86 +164,3 @@ def _code_spans(text: str) -> Iterator[tuple[str, bool]]:
             place = ends[-1]
         yield parts[place + 1], False
         place += 2
-
-
-_RULE = re.compile(r"([!-/:-@\[-`{-~])\1+\s*")
-_MARKUP = re.compile(r"\s*\.\.(?:\s|$).*", re.DOTALL)
-_KEPT = re.compile(r"\s*\.\. (?:rubric|topic|admonition)::\s+(.+)", re.DOTALL)
-_OPTION = re.compile(r"\s+:[\w-]+:(?:\s.*)?", re.DOTALL)
-_RST_INLINE = (
-    (re.compile(r"(?::[\w:+.-]{1,40}:)?`([^`<>]*?)\s?<[^`<>]*>`_{0,2}"), r"\1"),  # :ref:`words <target>`, links
-    (re.compile(r"(?::[\w:+.-]{1,40}:)?`{1,2}([^`]+)`{1,2}_{0,2}"), r"\1"),
-    (re.compile(r"(?<![\w*\\])\*{1,2}(?=\S)|(?<=[^\s*\\])\*{1,2}(?![\w*])"), ""),
-)
-
-
-def read_rst(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
-    """One document."""
-    encoding, lines = read_lines(source)
-    yield ParsedDocument("", rst_blocks(lines), encoding)
-
-
-def rst_blocks(lines: Iterable[str]) -> Iterator[TextBlock]:
-    """The blocks of reStructuredText, from lines with their line ends."""
-    levels: list[tuple[str, bool]] = []
-    waiting: list[str] = []
-    for group in _groups(lines):
-        if len(group) == 1:
-            waiting.append(group[0])
-            if not group[0].strip():
-                yield from _paragraphs(waiting)
-                waiting = []
-            continue
-        yield from _paragraphs(waiting)
-        waiting = []
-        style = (group[-1][0], len(group) == 3)
-        if style not in levels:
-            levels.append(style)
-        yield heading(_plain(group[-2]), levels.index(style) + 1)
-    yield from _paragraphs(waiting)
-
-
-def _groups(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Each heading with its overline, if it has one, and its underline; each other line alone."""
-    held: list[str] = []
-    for line in lines:
-        held.append(line)
-        if len(held) >= 2 and _is_heading(held[-2], line):
-            over = len(held) == 3 and _is_rule(held[0])
-            for other in held[: -3 if over else -2]:
-                yield [other]
-            yield held[-3 if over else -2 :]
-            held = []
-        elif len(held) == 3:
-            yield [held.pop(0)]
-    for line in held:
-        yield [line]
-
-
-def _is_rule(line: str) -> bool:
-    return _RULE.fullmatch(line) is not None
-
-
-def _is_heading(text: str, under: str) -> bool:
-    title = text.strip()
-    return bool(title) and _is_rule(under) and len(under.rstrip()) >= len(title) and not _is_rule(text)
-
-
-def _paragraphs(lines: list[str]) -> Iterator[TextBlock]:
-    """The paragraphs of the lines between two blank lines or headings."""
-    kept: list[str] = []
-    in_markup = False
-    for line in lines:
-        if match := _KEPT.fullmatch(line):
-            kept.append(match[1])
-        elif _MARKUP.fullmatch(line):
-            in_markup = True
-        elif not (in_markup and _OPTION.fullmatch(line)) and not _is_rule(line):
-            kept.append(line)
-    yield from text_blocks(_plain(line) for line in kept)
-
-
-def _plain(text: str) -> str:
-    for pattern, replacement in _RST_INLINE:
-        text = pattern.sub(replacement, text)
-    return text.replace("::\n", ":\n")

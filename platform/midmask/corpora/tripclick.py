@@ -1,0 +1,184 @@
+"""TripClick (Rekabsaz et al. 2021), as its `benchmark` folder is laid out, each file plain or .gz.
+
+- `documents/docs_grp_*.txt` of <DOC> elements, or tables id, text or id, title, text (`docs/` will do, too);
+- `topics/topics.SLICE.SPLIT.txt` of <top> elements or id<TAB>text, SLICE head, torso or tail by how often the query was
+  asked, SPLIT train, val (here: dev) or test;
+- `qrels/qrels.raw.SLICE.SPLIT.txt`: 1 clicked, 0 shown above a click; `qrels/qrels.dctr.head.SPLIT.txt`: 0 to 3 by the
+  share of its showings in which a passage was clicked.
+
+A split is judged by raw clicks, all three slices together. `test.head`, `test.torso` and `test.tail` are its slices,
+and `test.head-dctr` is head with the graded judgements.
+"""
+
+import html
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, BinaryIO
+
+from midmask.corpora.chunks import Lines, Record, TextPiece, split_columns
+from midmask.corpora.corpus import CorpusPieces, data_files, qrel_pieces, text_pieces
+from midmask.corpora.msmarco import parse_query, plain_title
+from midmask.corpora.reader import FolderReader
+from midmask.corpora.text_files import open_text
+from midmask.errors import UserError
+from midmask.store.place import Place
+
+LAYOUT = (
+    "documents/docs_grp_*.txt, topics/topics.SLICE.SPLIT.txt and qrels/qrels.raw.SLICE.SPLIT.txt with SLICE head, "
+    "torso or tail and SPLIT train, val or test, qrels/qrels.dctr.head.SPLIT.txt; that is the unpacked folder "
+    "benchmark, or the folder above it"
+)
+TOPICS = re.compile(r"topics\.(head|torso|tail)\.(train|val|test)\.(txt|tsv)(\.gz)?")
+QRELS = re.compile(r"qrels\.(raw|dctr)\.(head|torso|tail)\.(train|val|test)\.(txt|tsv)(\.gz)?")
+OUR_NAME = {"val": "dev"}
+
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+
+
+class Elements:
+    """Reads elements such as <DOC> to </DOC>, each beginning on its own line; one that never ends is malformed."""
+
+    def __init__(self, tag: str) -> None:
+        self._open, self._close = f"<{tag}>".encode(), f"</{tag}>".encode()
+        self.count = 0
+
+    def __call__(self, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
+        """Records whose line is that of the opening tag; text between two elements is a record too, and malformed."""
+        lines = Lines()
+        parts: list[bytes] = []
+        start = size = 0
+        for line, data in lines(stream, end, limit):
+            opens = data is not None and data.lstrip()[: len(self._open)].upper() == self._open
+            if opens and parts:
+                yield Record(start, b"\n".join(parts))
+            if opens or not parts:
+                parts, start, size = [], line, 0
+            size += limit if data is None else len(data)
+            if size < limit:
+                parts.append(data or b"")
+            if data is not None and data.rstrip().upper().endswith(self._close):
+                yield Record(start, b"\n".join(parts) if size < limit else None)
+                parts = []
+            self.count = lines.count
+        if parts:
+            yield Record(start, b"\n".join(parts) if size < limit else None)
+        self.count = lines.count
+
+
+def parse_passage(text: str) -> tuple[str, str, str]:
+    """(doc_id, title, text) of a <DOC> element."""
+    content = _content(text, "DOC")
+    doc_id, title, body = (_field(content, tag) for tag in ("DOCNO", "TITLE", "TEXT"))
+    if not doc_id:
+        raise ValueError("no DOCNO")
+    return doc_id, title, body
+
+
+def parse_topic(text: str) -> tuple[str, str]:
+    """(query_id, text) of a <top> element. Its fields need no closing tags; the label "Number:" is cut."""
+    found = re.findall(r"<(num|title)>([^<]*)", _content(text, "TOP"), flags=re.IGNORECASE)
+    fields = {name.lower(): html.unescape(value) for name, value in found}
+    query_id = fields.get("num", "").strip().removeprefix("Number:").strip()
+    if not query_id:
+        raise ValueError("no num")
+    return query_id, " ".join(fields.get("title", "").split())
+
+
+def parse_columns(text: str) -> tuple[str, str, str]:
+    """(doc_id, title, text) of a line `id<TAB>text` or `id<TAB>title<TAB>text`."""
+    names = ("id", "text") if text.count("\t") < 2 else ("id", "title", "text")
+    doc_id, *title, passage = split_columns(text, *names)
+    return doc_id.strip(), plain_title("".join(title)), passage
+
+
+def _content(text: str, tag: str) -> str:
+    match = re.fullmatch(rf"\s*<{tag}>(.*)</{tag}>\s*", text, flags=re.IGNORECASE | re.DOTALL)
+    if not match:
+        raise ValueError(f"no whole <{tag}>")
+    return match[1]
+
+
+def _field(content: str, tag: str) -> str:
+    """The text of the first element of this name, without tags and with entities resolved; "" if there is none."""
+    opening = re.search(rf"<{tag}\b[^<>]*>", content, re.IGNORECASE)
+    closing = opening and re.compile(rf"</{tag}>", re.IGNORECASE).search(content, opening.end())
+    if not opening or not closing:
+        return ""
+    return html.unescape(_TAG.sub(" ", content[opening.end() : closing.start()])).strip()
+
+
+def open_tripclick(folder: Place, name: str, max_characters: int) -> CorpusPieces:
+    """The corpus in a TripClick folder.
+
+    Raises:
+        UserError: naming what is missing, and the layout.
+    """
+    if not folder.exists():
+        raise UserError(f"there is no folder {folder}; wanted is one with {LAYOUT}")
+    root = "benchmark/" if (folder / "benchmark").exists() else ""
+    documents = [
+        f"{root}{part}/{file}" for part in ("documents", "docs") for file in data_files(folder / f"{root}{part}")
+    ]
+    topics = [f"{root}topics/{file}" for file in data_files(folder / f"{root}topics") if TOPICS.fullmatch(file)]
+    judgements = [match for file in data_files(folder / f"{root}qrels") if (match := QRELS.fullmatch(file))]
+    for file, present in (
+        ("documents/docs_grp_*.txt", documents),
+        ("topics/topics.SLICE.SPLIT.txt", topics),
+        ("qrels/qrels.raw.SLICE.SPLIT.txt", [match for match in judgements if match[1] == "raw"]),
+    ):
+        if not present:
+            raise UserError(f"{folder}: {file} is missing; wanted layout: {LAYOUT}")
+    files = _split_files(folder, root, judgements)
+    return CorpusPieces(
+        name,
+        _pieces("docs", folder, documents, max_characters, ("DOC", parse_passage), parse_columns),
+        _pieces("queries", folder, topics, max_characters, ("TOP", parse_topic), parse_query),
+        qrel_pieces(folder, files, max_characters),
+        unions=_unions(files),
+    )
+
+
+def _pieces(
+    rows: str,
+    folder: Place,
+    files: list[str],
+    max_characters: int,
+    element: tuple[str, Callable[[str], tuple[Any, ...]]],
+    parse_line: Callable[[str], tuple[Any, ...]],
+) -> tuple[TextPiece, ...]:
+    """Pieces of files, numbered through; one that begins with `<` holds elements (tag, parser), any other columns."""
+    tag, parse_element = element
+    pieces: list[TextPiece] = []
+    for file in files:
+        with open_text(folder / file, None) as stream:
+            is_markup = stream.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
+        limits = {"max_characters": max_characters, "form": "text" if is_markup else "tabs"}
+        parse, cut = (parse_element, partial(Elements, tag)) if is_markup else (parse_line, Lines)
+        pieces.extend(text_pieces(rows, folder, [file], parse, limits, cut=cut, first_number=len(pieces)))
+    return tuple(pieces)
+
+
+def _split_files(folder: Place, root: str, judgements: list[re.Match[str]]) -> dict[str, str]:
+    """`test.head`, `test.head-dctr`, … -> file."""
+    files: dict[str, str] = {}
+    for match in judgements:
+        kind, own, part = match[1], match[2], OUR_NAME.get(match[3], match[3])
+        split = f"{part}.{own}" if kind == "raw" else f"{part}.{own}-{kind}"
+        if split in files:
+            raise UserError(f"{folder}: {files[split]} and {match[0]} both are judgements of {split}; keep one of them")
+        files[split] = f"{root}qrels/{match[0]}"
+    return files
+
+
+def _unions(files: dict[str, str]) -> dict[str, tuple[str, ...]]:
+    """split -> its slices that are judged by raw clicks."""
+    unions: dict[str, tuple[str, ...]] = {}
+    for split in sorted(files):
+        part, _, own = split.partition(".")
+        if "-" not in own:
+            unions[part] = (*unions.get(part, ()), split)
+    return unions
+
+
+READER = FolderReader(LAYOUT, open_tripclick)

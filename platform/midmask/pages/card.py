@@ -1,0 +1,120 @@
+"""A system's card: what it is, its curves, its model, and the commands that search with it and make it again."""
+
+import shlex
+from collections.abc import Sequence
+from html import escape
+
+import streamlit as st
+
+from midmask.core.words import MISSING
+from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, command_again, corpus_name
+from midmask.leaderboard.board import HEADS, Board, BoardLine, detail, number, rank_text
+from midmask.leaderboard.rows import LeaderboardRow
+from midmask.leaderboard.store_view import cache_folder
+from midmask.leaderboard.training import PHASES, trainings
+from midmask.pages import training
+from midmask.pages.context import PageContext, run_of
+from midmask.pages.look import choice, draw, link, table
+from midmask.pages.training import Overlay, panel
+from midmask.store.artifact import Artifact
+from midmask.tracking import TrackedRow, artifact_file, redacted
+from midmask.tracking.names import EXECUTOR, RECIPE_FILE
+
+KEY = "system"
+WHERE = {"process": "the process of their trial", "ray train": "workers of Ray Train"}
+
+COMMITS = ("midmask.commit", "mlflow.source.git.commit")
+"""Tags with the commit of the code, the first that a run has."""
+
+
+def show(board: Board, context: PageContext) -> None:
+    """The choice of a system, which the table's names make too, and the card of the one that is chosen."""
+    names = {line.entry.name: line for line in board.lines}
+    st.subheader("One system")
+    line = names.get(choice("System", KEY, [MISSING, *names], label_visibility="collapsed"))
+    if line is None:
+        st.caption("Click a name in the table, or choose here: what it is, its model, and the command that makes it.")
+        return
+    row = newest(line, board)
+    run = run_of(context, row)
+    place = artifact_place(run, row.corpus, row.split)
+    artifacts = artifacts_behind(place) if place else []
+    with st.container(border=True, key="card"):
+        st.html(facts(board, line, context))
+        curves(artifacts, context)
+        models(artifacts, row)
+        if st.toggle("The command that makes it again", key="card_rerun"):
+            again(context, row, run, artifacts)
+
+
+def open_card(name: str) -> None:
+    """A system's name was clicked in the table."""
+    st.session_state[KEY] = name
+
+
+def newest(line: BoardLine, board: Board) -> LeaderboardRow:
+    """The newest of the system's runs at the board's places."""
+    return max(line.entry.runs(board.view.places).values(), key=lambda row: row.started)
+
+
+def facts(board: Board, line: BoardLine, context: PageContext) -> str:
+    """Labels, settings, ranks, measures and costs as a table of two columns."""
+    entry = line.entry
+    told = {head: escape(getattr(entry, name)) for name, head in HEADS.items() if getattr(entry, name)}
+    told |= {"Settings": escape(entry.note)} if entry.note else {}
+    told |= {f"Rank by {board.ranked.key}": rank_text(board, line)} if board.ranked else {}
+    for column in board.columns:
+        small = detail(board, column, line)
+        if line.cells[column.key].sorts_by is not None:
+            told[column.key if column.place else column.head] = (
+                f"{number(board, column, line.cells[column.key])} {small}"
+            )
+    told |= {"Trainings ran in": WHERE[ran]} if (ran := run_of(context, newest(line, board)).tags.get(EXECUTOR)) else {}
+    runs = sorted(entry.runs(board.view.places).values(), key=lambda row: row.seed.rjust(9))
+    told["Runs, by seed"] = " · ".join(link(context.link(row), row.seed.strip() or row.run_id[:8]) for row in runs)
+    return table([("", ""), ("", "")], [[(head, "quiet"), (text, "wrap")] for head, text in told.items()], "system")
+
+
+def curves(artifacts: Sequence[Artifact], context: PageContext) -> None:
+    """The loss of each training behind the system, where the store still has its run."""
+    tracked = [(artifact.record["step"], run) for artifact in artifacts if (run := _training_of(artifact, context))]
+    for column, (phase, run) in zip(st.columns(len(tracked)) if tracked else (), tracked, strict=True):
+        own = training.read(context, run, phase, ["loss"])
+        alone = Overlay([own], [run.name], [[]], across="steps", smoothing=1)
+        with column:
+            draw(panel(alone, f"Loss, {phase}", "loss", log=False), f"card_{phase}_{run.run_id}", 240)
+
+
+def _training_of(artifact: Artifact, context: PageContext) -> TrackedRow | None:
+    runs = trainings(context.runs, artifact.record["step"]) if artifact.record["step"] in PHASES else []
+    return next((run for run in runs if run.tags.get("midmask.fingerprint") == artifact.fingerprint), None)
+
+
+def models(artifacts: Sequence[Artifact], row: LeaderboardRow) -> None:
+    """Draws the commands that load the system's model and search with it."""
+    trained = [artifact for artifact in artifacts if artifact.record["step"] in ("finetune", "adopt", "pretrain")]
+    if not trained:
+        st.caption("It has no model folder: nothing was trained for it, or the storage is not reachable from here.")
+        return
+    folder = str(trained[-1].place / "model")
+    corpus = next((name for artifact in artifacts if (name := corpus_name(artifact))), row.corpus)
+    st.markdown("Its model, for sentence-transformers and for a search from the terminal:")
+    st.code(shlex.join(["midmask", "search", folder, "--corpus", corpus]), language="bash", wrap_lines=True)
+
+
+def again(context: PageContext, row: LeaderboardRow, run: TrackedRow, artifacts: Sequence[Artifact]) -> None:
+    """Draws the command that evaluates the system again, from the recipe that its run has saved."""
+    recipe = artifact_file(context.uri, run.run_id, RECIPE_FILE, cache_folder() / "artifacts")
+    if recipe is None:
+        st.warning(f"The run has no {RECIPE_FILE}: it was made before runs saved their recipes. Its params name all.")
+        return
+    split = str(artifacts[-1].result.get("split", "")) if artifacts else ""  # a slice of a split lies with it
+    arguments = command_again(run, str(recipe), split or row.split, artifacts)
+    command = shlex.join(["python", *arguments, "--tracking-uri", redacted(context.uri)])
+    st.code(command, language="bash", wrap_lines=True)
+    commit = next((run.tags[name] for name in COMMITS if run.tags.get(name)), "")
+    at = f", at commit {commit}" if commit else ""
+    st.caption(
+        f"In the project's folder{at}. With `--dry-run` it prints steps and fingerprints; the evaluation's was "
+        f"{row.fingerprint}. What the storage holds is not computed again."
+    )

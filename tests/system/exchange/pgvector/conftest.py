@@ -1,3 +1,0 @@
-from tests.support.retrieve.fixtures import inputs
-
-__all__ = ["inputs"]
