@@ -12,10 +12,10 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from midmask.app.flags import parse
 from midmask.app.job import resolve
-from midmask.benchmark.design import Benchmark, Given, Released, Setting, names_in, variant
+from midmask.benchmark.design import Benchmark, Released, Setting, names_in, variant
 from midmask.benchmark.job import preset_with_flags
 from midmask.benchmark.layout import lay_out, recipe_of
-from midmask.benchmark.presets import PRESETS
+from midmask.benchmark.presets import PRESETS, Given
 from midmask.benchmark.records import collect
 from midmask.benchmark.report import NamedTable
 from midmask.benchmark.results import Results, SystemKey

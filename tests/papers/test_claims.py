@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from midmask.benchmark.design import Given
-from midmask.benchmark.presets import PRESETS
+from midmask.benchmark.presets import PRESETS, Given
 from midmask.benchmark.results import Results, SystemKey
 from midmask_papers.answers import verdicts
 from midmask_papers.claims import CLAIMS, claims

@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from midmask.app.job import Options, resolve_corpus
-from midmask.benchmark.design import Benchmark, Given, names_in, variant
+from midmask.benchmark.design import Benchmark, names_in, variant
 from midmask.benchmark.layout import BenchmarkCell, Layout
-from midmask.benchmark.presets import on_several
+from midmask.benchmark.presets import Given, on_several
 from midmask.benchmark.records import collect, describe_records, known_records, read_records
 from midmask.benchmark.results import SystemKey
 from midmask.core.config import as_user_error, fingerprint, flatten
