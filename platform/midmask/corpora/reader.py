@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
-from midmask.corpora.docs import count_documents
-from midmask.corpora.formats import FORMATS
+from midmask.corpora.docs import list_documents
+from midmask.corpora.formats import FORMATS, ending
 from midmask.corpora.text_files import UnusableFile
 from midmask.errors import UserError
 from midmask.store.place import Place
@@ -151,8 +151,8 @@ def _are_mostly_documents(folder: str, found: list[str]) -> bool:
     """
     if tuple(found) != FALLBACKS:
         return False
-    counts = count_documents(Place.named(folder))
-    return sum(counts.values()) > 2 * counts.get(".jsonl", 0)
+    files = list_documents(Place.named(folder)).files
+    return len(files) > 2 * sum(ending(file) == ".jsonl" for file in files)
 
 
 def _can_open(name: str) -> bool:
