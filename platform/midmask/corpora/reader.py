@@ -141,7 +141,10 @@ def recognise(folder: str) -> str:
         return f"{found[0]}:{folder}"
     choices = ", ".join(f"{name}:{folder}" for name in found or folders)
     if not found:
-        raise UserError(f"{folder}: no format is recognised in it; name one, to see what is missing: {choices}")
+        raise UserError(
+            f"{folder}: no format is recognised in it; name one, to see what is missing: {choices}; or, of a "
+            "published collection, ir_datasets:ID"
+        )
     raise UserError(f"{folder}: it can be read in {len(found)} formats; name one of {choices}")
 
 
