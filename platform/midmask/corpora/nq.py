@@ -34,6 +34,9 @@ CHUNK = 4 << 20
 """Characters read at a time; an object is some 100,000 characters long."""
 
 
+_BEGINNING, _SEPARATOR = re.compile(r"\s*\[?\s*"), re.compile(r"\s*,?\s*")
+
+
 class Items:
     """The objects of an array as records, `SPLIT-N` and a tab before each, N counting from 0. `line` is N + 1.
 
@@ -54,7 +57,7 @@ class Items:
         reader = codecs.getreader("utf-8-sig")(stream)
         text, place, last = "", 0, False
         while True:
-            place = _skip_sign(text, place, "[" if not self.count else ",")
+            place = (_SEPARATOR if self.count else _BEGINNING).match(text, place).end()  # type: ignore[union-attr]
             if text[place : place + 1] == "]":
                 return
             try:
@@ -69,14 +72,6 @@ class Items:
             self.count += 1
             yield Record(self.count, data if stop - place < limit else None)
             place = stop
-
-
-def _skip_sign(text: str, place: int, sign: str) -> int:
-    """The place after blanks, one sign and blanks."""
-    while place < len(text) and (text[place].isspace() or text[place] == sign):
-        sign = "" if text[place] == sign else sign
-        place += 1
-    return place
 
 
 def parse_training_question(text: str) -> tuple[str, str, list[str] | None]:
