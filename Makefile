@@ -32,7 +32,7 @@ help: ## this list
 	@echo "  REAL=                    make demo with tiny encoders of random weights, not MiniLM"
 
 demo: $(MADE) ## the main job from nothing: local Ray, a sweep on the built-in corpus, its table
-	$(BIN)/python -m midmask.backend.head --quiet -- ray job submit -- jobs/sweep_mask_ratio.py $(REAL) $(ARGS)
+	$(BIN)/python deploy/demo.py ray job submit -- jobs/sweep_mask_ratio.py $(REAL) $(ARGS)
 
 test: check ## formatting, lint, types and the tests of the first tier: minutes
 	$(PYTEST) -m "not system and not slow and not gpu" $(ARGS)
@@ -64,10 +64,9 @@ chaos-cluster: $(TEST_TOOLS) ## 30 losses of nodes and stores on that cluster: t
 races: $(TEST_TOOLS) ## 50 races of two jobs for each step on one object store
 	$(BIN)/python -m tests.system.cluster --where store --blows 50
 
-guide: $(MADE) ## what is written by the code itself: the table of formats in docs/, the lists of all fields
+guide: $(TEST_TOOLS) ## what is written by the code itself: the table of formats in docs/, the lists of all fields
 	$(BIN)/python -m midmask.corpora.reader docs/*.md
-	$(BIN)/python -m midmask.recipes.fields
-	$(BIN)/python -m midmask.recipes.fields_page docs/fields.md
+	$(BIN)/python -m tests.tools.fields
 
 coverage: $(MADE) ## which of the papers' printed numbers have a cell that runs, and by which command
 	@$(BIN)/python -m midmask_papers.coverage

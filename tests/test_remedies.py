@@ -146,9 +146,7 @@ def test_commands_that_are_shown_name_the_store_that_was_given(
 
 FOREIGN = set(
     "--node-ip-address --force-reinstall --no-deps --backend-store-uri --host --port --server --working-dir --quiet "
-    "--disable-usage-stats --dashboard-port --dashboard-agent-listen-port --ray-client-server-port --dashboard-host "
-    "--temp-dir --help --head --block --num-cpus --min-worker-port --max-worker-port "
-    "--mlflow-ui".split()
+    "--help --head --mlflow-ui".split()
 )
 """Flags of ray, mlflow, streamlit and pip, and of the page that Streamlit runs."""
 

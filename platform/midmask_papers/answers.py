@@ -11,37 +11,24 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import yaml
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
-from midmask.benchmark.records import ENDING, read_records
+from midmask.benchmark.figures import VIEW_NAMES
+from midmask.benchmark.records import ENDING, recorded_results
 from midmask.benchmark.results import Result, Results
-from midmask.core.config import Config, as_user_error
-from midmask.core.registry import Registry
+from midmask.core.config import Config
 from midmask.core.words import MISSING
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown, plain_csv
 from midmask.store.place import Place
-from midmask_papers.claims_methods import (
-    CONCLUSIONS,
-    COTMOTE,
-    RETROMAE,
-    divergences,
-    fewer_stops,
-    lowest_divergences,
-    rom_helps,
-    self_contrast,
-    stop_share,
-)
-from midmask_papers.claims_sigir23 import EFFECTS, SIGIR23
-from midmask_papers.published import PAPERS, paper
-from midmask_papers.ruling import OUTCOME_NAMES, Claim, ClaimOutcome, Ruling, Statistic, points, read_shipped
-from midmask_papers.tables import VIEWS
+from midmask_papers.claims import CLAIMS, Claim, claims
+from midmask_papers.masks_and_maps import Statistic
+from midmask_papers.published import PAPERS, paper, read_list
+from midmask_papers.ruling import ClaimOutcome, Ruling, points
 
 METHOD = """A difference is a mean over seeds and queries; its 95% interval counts the spread of both (variance of the
 paired per-query differences of seed means, plus, per system, the variance between seeds beyond what they do to single
@@ -57,42 +44,13 @@ ClaimVerdict = tuple[Claim, Ruling]
 FIGURES = ("ours", "low", "high", "detectable", "published")
 """Columns for the figures of a ruling."""
 
-
-def claims(statistics: Sequence[Statistic]) -> Registry[Claim]:
-    """All claims, those that need more than ranked lists looking at these statistics."""
-    masking = (
-        Claim(
-            "rom.stop_share",
-            "rom",
-            "About 40% of randomly masked tokens are stop-words or punctuation.",
-            partial(stop_share, statistics),
-        ),
-        Claim("rom.fewer_stops", "rom", "ROM masks fewer of them.", partial(fewer_stops, statistics)),
-        Claim("rom.retrieval", "rom", "ROM is better than MLM with random masks.", rom_helps),
-        Claim(
-            "self_contrast",
-            "retromae",
-            "Self-contrastive training (SimCSE, inverse cloze) brings little: less than half of RetroMAE's gain.",
-            self_contrast,
-        ),
-    )
-    apart = Claim(
-        "cotmote.1_divergences",
-        "cotmote",
-        "Queries and passages lie farther apart when each has its own encoder (KL and JS of their densities).",
-        partial(divergences, statistics),
-    )
-    lowest = Claim(
-        "cotmote.4_lowest",
-        "cotmote",
-        "With experts, queries and passages lie nearer to each other than with one encoder, and than with two.",
-        partial(lowest_divergences, statistics),
-    )
-    every = (*SIGIR23, *EFFECTS, *CONCLUSIONS, *RETROMAE, *COTMOTE, apart, lowest, *masking)
-    return Registry("claim", {claim.name: claim for claim in every})
-
-
-CLAIMS: Registry[Claim] = claims(read_shipped())
+OUTCOME_NAMES: dict[ClaimOutcome, str] = {
+    "holds": "holds",
+    "does not hold": "does not hold",
+    "not decidable": "cannot be told",
+    "not measured": "not measured",
+}
+"""As pages for readers have them."""
 
 
 def verdicts(results: Results, statistics: Sequence[Statistic] | None = None) -> list[ClaimVerdict]:
@@ -101,37 +59,32 @@ def verdicts(results: Results, statistics: Sequence[Statistic] | None = None) ->
     return [(claim, claim.check(results)) for claim in checked.values()]
 
 
-def claims_report(found: Sequence[ClaimVerdict]) -> str:
+def claims_report(decided: Sequence[ClaimVerdict]) -> str:
     """Markdown: how claims are decided, a table of all, and each paper's claims with their figures."""
-    counts = ", ".join(
-        f"{sum(verdict.outcome == outcome for _, verdict in found)} {said}"
-        for outcome, said in (
-            ("holds", "hold"),
-            ("does not hold", "do not"),
-            ("not decidable", "cannot be decided"),
-            ("not measured", "were not measured"),
-        )
+    outcomes = [ruling.outcome for _, ruling in decided]
+    counts = (
+        f"Of {len(decided)} claims {outcomes.count('holds')} hold, {outcomes.count('does not hold')} do not, "
+        f"{outcomes.count('not decidable')} cannot be decided, {outcomes.count('not measured')} were not measured."
     )
-    rows = [[claim.name, verdict.outcome, *_figures(verdict)] for claim, verdict in found]
-    table = markdown(["claim", "verdict", *FIGURES], rows)
-    parts = ["# Claims of the papers", METHOD, f"Of {len(found)} claims {counts}.", table]
+    rows = [
+        [claim.name, ruling.outcome, *(MISSING if value is None else points(value) for value in ruling.figures)]
+        for claim, ruling in decided
+    ]
+    parts = ["# Claims of the papers", METHOD, counts, markdown(["claim", "verdict", *FIGURES], rows)]
     for name in PAPERS:
-        parts += [f"## {paper(name).citation}", *(_report_section(*one) for one in found if one[0].paper == name)]
+        parts.append(f"## {paper(name).citation}")
+        parts += [
+            f"**{claim.name}** {claim.text}\n*{ruling.outcome.capitalize()}.* {ruling.sentence}"
+            for claim, ruling in decided
+            if claim.paper == name
+        ]
     return "\n\n".join(parts) + "\n"
 
 
-def claims_csv(found: Sequence[ClaimVerdict]) -> str:
+def claims_csv(decided: Sequence[ClaimVerdict]) -> str:
     """A row per claim; its figures are fractions, empty where there is none."""
-    rows = ([claim.name, claim.paper, verdict.outcome, *verdict.figures] for claim, verdict in found)
+    rows = ([claim.name, claim.paper, ruling.outcome, *ruling.figures] for claim, ruling in decided)
     return plain_csv(["claim", "paper", "verdict", *FIGURES], rows)
-
-
-def _report_section(claim: Claim, verdict: Ruling) -> str:
-    return f"**{claim.name}** {claim.text}\n*{verdict.outcome.capitalize()}.* {verdict.sentence}"
-
-
-def _figures(verdict: Ruling) -> list[str]:
-    return [MISSING if value is None else points(value) for value in verdict.figures]
 
 
 RUNS = "runs.yaml"
@@ -193,12 +146,7 @@ def read_runs(folder: Path) -> tuple[RecordedRun, ...]:
     file = folder / RUNS
     if not file.is_file():
         raise UserError(f"{folder}: there is no {RUNS}; give the folder of all records, as docs/results/records")
-    try:
-        runs = _LIST.validate_python(yaml.safe_load(file.read_text(encoding="utf-8")))
-    except yaml.YAMLError as error:
-        raise UserError(f"{file}: not YAML ({' '.join(str(error).split())})") from None
-    except ValidationError as error:
-        raise as_user_error(error, str(file)) from None
+    runs = read_list(_LIST, file.read_text(encoding="utf-8"), str(file))
     measured = {path.parent.name for path in folder.glob(f"*/*{ENDING}")}
     for name in sorted(measured ^ {run.records for run in runs}):
         lacks = "has records and no line" if name in measured else "has a line and no records"
@@ -210,14 +158,12 @@ def read_experiments(folder: Path) -> list[Experiment]:
     """All records of a folder, those of the same collection, start and tokens joined.
 
     Raises:
-        UserError: as `read_runs` and `read_records`; if a folder holds middle trainings of different lengths, or if two
-            folders of an experiment have different values for the same cell.
+        UserError: as `read_runs` and `recorded_results`; if a folder holds middle trainings of different lengths, or if
+            two folders of an experiment have different values for the same cell.
     """
     joined: dict[tuple[str, str, int], dict[object, Result]] = {}
     for run in read_runs(folder):
-        results = [
-            result for record in read_records(Place(str(folder / run.records))).values() for result in record.results
-        ]
+        results = recorded_results(Place(str(folder / run.records)))
         cells = joined.setdefault((run.collection, run.start, _tokens(results, run.records)), {})
         for result in results:
             cell = (result.key, result.seed, result.corpus, result.split)
@@ -258,14 +204,11 @@ def _tokens(results: Sequence[Result], name: str) -> int:
 
 @dataclass(frozen=True)
 class ClaimPoints:
-    """A claim's verdicts, one for each experiment that measured it, in the order of the experiments."""
+    """A claim's rulings, by the place of their experiment among those that were read; of those that measured it."""
 
-    verdicts: tuple[ClaimVerdict, ...]
-    measured: tuple[bool, ...]
-
-    @property
-    def outcomes(self) -> list[ClaimOutcome]:
-        return [ruling.outcome for (_, ruling), measured in zip(self.verdicts, self.measured, strict=True) if measured]
+    claim: Claim
+    rulings: dict[int, Ruling]
+    representations: tuple[str, ...]  # that any experiment has it for
 
 
 def decide_claims(experiments: Sequence[Experiment]) -> list[ClaimPoints]:
@@ -274,11 +217,14 @@ def decide_claims(experiments: Sequence[Experiment]) -> list[ClaimPoints]:
     alone = {claim.name for claim, ruling in verdicts(Results([])) if ruling.outcome != "not measured"}
     rows = []
     for row in zip(*columns, strict=True):
-        measured = tuple(
-            ruling.outcome != "not measured" and (claim.name not in alone or not experiment.results)
-            for (claim, ruling), experiment in zip(row, experiments, strict=True)
-        )
-        rows.append(ClaimPoints(row, measured))
+        claim, _ = row[0]
+        measured = {
+            place: ruling
+            for place, (experiment, (_, ruling)) in enumerate(zip(experiments, row, strict=True))
+            if ruling.outcome != "not measured" and (claim.name not in alone or not experiment.results)
+        }
+        views = dict.fromkeys(view for _, ruling in row for view in ruling.representations)
+        rows.append(ClaimPoints(claim, measured, tuple(views)))
     return rows
 
 
@@ -288,24 +234,9 @@ def page(experiments: Sequence[Experiment]) -> str:
     rows = decide_claims(columns)
     parts = [BEGINNING, METHOD, "\n".join(f"- {line}" for line in _summary(rows))]
     for name in PAPERS:
-        of_paper = [row for row in rows if row.verdicts[0][0].paper == name]
-        parts += [f"## {paper(name).citation}", *_section(of_paper, columns)]
+        parts.append(f"## {paper(name).citation}")
+        parts += _section([row for row in rows if row.claim.paper == name], columns)
     return "\n\n".join(parts) + "\n"
-
-
-def _summary(rows: Sequence[ClaimPoints]) -> Iterator[str]:
-    """The claims by what is decided of them at any point."""
-    kinds: dict[str, list[str]] = {}
-    for row in rows:
-        outcomes = {*row.outcomes}
-        if {"holds", "does not hold"} <= outcomes:
-            kind = "hold at one point and not at another"
-        else:
-            order: tuple[ClaimOutcome, ...] = ("holds", "does not hold", "not decidable")
-            kind = next((PLURALS[outcome] for outcome in order if outcome in outcomes), PLURALS["not measured"])
-        kinds.setdefault(kind, []).append(row.verdicts[0][0].name)
-    for kind, names in kinds.items():
-        yield f"{len(names)} {kind}: {', '.join(names)}"
 
 
 PLURALS: dict[ClaimOutcome, str] = {
@@ -314,26 +245,37 @@ PLURALS: dict[ClaimOutcome, str] = {
     "not decidable": "cannot be told",
     "not measured": "were not measured",
 }
+"""The first that is the outcome of any experiment."""
+
+
+def _summary(rows: Sequence[ClaimPoints]) -> Iterator[str]:
+    """The claims by what is decided of them at any point."""
+    kinds: dict[str, list[str]] = {}
+    for row in rows:
+        outcomes = {ruling.outcome for ruling in row.rulings.values()} or {"not measured"}
+        kind = next(said for outcome, said in PLURALS.items() if outcome in outcomes)
+        if {"holds", "does not hold"} <= outcomes:
+            kind = "hold at one point and not at another"
+        kinds.setdefault(kind, []).append(row.claim.name)
+    for kind, names in kinds.items():
+        yield f"{len(names)} {kind}: {', '.join(names)}"
 
 
 def _section(rows: Sequence[ClaimPoints], experiments: Sequence[Experiment]) -> Iterator[str]:
-    shown = [place for place in range(len(experiments)) if any(row.measured[place] for row in rows)]
-    headers = ["claim", "representation", *(experiments[place].title for place in shown)]
-    cells = []
-    for row in rows:
-        claim, _ = row.verdicts[0]
-        views = dict.fromkeys(view for _, ruling in row.verdicts for view in ruling.representations)
-        points_of = [_point(row.verdicts[place][1]) if row.measured[place] else MISSING for place in shown]
-        cells.append(
-            [f"{claim.text} ({claim.name})", ", ".join(VIEWS.get(view, view) for view in views) or MISSING, *points_of]
-        )
-    yield markdown(headers, cells)
-    yield "\n".join(
-        f"- **{claim.name}**, {experiments[place].title}: {ruling.sentence}"
+    shown = {place: one.title for place, one in enumerate(experiments) if any(place in row.rulings for row in rows)}
+    cells = [
+        [
+            f"{row.claim.text} ({row.claim.name})",
+            ", ".join(VIEW_NAMES.get(view, view) for view in row.representations) or MISSING,
+            *(_point(row.rulings[place]) if place in row.rulings else MISSING for place in shown),
+        ]
         for row in rows
-        for place in shown
-        for claim, ruling in [row.verdicts[place]]
-        if row.measured[place]
+    ]
+    yield markdown(["claim", "representation", *shown.values()], cells)
+    yield "\n".join(
+        f"- **{row.claim.name}**, {shown[place]}: {ruling.sentence}"
+        for row in rows
+        for place, ruling in row.rulings.items()
     )
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from midmask.benchmark.design import Benchmark, Given
+from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import sensible_keys
-from midmask.benchmark.presets import on_several
+from midmask.benchmark.presets import Given, on_several
 from midmask.benchmark.results import SystemKey
 from midmask.corpora import CorpusConfig
 from midmask.evaluation.groups import GROUPS

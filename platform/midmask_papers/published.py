@@ -1,29 +1,23 @@
-"""The numbers that the papers print, as data, and which results of ours are held against them.
+"""The numbers that the papers print, as data.
 
 One YAML file a paper in `numbers/`, transcribed from methods.md 14. A table there is a grid: what a value is of
 (system, measure, …) is told by its column, its row and what all share; a value in braces has a note, where the sources
 contradict each other (methods.md 15).
-
-Our results for a paper's systems are exactly those it names or, where there are none, the same systems under one other
-setting, or after reading one other collection, all of them alike. Differences from the paper are listed.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from midmask.benchmark.design import BM25
-from midmask.benchmark.results import Result, Results, SystemKey
-from midmask.core.config import Config
-from midmask.errors import unknown
-from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate, Weighted, contrast, read_sample
+from midmask.benchmark.results import Results, SystemKey
+from midmask.core.config import Config, as_user_error
+from midmask.errors import UserError, unknown
 
 
 @dataclass(frozen=True)
@@ -126,6 +120,23 @@ class Paper(Config):
         return tuple(number for table in self.tables for number in table.numbers(self.paper))
 
 
+Row = TypeVar("Row")
+
+
+def read_list(rows: TypeAdapter[tuple[Row, ...]], text: str, name: str) -> tuple[Row, ...]:
+    """The rows of a YAML file of this name.
+
+    Raises:
+        UserError: for a text that is no YAML, or a wrong field, naming it.
+    """
+    try:
+        return rows.validate_python(yaml.safe_load(text))
+    except yaml.YAMLError as error:
+        raise UserError(f"{name}: not YAML ({' '.join(str(error).split())})") from None
+    except ValidationError as error:
+        raise as_user_error(error, name) from None
+
+
 PAPERS = ("sigir23", "dupmae", "retromae", "cotmote", "rom")
 """Short names, those of the presets."""
 
@@ -158,90 +169,29 @@ def published(name: str, table: str | None = None) -> tuple[Published, ...]:
     return tuple(number for number in numbers if number.table == table)
 
 
-NONE = "none"
-"""The collection of a system without middle training, and the setting of one without fine-tuning."""
+def pick(paper: str, table: str, **fields: str) -> Published:
+    """The one number of a table with these fields.
+
+    Raises:
+        LookupError: if there is none, or more than one.
+    """
+    numbers = [
+        number
+        for number in published(paper, table)
+        if all(getattr(number, name) == value for name, value in fields.items())
+    ]
+    if len(numbers) != 1:
+        raise LookupError(f"{len(numbers)} numbers of {paper}, table {table} have {fields}")
+    return numbers[0]
+
 
 CORPUS = "corpus"
 """The collection that is the corpus itself; benchmarks may also call it by the corpus' name."""
-
-SPLITS = ("test", "dev")
-"""In order of preference: what was selected on dev is told on test."""
-
-CorpusSplit = tuple[str, str]
-"""(corpus, split)."""
-
-
-@dataclass(frozen=True)
-class Term:
-    """One system of a contrast, its weight, and the value that a paper prints for it; None: it prints none."""
-
-    weight: float
-    key: SystemKey
-    published: float | None = None
-
-
-@dataclass(frozen=True)
-class Match:
-    """Our systems for a paper, the corpus and split on which all were measured, and the differences from the paper."""
-
-    terms: tuple[Term, ...]
-    places: tuple[CorpusSplit, ...]
-    differs: tuple[str, ...] = ()
-
-    def estimate(self, results: Results, measure: str, alpha: float = ALPHA) -> IntervalEstimate:
-        """The weighted sum of the systems' means over these places, each weighing the same, with its interval.
-
-        Raises:
-            UserError: if systems or seeds were measured on different queries.
-            ValueError: if a system has no result on one of the places, or other seeds than on the first.
-        """
-        return contrast([_evaluate_term(term, results, self.places, measure) for term in self.terms], alpha)
-
-
-def _evaluate_term(term: Term, results: Results, places: Sequence[CorpusSplit], measure: str) -> Weighted:
-    """A term with its system's values on each of these places, seeds ascending."""
-    key, samples, seeds = term.key, [], set()
-    for corpus, split in places:
-        matching = sorted(results.where(corpus=corpus, split=split, **vars(key)), key=lambda result: result.seed)
-        if not matching:
-            raise ValueError(f"no result of {key} on {corpus} {split}")
-        samples.append(read_sample(key.system, [result.per_query for result in matching], measure))
-        seeds.add(tuple(result.seed for result in matching))
-    if len(seeds) > 1:
-        raise ValueError(f"{key} was not measured with the same seeds on all corpora")
-    return Weighted(key.system, term.weight, samples, is_drawn=key.system != BM25)
-
-
-@dataclass(frozen=True)
-class MissingResult:
-    """What would have to be measured."""
-
-    what: str
 
 
 def key_of(number: Published) -> SystemKey:
     """Of a printed number; empty fields match nothing."""
     return SystemKey(number.system, number.collection, number.representation, number.setting)
-
-
-def home(results: Results) -> str:
-    """The first corpus that systems are fine-tuned on: benchmarks list its results first."""
-    return results[0].corpus
-
-
-def tuned_on(result: Result, results: Results) -> str:
-    """The corpus that the system of one of these results was fine-tuned on."""
-    return result.corpus if result.further else home(results)
-
-
-def homes(results: Results) -> list[str]:
-    """Every corpus that systems are fine-tuned on, the benchmark's first one first."""
-    return list(dict.fromkeys(tuned_on(one, results) for one in results))
-
-
-def order_splits(splits: Sequence[str], wanted: str = "") -> list[str]:
-    """These splits, the one to report first: the wanted one if it is there, then test, then dev."""
-    return [split for split in dict.fromkeys([wanted, *SPLITS, *splits]) if split in splits]
 
 
 def corpus_names(name: str) -> tuple[str, ...]:
@@ -253,114 +203,3 @@ def resolve_corpus(name: str, results: Results) -> str:
     """The corpus that papers call so; the name itself if it was not measured."""
     corpora = results.names("corpus")
     return next((corpus for corpus in corpus_names(name) if corpus in corpora), name)
-
-
-def match(
-    terms: Sequence[Term],
-    results: Results,
-    measure: str,
-    place: CorpusSplit,
-    *,
-    elsewhere: bool = False,
-    collections_apart: bool = False,
-) -> Match | MissingResult:
-    """Our systems for these.
-
-    Args:
-        place: the paper's corpus and split; where that corpus was not measured, `home`.
-        elsewhere: on every corpus but `homes` instead; of several readings, the one with most corpora.
-        collections_apart: whether different collections of middle training must be different ones here, and none of
-            them the corpus.
-    """
-    measured = {(result.key, result.corpus, result.split) for result in results if measure in result.measures}
-    splits = {corpus: results.where(corpus=corpus).names("split") for corpus in _corpora(results, place, elsewhere)}
-    best: Match | None = None
-    for setting, collection in _readings(results):
-        own = [_read(term.key, setting, collection) for term in terms]
-        if len(set(own)) < len({term.key for term in terms}):
-            continue  # the terms would not be told apart
-        if collections_apart and not _are_apart([term.key for term in terms], own, next(iter(splits), "")):
-            continue
-        places = tuple(
-            (corpus, split)
-            for corpus, there in splits.items()
-            if (split := _choose_split(there, place[1] if corpus == place[0] else "", corpus, own, measured))
-        )
-        if places and (best is None or len(places) > len(best.places)):
-            ours = tuple(replace(term, key=key) for term, key in zip(terms, own, strict=True))
-            best = Match(ours, places, _differences([term.key for term in terms], own, home(results)))
-        if best is not None and not elsewhere:
-            break
-    return best or MissingResult(_missing(terms, results, measure))
-
-
-def _corpora(results: Results, place: CorpusSplit, elsewhere: bool) -> list[str]:
-    corpora = results.names("corpus")
-    if elsewhere:
-        home_of = homes(results)
-        return [corpus for corpus in corpora if corpus not in home_of]
-    return [place[0] if place[0] in corpora else home(results)]
-
-
-def _readings(results: Results) -> Iterator[tuple[str | None, dict[str, str]]]:
-    """A setting to put in the place of all others, or none, and what to read for a collection's label ("" for any
-    other). The nearest to the paper first.
-    """
-    labels = [name for name in results.names("collection") if name != NONE]
-    itself = [name for name in (CORPUS, home(results)) if name in labels]
-    labels.sort(key=lambda name: name not in itself)
-    for setting in (None, *(name for name in results.names("setting") if name != NONE)):
-        yield setting, dict(zip((CORPUS,), itself, strict=False))
-        for name in labels:
-            yield setting, {"": name}
-
-
-def _read(key: SystemKey, setting: str | None, collections: Mapping[str, str]) -> SystemKey:
-    other = collections.get("", key.collection)
-    return replace(
-        key,
-        setting=key.setting if setting is None or key.setting == NONE else setting,
-        collection=NONE if key.collection == NONE else collections.get(key.collection, other),
-    )
-
-
-def _are_apart(published: Sequence[SystemKey], ours: Sequence[SystemKey], corpus: str) -> bool:
-    """Whether collections that differ in the paper do here, and none but the corpus is the corpus."""
-    theirs, own = ({key.collection for key in keys} - {NONE} for keys in (published, ours))
-    return len(own) == len(theirs) and (CORPUS in theirs or not own & {CORPUS, corpus})
-
-
-def _choose_split(
-    splits: Sequence[str],
-    wanted: str,
-    corpus: str,
-    keys: Sequence[SystemKey],
-    measured: Collection[tuple[SystemKey, str, str]],
-) -> str:
-    """The best split of a corpus that has all these systems; empty if none has."""
-    return next(
-        (split for split in order_splits(splits, wanted) if all((key, corpus, split) in measured for key in keys)), ""
-    )
-
-
-def _differences(published: Sequence[SystemKey], ours: Sequence[SystemKey], corpus: str) -> tuple[str, ...]:
-    said = []
-    for field, verb in (("setting", "fine-tuned as"), ("collection", "pre-trained on")):
-        theirs = dict.fromkeys(name for key in published if (name := getattr(key, field)) not in (NONE, ""))
-        own = dict.fromkeys(name for key in ours if (name := getattr(key, field)) != NONE)
-        if theirs and theirs != dict.fromkeys(CORPUS if name == corpus else name for name in own):
-            said.append(f"{verb} {', '.join(own)} (paper: {', '.join(theirs)})")
-    return tuple(said)
-
-
-def _missing(terms: Sequence[Term], results: Results, measure: str) -> str:
-    pairs = dict.fromkeys((term.key.system, term.key.representation) for term in terms)
-    absent = [
-        f"{system} ({representation})"
-        for system, representation in pairs
-        if not results.where(system=system, representation=representation)
-    ]
-    if absent:
-        return f"not among the results: {', '.join(absent)}"
-    named = ", ".join(f"{system} ({representation})" for system, representation in pairs)
-    return f"never measured under the same conditions by {measure}: {named}"

@@ -1,4 +1,7 @@
-"""How a claim is decided, and the statistics that claims need besides ranked lists.
+"""How a claim is decided: which results of ours stand for a paper's systems, and what they and the paper's size say.
+
+Our results for a paper's systems are exactly those it names or, where there are none, the same systems under one other
+setting, or after reading one other collection, all of them alike. Differences from the paper are listed.
 
 holds           the interval over seeds and queries lies above 0, the claimed direction
 does not hold   it lies below 0; or it reaches 0 but not the published size
@@ -9,40 +12,173 @@ not decidable   it reaches both 0 and the published size (or there is none): wha
 not measured    systems are absent; the sentence says which, and which preset measures them
 
 A claim of several parts holds if all parts do, and does not if one does not. Parts share the 5% (Bonferroni).
-
-Statistics are shares among masked tokens and divergences of embeddings; measured elsewhere, each with its run.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
-from pathlib import Path
 from statistics import fmean
-from typing import Literal, Self
+from typing import Literal
 
-import numpy as np
-import yaml
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from midmask.benchmark.design import BM25, NONE
+from midmask.benchmark.results import Results, SystemKey, home, order_splits, tuned_on, weigh
+from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate, contrast
+from midmask_papers.published import CORPUS, Published, key_of
 
-from midmask.benchmark.design import BM25
-from midmask.benchmark.results import Results, SystemKey
-from midmask.core.config import Config, as_user_error
-from midmask.errors import UserError
-from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate, Variance, interval
-from midmask_papers.published import NONE, CorpusSplit, Match, MissingResult, Published, Term, key_of, match, published
+CorpusSplit = tuple[str, str]
+"""(corpus, split)."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One system of a contrast, its weight, and the value that a paper prints for it; None: it prints none."""
+
+    weight: float
+    key: SystemKey
+    published: float | None = None
+
+
+@dataclass(frozen=True)
+class Match:
+    """Our systems for a paper, the corpus and split on which all were measured, and the differences from the paper."""
+
+    terms: tuple[Term, ...]
+    places: tuple[CorpusSplit, ...]
+    differs: tuple[str, ...] = ()
+
+    def estimate(self, results: Results, measure: str, alpha: float = ALPHA) -> IntervalEstimate:
+        """The weighted sum of the systems' means over these places, each weighing the same, with its interval.
+
+        Raises:
+            UserError: if systems or seeds were measured on different queries.
+            ValueError: if a system has no result on one of the places, or other seeds than on the first.
+        """
+        return contrast([weigh(term.key, term.weight, results, self.places, measure) for term in self.terms], alpha)
+
+
+@dataclass(frozen=True)
+class MissingResult:
+    """What would have to be measured."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class ClaimPart:
+    """A contrast between systems that is positive according to a claim."""
+
+    what: str
+    terms: tuple[Term, ...]
+    measure: str
+    place: CorpusSplit  # the corpus and split of the paper
+    elsewhere: bool = False  # measured on all other corpora
+    collections_apart: bool = False  # it compares collections of middle training, and none stands for another
+
+    @property
+    def published(self) -> float | None:
+        """The size in the paper, none if one of its values is not printed."""
+        values = [term.published for term in self.terms]
+        if any(value is None for value in values):
+            return None
+        return sum(term.weight * term.published for term in self.terms if term.published is not None)
+
+
+def term(weight: float, number: Published) -> Term:
+    """A printed number in a contrast."""
+    return Term(weight, key_of(number), number.value)
+
+
+def homes(results: Results) -> list[str]:
+    """Every corpus that systems are fine-tuned on, the benchmark's first one first."""
+    return list(dict.fromkeys(tuned_on(one, results) for one in results))
+
+
+def match(part: ClaimPart, results: Results) -> Match | MissingResult:
+    """Our systems for those of a part, on the paper's corpus and split; where that corpus was not measured, on `home`.
+
+    A part that holds elsewhere is matched on every corpus but `homes` instead; of several readings, by the one with
+    most corpora. In one that keeps collections apart, different collections of middle training must be different ones
+    here, and none of them the corpus.
+    """
+    theirs = [term.key for term in part.terms]
+    measured = {(result.key, result.corpus, result.split) for result in results if part.measure in result.measures}
+    splits = {corpus: results.where(corpus=corpus).names("split") for corpus in _corpora(results, part)}
+    best: Match | None = None
+    for setting, collection in _readings(results):
+        ours = [_read(key, setting, collection) for key in theirs]
+        if len(set(ours)) < len(set(theirs)):
+            continue  # the terms would not be told apart
+        if part.collections_apart and not _are_apart(theirs, ours, next(iter(splits), "")):
+            continue
+        places = []
+        for corpus, there in splits.items():
+            ordered = order_splits(there, part.place[1] if corpus == part.place[0] else "")
+            complete = (split for split in ordered if all((key, corpus, split) in measured for key in ours))
+            places += [(corpus, split) for split in [*complete][:1]]
+        if places and (best is None or len(places) > len(best.places)):
+            terms = tuple(replace(term, key=key) for term, key in zip(part.terms, ours, strict=True))
+            best = Match(terms, tuple(places), _differences(theirs, ours, home(results)))
+        if best is not None and not part.elsewhere:
+            break
+    return best or MissingResult(_missing(theirs, results, part.measure))
+
+
+def _corpora(results: Results, part: ClaimPart) -> list[str]:
+    corpora = results.names("corpus")
+    if part.elsewhere:
+        tuned = homes(results)
+        return [corpus for corpus in corpora if corpus not in tuned]
+    return [part.place[0] if part.place[0] in corpora else home(results)]
+
+
+def _readings(results: Results) -> Iterator[tuple[str | None, dict[str, str]]]:
+    """A setting to put in the place of all others, or none, and what to read for a collection's label ("" for any
+    other). The nearest to the paper first.
+    """
+    labels = [name for name in results.names("collection") if name != NONE]
+    itself = [name for name in (CORPUS, home(results)) if name in labels]
+    labels.sort(key=lambda name: name not in itself)
+    for setting in (None, *(name for name in results.names("setting") if name != NONE)):
+        yield setting, dict(zip((CORPUS,), itself, strict=False))
+        for name in labels:
+            yield setting, {"": name}
+
+
+def _read(key: SystemKey, setting: str | None, collections: Mapping[str, str]) -> SystemKey:
+    other = collections.get("", key.collection)
+    return replace(
+        key,
+        setting=key.setting if setting is None or key.setting == NONE else setting,
+        collection=NONE if key.collection == NONE else collections.get(key.collection, other),
+    )
+
+
+def _are_apart(theirs: Sequence[SystemKey], ours: Sequence[SystemKey], corpus: str) -> bool:
+    """Whether collections that differ in the paper do here, and none but the corpus is the corpus."""
+    printed, read = ({key.collection for key in keys} - {NONE} for keys in (theirs, ours))
+    return len(read) == len(printed) and (CORPUS in printed or not read & {CORPUS, corpus})
+
+
+def _differences(theirs: Sequence[SystemKey], ours: Sequence[SystemKey], corpus: str) -> tuple[str, ...]:
+    said = []
+    for field, verb in (("setting", "fine-tuned as"), ("collection", "pre-trained on")):
+        printed = dict.fromkeys(name for key in theirs if (name := getattr(key, field)) not in (NONE, ""))
+        read = dict.fromkeys(name for key in ours if (name := getattr(key, field)) != NONE)
+        if printed and printed != dict.fromkeys(CORPUS if name == corpus else name for name in read):
+            said.append(f"{verb} {', '.join(read)} (paper: {', '.join(printed)})")
+    return tuple(said)
+
+
+def _missing(keys: Sequence[SystemKey], results: Results, measure: str) -> str:
+    pairs = dict.fromkeys((key.system, key.representation) for key in keys)
+    absent = [pair for pair in pairs if not results.where(system=pair[0], representation=pair[1])]
+    names = ", ".join(f"{system} ({representation})" for system, representation in absent or pairs)
+    return f"{'not among the results' if absent else f'never measured under the same conditions by {measure}'}: {names}"
+
 
 ClaimOutcome = Literal["holds", "does not hold", "not decidable", "not measured"]
 
 OUTCOMES: tuple[ClaimOutcome, ...] = ("does not hold", "not measured", "not decidable", "holds")
 """Of a claim of several parts, the first that any of them has."""
-
-OUTCOME_NAMES: dict[ClaimOutcome, str] = {
-    "holds": "holds",
-    "does not hold": "does not hold",
-    "not decidable": "cannot be told",
-    "not measured": "not measured",
-}
-"""As pages for readers have them."""
 
 LEAST_OF_BM25 = 0.1
 """Share of BM25's measure that the best system of each condition must reach for a claim to be decided."""
@@ -67,77 +203,23 @@ class Ruling:
     published: float | None = None  # the paper's value
     representations: tuple[str, ...] = ()  # of the systems that were compared
 
+    @classmethod
+    def of(
+        cls,
+        outcome: ClaimOutcome,
+        sentence: str,
+        estimate: IntervalEstimate,
+        published: float | None,
+        representations: Iterable[str] = (),
+    ) -> "Ruling":
+        """With the numbers of an estimate."""
+        numbers = (estimate.value, estimate.low, estimate.high, estimate.detectable, published)
+        return cls(outcome, sentence, *numbers, tuple(dict.fromkeys(representations)))
+
     @property
     def figures(self) -> tuple[float | None, ...]:
         """estimate, low, high, detectable, published."""
         return (self.estimate, self.low, self.high, self.detectable, self.published)
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of a paper, and how it is checked."""
-
-    name: str
-    paper: str  # the paper with its numbers, also the name of the preset that measures it
-    text: str
-    check: Callable[[Results], Ruling]
-
-
-@dataclass(frozen=True)
-class ClaimPart:
-    """A contrast between systems that is positive according to a claim."""
-
-    what: str
-    terms: tuple[Term, ...]
-    measure: str
-    place: CorpusSplit  # the corpus and split of the paper
-    elsewhere: bool = False  # measured on all other corpora
-    collections_apart: bool = False  # it compares collections of middle training, and none stands for another
-
-    @property
-    def published(self) -> float | None:
-        """The size in the paper, none if one of its values is not printed."""
-        values = [term.published for term in self.terms]
-        if any(value is None for value in values):
-            return None
-        return sum(term.weight * term.published for term in self.terms if term.published is not None)
-
-
-def pick(paper: str, table: str, **fields: str) -> Published:
-    """The one number of a table with these fields.
-
-    Raises:
-        LookupError: if there is none, or more than one.
-    """
-    numbers = [
-        number
-        for number in published(paper, table)
-        if all(getattr(number, name) == value for name, value in fields.items())
-    ]
-    if len(numbers) != 1:
-        raise LookupError(f"{len(numbers)} numbers of {paper}, table {table} have {fields}")
-    return numbers[0]
-
-
-def term(weight: float, number: Published) -> Term:
-    """A printed number in a contrast."""
-    return Term(weight, key_of(number), number.value)
-
-
-def pair(better: Published, worse: Published, *, what: str = "", collections_apart: bool = False) -> ClaimPart:
-    """The part of a claim that one printed number is higher than another."""
-    said, terms = what or f"{name_of(better)} against {name_of(worse)}", (term(1.0, better), term(-1.0, worse))
-    place = (better.corpus, better.split)
-    return ClaimPart(said, terms, better.measure, place, collections_apart=collections_apart)
-
-
-def name_of(number: Published) -> str:
-    """A system with its representation where that is not the usual one."""
-    return (
-        number.system
-        if number.representation in ("dense", "bm25", "")
-        else f"{number.system} ({number.representation})"
-    )
 
 
 def judge(estimate: IntervalEstimate, size: float | None) -> ClaimOutcome:
@@ -157,9 +239,8 @@ def judge_between(estimate: IntervalEstimate, low: float, high: float) -> ClaimO
 
 
 def decide(part: ClaimPart, results: Results, alpha: float = ALPHA, rule: OutcomeRule = judge) -> Ruling:
-    """The verdict on one part, by the rule where its systems have learned to search."""
-    nothing = MissingResult("there are no results")
-    ours = _find(part, results) if results else nothing
+    """The ruling on one part, by the rule where its systems have learned to search."""
+    ours = match(part, results) if results else MissingResult("there are no results")
     if isinstance(ours, MissingResult):
         return Ruling("not measured", f"{part.what}: {ours.what}.", published=part.published)
     estimate = ours.estimate(results, part.measure, alpha)
@@ -169,16 +250,26 @@ def decide(part: ClaimPart, results: Results, alpha: float = ALPHA, rule: Outcom
     keys = [term.key for term in ours.terms]
     short = below_floor(keys, ours.places, results, part.measure)
     notes = "".join(f"; {note}" for note in (*ours.differs, *short))
-    return Ruling(
+    return Ruling.of(
         "not decidable" if short else rule(estimate, part.published),
         f"{sentence} ({estimate.queries:,} queries, {seeds}{drawn}){notes}.",
-        estimate=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
-        detectable=estimate.detectable,
-        published=part.published,
-        representations=_representations(key.representation for key in keys if key.system != BM25),
+        estimate,
+        part.published,
+        (key.representation for key in keys if key.system != BM25),
     )
+
+
+def _figures(estimate: IntervalEstimate, part: ClaimPart) -> str:
+    size = "" if part.published is None else f"published {points(part.published)}, "
+    return (
+        f"{points(estimate.value)} points of {part.measure} [{points(estimate.low)}, {points(estimate.high)}], "
+        f"{size}detectable {100 * estimate.detectable:.2f},"
+    )
+
+
+def points(value: float) -> str:
+    """A difference in hundredths, with its sign; in powers of ten where two decimals would show none of it."""
+    return f"{100 * value:+.2f}" if value == 0 or abs(value) >= 1e-4 else f"{100 * value:+.1e}"
 
 
 def below_floor(
@@ -222,33 +313,22 @@ def _mean(results: Results, measure: str) -> float:
     return fmean(result.measures[measure] for result in results) if results else 0.0
 
 
-def _find(part: ClaimPart, results: Results) -> Match | MissingResult:
-    return match(
-        part.terms,
-        results,
-        part.measure,
-        part.place,
-        elsewhere=part.elsewhere,
-        collections_apart=part.collections_apart,
-    )
-
-
 def within(part: ClaimPart, results: Results, bound: float, preset: str) -> Ruling:
-    """The verdict on a claim that a contrast is no more than `bound` in either direction."""
-    found = decide(part, results, rule=lambda found, size: judge_between(found, -bound, bound))
-    missing = found.outcome == "not measured"
+    """The ruling on a claim that a contrast is no more than `bound` in either direction."""
+    ruling = decide(part, results, rule=lambda estimate, size: judge_between(estimate, -bound, bound))
+    missing = ruling.outcome == "not measured"
     said = how_to_measure(preset) if missing else f"Nothing is at most {100 * bound:g} points."
-    return replace(found, sentence=f"{found.sentence} {said}")
+    return replace(ruling, sentence=f"{ruling.sentence} {said}")
 
 
 def all_of(results: Results, preset: str, parts: Sequence[ClaimPart]) -> Ruling:
-    """The verdict on a claim of these parts; where one is not measured, with the preset that measures it."""
+    """The ruling on a claim of these parts; where one is not measured, with the preset that measures it."""
     rulings = [decide(part, results, ALPHA / len(parts)) for part in parts]
-    verdict = combine(rulings)
-    if not any(ruling.outcome == "not measured" for ruling in rulings):
-        return verdict
-    given = " --zero-shot FORMAT:PLACE" if any(part.elsewhere for part in parts) else ""
-    return replace(verdict, sentence=f"{verdict.sentence} {how_to_measure(preset + given)}")
+    ruling = combine(rulings)
+    if not any(one.outcome == "not measured" for one in rulings):
+        return ruling
+    zero_shot = " --zero-shot FORMAT:PLACE" if any(part.elsewhere for part in parts) else ""
+    return replace(ruling, sentence=f"{ruling.sentence} {how_to_measure(preset + zero_shot)}")
 
 
 def how_to_measure(preset: str) -> str:
@@ -267,95 +347,5 @@ def combine(rulings: Sequence[Ruling]) -> Ruling:
         ruling.sentence if len(rulings) == 1 else f"{ruling.outcome.capitalize()}: {ruling.sentence}"
         for ruling in rulings
     )
-    return replace(
-        chosen,
-        sentence=said,
-        representations=_representations(view for ruling in rulings for view in ruling.representations),
-    )
-
-
-def _representations(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
-
-
-def points(value: float) -> str:
-    """A difference in hundredths, with its sign; in powers of ten where two decimals would show none of it."""
-    return f"{100 * value:+.2f}" if value == 0 or abs(value) >= 1e-4 else f"{100 * value:+.1e}"
-
-
-def _figures(estimate: IntervalEstimate, part: ClaimPart) -> str:
-    size = "" if part.published is None else f"published {points(part.published)}, "
-    return (
-        f"{points(estimate.value)} points of {part.measure} [{points(estimate.low)}, {points(estimate.high)}], "
-        f"{size}detectable {100 * estimate.detectable:.2f},"
-    )
-
-
-class Statistic(Config):
-    """One figure of one system on one corpus."""
-
-    measure: str = Field(description="stop share, KL or JS")
-    system: str = Field(description="a recipe's name, or a variant of one")
-    corpus: str = Field(description="short name of the corpus")
-    values: tuple[float, ...] = Field(min_length=1, description="one per seed or draw")
-    count: int = Field(0, ge=0, description="of a share: of how many; 0: it is none")
-    source: str = Field(description="the command that gave it")
-
-    @model_validator(mode="after")
-    def _share_is_one(self) -> Self:
-        if self.count and not (len(self.values) == 1 and 0 <= self.values[0] <= 1):
-            raise ValueError(f"{self.measure} of {self.system}: a share of {self.count} is one value between 0 and 1")
-        return self
-
-    @property
-    def mean(self) -> float:
-        return float(np.mean(self.values))
-
-    @property
-    def variance(self) -> Variance:
-        """Of the mean: of a share the binomial's, else from the draws; infinite for a single one."""
-        return Variance.of_share(self.mean, self.count) if self.count else Variance.of_mean(self.values)
-
-
-def difference(left: Statistic, right: Statistic, alpha: float) -> IntervalEstimate:
-    """left less right, measured independently of each other."""
-    return interval(left.mean - right.mean, [left.variance, right.variance], alpha)
-
-
-def read_shipped() -> tuple[Statistic, ...]:
-    """Those that come with the package."""
-    return _parse_statistics(
-        (files("midmask_papers") / "statistics.yaml").read_text(encoding="utf-8"), "statistics.yaml"
-    )
-
-
-def read_statistics(path: Path) -> tuple[Statistic, ...]:
-    """A YAML list of statistics.
-
-    Raises:
-        UserError: if there is no such file, or it has a wrong field, naming it.
-    """
-    if not path.is_file():
-        raise UserError(f"statistics: there is no file {path}; give a YAML list as in midmask_papers/statistics.yaml")
-    return _parse_statistics(path.read_text(encoding="utf-8"), path.name)
-
-
-def _parse_statistics(text: str, name: str) -> tuple[Statistic, ...]:
-    try:
-        return _LIST.validate_python(yaml.safe_load(text))
-    except yaml.YAMLError as error:
-        raise UserError(f"{name}: not YAML ({' '.join(str(error).split())})") from None
-    except ValidationError as error:
-        raise as_user_error(error, name) from None
-
-
-_LIST = TypeAdapter(tuple[Statistic, ...])
-
-
-def statistics_of(statistics: Sequence[Statistic], measure: str, system: str) -> dict[str, Statistic]:
-    """Corpus -> the system's statistic."""
-    return {
-        statistic.corpus: statistic
-        for statistic in statistics
-        if (statistic.measure, statistic.system) == (measure, system)
-    }
+    views = dict.fromkeys(view for ruling in rulings for view in ruling.representations)
+    return replace(chosen, sentence=said, representations=tuple(views))

@@ -24,7 +24,7 @@ from midmask.core.batch import TokenRows
 from midmask.core.config import override
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.masking import select_highest
 from midmask.masking.randomness import Purpose, row_keys
 from midmask.recipes import RECIPES
@@ -114,7 +114,7 @@ def main() -> None:
     more = options.more_words.read_text("utf-8").split() if options.more_words else []
     stop_words = STOP_WORDS | frozenset(more)
     with tempfile.TemporaryDirectory() as scratch:
-        runner = Runner(Place(options.storage or scratch), LOCAL, Silent())
+        runner = Runner(Place(options.storage or scratch), LOCAL)
         print("| mask | temperature | stop-words | punctuation | together | masked tokens |")
         print("| :--- | ---: | ---: | ---: | ---: | ---: |")
         for source in ("idf", "bm25"):

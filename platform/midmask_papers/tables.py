@@ -6,24 +6,16 @@ from functools import partial
 
 import pyarrow as pa
 
-from midmask.benchmark.design import Released
-from midmask.benchmark.results import Results, SystemKey
+from midmask.benchmark.design import NONE, Released
+from midmask.benchmark.figures import VIEW_NAMES
+from midmask.benchmark.report import NamedTable
+from midmask.benchmark.results import Results, SystemKey, home, order_splits
 from midmask.core.registry import Registry
 from midmask.evaluation.groups import GROUPS, folders, group_average
-from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown, comparisons_csv
+from midmask.evaluation.rendering import Beside, Style
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, TableColumn, tabulate
-from midmask_papers.published import (
-    CORPUS,
-    NONE,
-    Published,
-    home,
-    homes,
-    key_of,
-    order_splits,
-    paper,
-    published,
-    resolve_corpus,
-)
+from midmask_papers.published import CORPUS, Published, key_of, paper, published, resolve_corpus
+from midmask_papers.ruling import homes
 
 AVERAGED = frozenset(GROUPS)
 """Groups of collections that papers print one number for."""
@@ -51,29 +43,6 @@ class Sheet:
     slots: Callable[[], Iterable[Slot]]
     style: Style = field(default_factory=Style)
     baseline: str = ""
-
-
-@dataclass(frozen=True)
-class NamedTable:
-    """A table with the name of its files, its heading, and the published numbers beside it."""
-
-    name: str
-    heading: str
-    table: ResultTable
-    beside: Beside = field(default_factory=Beside)
-    style: Style = field(default_factory=Style)
-
-    def markdown(self) -> str:
-        return as_markdown(self.table, self.style, self.beside)
-
-    def files(self) -> dict[str, str]:
-        """Ending -> text: the table as Markdown, LaTeX and CSV, and its tests."""
-        return {
-            "md": self.markdown(),
-            "tex": as_latex(self.table, self.style, self.beside),
-            "csv": as_csv(self.table, self.beside),
-            "tests.csv": comparisons_csv(self.table),
-        }
 
 
 def slots_of(
@@ -229,8 +198,6 @@ PERCENT = Style(decimals=3, percent=True)
 PRINTED = {"RR@10": "MRR@10", "RR@100": "MRR@100", "R@1000": "R@1k"}
 """Measures as papers head their columns."""
 
-VIEWS = {"dense": "dense", "splade": "SPLADE", "hybrid": "hybrid", "lexical": "lexical"}
-
 
 def _measure(number: Published) -> str:
     """A column's head: the measure, and the collection where that is not the paper's own."""
@@ -243,7 +210,7 @@ def _label(number: Published) -> str:
 
 
 def _row_name(number: Published) -> str:
-    return f"{VIEWS[number.representation]} {_measure(number)}"
+    return f"{VIEW_NAMES[number.representation]} {_measure(number)}"
 
 
 def _shots_name(number: Published) -> str:

@@ -17,13 +17,11 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 import midmask
-from midmask.app.checkup import CLOCKS_AGREE_S, faults
+from midmask.app.checkup import faults
 from midmask.app.driver import choose_split, ending, model_product, recipe_for
 from midmask.app.flags import parse
 from midmask.app.job import Options, mistake_in, resolve
-from midmask.app.rerun import Wanted, rerun
-from midmask.app.run_contents import MODEL_PARAM
-from midmask.backend.nodes import NodeReport
+from midmask.backend.cluster import NodeReport
 from midmask.core.config import flatten, override
 from midmask.corpora import CorpusConfig, judged_splits, prepare
 from midmask.encoders.backbone import Backbone
@@ -31,11 +29,9 @@ from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
-from midmask.experiment.searching import adopted
 from midmask.recipes import RECIPES
 from midmask.recipes.build import at_scale
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.retrieve.run_file import run_digest
 from midmask.store.place import Place
 from midmask.store.pretrained import model_folder
 from midmask.text.vocabulary import Vocabulary, load_tokenizer
@@ -244,7 +240,7 @@ def test_the_lines_load_a_teacher_and_an_encoder(tokenizer_folder: Path, tmp_pat
 
 
 OWN = {"Python": "3.11.7", "midmask": "1", "torch": "2.13.0", "faiss-cpu": "1.12"}
-SOUND = NodeReport("worker", "10.0.0.2", clock=0.01, versions=OWN)
+SOUND = NodeReport("worker", "10.0.0.2", versions=OWN)
 HEAD = replace(SOUND, name="head", address="10.0.0.1")
 
 
@@ -266,9 +262,7 @@ def test_sound_nodes_have_no_faults_nor_has_one_with_the_other_build_of_faiss():
     [
         ({"silent": "ModuleNotFoundError: midmask"}, "did not answer", "install midmask there"),
         ({"versions": {**OWN, "torch": "2.12.0"}}, "torch 2.12.0 (2.13.0 here)", "pip install torch==2.13.0"),
-        ({"clock": CLOCKS_AGREE_S + 1}, "31 s ahead", "chrony"),
         ({"address": "127.0.1.1"}, "joined as 127.0.1.1", "--node-ip-address"),
-        ({"closed": ("10.0.0.1",)}, "does not reach 10.0.0.1", "open the ports"),
         ({"gpus": (2, 0, 0)}, "Ray has 2 GPUs there and torch sees 0", "build of torch for CUDA"),
         ({"gpus": (1, 1, 0)}, "faiss is a build for CPUs", "midmask[gpu]"),
         ({"store": "Access Denied"}, "cannot use the store: Access Denied", ""),
@@ -310,60 +304,29 @@ CASES = {
 }
 
 
-def made_by(arguments: tuple[str, ...], tmp_path: Path) -> Recipe:
-    """The recipe that a job makes of these arguments."""
-    job, *flags = arguments
-    return recipe_for(resolve(parse(flags, None), tmp_path / job), default="retromae")
-
-
 @pytest.mark.parametrize("recipe", CASES.values(), ids=CASES)
-def test_a_job_makes_the_same_recipe_of_it(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MIDMASK_HOME", str(tmp_path))
-    found = rerun(Wanted({"midmask.step": "pretrain"}, params_of(recipe)))
-    assert found.differs == () and found.newer == () and found.arguments[0] == "jobs/pretrain.py"
-    assert made_by(found.arguments, tmp_path) == recipe
+def test_a_saved_recipe_makes_the_same_recipe(recipe: Recipe, tmp_path: Path) -> None:
+    file = tmp_path / "recipe.json"
+    file.write_text(recipe.model_dump_json(indent=1))
+    options = resolve(parse(["--recipe", str(file)], None), tmp_path / "jobs" / "pretrain.py")
+    assert recipe_for(options, default="retromae") == recipe
+    longer = resolve(parse(["--recipe", str(file), "--set", "pretrain.steps=77"], None), tmp_path / "pretrain.py")
+    if recipe.objective is not None:
+        assert recipe_for(longer, default="retromae") == override(recipe, {"pretrain.steps": 77})
 
 
-def test_an_evaluated_folder_is_reached_by_its_flag_unless_it_has_changed(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    before = params_of(RECIPES["none"]()) | {MODEL_PARAM: adopted(str(tmp_path)).fingerprint}
-    wanted = Wanted({"midmask.step": "evaluate"}, before, split="test", model=str(tmp_path))
-    assert rerun(wanted).differs == ()
-    (tmp_path / "config.json").write_text('{"a": 1}')
-    assert rerun(wanted).differs == (MODEL_PARAM,)
+FILES = {
+    "nothing": (None, "No such file.*the recipe.json of a run, or the name of a recipe"),
+    "no JSON": ("{", "it holds no recipe"),
+    "another file": ('{"corpus": "pydocs"}', "it holds no recipe"),
+    "of another version": ('{"corpus": {"name": "pydocs"}, "gone": 1}', "recipe.json: name: a value is required"),
+}
 
 
-def test_the_command_of_a_run_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MIDMASK_HOME", str(tmp_path))
-    file = tmp_path / "a b.trec"
-    file.write_text("q Q0 d 1 1.0 x\n")
-    recipe = override(RECIPES["none"](), {"corpus.name": "beir:/x", "corpus.splits": "official", "evaluation.depth": 7})
-    fields = ("corpus.", "evaluation.depth", "evaluation.measures", "evaluation.max_queries")
-    params = {path: text for path, text in params_of(recipe).items() if path.startswith(fields)}
-    own = {"evaluation.split": "test", "run.digest": run_digest(file), "run.ties": "trec_eval"}
-    tags = {"midmask.step": "evaluate", "midmask.recipe": "other", "midmask.run_file": str(file)}
-    tags |= {"midmask.artifact": "/store/evaluate/0123"}
-    wanted = Wanted(tags, {**params, **own}, split="test")
-    found = rerun(wanted)
-    job, name, *flags = found.arguments
-    assert (job, name, found.differs) == ("jobs/evaluate_run.py", str(file), ())
-    told = {"--name": "other", "--corpus": "beir:/x", "--split": "test", "--ties": "trec_eval", "--storage": "/store"}
-    assert all(flags[flags.index(flag) + 1] == value for flag, value in told.items())
-    sets = [flags[at + 1] for at, flag in enumerate(flags) if flag == "--set"]
-    assert sets == ["corpus.splits=official", "evaluation.depth=7"]
-    without = Wanted(tags, {**params, **own, "run.leave_out_copies": "True"}, split="test")
-    assert "--leave-out-copies" not in flags and "--leave-out-copies" in rerun(without).arguments
-    file.write_text("q Q0 d 1 2.0 x\n")
-    assert rerun(wanted).differs == ("run.digest",)
-    file.unlink()
-    assert rerun(wanted).differs == ("run.digest",)
-
-
-def test_what_cannot_be_reached_is_told() -> None:
-    params = params_of(RECIPES["retromae"]())
-    older = {path: text for path, text in params.items() if path != "pretrain.log_every"}
-    assert rerun(Wanted({}, older)).newer == ("pretrain.log_every",)
-    assert rerun(Wanted({}, {**params, "objective.gone": "3"})).differs == ("objective.gone",)
-    assert rerun(Wanted({}, {**params, "pretrain.steps": "12 [cut, 9000 characters]"})).differs
-    with pytest.raises(UserError, match="recipe"):
-        rerun(Wanted({"midmask.recipe": "retromea"}, {}))
+@pytest.mark.parametrize(("text", "message"), FILES.values(), ids=FILES)
+def test_a_file_without_a_recipe_is_refused(text: str | None, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "recipe.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(UserError, match=message):
+        recipe_for(resolve(parse(["--recipe", str(file)], None), tmp_path / "pretrain.py"), default="retromae")

@@ -1,9 +1,11 @@
 """What a recipe's steps, a sweep's trials and several systems leave in MLflow while they run, from a real store."""
 
 import json
+import pickle
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from midmask.app.tracked_job import GraphObserver, TrackedJob, TrackedSystem
 from midmask.backend.cluster import Resources
 from midmask.core.config import fingerprint, override
 from midmask.experiment.changes import apply_changes
+from midmask.experiment.events import Ended, Logged
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
@@ -26,14 +29,16 @@ from midmask.experiment.training_steps import Survey
 from midmask.leaderboard.rows import rows
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.store.artifact import load
+from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
-from midmask.sweep.plan import final_evaluations
+from midmask.sweep.plan import Measured, final_evaluations
 from midmask.sweep.run import TrialsObserver
-from midmask.sweep.search import SweepProgress, TrialContext
+from midmask.sweep.search import EndedEarly, RungMeasured, SweepProgress, TrialContext, TrialEvent, TrialStarted
 from midmask.sweep.space import Space
-from midmask.tracking import TrackedRow, TrackedRun, Tracker, read_runs
+from midmask.sweep.study import Outcome
+from midmask.tracking.reading import TrackedRow, read_runs
+from midmask.tracking.runs import TrackedRun, Tracker
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, write
 from tests.support.dashboards.worked import run_tracked_here
@@ -166,28 +171,22 @@ def sweep(folder: Path, uri: str, name: str) -> Iterator[tuple[Tracker, TrackedR
         yield tracker, parent, context, TrialsObserver(job, context, SweepProgress(3, 0, print), sweep=name)
 
 
-def row(event: str, step: Step | None = None, **values: Any) -> dict[str, Any]:
-    own = {"step": step.name, "fingerprint": step.fingerprint} if step else {}
-    return {"event": event, **own, **values}
-
-
 def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder: Path, store: str) -> None:
-    """Rows as a worker pushes them: a probe's fine-tuning is no curve, a second stage goes on after the first."""
+    """Events as a worker sends them: a probe's fine-tuning is no curve, a second stage goes on after the first."""
     with sweep(folder, store, "5eed") as (_, parent, context, board):
         for number, rate in enumerate((1e-4, 2e-4)):
             point = {"pretrain.learning_rate": rate}
             start = start_of(context, point)
-            (dev,) = start["evaluations"]
+            (dev,) = start.evaluations
             trainings = [step for step in dev.upstream() if step.name in ("pretrain", "finetune")]
-            source = fingerprint(point)
+            tell = partial(tell_of_trial, board, fingerprint(point))
             for _ in range(2):  # its process died, and Ray Tune started it again
-                board(source, start)
+                tell(start)
             probe = Step("finetune", trainings[1].config, {})
             for step in (probe, *trainings):
                 for at in (1, 2):
-                    values = {"train/loss": 1.0 / at}
-                    board(source, row("log", step, at=at, of=step.optimiser_steps, values=values))
-                board(source, row("end", step, cached=number == 1))
+                    tell(Logged(step, at, {"train/loss": 1.0 / at}))
+                tell(Ended(step, Artifact(step.place(context.storage), {}), cached=number == 1))
         board.close(())
     client = MlflowClient(store)
     trials = [run for run in runs(store) if run.data.tags.get("mlflow.parentRunId") == parent.id]
@@ -205,10 +204,15 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
     assert len(second.inputs.model_inputs) == 1 + stages and not second.outputs.model_outputs
 
 
-def start_of(context: TrialContext, point: dict[str, float]) -> dict[str, Any]:
+def tell_of_trial(board: TrialsObserver, trial: str, event: Any) -> None:
+    """As the channel delivers it."""
+    board(pickle.loads(pickle.dumps(TrialEvent(trial, event))))
+
+
+def start_of(context: TrialContext, point: dict[str, float]) -> TrialStarted:
     """What a trial sends first: its plan."""
     recipe = apply_changes(context.recipe, point)
-    return row("start", parameters=point, recipe=recipe, evaluations=final_evaluations(recipe, SPACE, context.survey))
+    return TrialStarted(point, recipe, final_evaluations(recipe, SPACE, context.survey))
 
 
 def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> None:
@@ -217,14 +221,14 @@ def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> No
         points = [{"pretrain.learning_rate": rate} for rate in (1e-4, 2e-4, 3e-4)]
         measured, pruned, died = map(fingerprint, points)
         for source, point in zip((measured, pruned, died), points, strict=True):
-            board(source, start_of(context, point))
-        told = {"number": len(SPACE.shares), "share": 1.0, "seconds": 1.0, "corpus": "tiny", "queries": 12}
-        board(measured, row("rung", **told, measures={"nDCG@10": 0.5}, costs={}))
-        board(pruned, row("early end", how="pruned"))
+            tell_of_trial(board, source, start_of(context, point))
+        rung = RungMeasured(len(SPACE.shares), 1.0, 1.0, "tiny", 12, Measured({"nDCG@10": 0.5}, {}))
+        tell_of_trial(board, measured, rung)
+        tell_of_trial(board, pruned, EndedEarly("pruned"))
         tracker.find("none", step="none")  # waits until all is sent
         at_once = [run.status for run in read_runs(store) if run.parent_id == parent.id and "0.0002" in run.name]
         assert at_once == ["pruned"], "while others run"
-        board.close({measured, pruned})
+        board.close([Outcome(points[0], {1: 0.5}, True, (0.5,)), Outcome(points[1], {}, False)])
     found = {run.name.split("-")[0]: run for run in read_runs(store) if run.parent_id == parent.id}
     statuses = {name: run.status for name, run in found.items()}
     assert statuses == {"trial 0.0001": "finished", "trial 0.0002": "pruned", "trial 0.0003": "failed"}
@@ -252,7 +256,7 @@ def observe(systems: Sequence[TrackedSystem], folder: Path, uri: str) -> dict[st
         observer = GraphObserver(job, systems, progress, has_run=lambda kind: kind.trains, keep_going=True)
         for step in targets:
             if step.is_finished(storage):
-                observer.end(step, load(step.place(storage)), cached=True)
+                observer(Ended(step, load(step.place(storage)), cached=True))
         runner = Runner(storage, LOCAL, observer)
         while ready := graph.ready():
             try:

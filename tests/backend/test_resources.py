@@ -1,22 +1,15 @@
-"""What of the backend needs no Ray: a cluster's division and addresses, folders of the killed, interrupts, reports."""
+"""What of the backend needs no Ray: a cluster's division and addresses."""
 
-import logging
 import os
-import signal
-import stat
-import subprocess
-import sys
+import re
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import ray
 from ray.util import get_node_ip_address
 
-from midmask.backend.channel import Post
 from midmask.backend.cluster import Resources, alive_nodes, connect, resources
-from midmask.backend.scratch import ROOT, Scratch, scratch
 from midmask.backend.worker_group import (
     INTERFACE_VARIABLE,
     absolute,
@@ -31,6 +24,7 @@ from midmask.store.place import Place
 from tests.support.training.runs import spec_of
 from tests.support.training.worker import setup_of
 
+ROOT = Path(__file__).parents[2]
 TWO, EIGHT = {"CPU": 2.0}, {"CPU": 64.0, "GPU": 8.0}
 
 
@@ -157,58 +151,10 @@ def test_a_ray_that_does_not_start_in_time_is_one_line(monkeypatch: pytest.Monke
     assert "\n" not in str(caught.value)
 
 
-OWNER = """
-import sys, time
-from pathlib import Path
-from midmask.backend.scratch import Scratch
-print(Scratch(Path(sys.argv[1])).folder, flush=True)
-time.sleep(600)
-"""
-
-
-def test_folders_of_killed_processes_are_swept_and_those_of_living_ones_stay(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", OWNER, str(tmp_path)]
-    owners = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    dead, living = (Path(owner.stdout.readline().strip()) for owner in owners)
-    (tmp_path / "mm-of-somebody").mkdir()
-    (tmp_path / "mm-made-again" / "ray" / "session").mkdir(parents=True)
-    (dead / "ray" / "session").mkdir(parents=True)
-    owners[0].send_signal(signal.SIGKILL)
-    owners[0].communicate()
-    assert dead.exists()
-    with scratch(tmp_path) as own:
-        assert not dead.exists()
-        assert {path.name for path in tmp_path.iterdir()} == {own.name, living.name, "mm-of-somebody"}
-    assert living.exists() and not own.exists()
-    owners[1].kill()
-    owners[1].communicate()
-
-
-def test_a_folder_is_private_and_short(tmp_path: Path) -> None:
-    own = Scratch(tmp_path)
-    assert stat.S_IMODE(own.folder.stat().st_mode) == 0o700
-    assert len(str(ROOT / own.folder.name)) <= 16
-    own.remove()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_was_accepted_outlives_the_process_and_counts_once(tmp_path: Path) -> None:
-    path = str(tmp_path / "reports.db")
-    first = Post(path)
-    first.push("w", 0, [("a", {"n": 0}), ("a", {"n": 1})])
-    [(number, *_), _] = first.take(0)
-    assert len(first.take(number)) == 1, "what was fetched is forgotten once the driver says that it has it"
-    again = Post(path)
-    again.push("w", 0, [("a", {"n": 0}), ("a", {"n": 1}), ("a", {"n": 2})])  # its answer was lost
-    again.push("other", 5, [("b", {"n": 5})])  # the oldest were dropped
-    found = again.take(number)
-    assert [(source, row["n"]) for _, source, row in found] == [("a", 1), ("a", 2), ("b", 5)]
-    assert all(after > before for (before, *_), (after, *_) in pairwise(found))
-
-
-def test_a_disk_that_is_full_leaves_reports_in_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    post = Post(str(tmp_path / "missing" / "reports.db"))
-    post.push("w", 0, [("a", {"n": 0})])
-    assert [row for _, _, row in post.take(0)] == [{"n": 0}]
-    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert "in memory only" in warning
+def test_the_private_names_of_ray_that_are_imported_are_listed_in_decision_134() -> None:
+    decisions = (ROOT / "docs" / "decisions.md").read_text()
+    listed = set(re.findall(r"`(\w+)`", decisions.partition("\n134. ")[2].partition("\n135. ")[0]))
+    imports = re.compile(r"^from ray\.\S*\b_\S* import (.+)$", re.MULTILINE)
+    files = (ROOT / "platform" / "midmask" / "backend").glob("*.py")
+    names = {name for path in files for found in imports.findall(path.read_text()) for name in found.split(", ")}
+    assert names and names <= listed

@@ -12,17 +12,18 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from midmask.app.flags import parse
 from midmask.app.job import resolve
-from midmask.benchmark.design import Benchmark, Given, Released, Setting, names_in, variant
+from midmask.benchmark.design import Benchmark, Released, Setting, names_in, variant
 from midmask.benchmark.job import preset_with_flags
 from midmask.benchmark.layout import lay_out, recipe_of
-from midmask.benchmark.presets import PRESETS
+from midmask.benchmark.presets import PRESETS, Given
 from midmask.benchmark.records import collect
+from midmask.benchmark.report import NamedTable
 from midmask.benchmark.results import Results, SystemKey
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
 from midmask.store.place import Place
 from midmask_papers.published import published
-from midmask_papers.tables import NamedTable, paper_tables
+from midmask_papers.tables import paper_tables
 from tests.support.benchmark.synthetic import dense, drawn
 from tests.support.benchmark.tiny import SHORT, WORDS, run_here, write_collection
 

@@ -1,6 +1,7 @@
 """Several collections in one benchmark; results and records: it goes on where its store is not."""
 
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from midmask.app.job import Options, resolve
 from midmask.benchmark.design import Benchmark, FurtherCorpus, Setting
 from midmask.benchmark.job import Job, best_of, describe, preset_with_flags, with_records
 from midmask.benchmark.layout import Layout, lay_out
-from midmask.benchmark.records import Recording, RecordWriter, collect, identity_of_cell, read_records
+from midmask.benchmark.records import RecordWriter, collect, identity_of_cell, read_records
+from midmask.benchmark.report import report_of
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
 from midmask.commands.experiments import benchmark_middle_training as command
 from midmask.errors import UserError
@@ -22,9 +24,8 @@ from midmask.evaluation.measures import SCHEMA, aggregate
 from midmask.experiment.costs import Costs
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.store.place import Place
-from midmask_papers.report import report_of
 from tests.support.benchmark.synthetic import drawn, results
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection
 
@@ -211,7 +212,7 @@ def recorded(corpus, tmp_path_factory) -> tuple[Layout, Place, Place]:
     folder = tmp_path_factory.mktemp("recorded")
     whole, store, records = tried(corpus), Place(str(folder / "store")), Place(str(folder / "records"))
     writer = RecordWriter(records, whole.cells, store, lambda cell: f"run of {cell.name}")
-    runner = Runner(store, LOCAL, Recording(Silent(), writer))
+    runner = Runner(store, LOCAL, writer)
     for cell in whole.cells:
         assert len(records.names()) == whole.cells.index(cell), "as soon as a cell is measured, and not before"
         for step in cell.evaluations.values():
@@ -235,6 +236,15 @@ def test_the_report_from_records_has_the_same_values(recorded, tmp_path):
     own = report_of(whole, store, tmp_path / "own", {})
     other = report_of(there.layout, there.storage, tmp_path / "other", {})
     assert [line for line in other.splitlines() if "from records" not in line] == own.splitlines()
+
+
+def test_without_the_papers_package_the_report_lacks_what_it_adds_and_no_more(recorded, tmp_path, monkeypatch):
+    whole, store, _ = recorded
+    full = report_of(whole, store, tmp_path / "full", {})
+    claims = "## Claims of the papers\n\nEach is checked on these results in [claims.md](claims.md).\n\n"
+    monkeypatch.setitem(sys.modules, "midmask_papers", None)
+    assert report_of(whole, store, tmp_path / "general", {}) == full.replace(claims, "") != full
+    assert not (tmp_path / "general" / "claims.md").exists()
 
 
 def test_the_best_system_is_named_with_its_seeds(recorded, tmp_path):

@@ -13,7 +13,7 @@ import yaml
 from safetensors.numpy import load_file, save_file
 
 import midmask
-from midmask.choice.report_text import model_card
+from midmask.choice.report import model_card
 from midmask.choice.side_by_side import SearchStore, SideBySide, rank_changes
 from midmask.choice.verdict import Recommendation, Verdict
 from midmask.corpora import CorpusConfig

@@ -17,13 +17,14 @@ from midmask.errors import UserError
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.store.artifact import attempt
 from midmask.store.digests import RECORD
 from midmask.store.leases import Timing
 from midmask.store.place import Place
-from midmask.tracking import Tracker, read_runs
+from midmask.tracking.reading import read_runs
+from midmask.tracking.runs import Tracker
 from tests.support.dashboards import worked
 from tests.support.dashboards.tracked import QUICK
 
@@ -45,7 +46,7 @@ class Job:
         """The fine-tuning with another seed."""
 
     def run(self, step: Step) -> None:
-        Runner(self.storage, LOCAL, Silent()).run(step)
+        Runner(self.storage, LOCAL).run(step)
 
     def left(self, step: Step) -> set[str]:
         """Names of the steps that a job would compute."""

@@ -43,7 +43,7 @@ def test_documents_of_all_kinds_become_passages_with_their_places(tmp_path: Path
     assert found == {
         "guide/install.md#9-19": ("Install", "Read this."),
         "guide/install.md#28-47": (f"Install{between}Linux", "Type make.\n\none\ntwo"),
-        "guide/use.rst#0-52": ("use", "Use\n===\n\nSee :ref:`there <x>`.\n\nMore\n----\n\nAnd ``code``."),
+        "guide/use.rst#0-56": ("use", "Use\n===\n\nSee :ref:`there <x>`.\n\nMore\n----\n\nAnd ``code``."),
         "notes.txt#0-58": ("notes", "First words of the notes.\n\nSecond paragraph,\nof two lines."),
         "paper.pdf#0-37": ("The Paper", "A page of a paper.\n\nAnd another page."),
         "tables/faq.csv#1": ("Question", "an answer in a row"),

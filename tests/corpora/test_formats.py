@@ -267,15 +267,13 @@ def _state(folder: Path, old: str, new: str) -> None:
     file.write_text(file.read_text().replace(old, new))
 
 
-INDEX = '"_indices_data_files": [{"filename": "i.arrow"}], "_data_files"'
 UNSCORED = {"query-id": "q", "corpus-id": "d"}
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no corpus": (lambda f: (f / "corpus").rename(f / "docs"), r"in: no dataset saved to disk in corpus/"),
-    "no split": (lambda f: (f / "qrels/test").rename(f / "qrels/other"), r"splits that are not there: 'test'"),
+    "no split": (lambda f: (f / "qrels/test").rename(f / "qrels/other"), r"qrels/test/state\.json: it cannot be read"),
     "no text": (lambda f: save(f / "corpus", table({"_id": "d", "body": "x"})), r"\.arrow has no column text .*body"),
     "no score": (lambda f: save(f / "qrels/test", table(UNSCORED)), r"qrels/test/.* has no column score"),
     "no state": (lambda f: (f / "corpus/state.json").write_text("{}"), r"state\.json: no list '_data_files' in it"),
-    "an index": (lambda f: _state(f, '"_data_files"', INDEX), r"corpus/state\.json selects rows by an index"),
     "a file elsewhere": (
         lambda f: _state(f, "data-00000", "../../secret/data-00000"),
         r"not beside it: '\.\./\.\./secret/data-00000-of-00003\.arrow'",
@@ -378,7 +376,7 @@ def test_what_is_missing_is_named_and_not_fetched(home: Path, calls: list[str], 
         open_corpus(CorpusConfig(name="ir_datasets:msmarco-passage/dev/small"))
     line = str(error.value)
     kind = {"collection.tsv": "docs"}.get(part, part.rsplit("/", 1)[-1].removesuffix(".tsv"))
-    assert f"not on this machine: {kind} of msmarco-passage/dev/small. " in line and "\n" not in line
+    assert f"ir_datasets:msmarco-passage/dev/small: its {kind} are not on this machine. " in line and "\n" not in line
     assert line.endswith(f"type: ir_datasets export msmarco-passage/dev/small {kind} > /dev/null")
     assert not calls
 

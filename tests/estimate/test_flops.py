@@ -23,7 +23,7 @@ from midmask.estimate.sizes import encoder_sizes
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan, rungs
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
 from midmask.objectives import FINETUNING, PRETRAINING
@@ -196,7 +196,7 @@ def recipe(tmp_path_factory) -> Recipe:
 def storage(recipe, tmp_path_factory) -> Place:
     """Corpus and tokens are made, so that their numbers are known exactly."""
     place = Place(str(tmp_path_factory.mktemp("store")))
-    Runner(place, LOCAL, Silent()).run(plan(recipe).tokens)
+    Runner(place, LOCAL).run(plan(recipe).tokens)
     return place
 
 

@@ -24,7 +24,7 @@ from midmask.estimate.volumes import Volumes
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.recipes import RECIPES
 from midmask.store.artifact import load
@@ -307,7 +307,7 @@ def test_every_byte_goes_up_once_and_comes_down_as_often_as_it_is_read(recipe):
     with object_store() as options:
         storage = Place(f"s3://bucket/store?{options}")
         steps = plan(recipe)
-        Runner(storage, LOCAL, Silent()).run(steps.corpus)
+        Runner(storage, LOCAL).run(steps.corpus)
         done = sum(file["size"] for file in load(steps.corpus.place(storage)).record["files"].values())
         told = estimate([steps.evaluation(recipe.evaluation)], storage, shape_named("2xH100"), workers=2)
     own = {charge.step.fingerprint: charge.bytes for charge in told.charges}

@@ -22,7 +22,7 @@ from midmask.experiment.changes import apply_changes, as_folder_reads
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan, settle_precision
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import adopted
 from midmask.experiment.steps import MergeConfig, merge
@@ -154,7 +154,7 @@ def test_the_candidates_are_bm25s_first_and_one_more_for_a_query_that_is_a_passa
 def test_a_recipe_with_widths_is_searched_by_them_without_new_vectors(tmp_path: Path) -> None:
     corpus, storage = write_collection(tmp_path / "words"), Place(str(tmp_path / "store"))
     recipe = override(short(RECIPES["none"](), corpus), {"stages.0.loss.widths": (32, 64)})
-    runner, found = Runner(storage, LOCAL, Silent()), {}
+    runner, found = Runner(storage, LOCAL), {}
     for width in (None, 32):
         steps = plan(recipe)
         evaluation = steps.evaluation(recipe.evaluation.model_copy(update={"width": width}))
@@ -301,7 +301,7 @@ def test_all_minilm_scores_and_ranks_as_in_sentence_transformers(tmp_path: Path)
     recipe = as_folder_reads(recipe, MINILM, ())
     config = recipe.evaluation.model_copy(update={"split": "test"})
     step = plan(recipe).evaluation(config, model=adopted(str(MINILM)))
-    runner = Runner(Place(str(tmp_path / "store")), LOCAL, Silent())
+    runner = Runner(Place(str(tmp_path / "store")), LOCAL)
     done = runner.run(step)
     assert done.result["measures"]["nDCG@10"] == pytest.approx(expected, abs=1e-3)
     assert done.result["queries"] == 6 and not done.result["split_made_here"]

@@ -15,10 +15,11 @@ from midmask.core.config import override
 from midmask.corpora import CorpusConfig
 from midmask.encoders.representation import Representation
 from midmask.experiment.costs import StepTimes, costs_of
+from midmask.experiment.events import Begun, Failed, Logged, StepEvent
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.experiment.steps import PretrainConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
@@ -128,7 +129,7 @@ def step(tmp_path):
     return plan(override(RECIPES["mlm"](), {**small, "pretrain.checkpoint_every": 1})).pretrained
 
 
-class Watch(Silent):
+class Watch:
     def __init__(self) -> None:
         self.begun: list[str] = []
         self.failed: list[str] = []
@@ -138,14 +139,14 @@ class Watch(Silent):
         """Seconds: 0 up to the first report of a training, 1 from there."""
         return float(bool(self.at))
 
-    def begin(self, step) -> None:
-        self.begun.append(step.name)
-
-    def log(self, step, at, values) -> None:
-        self.at.append(at)
-
-    def fail(self, step, error, lost) -> None:
-        self.failed.append(str(error))
+    def __call__(self, event: StepEvent) -> None:
+        match event:
+            case Begun(step):
+                self.begun.append(step.name)
+            case Logged(_, at):
+                self.at.append(at)
+            case Failed(_, error):
+                self.failed.append(str(error))
 
 
 def test_a_training_stops_when_the_time_is_up_and_goes_on_later(tmp_path, step, monkeypatch):
@@ -155,6 +156,7 @@ def test_a_training_stops_when_the_time_is_up_and_goes_on_later(tmp_path, step, 
     clock = SimpleNamespace(monotonic=watch.clock, perf_counter=time.perf_counter)
     with monkeypatch.context() as patch:
         patch.setattr("midmask.experiment.run.time", clock)
+        patch.setattr("midmask.experiment.events.time", clock)
         Runner(store, LOCAL, watch).run_until(Graph.left_in(store, [step]), until=1.0)
     assert watch.begun == ["pretrain"]
     Runner(store, LOCAL, watch).run_until(Graph.left_in(store, [step]), until=time.monotonic() - 1)
@@ -177,7 +179,7 @@ def done(tmp_path_factory):
     recipe = short(recipe, write_collection(folder / "tiny"))
     planned, storage = plan(recipe), Place(str(folder / "store"))
     evaluation = planned.evaluation(recipe.evaluation)
-    Runner(storage, LOCAL, Silent()).run(evaluation)
+    Runner(storage, LOCAL).run(evaluation)
     return planned, evaluation, storage
 
 
@@ -215,7 +217,7 @@ def test_bytes_and_latency_are_those_of_the_evaluated_encoder_alone(done, tmp_pa
     vectors = evaluation.inputs["ranked"].inputs["passages"].place(storage) / "dense"
     assert costs.bytes_per_passage == pytest.approx(vectors.size() / 48, abs=0.01)
     bm25, storage = planned.bm25_evaluation(evaluation.config), copied(storage, tmp_path)
-    Runner(storage, LOCAL, Silent()).run(bm25)
+    Runner(storage, LOCAL).run(bm25)
     alone = costs_of(bm25, storage)
     assert (alone.train_seconds, alone.pretrain_tokens, alone.bytes_per_passage) == (0, 0, None)
     assert "cost/bytes_per_passage" not in alone.metrics()

@@ -25,7 +25,7 @@ from midmask.experiment.kinds import LOCAL
 from midmask.experiment.notes import notes
 from midmask.experiment.plan import plan
 from midmask.experiment.report import per_query
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.recipes import RECIPES
 from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
@@ -97,7 +97,7 @@ def measure_file(storage: Place, corpus: CorpusConfig, file: Path, run: Run, **h
     file.write_text("".join(lines))
     config = EvaluateConfig(split="test", measures=tuple(MEASURES))
     step = run_file_evaluation(file, collection_step(corpus), config, **{"ties": "trec_eval", **how})
-    return Runner(storage, LOCAL, Silent()).run(step)
+    return Runner(storage, LOCAL).run(step)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def searched(storage: Place, corpus: CorpusConfig) -> Artifact:
     """BM25's evaluation, a search of ours."""
     recipe = override(RECIPES["none"](), {"corpus": corpus.model_dump()})
     step = plan(recipe).bm25_evaluation(EvaluateConfig(split="test", measures=tuple(MEASURES)))
-    return Runner(storage, LOCAL, Silent()).run(step)
+    return Runner(storage, LOCAL).run(step)
 
 
 def has_values(done: Artifact, wanted: Mapping[str, Mapping[str, float]]) -> None:

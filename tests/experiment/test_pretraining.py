@@ -14,10 +14,10 @@ from midmask.core.config import override
 from midmask.errors import UserError
 from midmask.evaluation.groups import folders as names_of
 from midmask.experiment.evaluations import refuse_missing_splits, with_averages, zero_shot, zero_shot_collections
-from midmask.experiment.graph import Step
+from midmask.experiment.events import Logged, Observer, StepEvent, unobserved
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import Plan, export, plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import pretrain_setup
 from midmask.recipes import RECIPES
@@ -85,20 +85,10 @@ def test_all_that_is_derived_follows_the_middle_training_and_nothing_else_does(f
     assert turned.pretraining_tokens.fingerprint != both.pretraining_tokens.fingerprint
 
 
-class Kept(Silent):
-    """Keeps what steps report."""
-
-    def __init__(self) -> None:
-        self.values: list[dict[str, float]] = []
-
-    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
-        self.values.append(values)
-
-
-def pretrained(recipe: Recipe, store: Path, seen: Kept | None = None) -> tuple[Artifact, Artifact]:
+def pretrained(recipe: Recipe, store: Path, observer: Observer = unobserved) -> tuple[Artifact, Artifact]:
     """(the middle training, the tokens that it was to read)."""
     recipe.check()
-    steps, runner = plan(recipe), Runner(Place(str(store)), LOCAL, seen or Silent())
+    steps, runner = plan(recipe), Runner(Place(str(store)), LOCAL, observer)
     return runner.run(steps.pretrained), load(steps.pretraining_tokens.place(runner.storage))
 
 
@@ -118,12 +108,13 @@ def assert_read(run: Artifact, rows: list[list[int]]) -> None:
 
 
 def test_a_middle_training_sees_only_the_other_collections_and_is_probed_on_the_corpus(folders: Path) -> None:
-    names, seen = [f"beir:{folders}/there", f"beir:{folders}/more"], Kept()
-    run, tokens = pretrained(recipe_on(folders, *names, **{"pretrain.probe_every": 1}), folders / "store", seen)
+    names, seen = [f"beir:{folders}/there", f"beir:{folders}/more"], list[StepEvent]()
+    run, tokens = pretrained(recipe_on(folders, *names, **{"pretrain.probe_every": 1}), folders / "store", seen.append)
     doc_ids, rows = passages(tokens)
     assert doc_ids == [f"there/d{n}" for n in range(40)] + [f"more/d{n}" for n in range(30)]
     assert_read(run, rows)
-    probed = [values["probe/RR_at_10"] for values in seen.values if "probe/RR_at_10" in values]
+    reports = [event.values for event in seen if isinstance(event, Logged)]
+    probed = [values["probe/RR_at_10"] for values in reports if "probe/RR_at_10" in values]
     assert len(probed) == 2 and 0 < min(probed) <= max(probed) <= 1
     alone, own = pretrained(recipe_on(folders, names[1]), folders / "store")
     assert_read(alone, passages(own)[1])
@@ -194,13 +185,13 @@ def test_the_filter_and_what_its_judge_holds_are_part_of_the_identity(recipe: Re
 def trained_folder(recipe: Recipe, store: Place) -> Path:
     """The model of the recipe's middle training on all pairs."""
     before = plan(recipe)
-    return Path(Runner(store, LOCAL, Silent()).run(before.pretrained).place.local()) / "model"
+    return Path(Runner(store, LOCAL).run(before.pretrained).place.local()) / "model"
 
 
 @pytest.mark.parametrize("judge", ["bm25", "folder"])
 def test_the_middle_training_reads_the_kept_pairs_alone(recipe: Recipe, store: Place, judge: str) -> None:
     found = judged(recipe, str(trained_folder(recipe, store)) if judge == "folder" else judge)
-    done = Runner(store, LOCAL, Silent()).run(found.pretrained)
+    done = Runner(store, LOCAL).run(found.pretrained)
     kept = load(found.pseudo_queries.place(store))
     assert 0 < kept.result["dropped"] < kept.result["judged"] == 48
     assert kept.result["queries"] + kept.result["dropped"] == 48
@@ -255,7 +246,7 @@ def test_a_corpus_and_its_spans_go_out_and_come_in_again(tmp_path: Path) -> None
     docs = [{"_id": f"d{n}", "text": f"This is {n}. It says that! There is more of it."} for n in range(40)]
     write(tmp_path / "here" / "corpus.jsonl", json_lines(docs))
     storage, out = Place(str(tmp_path / "store")), tmp_path / "out"
-    runner = Runner(storage, LOCAL, Silent())
+    runner = Runner(storage, LOCAL)
     small = {"tokens.vocabulary_size": 300, "spans.span_length": 12}
     steps = plan(override(RECIPES["cotmae"](), {**small, "corpus.name": f"beir:{tmp_path}/here"}))
     cut = runner.run(steps.spans)

@@ -34,7 +34,7 @@ from midmask.estimate.counting import flop_counter
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import Plan, plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.objectives import PRETRAINING
 from midmask.objectives.sample import pretraining_batch, sample_vocabulary
 from midmask.recipes import RECIPES
@@ -140,7 +140,7 @@ class Program:
         for name, protocol in SYSTEMS:
             began, system = time.monotonic(), f"{name}, {protocol}"
             planned, views = self._planned(name, protocol, corpus)
-            Runner(storage, LOCAL, Silent()).run_until(Graph.left_in(storage, views), self.until)
+            Runner(storage, LOCAL).run_until(Graph.left_in(storage, views), self.until)
             if not all(step.is_finished(storage) for step in views):
                 print(f"| {system} | {NO_TIME} |", flush=True)
                 good = False

@@ -25,7 +25,8 @@ from midmask.leaderboard.selection import select_systems
 from midmask.leaderboard.store_view import StoreView
 from midmask.retrieve.run_file import run_digest
 from midmask.store.place import Place
-from midmask.tracking import TrackedRow, collection_key, metric_key, queries_key
+from midmask.tracking.names import collection_key, metric_key, queries_key
+from midmask.tracking.reading import TrackedRow
 from tests.support.dashboards import compared
 
 

@@ -12,8 +12,8 @@ from midmask.core.words import MISSING
 from midmask.errors import UserError
 from midmask.experiment.costs import Costs
 from midmask.store.place import Place
-from midmask_papers.answers import CLAIMS, Experiment, page, read_experiments, verdicts
-from midmask_papers.ruling import OUTCOME_NAMES
+from midmask_papers.answers import OUTCOME_NAMES, Experiment, page, read_experiments, verdicts
+from midmask_papers.claims import CLAIMS
 from tests.support.benchmark.synthetic import dense, drawn, results
 
 ROOT = Path(__file__).resolve().parents[2]

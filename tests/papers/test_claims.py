@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from midmask.benchmark.design import Given
-from midmask.benchmark.presets import PRESETS
+from midmask.benchmark.presets import PRESETS, Given
 from midmask.benchmark.results import Results, SystemKey
-from midmask_papers.answers import CLAIMS, claims, verdicts
-from midmask_papers.published import PAPERS, Term
-from midmask_papers.ruling import ClaimPart, Ruling, Statistic, decide
+from midmask_papers.answers import verdicts
+from midmask_papers.claims import CLAIMS, claims
+from midmask_papers.masks_and_maps import Statistic
+from midmask_papers.published import PAPERS
+from midmask_papers.ruling import ClaimPart, Ruling, Term, decide
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 from tests.support.benchmark.worlds import LOUD, QUIET, elsewhere, truth, world
 

@@ -13,9 +13,8 @@ from scipy import stats
 from midmask.benchmark.results import Result, Results, SystemKey
 from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import IntervalEstimate
-from midmask_papers.answers import CLAIMS
-from midmask_papers.published import Match, Term
-from midmask_papers.ruling import ClaimPart, Ruling, combine, decide, judge, within
+from midmask_papers.claims import CLAIMS
+from midmask_papers.ruling import ClaimPart, Match, Ruling, Term, combine, decide, judge, within
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 from tests.support.benchmark.worlds import truth
 

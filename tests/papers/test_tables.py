@@ -10,17 +10,18 @@ import pytest
 
 from midmask.app.flags import add_zero_shot_flag, parse
 from midmask.benchmark.presets import PRESETS
+from midmask.benchmark.report import NamedTable
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
-from midmask.corpora.trec import TRIPCLICK_QRELS
+from midmask.corpora.tripclick import QRELS
 from midmask.evaluation import measures
 from midmask.evaluation.groups import BEIR13, BEIR18, GROUPS, folders
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.place import Place
-from midmask_papers.answers import CLAIMS
+from midmask_papers.claims import CLAIMS
 from midmask_papers.coverage import RUNS, Coverage, PresetRun, measure_coverage, report
 from midmask_papers.published import PAPERS, Published, PublishedTable, key_of, published
-from midmask_papers.tables import SHEETS, NamedTable, paper_tables
+from midmask_papers.tables import SHEETS, paper_tables
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 from tests.support.benchmark.worlds import QUIET, on_nq
 
@@ -290,7 +291,7 @@ def test_systems_measures_and_corpora_are_known():
     assert {n.corpus for n in ALL} <= sets
     slices = {n.split for n in ALL if n.corpus == "tripclick"}
     assert slices == {"test.head-dctr", "test.head", "test.torso", "test.tail"}
-    assert all(TRIPCLICK_QRELS.fullmatch(f"qrels.raw.{split.split('.')[1].split('-')[0]}.test.txt") for split in slices)
+    assert all(QRELS.fullmatch(f"qrels.raw.{split.split('.')[1].split('-')[0]}.test.txt") for split in slices)
     settings = {re.sub(r"_(50k|100k|stage\d)$", "", n.setting) for n in ALL} - {"", "none"}
     assert settings <= set(PROTOCOLS)
 

@@ -20,7 +20,7 @@ from midmask.experiment.changes import apply_changes
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.queries import selection
 from midmask.queries.candidates import Candidate, Roles, collect, queries_content
 from midmask.queries.collection import CollectionFacts, draw_passages, read_as_searched, split_passages
@@ -195,7 +195,7 @@ def test_killed_half_way_it_gives_the_same_bytes(tmp_path: Path) -> None:
     prepared = Step("prepare", CorpusConfig(name=f"beir:{tmp_path}/given"))
     config = QueriesConfig(sources=ALL)
     step = Step("queries", config, {"corpus": prepared}, content=queries_content(config))
-    whole = Runner(Place(str(tmp_path / "store")), LOCAL, Silent()).run(step)
+    whole = Runner(Place(str(tmp_path / "store")), LOCAL).run(step)
     files = contents(Path(str(whole.place)))
     assert whole.result["name"] == "given" and "queries.html" in files
     out = tmp_path / "again"
@@ -281,7 +281,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
     changes |= {"corpus.name": f"beir:{home / 'articles'}", "representation.dense": "mean"}
     planned = plan(apply_changes(RECIPES["none"](), changes))
     steps = {"corpus": planned.corpus, "encoder": planned.untuned, "tokens": planned.tokens}
-    runner = Runner(Place(str(home / "store")), LOCAL, Silent())
+    runner = Runner(Place(str(home / "store")), LOCAL)
     return {name: runner.run(step) for name, step in steps.items()}
 
 

@@ -12,14 +12,14 @@ from midmask.core.config import flatten, override
 from midmask.errors import UserError
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.recipes import RECIPES
-from midmask.recipes.fields import FILE, fields, refuse_unknown_fields
-from midmask.recipes.fields_page import page
+from midmask.recipes.fields import FILE, refuse_unknown_fields
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.place import Place
 from tests.support.benchmark.tiny import short, write_collection
+from tests.tools.fields import fields, page
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_a_protocol_runs_from_texts_to_measures(name: str, folder: Path) -> None
     recipe = short(PROTOCOLS[name]().on(RECIPES["scratch"](), "demo"), f"beir:{folder}/tiny")
     recipe.check()
     stages = plan(recipe)
-    done = Runner(Place(str(folder / "store")), LOCAL, Silent()).run(stages.evaluation(recipe.evaluation))
+    done = Runner(Place(str(folder / "store")), LOCAL).run(stages.evaluation(recipe.evaluation))
     assert done.result["queries"] == 12 and set(done.result["measures"]) == {"nDCG@10", "RR@10", "R@100"}
     assert done.result["measures"]["R@100"] == 1.0, "all 48 passages are ranked"
     for step, stage in zip(stages.stages, recipe.stages, strict=True):

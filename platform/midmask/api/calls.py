@@ -15,9 +15,10 @@ from midmask.core.words import clock
 from midmask.corpora import CorpusConfig
 from midmask.errors import UserError, unknown
 from midmask.experiment.changes import for_each_stage, refuse_idle
+from midmask.experiment.events import Begun, Ended, Logged, StepEvent, unobserved
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
-from midmask.experiment.run import Maker, Runner, Silent
+from midmask.experiment.run import Maker, Runner
 from midmask.experiment.schema import Recipe
 from midmask.recipes import RECIPES
 from midmask.recipes.build import at_scale
@@ -127,7 +128,7 @@ def runner_in(storage: Place, *, ray: bool, progress: bool) -> Runner:
 
         connect()
         makers = cluster_makers(whole(None).workers)
-    return Runner(storage, makers, ProgressLines() if progress else Silent())
+    return Runner(storage, makers, ProgressLines() if progress else unobserved)
 
 
 def compute(runner: Runner, step: Step) -> Artifact:
@@ -141,24 +142,23 @@ def compute(runner: Runner, step: Step) -> Artifact:
         raise UserError(mistake) from None
 
 
-class ProgressLines(Silent):
+class ProgressLines:
     """Prints to standard error what is computed: a line when a step begins and ends, and now and then in between."""
 
     def __init__(self) -> None:
         self._lines: dict[str, StepProgress] = {}
         self._began: dict[str, float] = {}
 
-    def begin(self, step: Step) -> None:
-        self._lines[step.fingerprint] = StepProgress(step.name, show_line)
-        self._began[step.fingerprint] = time.monotonic()
-        show_line(f"{step.name} …")
-
-    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
-        self._lines[step.fingerprint].update(at, step.optimiser_steps, values.get("train/loss"))
-
-    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
-        if not cached:
-            show_line(f"{step.name}: done in {clock(time.monotonic() - self._began[step.fingerprint])}")
+    def __call__(self, event: StepEvent) -> None:
+        match event:
+            case Begun(step):
+                self._lines[step.fingerprint] = StepProgress(step.name, show_line)
+                self._began[step.fingerprint] = time.monotonic()
+                show_line(f"{step.name} …")
+            case Logged(step, at, values):
+                self._lines[step.fingerprint].update(at, step.optimiser_steps, values.get("train/loss"))
+            case Ended(step, cached=False):
+                show_line(f"{step.name}: done in {clock(time.monotonic() - self._began[step.fingerprint])}")
 
 
 def show_line(line: str) -> None:

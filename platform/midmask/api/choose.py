@@ -8,7 +8,7 @@ from midmask.api.corpus import Corpus
 from midmask.choice.contenders import SCORED, SYSTEMS, Request, queries_as_asked, teacher_folder
 from midmask.choice.contest import LocalWorkshop
 from midmask.choice.contest_terms import budget_seconds
-from midmask.choice.report_text import verdict_markdown
+from midmask.choice.report import verdict_markdown
 from midmask.choice.run import choose as hold
 from midmask.choice.run import deliver
 from midmask.choice.verdict import Verdict

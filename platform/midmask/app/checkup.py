@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from midmask.backend.nodes import NodeReport
+from midmask.backend.cluster import NodeReport
 from midmask.backend.worker_group import is_loopback
 from midmask.core.config import ABSENT
 from midmask.errors import how_to_install
 from midmask.store.checks import FAISS_BUILDS
-
-CLOCKS_AGREE_S = 30.0
-"""Jobs on several hosts judge each other's runs by time, and must agree on it to about a minute."""
 
 
 def faults(reports: Sequence[NodeReport], own: Mapping[str, str]) -> list[list[str]]:
@@ -26,12 +23,10 @@ def _faults(report: NodeReport, several: bool, own: Mapping[str, str]) -> Iterat
         yield f"did not answer ({report.silent}); install midmask there, in the same versions"
         return
     yield from _of_versions(report.versions, own)
-    yield from _of_reach(report, several)
-    if abs(report.clock) > CLOCKS_AGREE_S:
-        side = "ahead" if report.clock > 0 else "behind"
+    if several and is_loopback(report.address):
         yield (
-            f"its clock is {abs(report.clock):.0f} s {side} of this machine's, so that living jobs look dead; let "
-            "chrony or systemd-timesyncd set it"
+            f"joined as {report.address}, where no other machine reaches it, since its own name resolves to it; start "
+            "its Ray with --node-ip-address=ADDRESS"
         )
     yield from _of_gpus(*report.gpus)
     for what, why in (("the store", report.store), ("the tracking server", report.tracking)):
@@ -49,16 +44,6 @@ def _of_versions(versions: Mapping[str, str], own: Mapping[str, str]) -> Iterato
         ]
         typed = f": pip install {' '.join(packages)}" if packages else ""
         yield f"has other versions: {differences}; install the same there{typed}"
-
-
-def _of_reach(report: NodeReport, several: bool) -> Iterator[str]:
-    if several and is_loopback(report.address):
-        yield (
-            f"joined as {report.address}, where no other machine reaches it, since its own name resolves to it; start "
-            "its Ray with --node-ip-address=ADDRESS"
-        )
-    if report.closed:
-        yield f"does not reach {', '.join(report.closed)}; open the ports of Ray between the nodes"
 
 
 def _of_gpus(reserved: int, torch: int, faiss: int) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from midmask.app.job import Options
 from midmask.app.progress import GraphProgress
-from midmask.app.run_contents import RUN_FILE_TAGS, all_datasets, base_tags, log_report, run_name
+from midmask.app.run_contents import RUN_FILE_TAGS, all_datasets, base_tags, log_recipe, log_report, run_name
 from midmask.app.tracked_job import GraphObserver, TrackedJob, TrackedSystem, open_job
 from midmask.backend.cluster import Resources, whole
 from midmask.backend.executor import execute
@@ -17,15 +17,17 @@ from midmask.core.config import fingerprint, flatten
 from midmask.encoders.model_settings import view_widths
 from midmask.experiment.costs import StepTimes
 from midmask.experiment.evaluations import EVALUATION_FIELDS
+from midmask.experiment.events import Observer, StepEvent, unobserved
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import StepKind
 from midmask.experiment.report import results_table
-from midmask.experiment.run import Observer, report_finished
+from midmask.experiment.run import report_finished
 from midmask.experiment.schema import Recipe
 from midmask.retrieve.run_file import COPIES_PARAM, DIGEST_PARAM, RunFileConfig
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
-from midmask.tracking import RUN_FILE, Tracker
+from midmask.tracking.names import RUN_FILE
+from midmask.tracking.runs import Tracker
 
 
 def compute(
@@ -36,7 +38,7 @@ def compute(
     phase: str | None = None,
     has_run: Callable[[StepKind], bool] = lambda kind: True,
     finished: Iterable[Step] | None = None,
-    watch: Callable[[Observer], Observer] = lambda observer: observer,
+    watch: Observer = unobserved,
     keep_going: bool = False,
     until: float = math.inf,
 ) -> dict[str, str]:
@@ -48,7 +50,7 @@ def compute(
         phase: of the job's progress; none: three phases, by the kind of step.
         has_run: which kinds of steps get a run of their own.
         finished: steps that are looked at for being finished; none: those that the missing ones read.
-        watch: passes the reports on to one who also wants them.
+        watch: called with each event after it was tracked.
         keep_going: whether steps that do not need a failed one are still computed. Else the first failure is raised.
         until: of `time.monotonic`; what is not finished then is left.
 
@@ -57,13 +59,19 @@ def compute(
     """
     targets = list(targets)
     looked_at = [step for target in targets for step in target.upstream()] if finished is None else list(finished)
-    graph = Graph.left_in(job.storage, targets, _measured_times(looked_at, job.storage).weight)
+    # Which chain is the longest matters only where steps run beside each other.
+    times = _measured_times(looked_at if job.use.side_by_side > 1 else (), job.storage)
+    graph = Graph.left_in(job.storage, targets, times.weight)
     progress = GraphProgress(job.progress, graph.left.values(), job.use.side_by_side, phase)
-    observer = GraphObserver(job, systems, progress, has_run=has_run, keep_going=keep_going)
-    watched = watch(observer)
-    report_finished(graph.there.values() if finished is None else looked_at, job.storage, watched)
-    execute(graph, job.storage, job.use, watched, keep_going=keep_going, until=until)
-    return observer.failures
+    tracking = GraphObserver(job, systems, progress, has_run=has_run, keep_going=keep_going)
+
+    def observe(event: StepEvent) -> None:
+        tracking(event)
+        watch(event)
+
+    report_finished(graph.there.values() if finished is None else looked_at, job.storage, observe)
+    execute(graph, job.storage, job.use, observe, keep_going=keep_going, until=until)
+    return tracking.failures
 
 
 def _measured_times(steps: Iterable[Step], storage: Place) -> StepTimes:
@@ -94,6 +102,7 @@ def run_tracked(
     with open_job(options, name, tags, flatten(recipe), finished=finished, share=use) as job:
         if job is None:
             return _load(targets, storage)
+        log_recipe(job.run, recipe)
         for note in notes:
             log.warning("%s", note)
         run_recipe_steps(recipe, targets.values(), job, job.use)

@@ -14,6 +14,7 @@ from midmask.app.run_contents import (
     base_tags,
     log_evaluation,
     log_inputs,
+    log_recipe,
     log_result,
     metric_keys,
     step_name,
@@ -23,14 +24,14 @@ from midmask.app.run_contents import (
 from midmask.backend.cluster import Resources, connect
 from midmask.core.config import fingerprint, flatten
 from midmask.errors import last_line
+from midmask.experiment.events import Begun, Ended, Failed, Logged, StepEvent, TimeIsUp
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import StepKind
-from midmask.experiment.run import TimeIsUp
 from midmask.experiment.schema import Recipe
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
-from midmask.tracking import LOG, PROGRESS, TrackedRun, Tracker
-from midmask.tracking.names import EXECUTOR
+from midmask.tracking.names import EXECUTOR, LOG, PROGRESS
+from midmask.tracking.runs import TrackedRun, Tracker
 
 details_log = logging.getLogger(f"{__name__}.details")
 """Logger of lines that only the log file gets."""
@@ -152,7 +153,7 @@ class GraphObserver:
         self._job = job
         self._systems = systems
         self._progress = progress
-        self._kind_has_run = has_run
+        self._has_run = has_run
         self._keep_going = keep_going
         self._open: dict[str, TrackedRun] = {}
         self._ended: set[str] = set()
@@ -165,24 +166,35 @@ class GraphObserver:
                 for step in evaluation.upstream():
                     self._owners.setdefault(step.fingerprint, system)
 
-    def begin(self, step: Step) -> None:
+    def __call__(self, event: StepEvent) -> None:
+        match event:
+            case Begun(step):
+                self._begin(step)
+            case Logged(step, at, values):
+                self._log(step, at, values)
+            case Ended(step, artifact, cached):
+                self._end(step, artifact, cached=cached)
+            case Failed(step, error, lost):
+                self._fail(step, error, lost)
+
+    def _begin(self, step: Step) -> None:
         owner, name = self._owner(step), self._name(step)
         self._progress.begin(step, f"{name} ({owner.name})" if owner.evaluations else name)
-        if self._has_run(step):
+        if self._has_run(step.kind):
             details_log.info("%s: starts", name)
             self._open[step.fingerprint] = self._open_run(step)
 
-    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
+    def _log(self, step: Step, at: int, values: Mapping[str, float]) -> None:
         self._progress.update(step, at, values.get("train/loss"))
         if run := self._open.get(step.fingerprint):
             run.log(metric_keys(step.name, values), step=at)
 
-    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
+    def _end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
         """A step is computed, or was finished before; the second call for a step changes nothing."""
         if step.fingerprint in self._ended:
             return
         self._ended.add(step.fingerprint)
-        if self._has_run(step):
+        if self._has_run(step.kind):
             self._track(step, artifact, cached=cached)
         for system in self._evaluating.get(step.fingerprint, ()):
             self._track_if_measured(system)
@@ -190,7 +202,7 @@ class GraphObserver:
             count = sum(bool(system.evaluations) for system in self._systems)
             self._progress.end(step, f" · {len(self._measured)} of {count} systems measured" if count else "")
 
-    def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
+    def _fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
         self._progress.drop(lost)
         if run := self._open.pop(step.fingerprint, None):  # none if an input could not be read
             run.finish("failed")
@@ -207,9 +219,6 @@ class GraphObserver:
     def _owner(self, step: Step) -> TrackedSystem:
         return self._owners.get(step.fingerprint, self._systems[0])
 
-    def _has_run(self, step: Step) -> bool:
-        return self._kind_has_run(step.kind)
-
     def _recipe_tags(self, step: Step) -> dict[str, str]:
         return base_tags(self._job.name, self._owner(step).recipe)
 
@@ -223,6 +232,7 @@ class GraphObserver:
         params = {**flatten(self._owner(step).recipe), **step_params(step)}
         run = self._job.open_run(self._name(step), self._tags(step), params)
         self._job.tracker.watch(run)
+        log_recipe(run, self._owner(step).recipe)
         if not step.kind.is_collection and step.name != "evaluate":  # these log their inputs with their result
             log_inputs(run, step, self._job.storage, self._recipe_tags(step))
         return run
@@ -248,6 +258,7 @@ class GraphObserver:
         if self._job.link_finished(system.name, tags):
             return
         with self._job.open_run(system.name, tags, system.params or flatten(system.recipe)) as run:
+            log_recipe(run, system.recipe)
             for step in evaluations.values():
                 log_evaluation(run, step, storage, recipe_tags)
             run.tag(artifact_tag(load(evaluations[system.main].place(storage))))

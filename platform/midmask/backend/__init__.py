@@ -3,4 +3,4 @@
 import os
 
 os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
-"""Read by Ray when it is imported: a thread that outlives an interrupt would start another Ray by its next call."""
+"""Read by Ray when it is imported. Else any call of Ray where none is joined, as after a job, would start another."""

@@ -1,205 +1,110 @@
-"""How workers report to the driver: they push rows, the driver drains them; it alone writes to MLflow or a terminal.
+"""How workers report to the driver: they push events, the driver drains them; it alone writes to MLflow or a terminal.
 
-Rows wait in one actor on the driver's node. Ray starts it again whenever it dies, and it finds what it had accepted in
-a SQLite file below the driver's temporary folder (`Post`). A worker keeps the rows that were not accepted and sends
-them again with its next push; numbers tell which ones have arrived, so that none counts twice. Hence a report is
-delayed by the death of any process but the worker's own and the driver's, and not lost; and whatever goes wrong with a
-report, the training goes on.
+Events wait in one actor on the driver's node, which holds a list. What it has accepted is lost only with its death; Ray
+then starts it again, empty. Whatever goes wrong, the training goes on: its trace in the store has all values.
 """
 
 import logging
 import pickle
-import sqlite3
-import threading
-import uuid
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import ray
+from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from midmask.backend.scratch import Scratch
 from midmask.core.process import ticking
+from midmask.errors import reason
 
 log = logging.getLogger(__name__)
-
-ReportRow = dict[str, Any]
-
-POST_TABLES = """
-PRAGMA journal_mode = WAL;
-PRAGMA synchronous = OFF;
-CREATE TABLE IF NOT EXISTS rows (number INTEGER PRIMARY KEY AUTOINCREMENT, source TEXT, row BLOB);
-CREATE TABLE IF NOT EXISTS writers (name TEXT PRIMARY KEY, sent INTEGER);
-"""
-"""`synchronous = OFF`: what was written survives the death of the process; that of the machine ends the driver too."""
-
-
-class Post:
-    """Rows in the order of their arrival.
-
-    Args:
-        path: of the file. Where it cannot be written (a full disk), rows are kept in memory, with one warning.
-    """
-
-    def __init__(self, path: str) -> None:
-        try:
-            self._rows = sqlite3.connect(path, check_same_thread=False)
-            self._rows.executescript(POST_TABLES)
-        except sqlite3.Error as error:
-            self._rows = sqlite3.connect(":memory:", check_same_thread=False)
-            self._rows.executescript(POST_TABLES)
-            _warn(error)
-
-    def push(self, writer: str, first: int, rows: list[tuple[str, ReportRow]]) -> None:
-        """Accepts a writer's rows number `first`, `first + 1`, …; those that it has sent before are ignored."""
-        try:
-            self._accept(writer, first, rows)
-        except sqlite3.OperationalError as error:
-            memory = sqlite3.connect(":memory:", check_same_thread=False)
-            self._rows.backup(memory)
-            self._rows.close()
-            self._rows = memory
-            _warn(error)
-            self._accept(writer, first, rows)
-
-    def _accept(self, writer: str, first: int, rows: list[tuple[str, ReportRow]]) -> None:
-        with self._rows as transaction:
-            sent_row = transaction.execute("SELECT sent FROM writers WHERE name = ?", [writer]).fetchone()
-            new = rows[max(0, (sent_row[0] if sent_row else 0) - first) :]
-            packed = [(source, pickle.dumps(row)) for source, row in new]
-            transaction.executemany("INSERT INTO rows (source, row) VALUES (?, ?)", packed)
-            if new:
-                transaction.execute("INSERT OR REPLACE INTO writers VALUES (?, ?)", [writer, first + len(rows)])
-
-    def take(self, after: int) -> list[tuple[int, str, ReportRow]]:
-        """(number, source, row) of every row that came after row number `after`; the others are forgotten."""
-        with self._rows as transaction:
-            transaction.execute("DELETE FROM rows WHERE number <= ?", [after])
-        selected = self._rows.execute("SELECT number, source, row FROM rows ORDER BY number").fetchall()
-        return [(number, source, pickle.loads(row)) for number, source, row in selected]
-
-
-def _warn(error: sqlite3.Error) -> None:
-    log.warning("reports of workers are kept in memory only (%s); those that wait are lost if this process dies", error)
-
 
 WAIT_S = 30.0
 """How long a push or a drain waits for the actor, which Ray needs a few seconds to start again."""
 
-KEPT = 100_000
-"""Rows that a worker keeps for an actor that does not answer; of more, the oldest are dropped."""
+
+class Mailbox:
+    """Pickled events in the order of their arrival: unpickled here, they would import what the workers import."""
+
+    def __init__(self) -> None:
+        self._events: list[bytes] = []
+
+    def push(self, event: bytes) -> None:
+        self._events.append(event)
+
+    def take(self) -> list[bytes]:
+        taken, self._events = self._events, []
+        return taken
 
 
 class Channel:
-    """The worker's end of a channel, or the driver's (`open`). Sent to tasks and actors, it becomes a worker's end."""
+    """The driver's end of a channel (`open`). Sent to tasks and actors, it becomes a worker's end."""
 
-    def __init__(self, post: Any) -> None:
-        self._post = post
-        self._writer = uuid.uuid4().hex
-        self._waiting: deque[tuple[str, ReportRow]] = deque(maxlen=KEPT)
-        self._pushed = 0
-        self._sending: Any = None
-        self._is_late = False
-        self._lock = threading.Lock()
+    def __init__(self, mailbox: Any) -> None:
+        self._mailbox = mailbox
+        self._asked, self._is_late = None, False
 
     def __reduce__(self) -> tuple[type["Channel"], tuple[Any]]:
-        return Channel, (self._post,)
+        return Channel, (self._mailbox,)
 
-    def push(self, source: str, rows: list[ReportRow]) -> None:
-        """Sends rows of plain data and waits until they are accepted, `WAIT_S` at most; never raises.
-
-        Once the actor was late, no push waits for it until it has answered again.
+    def push(self, event: Any) -> None:
+        """Sends an event and waits until it is accepted, `WAIT_S` at most, or not at all of an actor that was late the
+        last time; raises nothing of Ray's.
         """
-        with self._lock:
-            self._waiting.extend((source, row) for row in rows)
-            self._pushed += len(rows)
-            try:
-                self._send()
-            except Exception as error:  # of Ray, in whatever state it is
-                self._warn(error)
+        packed = pickle.dumps(event)
+        with suppress(Exception):  # of Ray, in whatever state it is
+            self._answer(self._mailbox.push.remote(packed), 0.0 if self._is_late else WAIT_S)
 
-    def _send(self) -> None:
-        if self._sending is not None:
-            count, reference = self._sending
-            self._finish(count, reference, 0.0)
-            if self._sending is not None:
-                return  # rows stay in their order: one request at a time
-        count = len(self._waiting)
-        reference = self._post.push.remote(self._writer, self._pushed - count, list(self._waiting))
-        self._sending = (self._pushed, reference)
-        self._finish(self._pushed, reference, 0.0 if self._is_late else WAIT_S)
+    def drain(self) -> list[Any]:
+        """All events that have arrived since the last call, in their order. If the actor does not answer within
+        `WAIT_S`, they come with a later call.
+        """
+        self._asked = self._asked or self._mailbox.take.remote()
+        try:
+            events = self._answer(self._asked, WAIT_S)
+        except GetTimeoutError:
+            return []
+        except RayError:
+            events = []
+        self._asked = None
+        return [pickle.loads(event) for event in events]
 
-    def _finish(self, upto: int, reference: Any, seconds: float) -> None:
-        """Takes the answer to the request that sent all rows before number `upto`, if it comes in time."""
-        ready, _ = ray.wait([reference], timeout=seconds)
-        if not ready:
-            self._warn(TimeoutError(f"no answer within {WAIT_S:g} s"))
-            return
-        self._sending = None
-        ray.get(reference)
-        while self._waiting and self._pushed - len(self._waiting) < upto:
-            self._waiting.popleft()
-        if self._is_late:
-            log.info("reports reach the driver again")
+    def _answer(self, reference: Any, seconds: float) -> Any:
+        try:
+            answer = ray.get(reference, timeout=seconds)
+        except Exception as error:
+            if not self._is_late:
+                log.warning("reports to the driver are late or lost (%s); the work goes on", reason(error))
+            self._is_late = True
+            raise
         self._is_late = False
-
-    def _warn(self, error: Exception) -> None:
-        if not self._is_late:
-            log.warning("reports to the driver are delayed (%s); the work goes on", str(error).partition("\n")[0])
-        self._is_late = True
+        return answer
 
     @staticmethod
     @contextmanager
-    def open() -> Iterator["Drain"]:
+    def open() -> Iterator["Channel"]:
         """The driver's end, for the length of a block."""
         place = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        scratch = Scratch()
         options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, "scheduling_strategy": place}
-        drain = Drain(ray.remote(**options)(Post).remote(str(scratch.folder / "reports.db")))
+        channel = Channel(ray.remote(**options)(Mailbox).remote())
         try:
-            yield drain
+            yield channel
         finally:
-            with suppress(ray.exceptions.RayError):
-                ray.kill(drain._post)
-            scratch.remove()
-
-
-class Drain(Channel):
-    """The driver's end of a channel."""
-
-    def __init__(self, post: Any) -> None:
-        super().__init__(post)
-        self._taken = 0
-
-    def drain(self) -> list[tuple[str, ReportRow]]:
-        """All (source, row) that have arrived since the last call, in the order of their arrival.
-
-        Empty, with a warning, if the actor does not answer within `WAIT_S`; the rows then come with a later call.
-        """
-        try:
-            arrived = ray.get(self._post.take.remote(self._taken), timeout=WAIT_S)
-        except ray.exceptions.RayError as error:
-            self._warn(error)
-            return []
-        self._is_late = False
-        self._taken = max((number for number, _, _ in arrived), default=self._taken)
-        return [(source, row) for _, source, row in arrived]
+            with suppress(RayError):
+                ray.kill(channel._mailbox)
 
     @contextmanager
-    def forwarding(self, to: Callable[[str, ReportRow], None], *, every_s: float = 1.0) -> Iterator[None]:
-        """Calls `to` with everything that arrives while the block runs, on a thread; the last rows when it ends.
-
-        A row that makes `to` raise is logged and left out: it ends neither the thread nor the work.
+    def forwarding(self, to: Callable[[Any], None], *, every_s: float = 1.0) -> Iterator[None]:
+        """Calls `to` with every event that arrives while the block runs, on a thread; the last ones when it ends. One
+        that makes `to` raise is logged and left out: it ends neither the thread nor the work.
         """
 
         def forward() -> None:
-            for source, row in self.drain():
+            for event in self.drain():
                 try:
-                    to(source, row)
+                    to(event)
                 except Exception:
-                    log.exception("a report of %s is left out", source)
+                    log.exception("a report is left out")
 
         try:
             with ticking(forward, every_s, "midmask-channel"):

@@ -1,41 +1,31 @@
-"""The cluster: joined, or a local Ray started and watched where none runs; and how trainings side by side divide it.
+"""The cluster: joined, or a local Ray started where none runs; how trainings divide it; what its nodes say.
 
-The kernel may end a local raylet for want of memory. Calls into a Ray without a raylet wait for ever, so a driver that
-waits for a task or a training would hear nothing: the process ends with its own Ray. Trainings that run side by side
-are the trials of a sweep and the cells of a benchmark.
+Trainings that run side by side are the trials of a sweep and the cells of a benchmark.
 """
 
-import atexit
 import logging
 import os
 import secrets
 import signal
-import sys
+import socket
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import grpc
-import psutil
 import ray
-from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
-from ray._private.grpc_utils import init_grpc_channel
 from ray._private.services import find_bootstrap_address
-from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from midmask.backend.scratch import RAY, Scratch
-from midmask.core.process import TRUST, same_command, usable_cores, usable_memory
-from midmask.errors import UserError
+from midmask.core.process import TRUST, usable_cores, usable_memory
+from midmask.errors import UserError, last_line
+from midmask.store.checks import own_versions, why_not_writable
+from midmask.store.place import Place
 
 log = logging.getLogger(__name__)
 
-ANSWER_WITHIN_S = 10.0
-OUTLIVED_BY_S = 10
-"""How long Ray's agents look for the rest of a local Ray that was killed, before they end (Ray's default: a minute)."""
+ANSWERS_WITHIN_S = 10.0
+"""Left alone, Ray looks for a dead cluster for minutes, and then ends the process."""
 
 LARGEST_LOCAL_STORE = 2 * 2**30  # bytes; midmask passes large arrays by path, so more would lie idle
 
@@ -55,78 +45,61 @@ def connect() -> None:
     quiet_ray_data()
     if ray.is_initialized():
         return
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    address = _running_cluster()
+    if address is None:
+        _start()
+    else:
+        _join(address)
+    if threading.current_thread() is threading.main_thread() and callable(on_sigterm):
+        signal.signal(signal.SIGTERM, on_sigterm)  # ray.init replaces it
+
+
+def _running_cluster() -> str | None:
+    """Address of the cluster in RAY_ADDRESS, else of the one last started on this machine with `ray start`, if it still
+    answers.
+    """
     address = os.environ.get("RAY_ADDRESS", "")
     if address.startswith("http"):
         raise UserError(
             f"RAY_ADDRESS = {address!r} is a job server. Submit the job to it (`ray job submit -- jobs/NAME.py`), or "
             "set RAY_ADDRESS=HOST:6379 to run the driver here, or unset it."
         )
-    on_sigterm = signal.getsignal(signal.SIGTERM)
-    if address not in ("", "auto", "local"):
-        _check(address)
-        _join(address)
-    elif address != "local" and (running := _find_running()):
-        _check(running)
-        _join(running)
-    else:
-        _start()
-    if threading.current_thread() is threading.main_thread() and callable(on_sigterm):
-        signal.signal(signal.SIGTERM, on_sigterm)  # ray.init replaces it
+    if address in ("", "auto", "local"):
+        started = None if address == "local" else find_bootstrap_address(None)
+        return started if started and _answers(started) else None
+    if not _answers(address):
+        raise UserError(
+            f"no Ray cluster answers at RAY_ADDRESS = {address}. Start one with `ray start --head`, correct the "
+            "address, or unset RAY_ADDRESS to use this machine."
+        )
+    return address
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), ANSWERS_WITHIN_S):
+            return True
+    except (OSError, ValueError, OverflowError):
+        return False
 
 
 def _join(address: str) -> None:
     try:
-        # finds the same address again; the cluster's workers have none of this process's environment
-        ray.init(logging_level=logging.WARNING, runtime_env={"env_vars": _trust()} if _trust() else None)
+        # The cluster's workers have none of this process's environment
+        trust = {name: value for name, value in os.environ.items() if name in TRUST.values() and value}
+        ray.init(address, logging_level=logging.WARNING, runtime_env={"env_vars": trust} if trust else None)
     except (ConnectionError, RuntimeError) as error:  # RuntimeError: other versions of Ray or Python
-        raise UserError(f"cannot join the Ray cluster at {address}: {' '.join(str(error).split())}") from None
+        raise UserError(
+            f"cannot join the Ray cluster at {address}: {' '.join(str(error).split())}. If it was started with a "
+            "token, set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH."
+        ) from None
     log.info("joined the Ray cluster at %s: %s", address, _size())
 
 
-def _trust() -> dict[str, str]:
-    """--verify and --allow-download, for the workers' environment; empty without them."""
-    return {name: value for name, value in os.environ.items() if name in TRUST.values() and value}
-
-
-def _find_running() -> str | None:
-    """Address of the cluster last started on this machine with `ray start`, if it still answers."""
-    address = find_bootstrap_address(None)
-    if address is None:
-        return None
-    maybe_enable_token_auth_if_token_available(
-        warn_if_disabled=False
-    )  # as ray.init does for this machine's own cluster
-    silent = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-    return None if _status(address) in silent else str(address)
-
-
-def _check(address: str) -> None:
-    status = _status(address)
-    if status is grpc.StatusCode.UNAUTHENTICATED:
-        raise UserError(
-            f"the Ray cluster at {address} refuses this process's token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN "
-            "or RAY_AUTH_TOKEN_PATH to the token that the cluster was started with."
-        )
-    if status is not grpc.StatusCode.OK:
-        raise UserError(
-            f"no Ray cluster answers at RAY_ADDRESS = {address} ({status.name.lower()}). Start one with "
-            "`ray start --head`, correct the address, or unset RAY_ADDRESS to use this machine."
-        )
-
-
-def _status(address: str) -> grpc.StatusCode:
-    """The head's answer to one 'are you there'. Left alone, ray.init asks for two minutes, with a warning each time."""
-    with init_grpc_channel(address) as channel:
-        stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
-        try:
-            stub.CheckAlive(gcs_service_pb2.CheckAliveRequest(), timeout=ANSWER_WITHIN_S)
-        except grpc.RpcError as error:
-            return error.code()
-    return grpc.StatusCode.OK
-
-
 def _start() -> None:
-    """A Ray of this process's own: its CPUs, no dashboard, its files in a private folder that goes with the process.
+    """A Ray of this process's own: its CPUs, no dashboard.
 
     Ray guards a local cluster by a token and would leave one in the user's home, after which every `ray start` demands
     it; a token of this process's own leaves no trace.
@@ -135,8 +108,8 @@ def _start() -> None:
         UserError: if it does not start in time.
     """
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(OUTLIVED_BY_S))
-    scratch = Scratch()
+    # Ray's agents outlive a process that was killed by so many seconds, else by a minute
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "10")
     try:
         ray.init(
             address="local",
@@ -144,7 +117,6 @@ def _start() -> None:
             num_cpus=usable_cores(),
             object_store_memory=min(LARGEST_LOCAL_STORE, usable_memory() // 5),
             logging_level=logging.ERROR,
-            _temp_dir=str(scratch.folder / RAY),
         )
     except Exception as error:  # Ray raises no kind of its own
         if "timed out during startup" not in str(error):
@@ -153,69 +125,12 @@ def _start() -> None:
             "the local Ray did not start within the 30 seconds that Ray waits: this machine is busy. Type the same "
             "command again when it is less so, or name a cluster in RAY_ADDRESS."
         ) from None
-    atexit.register(_stop, scratch)
-    end_with_local_ray(scratch.folder, scratch.remove)
     log.info("no Ray cluster runs here; started a local one: %s", _size())
-
-
-def _stop(scratch: Scratch) -> None:
-    ray.shutdown()
-    scratch.remove()
 
 
 def _size() -> str:
     resources = ray.cluster_resources()
     return f"{resources.get('CPU', 0):g} CPUs, {resources.get('GPU', 0):g} GPUs"
-
-
-NEEDED = ("raylet", "gcs_server")
-"""Names of the processes that a Ray cannot do without."""
-
-WORKERS_END_S = 1.0
-"""Workers notice within this time that their raylet is gone; one that starts would make the folder again."""
-
-
-def end_with_local_ray(folder: Path, clean_up: Callable[[], None]) -> None:
-    """Watches the processes that this process's own Ray cannot do without, on threads. If one of them ends before
-    `ray.shutdown`, all others are ended, and this process with exit code 1 and one line on stderr.
-
-    Args:
-        folder: that Ray was started in; each of its processes has it in its command line.
-        clean_up: called before, to remove the folder.
-    """
-    processes, alone = [child for child in psutil.Process().children() if _runs_in(folder, child)], threading.Lock()
-    for process in processes:
-        if process.name() in NEEDED:
-            watch = threading.Thread(
-                target=_wait, args=(process, processes, clean_up, alone), name=f"midmask-{process.name()}", daemon=True
-            )
-            watch.start()
-
-
-def _runs_in(folder: Path, process: psutil.Process) -> bool:
-    with suppress(psutil.Error):  # it has ended
-        return any(str(folder) in argument for argument in process.cmdline())
-    return False
-
-
-def _wait(
-    process: psutil.Process, processes: Sequence[psutil.Process], clean_up: Callable[[], None], alone: threading.Lock
-) -> None:
-    name, code = process.name(), process.wait()
-    if not ray.is_initialized():  # ended by ray.shutdown
-        return
-    alone.acquire()  # for good: the others end because of this one
-    cause = f"signal {-code}" if code < 0 else f"exit code {code}"
-    try:
-        for other in processes:
-            with suppress(psutil.NoSuchProcess):
-                other.kill()
-        time.sleep(WORKERS_END_S)
-        clean_up()
-    finally:
-        line = f"error: the local Ray of this job has ended ({name}: {cause}). What was finished is kept; go on with: "
-        print(line + same_command(), file=sys.stderr, flush=True)
-        os._exit(1)
 
 
 Executor = Literal["process", "ray train"]
@@ -306,3 +221,58 @@ def resources(
         )
     cpus_each = 1 if not gpus else max(1, cpus // (gpus + 1))
     return Resources(cpus=cpus_each, gpus=1 if gpus else 0, side_by_side=together, workers=workers)
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """The state of one node of a cluster, as the node reports it."""
+
+    name: str  # the host's
+    address: str  # in Ray
+    versions: Mapping[str, str] = field(default_factory=dict)  # as `own_versions` returns them
+    gpus: tuple[int, int, int] = (0, 0, 0)  # seen by Ray, by torch and by faiss
+    store: str = ""  # why it cannot use the store; empty if it can
+    tracking: str = ""  # why it cannot use the tracking store; empty if it can
+    silent: str = ""  # why it did not answer; empty if it did
+
+
+REPORTS_WITHIN_S = 120.0
+"""A node's first task imports torch and MLflow."""
+
+
+def report_on_nodes(storage: Place, tracking_uri: str) -> list[NodeReport]:
+    """One report for each node that is alive, the head's first."""
+    nodes = sorted(alive_nodes(), key=lambda node: "node:__internal_head__" not in node["Resources"])
+    places = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
+    answers = [
+        ray.remote(num_cpus=0, scheduling_strategy=place)(_examine_node).remote(storage, tracking_uri)
+        for place in places
+    ]
+    ray.wait(answers, num_returns=len(answers), timeout=REPORTS_WITHIN_S)
+    return [_report(node, answer) for node, answer in zip(nodes, answers, strict=True)]
+
+
+def _report(node: Mapping[str, Any], answer: Any) -> NodeReport:
+    name, address = node["NodeManagerHostname"], node["NodeManagerAddress"]
+    try:
+        values = ray.get(answer, timeout=0)
+    except ray.exceptions.GetTimeoutError:
+        return NodeReport(name, address, silent=f"it has not answered within {REPORTS_WITHIN_S:.0f} s")
+    except ray.exceptions.RayError as error:
+        return NodeReport(name, address, silent=last_line(error)[:300])
+    return NodeReport(name, address, gpus=(int(node["Resources"].get("GPU", 0)), *values.pop("gpus")), **values)
+
+
+def _examine_node(storage: Place, tracking_uri: str) -> dict[str, Any]:
+    """The fields of a report that only the node knows."""
+    import torch  # these three here, for the sake of all who only connect
+
+    from midmask.retrieve.dense import faiss_gpus
+    from midmask.tracking.store import why_silent
+
+    return {
+        "versions": own_versions(),
+        "gpus": (torch.cuda.device_count(), faiss_gpus()),
+        "store": why_not_writable(storage),
+        "tracking": why_silent(tracking_uri),
+    }

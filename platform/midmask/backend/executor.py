@@ -1,6 +1,6 @@
 """The executor: runs a graph of steps on the cluster, for recipes, sweeps and benchmarks alike.
 
-Where a step runs: as its distributed twin if it has one, else in its one-process form as a Ray task.
+Where a step runs is said by its kind (`StepKind.runs`): distributed, else in its one-process form as a Ray task.
 
 What goes through a whole collection gets the whole cluster, one step after another. So does every step where trainings
 do not run side by side. All else is a Ray task for each step, started when its inputs are there: Ray gives a task to a
@@ -12,31 +12,30 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 
 from midmask.backend import pool, reading
-from midmask.backend.channel import Channel, Drain
+from midmask.backend.channel import Channel
 from midmask.backend.cluster import Resources
 from midmask.backend.pool import run_sharded
 from midmask.backend.worker_group import train_on_ray
-from midmask.errors import UserError
+from midmask.experiment.events import Begun, Ended, Failed, Logged, Observer, StepEvent, TimeIsUp, until_time_is_up
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import KINDS, LOCAL, StepKind
-from midmask.experiment.run import Maker, Observer, Runner, Silent, Timed, TimeIsUp
+from midmask.experiment.run import Maker, Runner
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
 from midmask.store.sharded import Sharded
 from midmask.training.run import Log
 
-TWINS: Mapping[str, Callable[..., dict[str, Any]]] = {
-    "prepare": lambda config, inputs, out, actors: reading.prepare(config, inputs, out),
+POOLED: Mapping[str, Callable[..., dict[str, Any]]] = {
     "encode": pool.encode,
     "search": pool.search,
     "bm25": pool.rank_with_bm25,
 }
-"""Steps that run as a stream or on a pool of actors -> what computes them there."""
+"""Steps that run on a pool of actors -> what computes them there."""
 
 
 def makers_of(use: Resources) -> Mapping[str, Maker]:
@@ -65,8 +64,10 @@ def _maker_of(kind: StepKind, workers: int, train: Callable[..., dict[str, Any]]
             case "shards":
                 assert isinstance(kind.compute, Sharded), kind.name
                 return run_sharded(kind.compute, config, inputs, out, actors=workers)
-            case "stream" | "actors":
-                return TWINS[kind.name](config, inputs, out, actors=workers)
+            case "stream":
+                return reading.prepare(config, inputs, out)
+            case "actors":
+                return POOLED[kind.name](config, inputs, out, actors=workers)
             case "task" | "threads":
                 return _run_as_task(kind, config, inputs, out)
         return kind.make(config, inputs, out, log=log)
@@ -82,13 +83,9 @@ def _run_as_task(kind: StepKind, config: Any, inputs: Mapping[str, Artifact], ou
     if kind.runs == "threads":
         pool.refuse_unschedulable(1, cpus)
     # Without a strategy of its own it would have to fit into a trial's placement group, which holds no CPU.
-    task = ray.remote(num_cpus=cpus, scheduling_strategy="SPREAD")(_make_kind)
-    result: dict[str, Any] = ray.get(task.remote(kind.name, config, dict(inputs), out))
+    task = ray.remote(num_cpus=cpus, scheduling_strategy="SPREAD")(kind.compute)
+    result: dict[str, Any] = ray.get(task.remote(config, dict(inputs), out))
     return result
-
-
-def _make_kind(name: str, config: Any, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    return KINDS[name].make(config, inputs, out, log=lambda at, values: None)
 
 
 EVERY_S = 1.0
@@ -111,7 +108,7 @@ def execute(
         keep_going: whether steps that do not need a failed one are still run. Else the first failure is raised.
         until: of `time.monotonic`. Then what runs is reported as failed by `TimeIsUp`, and the rest stays in the graph.
     """
-    runner = Runner(storage, cluster_makers(use.side_by_side * use.workers), Timed(observer, until))
+    runner = Runner(storage, cluster_makers(use.side_by_side * use.workers), until_time_is_up(observer, until))
     while time.monotonic() < until and (
         ready := [step for step in graph.ready() if use.alone or step.kind.whole_collection]
     ):
@@ -122,104 +119,86 @@ def execute(
         except Exception:
             if not keep_going:
                 raise
-    while True:
-        try:
-            runner.refuse_unlearnable(graph)
-            break
-        except UserError:
-            if not keep_going:
-                raise
+    runner.refuse_unlearnable(graph, keep_going=keep_going)
     if graph.left and time.monotonic() < until:
         with Channel.open() as channel:
-            _run_lanes(_make_lanes(use), graph, storage, channel, observer, keep_going=keep_going, until=until)
+            _Tasks(graph, storage, use, observer, channel).run(until, keep_going=keep_going)
 
 
-class Reports(Silent):
-    """Sends a training's reports to the driver."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-
-    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
-        self._channel.push(step.fingerprint, [{"at": at, "values": values}])
-
-
-class Lane:
-    """Tasks of one kind: what each of them holds, how many run at once, and what computes their steps.
-
-    A task whose step runs on workers and actors of its own holds nothing itself.
+class Lane(NamedTuple):
+    """Steps of which so many run at once as tasks. One whose step runs on workers and actors of its own holds nothing
+    itself.
     """
 
-    def __init__(self, width: int, use: Resources) -> None:
-        self.width = width
-        self._use = use
-        cpus, gpus = use.held
-        self._task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=2, max_calls=0)(_make)
-        self.running: dict[Any, Step] = {}
+    width: int
+    use: Resources
+    on_device: bool | None = None  # its steps; none: all
 
-    def fill(self, graph: Graph, ready: list[Step], storage: Place, channel: Channel, observer: Observer) -> None:
-        for step in ready[: self.width - len(self.running)]:
-            graph.start(step)
-            self.running[self._task.remote(step, storage, channel, self._use)] = step
-            observer.begin(step)
+    def takes(self, step: Step) -> bool:
+        return self.on_device in (None, step.kind.on_device)
 
 
-def _run_lanes(
-    lanes: dict[bool, Lane],
-    graph: Graph,
-    storage: Place,
-    channel: Drain,
-    observer: Observer,
-    *,
-    keep_going: bool,
-    until: float,
-) -> None:
-    while graph.left:
-        if time.monotonic() >= until:
-            _cancel(lanes, graph, observer)
-            return
-        ready = graph.ready()
-        for on_device, lane in lanes.items():
-            own = [step for step in ready if step.kind.on_device == on_device or len(lanes) == 1]
-            lane.fill(graph, own, storage, channel, observer)
-        running = {task: step for lane in lanes.values() for task, step in lane.running.items()}
-        done, _ = ray.wait(list(running), num_returns=1, timeout=EVERY_S)
-        for source, row in channel.drain():
-            if (step := graph.left.get(source)) is not None:
-                observer.log(step, row["at"], row["values"])
-        for task in done:
-            for lane in lanes.values():
-                lane.running.pop(task, None)
-            _end_step(graph, running[task], task, storage, observer, keep_going=keep_going)
-
-
-def _cancel(lanes: dict[bool, Lane], graph: Graph, observer: Observer) -> None:
-    for lane in lanes.values():
-        for task, step in lane.running.items():
-            ray.cancel(task, force=True)
-            observer.fail(step, TimeIsUp(f"{step.name}: the time was up"), graph.fail(step))
-
-
-def _make_lanes(use: Resources) -> dict[bool, Lane]:
+def _lanes(use: Resources) -> list[Lane]:
     """Two lanes where trainings have GPUs or several workers: others go beside them, each on a CPU that is left."""
     if use.executor == "process":
-        return {True: Lane(use.side_by_side, use)}
-    spare = int(ray.cluster_resources().get("CPU", 0) - use.side_by_side * use.workers * use.cpus)
-    return {True: Lane(use.side_by_side, use), False: Lane(max(1, spare), Resources(1, 0, max(1, spare)))}
+        return [Lane(use.side_by_side, use)]
+    spare = max(1, int(ray.cluster_resources().get("CPU", 0) - use.side_by_side * use.workers * use.cpus))
+    return [Lane(use.side_by_side, use, True), Lane(spare, Resources(1, 0, spare), False)]
 
 
-def _end_step(graph: Graph, step: Step, task: Any, storage: Place, observer: Observer, *, keep_going: bool) -> None:
-    try:
-        ray.get(task)
-    except ray.exceptions.RayError as error:
-        observer.fail(step, error, graph.fail(step))
-        if not keep_going:
-            raise
-        return
-    graph.end(step)
-    observer.end(step, load(step.place(storage)), cached=False)
+class _Tasks:
+    """Runs the steps of a graph as tasks of Ray, each when its inputs are there and its lane has room."""
+
+    def __init__(self, graph: Graph, storage: Place, use: Resources, observer: Observer, channel: Channel) -> None:
+        self._graph, self._storage, self._observer, self._channel = graph, storage, observer, channel
+        self._lanes, self._task = _lanes(use), ray.remote(max_retries=2, max_calls=0)(_make)
+        self._running: dict[Any, Step] = {}
+
+    def run(self, until: float, *, keep_going: bool) -> None:
+        while self._graph.left:
+            if time.monotonic() >= until:
+                self._cancel()
+                return
+            for lane in self._lanes:
+                self._fill(lane)
+            done, _ = ray.wait(list(self._running), num_returns=1, timeout=EVERY_S)
+            for event in self._channel.drain():
+                if event.step.fingerprint in self._graph.left:
+                    self._observer(event)
+            for task in done:
+                self._end(task, self._running.pop(task), keep_going=keep_going)
+
+    def _fill(self, lane: Lane) -> None:
+        cpus, gpus = lane.use.held
+        task = self._task.options(num_cpus=cpus, num_gpus=gpus)
+        room = lane.width - sum(map(lane.takes, self._running.values()))
+        for step in list(filter(lane.takes, self._graph.ready()))[:room]:
+            self._graph.start(step)
+            self._running[task.remote(step, self._storage, self._channel, lane.use)] = step
+            self._observer(Begun(step))
+
+    def _cancel(self) -> None:
+        for task, step in self._running.items():
+            ray.cancel(task, force=True)
+            self._observer(Failed(step, TimeIsUp(f"{step.name}: the time was up"), self._graph.fail(step)))
+
+    def _end(self, task: Any, step: Step, *, keep_going: bool) -> None:
+        try:
+            ray.get(task)
+        except ray.exceptions.RayError as error:
+            self._observer(Failed(step, error, self._graph.fail(step)))
+            if not keep_going:
+                raise
+            return
+        self._graph.end(step)
+        self._observer(Ended(step, load(step.place(self._storage))))
 
 
 def _make(step: Step, storage: Place, channel: Channel, use: Resources) -> None:
-    """Runs the step from this worker; its inputs are finished."""
-    Runner(storage, makers_of(use), Reports(channel)).make(step)
+    """Runs the step from this worker; its inputs are finished. The driver tells the beginning and the end."""
+
+    def tell(event: StepEvent) -> None:
+        if isinstance(event, Logged):
+            channel.push(event)
+
+    Runner(storage, makers_of(use), tell).make(step)

@@ -6,9 +6,7 @@ index of vectors and searches it, a block of queries at a time. Each result is a
 passes through the driver, an actor that dies is made again and finds what it had done, and a job that was killed goes
 on. Everything is reached through Places; no node needs another's disk.
 
-Of other steps that work shard by shard, tasks of Ray Data make the shards that are missing, or actors where a worker
-loads much. The actors are our own: those of Ray Data end when nothing refers to them, but after a failure the logged
-error still does, and the next training would wait for their CPUs without end.
+Of other steps that work shard by shard, a task makes each shard that is missing, or actors where a worker loads much.
 """
 
 import contextlib
@@ -16,10 +14,10 @@ import logging
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import ray
-import ray.data
 from ray.exceptions import RayTaskError
 
 from midmask.backend.cluster import alive_nodes
@@ -49,9 +47,6 @@ def encode(
 
     Args:
         actors: instead of `config.actors`. Fewer blocks get fewer actors.
-
-    Raises:
-        UserError: as the one-process step, and for actors that the cluster has no room for, with the sum.
     """
     work = Encode(config, inputs, out)
     blocks = work.begin()
@@ -72,9 +67,6 @@ def search(
 
     Args:
         actors: instead of `config.actors`. A corpus of fewer blocks gets fewer actors.
-
-    Raises:
-        UserError: as the one-process step, and for actors that the cluster has no room for, with the sum.
     """
     work = Search(config, inputs, out)
     blocks = work.begin()
@@ -92,15 +84,7 @@ def search(
 
 
 def rank_with_bm25(config: Bm25Config, inputs: Mapping[str, Artifact], out: Place, *, actors: int) -> dict[str, Any]:
-    """The distributed twin of `rank_with_bm25` in `retrieve`, with one actor for some of the index's shards, on a CPU
-    each.
-
-    Args:
-        actors: at most as many as there are shards.
-
-    Raises:
-        UserError: as the one-process step, and for actors that the cluster has no room for, with the sum.
-    """
+    """The distributed twin of `rank_with_bm25` in `retrieve`, with an actor on a CPU for some of the index's shards."""
     work = Bm25Search(config, inputs, out)
     queries = range(work.begin())
     shards = work.shards(actors)
@@ -200,67 +184,53 @@ def _result(done: Any) -> int:
 
 
 def run_sharded(step: Sharded, config: Config, inputs: Inputs, out: Place, *, actors: int) -> dict[str, Any]:
-    """Runs a step shard by shard on actors, with the files that one process would write; skips shards already written.
+    """Runs a step shard by shard, with the files that one process would write; skips shards already written.
 
     Args:
         actors: workers that are kept, for a step whose workers load much; others are tasks, as many as fit.
-
-    Raises:
-        UserError: as the step does.
     """
     step.begin(config, inputs, out)
-    if missing := step.missing(inputs, out):
-        work = (step, config, dict(inputs), out)
+    if names := step.missing(inputs, out):
+        work = (step, config, dict(inputs), out, names)
         if step.stays(config):
-            _make_with_actors(work, missing, actors)
+            count = min(actors, len(names))
+            refuse_unschedulable(count, 1)
+            with actor_pool(ShardWorker, [work] * count, 1) as pool:
+                for number, _ in deal([actor.make for actor in pool], [deque(range(len(names)))] * count):
+                    log.info("%s is made", names[number])
         else:
-            _make_with_tasks(work, missing)
+            _make_with_tasks(work)
     return step.finish(config, inputs, out)
 
 
-Work = tuple[Sharded, Config, dict[str, Artifact], Place]
-"""Step, config, inputs and where the shards are written."""
-
-
-def _make_with_actors(work: Work, names: list[str], actors: int) -> None:
-    count = min(actors, len(names))
-    refuse_unschedulable(count, 1)
-    units = deque(range(len(names)))
-    with actor_pool(ShardWorker, [(work, names)] * count, 1) as pool:
-        for number, _ in deal([actor.make for actor in pool], [units] * count):
-            log.info("%s is made", names[number])
-
-
 class ShardWorker:
-    """An actor that opens the step's worker once and makes many shards with it."""
+    """Opens the step's worker once and makes many shards with it."""
 
-    def __init__(self, work: Work, names: list[str]) -> None:
-        self._work, self._names = work, names
+    def __init__(self, step: Sharded, config: Config, inputs: Inputs, out: Place, names: Sequence[str]) -> None:
+        self._open, self._names = partial(step.worker, config, inputs, out), names
         self._make: Callable[[str], None] | None = None
 
     def make(self, number: int) -> int:
         """Makes the shard of this number and returns it. The first one opens the worker: an error while an actor is
         made would come back as a traceback alone.
         """
-        step, config, inputs, out = self._work
-        self._make = self._make or step.worker(config, inputs, out)
+        self._make = self._make or self._open()
         self._make(self._names[number])
         return number
 
 
-def _make_with_tasks(work: Work, names: list[str]) -> None:
-    shards = ray.data.from_items([{"shard": name} for name in names], override_num_blocks=len(names))
-    shards.context.enable_progress_bars = False
-    shards.context.raise_original_map_exception = True  # else its kind is lost on the way
+def _make_with_tasks(work: tuple[Sharded, Config, Inputs, Place, Sequence[str]]) -> None:
+    task = ray.remote(max_retries=RESTARTS, scheduling_strategy="SPREAD")(_make_shard)
+    step, config, inputs, out, names = work
+    running = [task.remote(step, config, inputs, out, [name]) for name in names]
     try:
-        shards.map(_make, fn_args=work).materialize()
-    except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, UserError):
-            # Ray Data appends advice about retries to a task's error.
-            raise UserError(str(error.cause).split("\n", 1)[0]) from None
-        raise
+        while running:
+            (done,), running = ray.wait(running)
+            _result(done)
+    finally:
+        for left in running:
+            ray.cancel(left)
 
 
-def _make(row: dict[str, str], step: Sharded, config: Config, inputs: Inputs, out: Place) -> dict[str, str]:
-    step.worker(config, inputs, out)(row["shard"])
-    return row
+def _make_shard(*work: Any) -> int:
+    return ShardWorker(*work).make(0)

@@ -11,7 +11,7 @@ numbers is sent) and gives one row per step, ahead of the loop and in order. Ray
 `streaming_split` promise neither an order nor a position to go on from; the plan has both.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -51,7 +51,8 @@ def read_by_workers(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
     context.execution_options.preserve_order = True
     context.enable_progress_bars = False
     with DataContext.current(context):
-        rows = ray.data.read_datasource(PieceSource(pieces), override_num_blocks=len(pieces))
+        tasks = [(piece.read, None, piece.size) for piece in pieces]
+        rows = ray.data.read_datasource(Reads(tasks), override_num_blocks=len(pieces))
     try:
         yield from rows.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0)
     except ray.exceptions.RayTaskError as error:
@@ -61,27 +62,23 @@ def read_by_workers(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
         raise
 
 
-class PieceSource(Datasource):  # type: ignore[misc]
-    """One read task per piece."""
+class Reads(Datasource):  # type: ignore[misc]  # Ray has no types
+    """A source of Ray Data: one read task for each function, with the number of its rows and bytes where known."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, tasks: Sequence[tuple[Callable[[], Iterable[pa.Table]], int | None, int | None]]) -> None:
         super().__init__()
-        self._pieces = tuple(pieces)
+        self._tasks = tasks
 
-    def estimate_inmemory_data_size(self) -> int:
-        return sum(piece.size for piece in self._pieces)
+    def estimate_inmemory_data_size(self) -> int | None:
+        return None
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: DataContext | None = None
     ) -> list[ReadTask]:
         return [
-            ReadTask(piece.read, _piece_metadata(piece), per_task_row_limit=per_task_row_limit)
-            for piece in self._pieces
+            ReadTask(read, BlockMetadata(num_rows=rows, size_bytes=size, exec_stats=None, input_files=None))
+            for read, rows, size in self._tasks
         ]
-
-
-def _piece_metadata(piece: Piece) -> BlockMetadata:
-    return BlockMetadata(num_rows=None, size_bytes=piece.size, exec_stats=None, input_files=[piece.file])
 
 
 READ_CPUS = 0.25
@@ -91,50 +88,22 @@ CHUNKS = 2000
 """Read tasks are made before the first one runs, so a long run gets larger chunks instead of more of them."""
 
 
-class TrainingSteps(Datasource):  # type: ignore[misc]
-    """One worker's steps as a source of Ray Data, in chunks; row i is step order.start + i."""
-
-    def __init__(self, order: Order) -> None:
-        super().__init__()
-        steps = order.stop - order.start
-        size = min(64, max(8, -(-steps // CHUNKS)))
-        self._chunks = [
-            replace(order, start=start, stop=min(start + size, order.stop))
-            for start in range(order.start, order.stop, size)
-        ]
-
-    @property
-    def chunks(self) -> int:
-        return len(self._chunks)
-
-    def get_name(self) -> str:
-        return "TrainingSteps"
-
-    def estimate_inmemory_data_size(self) -> int | None:
-        return None
-
-    def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
-    ) -> list[ReadTask]:
-        return [
-            ReadTask(
-                partial(_read_steps, chunk),
-                BlockMetadata(num_rows=chunk.stop - chunk.start, size_bytes=None, exec_stats=None, input_files=None),
-            )
-            for chunk in self._chunks
-        ]
-
-
 def ray_reader(order: Order) -> Iterator[tuple[int, TextColumns]]:
     """The Ray Data reader; equals `training.examples.local_reader`."""
     quiet_ray_data()
-    source = TrainingSteps(order)
-    steps = ray.data.read_datasource(source, num_cpus=READ_CPUS, concurrency=1, override_num_blocks=source.chunks)
+    tasks = [(partial(_read_steps, chunk), chunk.stop - chunk.start, None) for chunk in _chunks(order)]
+    steps = ray.data.read_datasource(Reads(tasks), num_cpus=READ_CPUS, concurrency=1, override_num_blocks=len(tasks))
     steps.context.execution_options.preserve_order = True
     steps.context.enable_progress_bars = False
     for block in steps.iter_batches(batch_size=None, batch_format="pyarrow"):
         for row in range(len(block)):
             yield _step_from_row(block, row)
+
+
+def _chunks(order: Order) -> list[Order]:
+    size = min(64, max(8, -(-(order.stop - order.start) // CHUNKS)))
+    starts = range(order.start, order.stop, size)
+    return [replace(order, start=start, stop=min(start + size, order.stop)) for start in starts]
 
 
 def _read_steps(chunk: Order) -> Iterator[pa.Table]:

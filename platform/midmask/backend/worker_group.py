@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import ray
@@ -129,8 +129,20 @@ PREEMPTION_WATCHER = "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"
 they have checkpoints. Starting it takes seconds, and Ray logs an error each time (ray-project/ray issue 53727).
 """
 
-GROUP = "group"
-"""Reports of workers on their placement group; those on steps come from `train`."""
+
+class WorkersPlaced(NamedTuple):
+    """A group of workers has started."""
+
+    group: PlacementGroup
+    workers: int
+
+
+class StepsDone(NamedTuple):
+    """The group has done so many optimiser steps."""
+
+    done: int
+    values: dict[str, float]
+
 
 FINAL: dict[str, type[Exception]] = {"UserError": UserError, "NonFiniteLoss": NonFiniteLoss}
 """Errors that another try would only repeat: workers return them, instead of raising them to Ray Train."""
@@ -144,16 +156,12 @@ def train_on_ray(
     use_gpu: bool,
     log: Log,
     side_by_side: int = 1,
-    name: str = "train",
-    storage: Place | None = None,
 ) -> dict[str, Any]:
     """`run_training` on `workers` workers (gloo on CPUs, nccl on GPUs).
 
     Args:
         log: called in this process, each step once, also if a restart does some again.
         side_by_side: trainings of this size that share the cluster.
-        name: of the run, in Ray's dashboard and under `storage`.
-        storage: where Ray Train keeps its own notes while it runs; all nodes must reach it. None: beside the artifact.
 
     Raises:
         UserError: if the cluster has no room for the workers and their reading tasks, or a node that none reaches.
@@ -164,14 +172,15 @@ def train_on_ray(
         raise UserError(f"--workers {workers}: one GPU each is asked for and the cluster has {gpus}; use fewer workers")
     threads = setup.train.threads or max(1, int(sum(_node_cpus())) // (workers * side_by_side))
     setup = replace(absolute(setup), train=setup.train.model_copy(update={"threads": threads}))
-    out, notes = _absolute(out), _absolute(storage or out / "ray")
+    out = _absolute(out)
+    notes = out / "ray"  # of Ray Train, while it runs; all nodes reach them
     scaling = ScalingConfig(
         num_workers=_sizes(workers),
         use_gpu=use_gpu,
         resources_per_worker={"CPU": cpus, **({"GPU": 1} if use_gpu else {})},
     )
     running = RunConfig(
-        name=name,
+        name="train",
         storage_path=notes.uri,
         failure_config=FailureConfig(max_failures=RESTARTS),
         logging_config=LoggingConfig(log_level="WARNING"),  # else each group's start is five lines
@@ -181,16 +190,9 @@ def train_on_ray(
     reports = _Reports(log, workers)
     with Channel.open() as channel, channel.forwarding(reports):
         config = {"setup": setup, "out": out, "channel": channel}
-        trainer = partial(
-            Trainer,
-            _run_worker,
-            train_loop_config=config,
-            scaling_config=scaling,
-            run_config=running,
-            torch_config=ReachableTorch(),
-        )
-        outcome = _train(trainer, reports)
-    (notes / name if storage else notes).delete()
+        options = {"scaling_config": scaling, "run_config": running, "torch_config": ReachableTorch()}
+        outcome = _train(partial(Trainer, _run_worker, train_loop_config=config, **options), reports)
+    notes.delete()
     if outcome["error"] is not None:
         raise FINAL[outcome["error"]](outcome["message"])
     result: dict[str, Any] = outcome["result"]
@@ -247,10 +249,10 @@ def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
     """The function that every worker runs."""
     channel: Channel = config["channel"]
     if world.rank() == 0 and (group := get_current_placement_group()) is not None:
-        channel.push(GROUP, [{"group": group, "workers": world.size()}])
+        channel.push(WorkersPlaced(group, world.size()))
 
     def log(done: int, values: dict[str, float]) -> None:
-        channel.push("train", [{"done": done, "values": values}])
+        channel.push(StepsDone(done, values))
 
     try:
         result = run_training(config["setup"], config["out"], ray_reader, log, device=_device())
@@ -285,15 +287,15 @@ class _Reports:
         self._newest = 0
         self._groups: dict[str, PlacementGroup] = {}
 
-    def __call__(self, source: str, row: dict[str, Any]) -> None:
-        if source == GROUP:
-            if self._groups or row["workers"] < self._wanted:
+    def __call__(self, event: WorkersPlaced | StepsDone) -> None:
+        if isinstance(event, WorkersPlaced):
+            if self._groups or event.workers < self._wanted:
                 goes_on = "goes on" if self._groups else "begins"
-                logger.warning("the training %s with %d of %d workers", goes_on, row["workers"], self._wanted)
-            self._groups[row["group"].id.hex()] = row["group"]
-        elif row["done"] > self._newest:
-            self._newest = row["done"]
-            self._log(row["done"], row["values"])
+                logger.warning("the training %s with %d of %d workers", goes_on, event.workers, self._wanted)
+            self._groups[event.group.id.hex()] = event.group
+        elif event.done > self._newest:
+            self._newest = event.done
+            self._log(event.done, event.values)
 
     def give_groups_back(self) -> None:
         """Removes the placement groups of all workers so far; those that are gone already stay gone."""

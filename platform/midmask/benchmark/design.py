@@ -1,9 +1,8 @@
-"""A benchmark as data: systems, conditions and seeds; and what presets make one of: a command line, shared sizes."""
+"""A benchmark as data: systems, conditions and seeds."""
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
@@ -14,7 +13,6 @@ from midmask.corpora import CorpusConfig
 from midmask.errors import UserError, unknown
 from midmask.experiment.schema import Recipe
 from midmask.recipes import RECIPES
-from midmask.recipes.build import MIDDLE_TRAININGS, SHARED
 from midmask.recipes.protocols import PROTOCOLS
 
 RepresentationKind = Literal["dense", "splade", "lexical", "hybrid", "late"]
@@ -34,9 +32,6 @@ IN_BATCH: dict[RepresentationKind, str] = {
 
 BM25_SHARE = 0.5
 """BM25's share in a system that joins its list with an encoder's: both count alike."""
-
-WITH_BM25 = {"evaluation.bm25_share": BM25_SHARE}
-"""Changes of a setting whose systems are searched together with BM25."""
 
 BM25 = "bm25"
 NONE = "none"
@@ -211,79 +206,3 @@ def names_in(text: str) -> list[str]:
         else:
             names[-1] += sign
     return [name.strip() for name in names if name.strip()]
-
-
-@dataclass(frozen=True)
-class Given:
-    """The choices on the command line that a preset builds its benchmark from."""
-
-    scale: Literal["demo", "published"] = "demo"  # demo: minutes on two cores; published: the paper's sizes
-    corpus: str = "pydocs"  # that is fine-tuned and evaluated on
-    pretrain_on: tuple[str, ...] = ()  # further collections for the middle training, as FORMAT:PLACE
-
-    def elsewhere(self, label: str) -> dict[str, tuple[str, ...]]:
-        """The further collections under one label, if there are any."""
-        return {label: self.pretrain_on} if self.pretrain_on else {}
-
-    def general(self, label: str, systems: Sequence[str], beside: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """For a benchmark's `only`: which systems read the further collections under one label, if there are any, and
-        which the corpus.
-
-        Args:
-            systems: of the benchmark that read the corpus. beside: those that read the further collections.
-        """
-        return {label: tuple(beside), "corpus": tuple(systems)} if self.pretrain_on else {}
-
-
-TOY_GIVEN = Given()
-"""A command line without flags."""
-
-PRECISIONS = (
-    "pretrain",
-    "evaluation",
-    "stages.*.train",
-    "stages.*.mine",
-    "stages.*.teacher.train",
-    "stages.*.teacher.mine",
-)
-"""Sections that train or encode."""
-
-TOY: dict[str, Any] = {
-    **{f"{section}.precision": "fp32" for section in PRECISIONS},
-    "corpus.packages": ["numpy", "pandas"],
-    "pretrain.steps": 600,
-    "pretrain.batch_size": 16,
-    "stages.*.train.steps": 60,
-    "stages.*.teacher.train.steps": 100,
-    "stages.*.teacher.backbone": {"name": "tiny", "dropout": 0.0},
-}
-"""3,799 docstrings of two packages, 400,000 tokens of middle training, stages of 60 batches, one teacher for all. Steps
-of half the usual batch: 600 of 16 rows train as long as 300 of 32, which leave RetroMAE below no middle training. In
-fp32 everywhere, so that the figures of the reproduction pages do not depend on what the processor is faster in.
-"""
-
-
-def sizes(
-    given: Given, toy: Mapping[str, Any] | None = None, own: Mapping[str, Mapping[str, Any]] | None = None
-) -> dict[str, Any]:
-    """The fields of a benchmark that the scale decides.
-
-    Args:
-        toy: changes of a demo, by dotted path, beside those of all.
-        own: changes of a demo for one recipe or representation.
-    """
-    if given.scale == "published":
-        return {"scale": "published", "changes": SHARED, "own": MIDDLE_TRAININGS}
-    return {"scale": "demo", "changes": {**TOY, **(toy or {})}, "own": own or {}}
-
-
-def conditions(given: Given, paper: str) -> tuple[str, ...]:
-    """How a run differs from the paper, for its captions."""
-    if given.scale == "published":
-        corpus = "" if given.corpus.startswith("msmarco:") else f", and the corpus is {given.corpus}"
-        sizes = "bert-base-uncased, its batches, rates and steps, as far as they are published"
-        return (f"Sizes of {paper}: {sizes}; steps as epochs over MS MARCO{corpus}.",)
-    return (
-        f"A toy beside {paper}: backbone tiny (2 layers of 128, random weights) for BERT-base, {given.corpus} for MS "
-        "MARCO, an own vocabulary of 2,048, 600 steps of middle training, 60 steps a stage, one teacher for all.",
-    )

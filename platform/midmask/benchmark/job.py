@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from midmask.app.job import Options, resolve_corpus
-from midmask.benchmark.design import Benchmark, Given, names_in, variant
+from midmask.benchmark.design import Benchmark, names_in, variant
 from midmask.benchmark.layout import BenchmarkCell, Layout
-from midmask.benchmark.presets import on_several
+from midmask.benchmark.presets import Given, on_several
 from midmask.benchmark.records import collect, describe_records, known_records, read_records
 from midmask.benchmark.results import SystemKey
 from midmask.core.config import as_user_error, fingerprint, flatten
@@ -22,11 +22,6 @@ from midmask.experiment.graph import Graph, Step, model_step
 from midmask.recipes import RECIPES
 from midmask.recipes.build import has_sizes
 from midmask.store.place import Place
-
-WriteReport = Callable[[Layout, Place, Path, Mapping[str, str]], str]
-"""Writes the report of a layout whose artifacts lie in a storage to a folder, and returns its text; the last argument
-says of cells why they were not measured.
-"""
 
 
 @dataclass(frozen=True)

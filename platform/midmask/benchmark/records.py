@@ -18,9 +18,9 @@ from midmask.core.config import fingerprint
 from midmask.encoders.precision import processor_model
 from midmask.errors import UserError
 from midmask.experiment.costs import Costs, costs_of
+from midmask.experiment.events import Ended, StepEvent
 from midmask.experiment.graph import Step
 from midmask.experiment.notes import left_out_notes
-from midmask.experiment.run import Observer
 from midmask.retrieve.encode import EncodeConfig
 from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
@@ -134,6 +134,15 @@ def read_records(folder: Place) -> dict[str, CellRecord]:
     return found
 
 
+def recorded_results(folder: Place) -> Results:
+    """All results of the records in a folder.
+
+    Raises:
+        UserError: for a file that is no record.
+    """
+    return Results(result for record in read_records(folder).values() for result in record.results)
+
+
 def known_records(cells: Iterable[BenchmarkCell], records: Mapping[str, CellRecord]) -> dict[str, CellRecord]:
     """Cell's name -> its record, for the cells that have one. Cells that compute the same under two settings' names
     share a record, and each has its results as its own.
@@ -158,7 +167,7 @@ def describe_records(known: Mapping[str, CellRecord]) -> list[str]:
 
 
 class RecordWriter:
-    """Writes the records of cells that have none yet.
+    """Writes the records of cells that have none yet: as an observer, each as soon as all of the cell is measured.
 
     Args:
         cells: without a record. storage: of their artifacts. fingerprint: of a cell's tracked run.
@@ -174,6 +183,10 @@ class RecordWriter:
         self._folder, self._storage, self._fingerprint = folder, storage, fingerprint
         self._left = {cell.name: cell for cell in cells}
 
+    def __call__(self, event: StepEvent) -> None:
+        if isinstance(event, Ended):
+            self.write_measured()
+
     def write_measured(self) -> None:
         """Writes the records of the cells that are measured by now."""
         for cell in list(self._left.values()):
@@ -187,15 +200,3 @@ class RecordWriter:
         name = re.sub(r"[^a-z0-9]+", "-", f"{cell.name} {own.identity[:6]}".lower())
         collect([cell], self._storage).write(self._folder / f"{name}{ENDING}", asdict(own))
         log.info("%s: recorded in %s", cell.name, self._folder / f"{name}{ENDING}")
-
-
-class Recording:
-    """Passes reports on to an observer, and writes the record of a cell as soon as all of it is measured."""
-
-    def __init__(self, observer: Observer, writer: RecordWriter) -> None:
-        self.begin, self.log, self.fail = observer.begin, observer.log, observer.fail
-        self._end, self._writer = observer.end, writer
-
-    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
-        self._end(step, artifact, cached=cached)
-        self._writer.write_measured()

@@ -1,15 +1,16 @@
 """Results of a benchmark: one per system, seed, corpus and split, with its values per query and its costs."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, overload
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.errors import unknown
 from midmask.evaluation.measures import aggregate
+from midmask.evaluation.statistics.intervals import Weighted, read_sample
 from midmask.experiment.costs import Costs
 from midmask.store.place import Place
 from midmask.store.tables import writing_table
@@ -30,6 +31,11 @@ class SystemKey:
     representation: str  # dense, splade or hybrid; bm25 for BM25
     setting: str  # the fine-tuning: a protocol's name or a label of the benchmark; none for BM25
 
+    @property
+    def is_encoder(self) -> bool:
+        """Whether it is trained, so that seeds differ; BM25 is not."""
+        return self.system != "bm25"
+
 
 @dataclass(frozen=True)
 class Result:
@@ -47,26 +53,8 @@ class Result:
     further: bool = False
 
 
-class Results(Sequence[Result]):
-    """An immutable sequence of results, in the order in which the benchmark lists its cells."""
-
-    def __init__(self, found: Iterable[Result]) -> None:
-        self._found = tuple(found)
-
-    @overload
-    def __getitem__(self, index: int) -> Result: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "Results": ...
-
-    def __getitem__(self, index: int | slice) -> "Result | Results":
-        return Results(self._found[index]) if isinstance(index, slice) else self._found[index]
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def __iter__(self) -> Iterator[Result]:
-        return iter(self._found)
+class Results(tuple[Result, ...]):
+    """Results in the order in which the benchmark lists its cells."""
 
     def where(
         self,
@@ -84,7 +72,7 @@ class Results(Sequence[Result]):
         names = {"corpus": corpus, "split": split, "seed": seed}
         return Results(
             result
-            for result in self._found
+            for result in self
             if all(value is None or getattr(result.key, name) == value for name, value in key.items())
             and all(value is None or getattr(result, name) == value for name, value in names.items())
         )
@@ -98,7 +86,7 @@ class Results(Sequence[Result]):
         names = [item.name for item in fields(SystemKey)]
         if field not in (*names, "corpus", "split", "seed"):
             raise unknown("field of a result", field, [*names, "corpus", "split", "seed"])
-        return tuple(dict.fromkeys(getattr(item.key if field in names else item, field) for item in self._found))
+        return tuple(dict.fromkeys(getattr(item.key if field in names else item, field) for item in self))
 
     def per_query(
         self, corpus: str, split: str, by: Callable[[SystemKey], str] = lambda key: key.system
@@ -121,13 +109,46 @@ class Results(Sequence[Result]):
         """As one Parquet file: a row per value (system, collection, representation, setting, seed, corpus, split,
         query_id, measure, value), a row group per result, the costs beside the schema, and `about`, plain data.
         """
-        costs = [None if result.costs is None else asdict(result.costs) for result in self._found]
-        further = [result.further for result in self._found]
+        costs = [None if result.costs is None else asdict(result.costs) for result in self]
+        further = [result.further for result in self]
         stated = {COSTS: costs, ABOUT: about or {}, **({FURTHER: further} if any(further) else {})}
         schema = SCHEMA.with_metadata({name: json.dumps(value) for name, value in stated.items()})
         with writing_table(place, schema) as writer:
-            for result in self._found:
+            for result in self:
                 writer.write_table(_with_names(result).cast(schema))
+
+
+def home(results: Results) -> str:
+    """The first corpus that systems are fine-tuned on: benchmarks list its results first."""
+    return results[0].corpus
+
+
+def tuned_on(result: Result, results: Results) -> str:
+    """The corpus that the system of one of these results was fine-tuned on."""
+    return result.corpus if result.further else home(results)
+
+
+def order_splits(splits: Sequence[str], preferred: str = "") -> list[str]:
+    """These splits, the one to report first: the preferred one if it is there, then test, then dev."""
+    return [split for split in dict.fromkeys([preferred, "test", "dev", *splits]) if split in splits]
+
+
+def weigh(key: SystemKey, weight: float, results: Results, places: Sequence[tuple[str, str]], measure: str) -> Weighted:
+    """A system as a term of a contrast: its values on each of these corpora and splits, seeds ascending.
+
+    Raises:
+        ValueError: if it has no result on one of the places, or other seeds than on the first.
+    """
+    samples, seeds = [], set()
+    for corpus, split in places:
+        matching = sorted(results.where(corpus=corpus, split=split, **vars(key)), key=lambda result: result.seed)
+        if not matching:
+            raise ValueError(f"no result of {key} on {corpus} {split}")
+        samples.append(read_sample(key.system, [result.per_query for result in matching], measure))
+        seeds.add(tuple(result.seed for result in matching))
+    if len(seeds) > 1:
+        raise ValueError(f"{key} was not measured with the same seeds on all corpora")
+    return Weighted(key.system, weight, samples, is_drawn=key.is_encoder)
 
 
 NAMES = ("system", "collection", "representation", "setting", "seed", "corpus", "split")

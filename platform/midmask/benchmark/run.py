@@ -4,6 +4,8 @@ Nested runs are: trainings, with their curves; steps that go through a whole col
 measures, its files and what it cost.
 """
 
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,16 +15,18 @@ from midmask.app.run_contents import BM25_TAGS, all_datasets
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.cluster import share
 from midmask.benchmark.design import BM25
-from midmask.benchmark.job import Job, WriteReport
+from midmask.benchmark.job import Job
 from midmask.benchmark.layout import BenchmarkCell
-from midmask.benchmark.records import Recording, RecordWriter
+from midmask.benchmark.records import RecordWriter
+from midmask.benchmark.report import report_of
 from midmask.core.config import flatten
+from midmask.experiment.events import Observer, unobserved
+from midmask.experiment.graph import Step
 from midmask.experiment.kinds import StepKind
-from midmask.experiment.run import Observer
 from midmask.store.place import Place
 
 
-def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, str]]:
+def run_benchmark(job: Job) -> tuple[str, dict[str, str]]:
     """Runs what is missing of a benchmark and writes its report: its text, and why cells could not be measured."""
     wanted, options = job.layout.benchmark, job.options
     tags = {
@@ -40,9 +44,9 @@ def run_benchmark(job: Job, write_report: WriteReport) -> tuple[str, dict[str, s
         if tracked is None:
             if job.records:
                 _record_writer(job, job.records).write_measured()
-            return write_report(job.layout, job.storage, job.out, {}), {}
+            return report_of(job.layout, job.storage, job.out, {}), {}
         failures = _run(job, tracked)
-        text = write_report(job.layout, job.storage, job.out, failures)
+        text = report_of(job.layout, job.storage, job.out, failures)
         run = tracked.run
         for path in sorted(path for path in job.out.rglob("*") if path.is_file()):
             run.log_file(path, str(Path("report") / path.parent.relative_to(job.out)).removesuffix("/."))
@@ -57,24 +61,37 @@ def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
     """Runs the steps that are left; returns why cells could not be measured."""
     cells = job.unrecorded()
     steps = replace(job.layout, cells=tuple(cells)).steps().values()
-
-    def record(observer: Observer) -> Observer:
-        return Recording(observer, _record_writer(job, job.records)) if job.records else observer
-
-    systems = [tracked_system(cell) for cell in cells]
-    return compute(tracked, systems, job.left(), has_run=has_run, finished=steps, watch=record, keep_going=True)
+    record = _record_writer(job, job.records) if job.records else unobserved
+    return measure_cells(tracked, cells, job.left(), finished=steps, watch=record)
 
 
-def _record_writer(job: Job, folder: Place) -> RecordWriter:
-    return RecordWriter(folder, job.unrecorded(), job.storage, lambda cell: tracked_system(cell).fingerprint)
+def measure_cells(
+    job: TrackedJob,
+    cells: Sequence[BenchmarkCell],
+    targets: Iterable[Step],
+    *,
+    phase: str | None = None,
+    finished: Iterable[Step] | None = None,
+    watch: Observer = unobserved,
+    until: float = math.inf,
+) -> dict[str, str]:
+    """`compute` of cells: each is a tracked run, as are trainings and steps that go through a whole collection. What
+    does not need a failed step is still computed.
+    """
+    systems = [_tracked_system(cell) for cell in cells]
+    measured = partial(compute, job, systems, targets, has_run=_has_run, keep_going=True)
+    return measured(phase=phase, finished=finished, watch=watch, until=until)
 
 
-def has_run(kind: StepKind) -> bool:
-    """Beside cells, trainings and steps that go through a whole collection are runs nested in the job's."""
+def _has_run(kind: StepKind) -> bool:
     return kind.trains or kind.whole_collection
 
 
-def tracked_system(cell: BenchmarkCell) -> TrackedSystem:
+def _record_writer(job: Job, folder: Place) -> RecordWriter:
+    return RecordWriter(folder, job.unrecorded(), job.storage, lambda cell: _tracked_system(cell).fingerprint)
+
+
+def _tracked_system(cell: BenchmarkCell) -> TrackedSystem:
     """A cell as the observer tracks it."""
     tags = {"midmask.setting": cell.key.setting, **(BM25_TAGS if cell.key.system == BM25 else {})}
     evaluations = {" ".join(name): step for name, step in cell.evaluations.items()}

@@ -19,7 +19,7 @@ from midmask.choice.calibration import (
     sum_interval,
 )
 from midmask.choice.contenders import AS_IS, MEASURE, is_joined, name_of, training_of
-from midmask.choice.report_text import named
+from midmask.choice.report import named
 from midmask.choice.verdict import WITH_BM25, Recommendation, SystemEstimate
 from midmask.core.arrays import Doubles
 from midmask.evaluation.measures import by_query

@@ -17,12 +17,12 @@ from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.cluster import share
 from midmask.benchmark.design import names_in
 from midmask.benchmark.layout import BenchmarkCell
-from midmask.benchmark.run import has_run, tracked_system
+from midmask.benchmark.run import measure_cells
 from midmask.choice import reveal as revealing
 from midmask.choice.contenders import SCORED, SYSTEMS, Request, first_contenders, queries_as_asked, teacher_folder
 from midmask.choice.contest import evaluations_of
 from midmask.choice.contest_terms import DOCUMENTS, PHASES, ContestJournal, budget_seconds
-from midmask.choice.report_text import headline, verdict_markdown
+from midmask.choice.report import headline, verdict_markdown
 from midmask.choice.run import choose, deliver, queries_step
 from midmask.choice.verdict import Verdict
 from midmask.core.config import as_user_error, flatten
@@ -37,7 +37,7 @@ from midmask.queries.config import QueriesConfig
 from midmask.queries.preview import queries_preview
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
-from midmask.tracking import result_key
+from midmask.tracking.names import result_key
 
 
 class TrackedWorkshop:
@@ -68,8 +68,7 @@ class TrackedWorkshop:
         targets = evaluations_of(cells)
         if all(step.is_finished(self.storage) for step in targets):
             return {}
-        systems = [tracked_system(cell) for cell in cells]
-        return compute(self._job, systems, targets, phase=self._phase, has_run=has_run, keep_going=True, until=until)
+        return measure_cells(self._job, cells, targets, phase=self._phase, until=until)
 
 
 SHOWN = 3

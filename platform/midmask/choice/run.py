@@ -29,8 +29,7 @@ from midmask.choice.contenders import (
 )
 from midmask.choice.contest import Contest, Workshop
 from midmask.choice.contest_terms import DOCUMENTS, Clock, Conditions, ContestJournal, ContestOutcome, Limits
-from midmask.choice.report_html import verdict_html
-from midmask.choice.report_text import model_card, verdict_markdown
+from midmask.choice.report import model_card, verdict_html, verdict_markdown
 from midmask.choice.traces import (
     Sampler,
     bytes_per_passage,

@@ -31,10 +31,10 @@ from midmask.encoders.model_settings import read_facts
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError, reason, unknown
 from midmask.experiment.changes import as_folder_reads, check_folder
-from midmask.experiment.graph import Step
+from midmask.experiment.events import Begun, Observer, StepEvent
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.experiment.searching import adopted, bm25_index, passage_encoding_step
 from midmask.experiment.training_steps import Survey
 from midmask.leaderboard.queries import query_texts
@@ -186,7 +186,7 @@ class SearchStore:
         return override(RECIPES["none"](), {"corpus": self.config.model_dump()})
 
     def _runner(self, show: Show) -> Runner:
-        return Runner(self._store, {**LOCAL, "encode": partial(_encode, show)}, _StepLines(show))
+        return Runner(self._store, {**LOCAL, "encode": partial(_encode, show)}, _step_lines(show))
 
 
 def reads_titles(folder: Path) -> bool:
@@ -198,23 +198,22 @@ def reads_titles(folder: Path) -> bool:
     return read_facts(folder).form.titles is not False
 
 
-class _StepLines(Silent):
-    """Shows a line when a step begins."""
+STEP_LINES: Mapping[str, str] = {
+    "prepare": "Reading the collection",
+    "tokenise": "Cutting the passages into tokens",
+    "encode": "Encoding the passages",
+    "bm25_words": "Counting the words of all passages",
+    "bm25_index": "Indexing the words of all passages",
+}
+"""Step -> the line that is shown when it begins."""
 
-    TEXTS: Mapping[str, str] = {
-        "prepare": "Reading the collection",
-        "tokenise": "Cutting the passages into tokens",
-        "encode": "Encoding the passages",
-        "bm25_words": "Counting the words of all passages",
-        "bm25_index": "Indexing the words of all passages",
-    }
 
-    def __init__(self, show: Show) -> None:
-        self._show = show
+def _step_lines(show: Show) -> Observer:
+    def observe(event: StepEvent) -> None:
+        if isinstance(event, Begun) and event.step.name in STEP_LINES:
+            show(STEP_LINES[event.step.name])
 
-    def begin(self, step: Step) -> None:
-        if step.name in self.TEXTS:
-            self._show(self.TEXTS[step.name])
+    return observe
 
 
 def _encode(

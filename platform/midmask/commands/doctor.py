@@ -17,11 +17,11 @@ from midmask.store.checks import FAISS_BUILDS, own_versions, why_not_writable
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
 from midmask.store.pretrained import PRETRAINED, model_folder
-from midmask.tracking import resolve_tracking_uri, sqlite_file
+from midmask.tracking.names import resolve_tracking_uri, sqlite_file
 
 DOCTOR_HELP = """\
 Shows the installed versions and what the stores of this project contain, and says what is wrong and what mends it:
-of the stores, and, where RAY_ADDRESS names a cluster, of each of its nodes (versions, names, ports, clocks, GPUs).
+of the stores, and, where RAY_ADDRESS names a cluster, of each of its nodes (versions, address, GPUs).
 """
 
 
@@ -50,7 +50,7 @@ def _say(name: str, text: str) -> None:
 
 def _examine_stores(storage: Place, tracking: str) -> int:
     """Prints what the stores contain; returns how many of them cannot be used."""
-    from midmask.tracking import why_silent  # here, so that versions are shown at once
+    from midmask.tracking.store import why_silent  # here, so that versions are shown at once
 
     closed = why_not_writable(storage) if storage.is_folder() or not storage.is_path else ""
     _say("store", f"{redacted(storage.uri)} cannot be used: {closed}" if closed else _store(storage))
@@ -62,8 +62,7 @@ def _examine_stores(storage: Place, tracking: str) -> int:
 def _examine_cluster(storage: Place, tracking: str) -> int:
     """Prints the faults of each node of the cluster; returns their number."""
     from midmask.app.checkup import faults
-    from midmask.backend.cluster import connect
-    from midmask.backend.nodes import report_on_nodes
+    from midmask.backend.cluster import connect, report_on_nodes
 
     connect()
     reports = report_on_nodes(storage, tracking)

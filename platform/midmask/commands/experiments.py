@@ -82,9 +82,8 @@ def benchmark_middle_training(options: Options, flags: Namespace) -> None:
         tell_cost(job.left(), options, side_by_side=True)
         return
     from midmask.benchmark.run import run_benchmark  # here, so that a dry run waits for neither Ray nor MLflow
-    from midmask_papers.report import report_of
 
-    text, failed = run_benchmark(job, report_of)
+    text, failed = run_benchmark(job)
     sentence, model = best_of(layout, job.storage)
     products = [] if model is None else [model_product(model)]
     print(ending(options, sentence, [text], *products, further={"report": str(job.out)}))

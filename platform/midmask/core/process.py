@@ -82,7 +82,7 @@ RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Set by Ray in the drivers that `ray job submit` starts."""
 
 HEAD = "MIDMASK_HEAD_COMMAND"
-"""Set by `python -m midmask.backend.head`: what to type before a command that needs its cluster, which ends with it."""
+"""Set by `deploy/demo.py`: what to type before a command that needs its cluster, which ends with it."""
 
 
 def same_command() -> str:

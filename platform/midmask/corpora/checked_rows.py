@@ -34,18 +34,7 @@ HOPELESS = 10_000
 """
 
 
-@dataclass
-class _Alike:
-    """Rows of one file with the same fault: the first, quoted, the reason, and their number."""
-
-    quote: str
-    reason: str
-    count: int = 1
-
-    def __str__(self) -> str:
-        rows = f"{self.count:,} rows" if self.count > 1 else ""
-        about = "; ".join(filter(None, (self.reason, rows)))
-        return f"{self.quote} ({about})" if about else self.quote
+ROWS = ("docs", "queries", "qrels")
 
 
 class Quarantine:
@@ -56,10 +45,12 @@ class Quarantine:
     def __init__(self, quarantine: BinaryIO, threshold: float, source: str) -> None:
         self._quarantine, self._threshold, self._source = quarantine, threshold, source
         self.kept: Counter[str] = Counter()
-        self.bad: dict[str, Counter[str]] = {"docs": Counter(), "queries": Counter(), "qrels": Counter()}
-        self.left_out: dict[str, Counter[str]] = {"docs": Counter(), "queries": Counter(), "qrels": Counter()}
+        self.bad: dict[str, Counter[str]] = {rows: Counter() for rows in ROWS}
+        self.left_out: dict[str, Counter[str]] = {rows: Counter() for rows in ROWS}
         self.notes: dict[str, Counter[str]] = {}
-        self._alike: dict[str, dict[tuple[str, str, str], _Alike]] = {"docs": {}, "queries": {}, "qrels": {}}
+        self._first: dict[str, dict[tuple[str, str, str], str]] = {rows: {} for rows in ROWS}
+        """Rows -> (kind, file, reason) -> the first such row, quoted."""
+        self._alike: Counter[tuple[str, str, str]] = Counter()
 
     def reject(self, rows: str, kind: str, file: str, line: int, text: str, reason: str = "") -> None:
         """Quarantines one row; the first few of each kind of rows are quoted in the log."""
@@ -69,11 +60,10 @@ class Quarantine:
         quote = f"{file}:{line} {kind}: {text[:80]!r}"
         if self.bad[rows].total() <= QUOTED:
             log.warning("bad row of the %s: %s%s", rows, quote, f" ({reason})" if reason else "")
-        alike, key = self._alike[rows], (kind, file, reason)
-        if key in alike:
-            alike[key].count += 1
-        elif len(alike) < REASONS:
-            alike[key] = _Alike(quote, reason)
+        key = (kind, file, reason)
+        if key in self._first[rows] or len(self._first[rows]) < REASONS:
+            self._first[rows].setdefault(key, quote)
+            self._alike[key] += 1
         if self.bad[rows].total() >= HOPELESS and self.bad[rows].total() > self.kept[rows]:
             self.check(rows)
 
@@ -103,29 +93,23 @@ class Quarantine:
 
     def examples(self, rows: str) -> list[str]:
         """The first bad rows of up to three files, kinds and reasons, quoted."""
-        return list(map(str, list(self._alike[rows].values())[:3]))
+        quotes = []
+        for key, quote in list(self._first[rows].items())[:3]:
+            count = f"{self._alike[key]:,} rows" if self._alike[key] > 1 else ""
+            about = "; ".join(filter(None, (key[2], count)))
+            quotes.append(f"{quote} ({about})" if about else quote)
+        return quotes
 
     def _remedy(self, rows: str) -> str:
         advice = f"Mend the files, or go on without these rows: {how_to_set({'corpus.bad_rows_threshold': 'SHARE'})}"
         if self.bad[rows][SPACED_ID]:
             return f"TREC run files cannot express white space in an id; replace it in all files. {advice}"
         if self.bad[rows][NO_GRADE]:
-            return f"Grades are whole numbers, relevant from 1 on; map them, such as {self._map_grades()}. {advice}"
+            return f"Grades are whole numbers, relevant from 1 on; map them, such as 0.5 and more to 1. {advice}"
         if self.bad[rows][NOT_UTF8]:
-            file = shlex.quote(next(file for kind, file, _ in self._alike[rows] if kind == NOT_UTF8))
+            file = shlex.quote(next(file for kind, file, _ in self._first[rows] if kind == NOT_UTF8))
             return f"If {file} is in Latin-1: iconv -f LATIN1 -t UTF-8 {file} > NEW. {advice}"
         return advice
-
-    def _map_grades(self) -> str:
-        file = next(file for kind, file, _ in self._alike["qrels"] if kind == NO_GRADE)
-        if file.endswith((".arrow", ")")):  # a table, or records of ir_datasets
-            return "0.5 and more to 1"
-        read, name = ("gzip -dc ", file.removesuffix(".gz")) if file.endswith(".gz") else ("cat ", file)
-        program = "'$NF + 0 == $NF {$NF = ($NF >= 0.5)} 1'"
-        return (
-            f"0.5 and more to 1, in the last column: {read}{shlex.quote(file)} | awk -v OFS='\\t' {program} > "
-            f"{shlex.quote(f'{name}.new')}"
-        )
 
     def result(self) -> dict[str, Any]:
         """rows_read = rows_kept + sum of rows_quarantined (by fault) + sum of rows_left_out (by rule)."""

@@ -144,21 +144,25 @@ class TextPiece:
         Raises:
             UserError: if the file cannot be read here.
         """
-        block = ParsedBlock(self.rows, self.number)
         records = self.cut()
         # Room for a passage whose characters are all escaped, beside its other fields.
         limit = 8 * self.max_characters + (64 << 10)
+        skip = 0 if self.start else self.skip
         with open_text(self.folder / self.file, None if self.start else self.form) as stream:
             if self.start:
                 stream.seek(self.start - 1)
                 _skip_line(stream, limit)
-            for record in records(stream, self.end, limit):
-                if not (self.start == 0 and record.line <= self.skip):
-                    self._add(block, record)
-                if block.full:
-                    yield block.take()
-        block.add(records.count, None, END)
-        yield block.take()
+            yield from record_blocks(
+                (record for record in records(stream, self.end, limit) if record.line > skip),
+                self._parse_record,
+                lambda data: (
+                    f"(over {8 * self.max_characters} bytes)" if data is None else data.decode(errors="replace")
+                ),
+                rows=self.rows,
+                piece=self.number,
+                max_characters=self.max_characters,
+                count=lambda: int(records.count),
+            )
 
     def is_empty(self) -> bool:
         """Whether the file's beginning is blank.
@@ -169,25 +173,13 @@ class TextPiece:
         with open_text(self.folder / self.file, self.form) as stream:
             return not stream.read(HEAD).removeprefix(codecs.BOM_UTF8).strip()
 
-    def _add(self, block: "ParsedBlock", record: Record) -> None:
-        text = (
-            record.data.decode(errors="replace")
-            if record.data is not None
-            else f"(over {8 * self.max_characters} bytes)"
-        )
-        try:
-            block.add(record.line, self._parse_values(record))
-        except (ValueError, RecursionError) as error:
-            block.add(record.line, None, *kind_and_reason(error), text)
-
-    def _parse_values(self, record: Record) -> tuple[Any, ...]:
-        if record.data is None:
+    def _parse_record(self, data: bytes | None) -> tuple[Any, ...]:
+        if data is None:
             raise Fault(OVERSIZED)
         try:
-            values = self.parse(record.data.decode().removeprefix("\ufeff"))
+            return self.parse(data.decode().removeprefix("\ufeff"))
         except UnicodeError as error:
             raise Fault(NOT_UTF8, str(error)) from None
-        return check_values(self.rows, values, self.max_characters)
 
 
 def check_values(rows: str, values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:
@@ -239,11 +231,12 @@ def _check_query(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class ParsedBlock:
-    """Rows under way to a table."""
+    """Rows under way to a table of at most `most` rows and some 4 MB."""
 
-    def __init__(self, rows: str, piece: int) -> None:
-        self.schema, self.piece = BLOCKS[rows], piece
-        self._text_at = self.schema.names.index("text") - len(ORIGIN) if "text" in self.schema.names else None
+    def __init__(self, schema: pa.Schema, piece: int, most: int = BLOCK_ROWS) -> None:
+        self._schema, self._piece, self._most = schema, piece, most
+        names = schema.names[len(ORIGIN) :]
+        self._text_at = names.index("text") if "text" in names else None
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
 
@@ -254,31 +247,65 @@ class ParsedBlock:
         fault: str | None = None,
         reason: str = "",
         raw: str | None = None,
+        *after: Any,
     ) -> None:
-        """A good row's values, or None and what is wrong with it."""
+        """A good row's values, or None and what is wrong with it; and the values of the last columns."""
         if values is None:
-            values = (None,) * (len(self.schema) - len(ORIGIN))
+            values = (None,) * (len(self._schema) - len(ORIGIN) - len(after))
         elif self._text_at is not None:
             text = values[self._text_at]
             values = (*values, len(text.split()), is_question(text))
             self._bytes += len(text)
-        self._rows.append((self.piece, line, fault, raw and raw[:RAW_CHARACTERS], reason or None, *values))
+        self._rows.append((self._piece, line, fault, raw, reason or None, *values, *after))
 
     @property
     def full(self) -> bool:
-        return len(self._rows) >= BLOCK_ROWS or self._bytes >= BLOCK_BYTES
+        return len(self._rows) >= self._most or self._bytes >= BLOCK_BYTES
 
     def take(self) -> pa.Table:
         columns = zip(*self._rows, strict=True)
-        arrays = [pa.array(column, kind.type) for column, kind in zip(columns, self.schema, strict=True)]
+        arrays = [pa.array(column, kind.type) for column, kind in zip(columns, self._schema, strict=True)]
         self._rows, self._bytes = [], 0
-        return pa.Table.from_arrays(arrays, schema=self.schema)
+        return pa.Table.from_arrays(arrays, schema=self._schema)
 
 
-def byte_ranges(folder: Place, file: str) -> list[tuple[int, int | None, int]]:
-    """(start, end, size) of the pieces of a file; nobody can enter a gzip stream midway, so it is one piece."""
+T = TypeVar("T")
+
+
+def record_blocks(
+    records: Iterable[tuple[int, T]],
+    parse: Callable[[T], tuple[Any, ...]],
+    quote: Callable[[T], str],
+    *,
+    rows: str,
+    piece: int,
+    max_characters: int,
+    count: Callable[[], int] | None = None,
+) -> Iterator[pa.Table]:
+    """The blocks of a piece, the last one ending in the marker row.
+
+    Args:
+        records: (line, record). parse: a record -> the row's own values (`BLOCKS`, without words and question). Raises
+            Fault, or ValueError for a malformed record. quote: a record as text, for the quarantine. rows: "docs",
+            "queries" or "qrels". piece: its number. count: gives the number of lines at the end; the last record's
+            unless given.
+    """
+    block, line = ParsedBlock(BLOCKS[rows], piece), 0
+    for line, record in records:
+        try:
+            block.add(line, check_values(rows, parse(record), max_characters))
+        except (ValueError, RecursionError) as error:
+            block.add(line, None, *kind_and_reason(error), quote(record)[:RAW_CHARACTERS])
+        if block.full:
+            yield block.take()
+    block.add(count() if count else line, None, END)
+    yield block.take()
+
+
+def byte_ranges(folder: Place, file: str, *, whole: bool) -> list[tuple[int, int | None, int]]:
+    """(start, end, size) of the pieces of a file: one if it is to stay whole, or is a gzip stream."""
     size, packed = measure_file(folder / file)
-    if packed or size <= PIECE_BYTES:
+    if whole or packed or size <= PIECE_BYTES:
         return [(0, None, size)]
     starts = list(range(0, size, PIECE_BYTES))
     return [(start, min(start + PIECE_BYTES, size), min(PIECE_BYTES, size - start)) for start in starts]
@@ -367,34 +394,3 @@ def _refusal(row: Mapping[str, Any], names: tuple[str, ...], value: Any, fault: 
         fields = quoted(list(row)) if row else "none"
         return Fault(MALFORMED, f"no field {names[0]}; its fields are {fields}")
     return Fault(MALFORMED, f"{present[0]} is {quoted(value)}, {fault}")
-
-
-T = TypeVar("T")
-
-
-def record_blocks(
-    records: Iterable[T],
-    parse: Callable[[T], tuple[Any, ...]],
-    quote: Callable[[T], str],
-    *,
-    rows: str,
-    piece: int,
-    max_characters: int,
-) -> Iterator[pa.Table]:
-    """The blocks of a piece, as `TextPiece.read` gives them; `line` counts the records, from 1.
-
-    Args:
-        parse: a record -> the row's own values (`chunks.BLOCKS`, without words and question). Raises Fault, or
-            ValueError for a malformed record. quote: a record as text, for the quarantine. rows: "docs", "queries" or
-            "qrels". piece: its number.
-    """
-    block, count = ParsedBlock(rows, piece), 0
-    for count, record in enumerate(records, start=1):
-        try:
-            block.add(count, check_values(rows, parse(record), max_characters))
-        except ValueError as error:
-            block.add(count, None, *kind_and_reason(error), quote(record))
-        if block.full:
-            yield block.take()
-    block.add(count, None, END)
-    yield block.take()

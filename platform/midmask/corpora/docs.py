@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from midmask.core.config import library_versions
-from midmask.corpora.chunks import BLOCK_BYTES, BLOCKS, END, RAW_CHARACTERS, Fault, check_values
+from midmask.corpora.chunks import BLOCKS, END, RAW_CHARACTERS, Fault, ParsedBlock, check_values
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces, is_leftover
 from midmask.corpora.documents.blocks import (
@@ -32,7 +32,6 @@ from midmask.corpora.documents.blocks import (
 )
 from midmask.corpora.documents.passages import CutPassage, Provenance, cut_passages, quote_name, splitter
 from midmask.corpora.formats import KINDS, ending, refuse_missing_packages
-from midmask.corpora.statistics import is_question
 from midmask.errors import UserError, reason
 from midmask.store.place import Place
 
@@ -79,44 +78,30 @@ def list_documents(folder: Place) -> Listing:
 
 
 def _walk(root: str, listing: Listing) -> None:
+    def close(path: str, error: OSError) -> None:
+        name = os.path.relpath(path, root)
+        listing.closed.append(("" if name == "." else name, error.strerror or type(error).__name__))
+
     seen: set[tuple[int, int]] = set()
-    waiting = [""]
-    while waiting:
-        inside = waiting.pop()
-        path = os.path.join(root, inside) if inside else root
-        try:
-            facts = os.stat(path)
-            if (facts.st_dev, facts.st_ino) in seen:
-                continue
-            seen.add((facts.st_dev, facts.st_ino))
-            entries = sorted(os.listdir(path))
-        except OSError as error:
-            listing.closed.append((inside, error.strerror or type(error).__name__))
-            continue
-        folders = []
-        for name in entries:
-            own = f"{inside}/{name}" if inside else name
-            if folder := _take_entry(os.path.join(path, name), own, listing):
-                folders.append(folder)
-        waiting += reversed(folders)
-
-
-def _take_entry(path: str, own: str, listing: Listing) -> str:
-    """Adds a file to the listing; gives the name of a folder to enter, else ""."""
-    try:
+    for path, folders, files in os.walk(root, onerror=lambda error: close(error.filename, error), followlinks=True):
         facts = os.stat(path)
-    except OSError as error:
-        listing.closed.append((own, error.strerror or type(error).__name__))
-        return ""
-    if os.path.isdir(path):
-        if not is_leftover(own.rsplit("/", 1)[-1]):
-            return own
-        listing.left_out[HIDDEN] += 1
-    elif os.path.isfile(path):
-        listing.add(own, facts.st_size)
-    else:
-        listing.left_out[SPECIAL] += 1
-    return ""
+        if (facts.st_dev, facts.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((facts.st_dev, facts.st_ino))
+        listing.left_out.update(HIDDEN for name in folders if is_leftover(name))
+        folders[:] = sorted(name for name in folders if not is_leftover(name))
+        for name in sorted(files):
+            file = os.path.join(path, name)
+            try:
+                size = os.stat(file).st_size
+            except OSError as error:
+                close(file, error)
+                continue
+            if os.path.isfile(file):
+                listing.add(os.path.relpath(file, root), size)
+            else:
+                listing.left_out[SPECIAL] += 1
 
 
 def showing(counts: Counter[str]) -> str:
@@ -128,8 +113,8 @@ SCHEMA = pa.schema([*BLOCKS["docs"], ("file", pa.string())])
 BLOCK_ROWS = 256
 """Fewer than of other formats: the pages of a PDF take their time, and a dry run looks at a first block."""
 
-PassageRow = tuple[object, ...]
-"""A row of SCHEMA."""
+PassageRow = tuple[Any, ...]
+"""line, values or None, fault, reason, text of a fault, file: as `ParsedBlock.add` takes it."""
 
 
 @dataclass(frozen=True)
@@ -174,9 +159,13 @@ class DocumentPiece:
             (self._fault(path, 0, UNREADABLE, why) for path, why in self.closed),
             *(self._read_file(DocumentFile(self.folder, file, self.cutting.columns), counts) for file in self.files),
         )
-        yield from _tables(rows)
-        marker = (self.number, 0, END, json.dumps(counts, ensure_ascii=False), *(None,) * (len(SCHEMA) - 4))
-        yield _table([marker])
+        block = ParsedBlock(SCHEMA, self.number, BLOCK_ROWS)
+        for row in rows:
+            block.add(*row)
+            if block.full:
+                yield block.take()
+        block.add(0, None, END, "", json.dumps(counts, ensure_ascii=False), None)
+        yield block.take()
 
     def _read_file(self, source: DocumentFile, counts: dict[str, Counter[str]]) -> Iterator[PassageRow]:
         file = source.file or source.name
@@ -221,12 +210,11 @@ class DocumentPiece:
             values = check_values("docs", (doc_id, passage.title, passage.text), self.cutting.max_characters)
         except Fault as fault:
             return self._fault(file, line, fault.kind, passage.text, fault.reason)
-        facts = (len(passage.text.split()), is_question(passage.text))
-        return (self.number, line, None, None, None, *values, *facts, quote_name(file))
+        return (line, values, None, "", None, quote_name(file))
 
     def _fault(self, file: str, line: int, kind: str, text: str, reason: str = "") -> PassageRow:
         quoted = text[:RAW_CHARACTERS].encode("utf-8", "backslashreplace").decode()
-        return (self.number, line, kind, quoted, reason or None, *(None,) * (len(SCHEMA) - 6), quote_name(file))
+        return (line, None, kind, reason, quoted, quote_name(file))
 
 
 def _stem(file: str) -> str:
@@ -234,26 +222,6 @@ def _stem(file: str) -> str:
     name = file.rsplit("/", 1)[-1]
     stem = name[: -len(ending(name))].replace("_", " ").replace("-", " ")
     return " ".join(stem.encode("utf-8", "replace").decode().split())
-
-
-def _tables(rows: Iterable[PassageRow]) -> Iterator[pa.Table]:
-    """The rows in blocks of at most 256 rows and some 4 MB."""
-    waiting: list[PassageRow] = []
-    size = 0
-    for row in rows:
-        waiting.append(row)
-        size += sum(len(value) for value in row if isinstance(value, str))
-        if len(waiting) >= BLOCK_ROWS or size >= BLOCK_BYTES:
-            yield _table(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield _table(waiting)
-
-
-def _table(rows: list[PassageRow]) -> pa.Table:
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(column, kind.type) for column, kind in zip(columns, SCHEMA, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
 LAYOUT = (

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from midmask.core.randomness import Hashes, hash64, numpy_stream
 
@@ -78,18 +80,11 @@ def similar_pairs(minima: Signatures) -> NDArray[np.int64]:
 
 def clusters(count: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
     """The lowest row of each row's cluster, pairs being joined transitively; int64 [count]."""
-    parent = list(range(count))
-
-    def root(row: int) -> int:
-        while parent[row] != row:
-            parent[row] = parent[parent[row]]
-            row = parent[row]
-        return row
-
-    for left, right in pairs.tolist():
-        low, high = sorted((root(left), root(right)))
-        parent[high] = low
-    return np.array([root(row) for row in range(count)], np.int64)
+    edges = coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), shape=(count, count))
+    found, labels = connected_components(edges, directed=False)
+    lowest = np.full(found, count, np.int64)
+    np.minimum.at(lowest, labels, np.arange(count))
+    return lowest[labels]
 
 
 COMPARED = 100_000

@@ -14,9 +14,9 @@ Files are read in the order of their names. Only files that lie in these folders
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -32,8 +32,8 @@ from midmask.corpora.corpus import (
     split_names,
 )
 from midmask.corpora.reader import FolderReader
-from midmask.corpora.tables import WantedColumn, arrow_batches, find_columns, is_id, is_number, is_text, readable
-from midmask.corpora.text_files import UnusableFile, measure_file
+from midmask.corpora.tables import arrow_batches, columns_told, is_id, is_number, is_text, readable
+from midmask.corpora.text_files import UnusableFile
 from midmask.errors import UserError
 from midmask.store.place import Place
 
@@ -47,22 +47,26 @@ LAYOUT = (
 ArrowRow = dict[str, Any]
 
 
+class Column(NamedTuple):
+    """A column to read. names: accepted ones, the usual one first; accepts: whether a type is."""
+
+    names: tuple[str, ...]
+    accepts: Callable[[pa.DataType], bool]
+    optional: bool = False
+
+
 def is_text_or_floats(kind: pa.DataType) -> bool:
     """Whether a column of this type can hold titles: a column of NaN alone, as pandas writes nothing, is of floats."""
     return is_text(kind) or bool(pa.types.is_floating(kind))
 
 
-def _names(usual: str, others: set[str]) -> tuple[str, ...]:
-    return (usual, *sorted(others - {usual}))
-
-
-ID = WantedColumn(("_id", "id"), is_id, "strings or whole numbers")
-TEXT = WantedColumn(("text",), is_text, "strings")
-TITLE = WantedColumn(("title",), is_text_or_floats, "strings", optional=True)
+ID, TEXT = Column(("_id", "id"), is_id), Column(("text",), is_text)
+TITLE = Column(("title",), is_text_or_floats, optional=True)
+TEXTS = (ID._replace(optional=True), TITLE, TEXT)
 JUDGEMENT = (
-    WantedColumn(_names("query-id", QUERY_NAMES), is_id, ID.kind),
-    WantedColumn(_names("corpus-id", DOC_NAMES), is_id, ID.kind),
-    WantedColumn(_names("score", GRADE_NAMES), is_number, "numbers"),
+    Column(("query-id", *sorted(QUERY_NAMES - {"query-id"})), is_id),
+    Column(("corpus-id", *sorted(DOC_NAMES - {"corpus-id"})), is_id),
+    Column(("score", *sorted(GRADE_NAMES - {"score"})), is_number),
 )
 
 
@@ -70,8 +74,7 @@ JUDGEMENT = (
 class ArrowPiece:
     """An Arrow file of one kind of rows ("docs", "queries", "qrels").
 
-    size: bytes of the columns that are read. columns: usual name -> the file's own. parse: row -> its values, as
-    `BLOCKS` has them. split: of judgements.
+    columns: usual name -> the file's own. parse: row -> its values, as `BLOCKS` has them. split: of judgements.
     """
 
     number: int
@@ -92,9 +95,9 @@ class ArrowPiece:
         """
         with readable(self.folder / self.file, f"wanted is {LAYOUT}"):
             yield from record_blocks(
-                self._read_records(),
+                enumerate(self._read_records(), start=1),
                 self._parse_values,
-                _quote_row,
+                lambda row: json.dumps(_decode(row, "replace"), ensure_ascii=False),
                 rows=self.rows,
                 piece=self.number,
                 max_characters=self.max_characters,
@@ -128,10 +131,6 @@ def _decode(row: ArrowRow, errors: str = "strict") -> ArrowRow:
     return {name: value.decode(errors=errors) if isinstance(value, bytes) else value for name, value in row.items()}
 
 
-def _quote_row(row: ArrowRow) -> str:
-    return json.dumps(_decode(row, "replace"), ensure_ascii=False)
-
-
 def open_hf(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     """The corpus in a folder of saved datasets.
 
@@ -141,8 +140,7 @@ def open_hf(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     if not folder.is_folder():
         raise UserError(f"there is no folder {folder}; wanted is one with {LAYOUT}")
     if STATE in folder.names():
-        docs = _pieces("docs", folder, {"": ""}, (replace(ID, optional=True), TITLE, TEXT), text_values, max_characters)
-        return CorpusPieces(name, docs, (), ())
+        return CorpusPieces(name, _pieces("docs", folder, {"": ""}, TEXTS, text_values, max_characters), (), ())
     found = {part: _datasets(folder, part) for part in ("corpus", "queries", "qrels")}
     missing = [f"{part}/" for part in found if not found[part]]
     if missing not in ([], ["queries/", "qrels/"]):
@@ -169,19 +167,19 @@ def _datasets(folder: Place, part: str) -> dict[str, str]:
     names = data_files(folder / part)
     if STATE in names:
         return {"": part}
-    if SPLITS in names:
-        listed = _json(folder / part / SPLITS, "splits")
-        if absent := [split for split in listed if split not in names]:
-            raise UserError(f"{folder / part / SPLITS} names splits that are not there: {absent[0]!r}; save it again")
-        return {split: f"{part}/{split}" for split in sorted(listed)}
-    return {split: f"{part}/{split}" for split in names if (folder / part / split / STATE).exists()}
+    splits = _json(folder / part / SPLITS, "splits", str) if SPLITS in names else names
+    return {
+        split: f"{part}/{split}"
+        for split in sorted(splits)
+        if SPLITS in names or (folder / part / split / STATE).exists()
+    }
 
 
 def _pieces(
     rows: str,
     folder: Place,
     datasets: Mapping[str, str],
-    columns: tuple[WantedColumn, ...],
+    columns: tuple[Column, ...],
     parse: Callable[[ArrowRow], tuple[Any, ...]],
     max_characters: int,
 ) -> tuple[ArrowPiece, ...]:
@@ -189,42 +187,52 @@ def _pieces(
     pieces: list[ArrowPiece] = []
     for split, path in sorted(datasets.items()):
         own = split if rows == "qrels" else ""
-        files = _arrow_files(folder, path)
+        dataset = folder / path if path else folder
+        files = sorted(str(entry.get("filename")) for entry in _json(dataset / STATE, "_data_files", dict))
+        if strange := [file for file in files if file not in dataset.names()]:
+            raise UserError(
+                f"{dataset / STATE} names files that are not beside it: {strange[0]!r}; save the dataset again"
+            )
         if not files and rows != "docs":
-            raise UnusableFile(f"{folder / path} is a dataset without rows; add {rows}, or remove it")
+            raise UnusableFile(f"{dataset} is a dataset without rows; add {rows}, or remove it")
         for file in files:
-            found, share = find_columns(folder / file, columns, LAYOUT)
-            size = round(measure_file(folder / file)[0] * share)
-            pieces.append(ArrowPiece(len(pieces), rows, folder, file, size, found, parse, max_characters, own))
+            size, found = _check_schema(dataset / file, columns)
+            inside = f"{path}/{file}" if path else file
+            pieces.append(ArrowPiece(len(pieces), rows, folder, inside, size, found, parse, max_characters, own))
     return tuple(pieces)
 
 
-def _arrow_files(folder: Place, path: str) -> list[str]:
-    """Names, within the folder, of the files that a dataset's state.json names; sorted.
+def _check_schema(file: Place, wanted: Sequence[Column]) -> tuple[int, dict[str, str]]:
+    """The file's bytes, and usual name -> its own name of each column that is wanted and there.
 
     Raises:
-        UserError: if one is not in the dataset's folder, state.json cannot be read, or an index selects rows of them.
+        UserError: naming a column that is missing or of another type, and the columns that are there.
     """
-    dataset = folder / path if path else folder
-    there = dataset.names()
-    files = [entry.get("filename") for entry in _json(dataset / STATE, "_data_files", dict)]
-    if strange := [file for file in files if file not in there]:
-        raise UserError(f"{dataset / STATE} names files that are not beside it: {strange[0]!r}; save the dataset again")
-    if _json(dataset / STATE, "_indices_data_files", dict, absent=[]):  # until 2021; later versions write the rows
-        raise UserError(f"{dataset / STATE} selects rows by an index, as old versions of datasets did; save it again")
-    return sorted(f"{path}/{file}" if path else file for file in files)
+    with readable(file, f"wanted is {LAYOUT}"), file.reading() as stream:
+        schema = arrow_batches(stream)[0]
+        size = int(stream.size())  # type: ignore[attr-defined]
+    found = {}
+    for names, accepts, optional in wanted:
+        there = [name for name in names if schema.names.count(name) == 1]
+        fitting = [name for name in there if accepts(schema.field(name).type)]
+        if fitting:
+            found[names[0]] = fitting[0]
+        elif not optional or any(not pa.types.is_null(schema.field(name).type) for name in there):
+            columns = columns_told(schema)
+            raise UserError(
+                f"{file} has no column {names[0]} of the right type; its columns are {columns}; wanted is {LAYOUT}"
+            )
+    return size, found
 
 
-def _json(file: Place, field: str, kind: type = str, absent: list[Any] | None = None) -> list[Any]:
-    """The list of a field of a JSON file, its elements of one type; `absent` where there is none or null."""
+def _json(file: Place, field: str, kind: type) -> list[Any]:
+    """The list in a field of a JSON file, its elements of one type."""
     with readable(file, f"wanted is {LAYOUT}"):
         data = file.read()
     try:
-        values = json.loads(data).get(field)
-    except (ValueError, AttributeError, RecursionError):
+        values = json.loads(data)[field]
+    except (ValueError, KeyError, TypeError, RecursionError):
         values = None
-    if values is None and absent is not None:
-        return absent
     if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
         raise UserError(f"{file}: no list {field!r} in it, as datasets writes it; save the dataset again")
     return values

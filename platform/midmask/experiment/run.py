@@ -6,10 +6,11 @@ that its maker took.
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from midmask.errors import UserError
+from midmask.experiment.events import Begun, Ended, Failed, Logged, Observer, TimeIsUp, unobserved, until_time_is_up
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.steps import PretrainConfig
 from midmask.store.artifact import Artifact, load, produce
@@ -31,53 +32,6 @@ class Maker(Protocol):
     def __call__(self, config: Any, inputs: Mapping[str, Artifact], out: Place, *, log: Log) -> dict[str, Any]: ...
 
 
-class Observer(Protocol):
-    """Sees what runs, in one thread; all reports of a step come between its begin and its end. Changes no result."""
-
-    def begin(self, step: Step) -> None: ...
-
-    def log(self, step: Step, at: int, values: dict[str, float]) -> None: ...
-
-    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None: ...
-
-    def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
-        """The step has failed; `lost` are the steps that cannot be computed without it, itself included."""
-
-
-class Silent:
-    """Observes nothing."""
-
-    def begin(self, step: Step) -> None: ...
-
-    def log(self, step: Step, at: int, values: dict[str, float]) -> None: ...
-
-    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None: ...
-
-    def fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None: ...
-
-
-class TimeIsUp(UserError):
-    """A step had not ended when the time of its graph was up; started again, it goes on."""
-
-
-class Timed:
-    """Passes reports on to an observer, and ends a training of this process at its next report once time is up.
-
-    Args:
-        until: of `time.monotonic`.
-    """
-
-    def __init__(self, observer: Observer, until: float) -> None:
-        self._until = until
-        self.begin, self.end, self.fail = observer.begin, observer.end, observer.fail
-        self._log = observer.log
-
-    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
-        self._log(step, at, values)
-        if time.monotonic() >= self._until:
-            raise TimeIsUp(f"{step.name}: the time was up after step {at:,} of {step.optimiser_steps:,}")
-
-
 class Runner:
     """Runs steps into a storage with given makers, one after another in this process, and reports to an observer.
 
@@ -86,7 +40,11 @@ class Runner:
     """
 
     def __init__(
-        self, storage: Place, makers: Mapping[str, Maker], observer: Observer, timing: Timing | None = None
+        self,
+        storage: Place,
+        makers: Mapping[str, Maker],
+        observer: Observer = unobserved,
+        timing: Timing | None = None,
     ) -> None:
         self.storage = storage
         self._makers = makers
@@ -110,7 +68,7 @@ class Runner:
         Args:
             until: of `time.monotonic`.
         """
-        timed = Runner(self.storage, self._makers, Timed(self._observer, until), self._timing)
+        timed = Runner(self.storage, self._makers, until_time_is_up(self._observer, until), self._timing)
         while time.monotonic() < until and (ready := graph.ready()):
             try:
                 timed.run_next(graph, ready[0])
@@ -127,22 +85,27 @@ class Runner:
         try:
             self.make(step)
         except Exception as error:
-            self._observer.fail(step, error, graph.fail(step))
+            self._observer(Failed(step, error, graph.fail(step)))
             raise
         graph.end(step)
 
-    def refuse_unlearnable(self, graph: Graph) -> None:
+    def refuse_unlearnable(self, graph: Graph, *, keep_going: bool = False) -> None:
         """Raises UserError for a training of the graph that would learn nothing, as far as the finished steps tell; it
         is reported as failed. Nothing is read of trainings that were checked before.
+
+        Args:
+            keep_going: all such trainings are reported, and none is raised.
         """
         for step in [*graph.left.values()]:
             try:
-                self._check_learnable(step)
+                if step.fingerprint in graph.left:  # else it is lost by another
+                    self._check_learnable(step)
             except OSError:  # what cannot be read is reported by the step that needs it
                 continue
             except UserError as error:
-                self._observer.fail(step, error, graph.fail(step))
-                raise
+                self._observer(Failed(step, error, graph.fail(step)))
+                if not keep_going:
+                    raise
 
     def _check_learnable(self, step: Step) -> None:
         setup = step.kind.setup
@@ -163,18 +126,18 @@ class Runner:
     def make(self, step: Step) -> Artifact:
         """The artifact of one step, whose inputs are there."""
         inputs = {name: load(source.place(self.storage)) for name, source in step.sources().items()}
-        self._observer.begin(step)
+        self._observer(Begun(step))
 
         def compute(out: Place) -> dict[str, Any]:
             with contextlib.suppress(OSError):
                 self._check_learnable(step)
-            log: Log = lambda at, values: self._observer.log(step, at, values)  # noqa: E731
+            log: Log = lambda at, values: self._observer(Logged(step, at, values))  # noqa: E731
             began = time.perf_counter()
             result = self._makers[step.name](step.config, inputs, out, log=log)
             return {"seconds": round(time.perf_counter() - began, 3), **result}
 
         artifact = produce(step.place(self.storage), self._record(step, inputs), compute, self._timing)
-        self._observer.end(step, artifact, cached=False)
+        self._observer(Ended(step, artifact))
         return artifact
 
     def _record(self, step: Step, inputs: Mapping[str, Artifact]) -> dict[str, Any]:
@@ -191,4 +154,4 @@ def report_finished(steps: Iterable[Step], storage: Place, observer: Observer) -
     """Reports those of the steps that are finished: before the others run, these were finished earlier."""
     for step in steps:
         if step.is_finished(storage):
-            observer.end(step, load(step.place(storage)), cached=True)
+            observer(Ended(step, load(step.place(storage)), cached=True))

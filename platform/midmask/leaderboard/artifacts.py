@@ -4,13 +4,16 @@ A record names the places of its inputs, so the way back needs neither a plan no
 have been deleted since (encodings usually are), or lie on another machine: from such a one no way leads further.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from midmask.errors import UserError
+from midmask.retrieve.run_file import COPIES_PARAM
 from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
-from midmask.tracking import ARTIFACT, TrackedRow, artifact_key
+from midmask.tracking.names import ARTIFACT, RUN_FILE, artifact_key
+from midmask.tracking.reading import TrackedRow
 
 
 def artifact_place(run: TrackedRow, corpus: str, split: str) -> Place | None:
@@ -49,6 +52,35 @@ def artifacts_behind(place: Place) -> list[Artifact]:
 def inputs_of(artifact: Artifact) -> dict[str, Place]:
     """Role -> the place of the artifact that an artifact was made of."""
     return {role: Place(str(uri)) for role, uri in artifact.record.get("inputs", {}).items()}
+
+
+def corpus_name(artifact: Artifact) -> str:
+    """The name of the collection that a step prepared; empty for any other step."""
+    return str(artifact.record["config"].get("name", "")) if artifact.record["step"] == "prepare" else ""
+
+
+def command_again(run: TrackedRow, recipe: str, split: str, artifacts: Sequence[Artifact]) -> list[str]:
+    """The job and its flags that evaluate a run's system again, one text each, not quoted.
+
+    Args:
+        recipe: path of the file with the run's recipe.
+        split: whose queries were searched.
+        artifacts: behind the run's evaluation, as far as they can be read.
+    """
+    storage = "/".join(run.tags.get(ARTIFACT, "").split("/")[:-2])  # without STEP/FINGERPRINT
+    flags = {"--recipe": recipe, "--split": split, "--storage": storage}
+    if RUN_FILE in run.tags:
+        flags |= {"--name": run.tags["midmask.recipe"], "--ties": run.params["run.ties"]}
+        job = ["jobs/evaluate_run.py", run.tags[RUN_FILE]]
+        job += ["--leave-out-copies"] if COPIES_PARAM in run.params else []
+    else:
+        job = ["jobs/evaluate_retriever.py"]
+        searched = inputs_of(artifacts[-1]).get("corpus") if artifacts else None
+        name = next((corpus_name(artifact) for artifact in artifacts if artifact.address == searched), "")
+        flags["--zero-shot"] = name if name != run.params.get("corpus.name", name) else ""
+        adopted = [artifact for artifact in artifacts if artifact.record["step"] == "adopt"]
+        flags["--model"] = str(adopted[0].record["config"]["folder"]) if adopted else ""
+    return [*job, *(part for flag, value in flags.items() if value for part in (flag, value))]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from midmask.leaderboard.artifacts import artifact_place, evaluated
 from midmask.leaderboard.entries import LABELS, Entry, PerQueryOf, kind, seed_tables
 from midmask.leaderboard.queries import query_texts
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
-from midmask.tracking import TrackedRow
+from midmask.tracking.reading import TrackedRow
 
 MOST = 60
 """Systems whose per-query values are read, the newest; of more, their files would take long to open."""

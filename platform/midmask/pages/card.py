@@ -1,35 +1,28 @@
 """A system's card: what it is, its curves, its model, and the commands that search with it and make it again."""
 
-import json
 import shlex
-import subprocess
-import sys
 from collections.abc import Sequence
-from html import escape
 
 import streamlit as st
 
+from midmask.core.redaction import redacted
 from midmask.core.words import MISSING
-from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, inputs_of
+from midmask.evaluation.rendering import markdown_text
+from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, command_again, corpus_name
 from midmask.leaderboard.board import HEADS, Board, BoardLine, detail, number, rank_text
 from midmask.leaderboard.rows import LeaderboardRow
+from midmask.leaderboard.store_view import cache_folder
 from midmask.leaderboard.training import PHASES, trainings
 from midmask.pages import training
 from midmask.pages.context import PageContext, run_of
-from midmask.pages.look import choice, draw, link, table
+from midmask.pages.look import choice, draw, link
 from midmask.pages.training import Overlay, panel
 from midmask.store.artifact import Artifact
-from midmask.tracking import TrackedRow, redacted
-from midmask.tracking.names import EXECUTOR
+from midmask.tracking.names import EXECUTOR, RECIPE_FILE
+from midmask.tracking.reading import TrackedRow, artifact_file
 
 KEY = "system"
 WHERE = {"process": "the process of their trial", "ray train": "workers of Ray Train"}
-
-SOME = 8
-"""Names of fields in a sentence."""
-
-LONGEST_WAIT = 180
-"""Seconds; the recipes' code takes a few to load."""
 
 COMMITS = ("midmask.commit", "mlflow.source.git.commit")
 """Tags with the commit of the code, the first that a run has."""
@@ -48,7 +41,7 @@ def show(board: Board, context: PageContext) -> None:
     place = artifact_place(run, row.corpus, row.split)
     artifacts = artifacts_behind(place) if place else []
     with st.container(border=True, key="card"):
-        st.html(facts(board, line, context))
+        st.table(facts(board, line, context), border="horizontal", alt="system")
         curves(artifacts, context)
         models(artifacts, row)
         if st.toggle("The command that makes it again", key="card_rerun"):
@@ -65,22 +58,20 @@ def newest(line: BoardLine, board: Board) -> LeaderboardRow:
     return max(line.entry.runs(board.view.places).values(), key=lambda row: row.started)
 
 
-def facts(board: Board, line: BoardLine, context: PageContext) -> str:
-    """Labels, settings, ranks, measures and costs as a table of two columns."""
+def facts(board: Board, line: BoardLine, context: PageContext) -> dict[str, str]:
+    """Labels, settings, ranks, measures and costs: what each is -> Markdown."""
     entry = line.entry
-    told = {head: escape(getattr(entry, name)) for name, head in HEADS.items() if getattr(entry, name)}
-    told |= {"Settings": escape(entry.note)} if entry.note else {}
-    told |= {f"Rank by {board.ranked.key}": rank_text(board, line)} if board.ranked else {}
+    known = {head: getattr(entry, name) for name, head in HEADS.items()} | {"Settings": entry.note}
+    known |= {f"Rank by {board.ranked.key}": rank_text(board, line)} if board.ranked else {}
     for column in board.columns:
-        small = detail(board, column, line)
-        if line.cells[column.key].sorts_by is not None:
-            told[column.key if column.place else column.head] = (
-                f"{number(board, column, line.cells[column.key])} {small}"
-            )
-    told |= {"Trainings ran in": WHERE[ran]} if (ran := run_of(context, newest(line, board)).tags.get(EXECUTOR)) else {}
+        cell = line.cells[column.key]
+        if cell.sorts_by is not None:
+            value = f"{number(board, column, cell)} {detail(board, column, line)}"
+            known[column.key if column.place else column.head] = value
+    known["Trainings ran in"] = WHERE.get(run_of(context, newest(line, board)).tags.get(EXECUTOR, ""), "")
     runs = sorted(entry.runs(board.view.places).values(), key=lambda row: row.seed.rjust(9))
-    told["Runs, by seed"] = " · ".join(link(context.link(row), row.seed.strip() or row.run_id[:8]) for row in runs)
-    return table([("", ""), ("", "")], [[(head, "quiet"), (text, "wrap")] for head, text in told.items()], "system")
+    links = " · ".join(link(context.link(row), row.seed.strip() or row.run_id[:8]) for row in runs)
+    return {head: markdown_text(text) for head, text in known.items() if text} | {"Runs, by seed": links}
 
 
 def curves(artifacts: Sequence[Artifact], context: PageContext) -> None:
@@ -105,57 +96,24 @@ def models(artifacts: Sequence[Artifact], row: LeaderboardRow) -> None:
         st.caption("It has no model folder: nothing was trained for it, or the storage is not reachable from here.")
         return
     folder = str(trained[-1].place / "model")
-    corpus = next((name for artifact in artifacts if (name := _corpus_name(artifact))), row.corpus)
+    corpus = next((name for artifact in artifacts if (name := corpus_name(artifact))), row.corpus)
     st.markdown("Its model, for sentence-transformers and for a search from the terminal:")
     st.code(shlex.join(["midmask", "search", folder, "--corpus", corpus]), language="bash", wrap_lines=True)
 
 
-def _corpus_name(artifact: Artifact) -> str:
-    """The name of the collection that a step prepared; empty for any other step."""
-    return str(artifact.record["config"].get("name", "")) if artifact.record["step"] == "prepare" else ""
-
-
 def again(context: PageContext, row: LeaderboardRow, run: TrackedRow, artifacts: Sequence[Artifact]) -> None:
-    """Draws the command that repeats the run, and the settings in which its result would differ."""
-    split = str(artifacts[-1].result.get("split", "")) if artifacts else ""  # a slice of a split lies with it
-    wanted = {"tags": run.tags, "params": run.params, "split": split or row.split, **_elsewhere(run, artifacts)}
-    found = worked_out(json.dumps(wanted, sort_keys=True))
-    if "error" in found:
-        st.warning(f"The command cannot be worked out: {found['error']}")
+    """Draws the command that evaluates the system again, from the recipe that its run has saved."""
+    recipe = artifact_file(context.uri, run.run_id, RECIPE_FILE, cache_folder() / "artifacts")
+    if recipe is None:
+        st.warning(f"The run has no {RECIPE_FILE}: it was made before runs saved their recipes. Its params name all.")
         return
-    command = shlex.join(["python", *found["arguments"], "--tracking-uri", redacted(context.uri)])
+    split = str(artifacts[-1].result.get("split", "")) if artifacts else ""  # a slice of a split lies with it
+    arguments = command_again(run, str(recipe), split or row.split, artifacts)
+    command = shlex.join(["python", *arguments, "--tracking-uri", redacted(context.uri)])
     st.code(command, language="bash", wrap_lines=True)
-    if found["differs"]:
-        st.warning("With this command, these settings would differ from the run's: " + _some(found["differs"]))
-    if found["newer"]:
-        st.caption(f"Fields that the run did not have yet are left as they are now: {_some(found['newer'])}.")
     commit = next((run.tags[name] for name in COMMITS if run.tags.get(name)), "")
     at = f", at commit {commit}" if commit else ""
     st.caption(
         f"In the project's folder{at}. With `--dry-run` it prints steps and fingerprints; the evaluation's was "
         f"{row.fingerprint}. What the storage holds is not computed again."
     )
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
-    return ", ".join(names[:SOME]) + (f" and {len(names) - SOME} more" if len(names) > SOME else "")
-
-
-def _elsewhere(run: TrackedRow, artifacts: Sequence[Artifact]) -> dict[str, str]:
-    """Flags for a collection that was only searched, and for a model that came from a folder."""
-    searched = inputs_of(artifacts[-1]).get("corpus") if artifacts else None
-    name = next((_corpus_name(artifact) for artifact in artifacts if artifact.address == searched), "")
-    adopted = [artifact for artifact in artifacts if artifact.record["step"] == "adopt"]
-    model = str(adopted[0].record["config"]["folder"]) if adopted else ""
-    return {"zero_shot": name if name != run.params.get("corpus.name", name) else "", "model": model}
-
-
-@st.cache_data(max_entries=64, show_spinner="Working out the command: the recipes take a few seconds to load")
-def worked_out(wanted: str) -> dict[str, list[str] | str]:
-    """`app.rerun` in a process of its own, since recipes load torch, which no page does."""
-    command = [sys.executable, "-m", "midmask.app.rerun"]
-    done = subprocess.run(command, input=wanted, capture_output=True, text=True, timeout=LONGEST_WAIT, check=False)
-    if done.returncode:
-        return {"error": (done.stderr.strip().splitlines() or ["no reason was given"])[-1]}
-    return dict(json.loads(done.stdout))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from midmask.choice.excerpts import excerpt, highlight, marked_html
 from midmask.choice.judgements import Judgements, JudgementStore
-from midmask.choice.report_html import excerpt, highlight, marked_html
 from midmask.corpora.documents.passages import provenance_of
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text

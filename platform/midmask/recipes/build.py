@@ -1,7 +1,7 @@
 """Makes the config of a method from its line in the table, and sets recipes to their published sizes.
 
 Published sizes of middle trainings on MS MARCO are in `methods`, those of the parts that all systems share are here,
-and those of fine-tuning are in `protocol_configs`.
+and those of fine-tuning are in `protocols`.
 """
 
 from collections.abc import Mapping

@@ -1,18 +1,12 @@
 """Dotted paths of the fields of all recipes, under any protocol, from a file beside this one: a misspelt `--set` is
-answered without making a config, which takes seconds.
-
-`python -m midmask.recipes.fields` writes the file (`make guide`); a test holds it against the recipes.
+answered without making a config, which takes seconds. `make guide` writes the file, and a test holds it to the recipes.
 """
 
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from midmask.errors import unknown
-
-if TYPE_CHECKING:
-    from midmask.experiment.schema import Recipe
 
 FILE = Path(__file__).with_name("fields.txt")
 
@@ -50,23 +44,3 @@ def _with_sections(paths: Iterable[str]) -> set[str]:
             sections.add(path)
             path = path.rpartition(".")[0]
     return sections
-
-
-def fields() -> list[str]:
-    """Every field of every recipe under every protocol, sorted."""
-    from midmask.core.config import flatten
-
-    return sorted({any_stage(path) for config in all_configs() for path in flatten(config)})
-
-
-def all_configs() -> "list[Recipe]":
-    """Every recipe, and the first of them under every protocol: together they have all fields. Takes seconds."""
-    from midmask.recipes import RECIPES
-    from midmask.recipes.protocols import PROTOCOLS
-
-    recipes = [RECIPES[name]() for name in RECIPES]
-    return [*recipes, *(PROTOCOLS[name]().on(recipes[0], "demo") for name in PROTOCOLS)]
-
-
-if __name__ == "__main__":
-    FILE.write_text("\n".join(fields()) + "\n", "utf-8")

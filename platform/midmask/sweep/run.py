@@ -5,19 +5,28 @@ Each trial has a tracked run, with all its steps and rungs.
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from midmask.app.run import compute, run_recipe_steps
-from midmask.app.run_contents import all_datasets, base_tags, log_report, metric_keys, model_of, run_name
+from midmask.app.run_contents import (
+    all_datasets,
+    base_tags,
+    log_recipe,
+    log_report,
+    metric_keys,
+    model_of,
+    run_name,
+)
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.channel import Channel
 from midmask.backend.cluster import share_among_trials, whole
 from midmask.core.config import fingerprint, flatten
 from midmask.core.words import clock
 from midmask.experiment.changes import apply_changes
+from midmask.experiment.events import Begun, Ended, Logged, StepEvent
 from midmask.experiment.graph import Graph, Step, model_step
 from midmask.experiment.plan import Plan, plan
 from midmask.store.artifact import Artifact, load, produce
@@ -28,19 +37,31 @@ from midmask.sweep.conclusion import Conclusion, build_result
 from midmask.sweep.plan import (
     SPLITS,
     Entrant,
+    Measured,
     Sweep,
     entrants_of,
     final_evaluations,
     final_targets,
+    summarise,
     trial_recipes,
     trial_rungs,
 )
-from midmask.sweep.search import SweepProgress, TrialContext, pruning, search
+from midmask.sweep.search import (
+    EndedEarly,
+    RungMeasured,
+    SweepProgress,
+    TrialContext,
+    TrialEvent,
+    TrialStarted,
+    pruning,
+    search,
+)
 from midmask.sweep.space import Space, briefly, budget, describe_point, mark_of
-from midmask.sweep.study import open_study, outcomes, remaining
+from midmask.sweep.study import Outcome, open_study, outcomes, remaining
 from midmask.sweep.sweep_file import SWEEP_FILE, parse_sweep
 from midmask.sweep.trials import Trial, Trials, importance
-from midmask.tracking import TrackedRun, collection_key, metric_key, queries_key
+from midmask.tracking.names import collection_key, metric_key, queries_key
+from midmask.tracking.runs import TrackedRun
 
 log = logging.getLogger(__name__)
 
@@ -52,14 +73,14 @@ class _Trial:
     name: str
     run: TrackedRun
     tags: dict[str, str]
-    trainings: dict[str, Step]  # fingerprint -> training for the final measurement
+    trainings: set[str]  # fingerprints of the trainings for the final measurement
     # Fingerprint -> optimiser steps of the fine-tuning stages before this one, so that a chart goes on after the last.
     before: dict[str, int]
-    collection: str  # fingerprint of the collection that the trial is evaluated on
+    evaluations: Sequence[Step]  # of the last rung
 
 
 class TrialsObserver:
-    """Called with every row of the channel, in order, from one thread.
+    """Tracks and shows what happens in all trials of a sweep; called with one event after another, from one thread.
 
     Args:
         sweep: the sweep's fingerprint.
@@ -72,93 +93,99 @@ class TrialsObserver:
         self._sweep = sweep
         self._trials: dict[str, _Trial] = {}
 
-    def __call__(self, source: str, row: dict[str, Any]) -> None:
-        handlers = {"start": self._start, "begin": self._begin, "log": self._log, "end": self._end, "rung": self._rung}
-        handlers["early end"] = self._end_early
-        if handler := handlers.get(row["event"]):
-            handler(source, row)
+    def __call__(self, told: TrialEvent) -> None:
+        if isinstance(told.event, TrialStarted):
+            self._start(told.trial, told.event)
+        elif trial := self._trials.get(told.trial):  # else the report that it has started was lost
+            self._observe(told.trial, trial, told.event)
 
-    def _start(self, source: str, row: dict[str, Any]) -> None:
+    def _observe(self, source: str, trial: _Trial, event: StepEvent | RungMeasured | EndedEarly) -> None:
+        match event:
+            case Begun(step):
+                self._job.progress.begin(step.fingerprint, step.name, self._job.use.side_by_side)
+            case Logged():
+                self._log(source, trial, event)
+            case Ended():
+                self._end(trial, event)
+            case RungMeasured():
+                self._measure(source, trial, event)
+            case EndedEarly(how):
+                trial.run.finish(how)
+
+    def _start(self, source: str, start: TrialStarted) -> None:
         """Opens the trial's run; one whose process died and that is started again goes on in the run that it has."""
-        space, parameters, recipe = self._context.space, row["parameters"], row["recipe"]
+        space, recipe, measured = self._context.space, start.recipe, start.evaluations
         if source in self._trials and self._trials[source].run.is_open:
             return
-        name = describe_point(space, parameters)
+        name = describe_point(space, start.point)
         base, identity = base_tags(self._job.name, recipe), fingerprint({"sweep": self._sweep, "trial": source})
         tags = {**base, "midmask.step": "trial", "midmask.fingerprint": identity}
-        title = run_name(f"trial {briefly(space, parameters)}", tags, identity)
+        title = run_name(f"trial {briefly(space, start.point)}", tags, identity)
         run = self._job.open_run(title, tags, flatten(recipe))
         self._job.tracker.watch(run)
-        measured = row["evaluations"]
+        log_recipe(run, recipe)
         run.log_inputs(all_datasets(measured, self._context.storage))
-        steps = {step.fingerprint: step for one in measured for step in one.upstream() if step.kind.model}
-        self._trials[source] = _Trial(
-            name, run, base, steps, _steps_before(measured), measured[0].inputs["corpus"].fingerprint
-        )
+        trainings = {step.fingerprint for one in measured for step in one.upstream() if step.kind.model}
+        self._trials[source] = _Trial(name, run, base, trainings, _steps_before(measured), measured)
         self._progress.started(source, name)
 
-    def _begin(self, source: str, row: dict[str, Any]) -> None:
-        self._job.progress.begin(row["fingerprint"], row["step"], self._job.use.side_by_side)
-
-    def _end(self, source: str, row: dict[str, Any]) -> None:
+    def _end(self, trial: _Trial, event: Ended) -> None:
         """A model that another trial has trained is an input, one that this trial trained its output."""
-        if row["cached"]:
-            self._job.progress.drop([row["fingerprint"]])
+        step = event.step
+        if event.cached:
+            self._job.progress.drop([step.fingerprint])
         else:
-            self._job.progress.end(row["fingerprint"])
-        trial = self._trials.get(source)
-        if trial is None or row["fingerprint"] not in trial.trainings:
+            self._job.progress.end(step.fingerprint)
+        if step.fingerprint not in trial.trainings:
             return
-        step = trial.trainings[row["fingerprint"]]
         model = model_of(step, self._context.storage, trial.tags)
-        if row["cached"]:
+        if event.cached:
             trial.run.log_input_model(model)
         else:
             trial.run.log_output_model(model, step.optimiser_steps)
 
-    def _log(self, source: str, row: dict[str, Any]) -> None:
-        trial = self._trials.get(source)
-        if trial is None:
-            return
-        self._job.progress.advance(row["fingerprint"], row["at"] / row["of"])
-        self._progress.step(source, row["step"], row["at"], row["of"], row["values"].get("train/loss"))
-        is_probe = row["step"] == "finetune" and row["fingerprint"] not in trial.trainings
+    def _log(self, source: str, trial: _Trial, event: Logged) -> None:
+        step, of = event.step, event.step.optimiser_steps
+        self._job.progress.advance(step.fingerprint, event.at / of)
+        self._progress.step(source, step.name, event.at, of, event.values.get("train/loss"))
+        is_probe = step.name == "finetune" and step.fingerprint not in trial.trainings
         if not is_probe:
-            at = row["at"] + trial.before.get(row["fingerprint"], 0)
-            trial.run.log(metric_keys(row["step"], row["values"]), step=at)
+            trial.run.log(metric_keys(step.name, event.values), step=event.at + trial.before.get(step.fingerprint, 0))
 
-    def _rung(self, source: str, row: dict[str, Any]) -> None:
-        """A rung was measured; the last one is the trial's final evaluation."""
-        space, trial = self._context.space, self._trials[source]
+    def _measure(self, source: str, trial: _Trial, rung: RungMeasured) -> None:
+        space, measured = self._context.space, rung.measured
         objective = space.targets[0]
-        value = row["measures"][objective.measure]
-        text = f"{objective.measure} {value:.4f} ({clock(row['seconds'])})"
-        if row["number"] < len(space.shares):
-            name = metric_key(row["corpus"], "dev", objective.measure).rsplit("/", 1)[-1]
-            trial.run.log({f"probe/{name}": value}, step=row["number"])  # two segments: no leaderboard row
-            self._progress.measured(source, f"probe at {row['share']:g} of the pre-training: {text}")
+        value = measured.measures[objective.measure]
+        text = f"{objective.measure} {value:.4f} ({clock(rung.seconds)})"
+        if rung.number < len(space.shares):
+            name = metric_key(rung.corpus, "dev", objective.measure).rsplit("/", 1)[-1]
+            trial.run.log({f"probe/{name}": value}, step=rung.number)  # two segments: no leaderboard row
+            self._progress.measured(source, f"probe at {rung.share:g} of the pre-training: {text}")
             return
-        for name, mean in row["measures"].items():
-            trial.run.log({metric_key(row["corpus"], "dev", name): mean}, step=0)
-        collection = {collection_key(row["corpus"]): trial.collection}
-        trial.run.tag({**collection, queries_key(row["corpus"], "dev"): str(row["queries"])})
-        trial.run.log({f"cost/{name}": cost for name, cost in row["costs"].items()}, step=0)
-        trial.run.finish()
+        self._finish(trial, rung.corpus, rung.queries, measured)
         self._progress.measured(source, f"dev: {text}")
         self._progress.ended(value, trial.name, mode=objective.mode)
         self._job.progress.best(f"{objective.measure} {self._progress.best}")
 
-    def _end_early(self, source: str, row: dict[str, Any]) -> None:
-        if trial := self._trials.get(source):
-            trial.run.finish(row["how"])
+    def _finish(self, trial: _Trial, corpus: str, queries: int, measured: Measured) -> None:
+        measures = {metric_key(corpus, "dev", name): mean for name, mean in measured.measures.items()}
+        trial.run.log({**measures, **{f"cost/{name}": cost for name, cost in measured.costs.items()}}, step=0)
+        collection = {collection_key(corpus): trial.evaluations[0].inputs["corpus"].fingerprint}
+        trial.run.tag({**collection, queries_key(corpus, "dev"): str(queries)})
+        trial.run.finish()
 
-    def close(self, ended: Collection[str]) -> None:
-        """After the last trial: what has not finished was pruned at a rung, or failed, and its end did not get here.
+    def close(self, outcomes: Iterable[Outcome]) -> None:
+        """After the last trial: of what has not finished, the end did not get here, and the study tells how it ended.
 
         Args:
-            ended: sources of the trials that the study has a result of.
+            outcomes: of all trials that the study has a result of.
         """
+        ended = {fingerprint(outcome.parameters): outcome.complete for outcome in outcomes}
         for source, trial in self._trials.items():
+            if ended.get(source) and trial.run.is_open:
+                results = [load(step.place(self._context.storage)).result for step in trial.evaluations]
+                measured = summarise(trial.evaluations, results, self._context.storage)
+                self._finish(trial, results[0]["corpus"], results[0]["queries"], measured)
             trial.run.finish("pruned" if source in ended else "failed")
 
 
@@ -225,6 +252,7 @@ def run_sweep(sweep: Sweep) -> tuple[str, Place]:
     ) as job:
         if job is None:
             return _report(sweep, load(sweep.place))
+        log_recipe(job.run, recipe)
         record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
         artifact = produce(sweep.place, record, lambda out: _run(sweep, job, out))
         _log_report(job.run, artifact)
@@ -259,7 +287,7 @@ def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
         observer = TrialsObserver(job, context, progress, sweep=sweep.fingerprint)
         with channel.forwarding(observer):
             found = search(context, study, left, use, sweep.recipe.pretrain.seed)
-        observer.close({fingerprint(outcome.parameters) for outcome in found})
+        observer.close(found)
     job.progress.enter(COMPARISON)
     trials = Trials(sweep.space, recipe, sweep.survey, storage, found)
     log.info("best on dev: %s; comparing it with its baselines", trials.best.label)

@@ -7,7 +7,7 @@ Ray Train worker group inside a Tune trial hangs when a scheduler stops the tria
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -21,13 +21,13 @@ from midmask.backend.tune import EarlyEnd, Halving, Report, TrialSearch, objecti
 from midmask.core.config import fingerprint
 from midmask.errors import UserError
 from midmask.experiment.changes import apply_changes
+from midmask.experiment.events import Failed, StepEvent
 from midmask.experiment.graph import Step
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
-from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.sweep.plan import summarise, trial_rungs
+from midmask.sweep.plan import Measured, summarise, trial_rungs
 from midmask.sweep.space import ParameterPoint, Space
 from midmask.sweep.study import Outcome, Remaining, outcomes, sampler, suggest
 
@@ -89,37 +89,58 @@ class SweepProgress:
         return f"trial {self._numbers[source]} of {self._total}"
 
 
-class ChannelObserver(Silent):
-    """Reports a trial's steps to the driver, which alone writes to MLflow and to the terminal; failures reach it
-    through Ray Tune, with their tracebacks.
+@dataclass(frozen=True)
+class TrialStarted:
+    """The first event of a trial; one whose process died starts again."""
+
+    point: ParameterPoint
+    recipe: Recipe
+    evaluations: Sequence[Step]  # of the last rung, one for each fine-tuning seed
+
+
+@dataclass(frozen=True)
+class RungMeasured:
+    """A rung was measured; the last one is the trial's final evaluation."""
+
+    number: int  # from 1
+    share: float  # of the middle training
+    seconds: float
+    corpus: str
+    queries: int
+    measured: Measured
+
+
+@dataclass(frozen=True)
+class EndedEarly:
+    """The trial ends before its last rung."""
+
+    how: EarlyEnd
+
+
+@dataclass(frozen=True)
+class TrialEvent:
+    """What happens in a trial, of which the driver alone writes to MLflow and to the terminal. Failures of steps are
+    not among it: they reach the driver through Ray Tune, with their tracebacks.
     """
 
-    def __init__(self, channel: Channel, source: str) -> None:
-        self._channel = channel
-        self._source = source
-
-    def begin(self, step: Step) -> None:
-        self._channel.push(self._source, [{"event": "begin", "step": step.name, "fingerprint": step.fingerprint}])
-
-    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
-        row = {"event": "log", "step": step.name, "fingerprint": step.fingerprint, "at": at}
-        self._channel.push(self._source, [row | {"of": step.optimiser_steps, "values": values}])
-
-    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
-        row = {"event": "end", "step": step.name, "fingerprint": step.fingerprint, "cached": cached}
-        self._channel.push(self._source, [row])
+    trial: str  # fingerprint of its point
+    event: StepEvent | TrialStarted | RungMeasured | EndedEarly
 
 
 def run_trial(context: TrialContext, parameters: ParameterPoint, report: Report) -> None:
     """Runs one point of the space. `report` passes measurements to the scheduler, which may end the trial at a rung:
     `rung`, and `objective0`, `objective1`, … in the order of the space.
     """
-    source = fingerprint(parameters)
+    trial = fingerprint(parameters)
     recipe, space = apply_changes(context.recipe, parameters), context.space
     rungs = trial_rungs(recipe, space, context.survey)
-    start = {"event": "start", "parameters": parameters, "recipe": recipe, "evaluations": rungs[-1].evaluations}
-    context.channel.push(source, [start])
-    runner = Runner(context.storage, makers_of(context.use), ChannelObserver(context.channel, source))
+
+    def tell(event: StepEvent | TrialStarted | RungMeasured) -> None:
+        if not isinstance(event, Failed):
+            context.channel.push(TrialEvent(trial, event))
+
+    tell(TrialStarted(parameters, recipe, rungs[-1].evaluations))
+    runner = Runner(context.storage, makers_of(context.use), tell)
     for number, rung in enumerate(rungs, start=1):
         if rung.pretrained is not None:
             runner.run(rung.pretrained)
@@ -127,9 +148,8 @@ def run_trial(context: TrialContext, parameters: ParameterPoint, report: Report)
         results = [runner.run(step).result for step in rung.evaluations]
         found = summarise(rung.evaluations, results, context.storage)
         seconds = time.perf_counter() - trained
-        row = {"event": "rung", "number": number, "share": rung.share, "seconds": seconds}
-        row |= {name: results[0][name] for name in ("corpus", "queries")}
-        context.channel.push(source, [row | asdict(found)])
+        corpus, queries = results[0]["corpus"], results[0]["queries"]
+        tell(RungMeasured(number, rung.share, seconds, corpus, queries, found))
         objectives = found.of(space.targets if number == len(rungs) else space.targets[:1])
         report({"rung": number, **{objective(place): value for place, value in enumerate(objectives)}})
 
@@ -152,7 +172,7 @@ def search(context: TrialContext, study: optuna.Study, left: Remaining, use: Res
         halving = pruning(space, outcomes(study, space))
 
         def tell(point: ParameterPoint, how: EarlyEnd) -> None:
-            context.channel.push(fingerprint(point), [{"event": "early end", "how": how}])
+            context.channel.push(TrialEvent(fingerprint(point), EndedEarly(how)))
 
         run_trials(partial(run_trial, context), wanted, left.count, use, halving, context.storage, tell)
     return outcomes(study, space)

@@ -89,6 +89,9 @@ LONGEST_KEY = 250
 LONGEST_PARAM = 6000
 LONGEST_TAG = 5000
 
+RECIPE_FILE = "recipe.json"
+"""Of a run: its whole recipe, from which `--recipe FILE` makes it again."""
+
 ARTIFACT = "midmask.artifact"
 """The tag that tells where a run's artifact or a model's weights lie; a model that was only registered has none."""
 

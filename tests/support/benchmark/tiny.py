@@ -7,7 +7,7 @@ from pathlib import Path
 from midmask.benchmark.layout import Layout
 from midmask.core.config import flatten, override
 from midmask.experiment.kinds import LOCAL
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.store.place import Place
 
@@ -76,7 +76,7 @@ def short(recipe: Recipe, corpus: str) -> Recipe:
 
 def run_here(layout: Layout, storage: Place) -> None:
     """Every evaluation of a benchmark, one after the other in this process."""
-    runner = Runner(storage, LOCAL, Silent())
+    runner = Runner(storage, LOCAL)
     for cell in layout.cells:
         for step in cell.evaluations.values():
             runner.run(step)

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from midmask.benchmark.results import Result, Results, SystemKey
-from midmask_papers.published import PAPERS, key_of, published
-from midmask_papers.ruling import pick
+from midmask_papers.published import PAPERS, key_of, pick, published
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 
 QUIET, LOUD = Noise().scaled(1e-3), Noise().scaled(10)

@@ -11,7 +11,7 @@ from midmask.choice.contest_terms import Conditions, Limits
 from midmask.choice.traces import Sample
 from midmask.corpora import CorpusConfig
 from midmask.experiment.kinds import LOCAL
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.experiment.training_steps import Survey
 from midmask.store.place import Place
 from tests.support.benchmark.tiny import write_collection
@@ -79,4 +79,4 @@ def conditions_in(folder: Path) -> Conditions:
 
 
 def workshop(folder: Path) -> LocalWorkshop:
-    return LocalWorkshop(Runner(Place(str(folder / "store")), LOCAL, Silent()))
+    return LocalWorkshop(Runner(Place(str(folder / "store")), LOCAL))

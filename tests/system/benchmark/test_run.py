@@ -22,8 +22,7 @@ from midmask.benchmark.run import run_benchmark
 from midmask.leaderboard.artifacts import artifact_place
 from midmask.leaderboard.rows import rows
 from midmask.store.place import Place
-from midmask.tracking import read_runs
-from midmask_papers.report import report_of
+from midmask.tracking.reading import read_runs
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection
 from tests.support.waiting import wait_until
 
@@ -55,7 +54,7 @@ def layout(corpus):
 def run(layout, corpus, tmp_path_factory, ray_local):
     folder = tmp_path_factory.mktemp("run")
     job = Job(layout, options(folder, corpus), folder / "report", Place(str(folder / "records")))
-    text, failed = run_benchmark(job, report_of)
+    text, failed = run_benchmark(job)
     return job, text, failed
 
 
@@ -64,7 +63,7 @@ def test_where_all_cells_have_records_only_a_report_is_made(run, layout, corpus,
     job, text, _ = run
     again = Job(with_records(layout, job.records), options(tmp_path, corpus), tmp_path / "report", job.records)
     shutil.copytree(str(job.storage), str(again.storage))
-    told, failed = run_benchmark(again, report_of)
+    told, failed = run_benchmark(again)
     assert failed == {}
     assert [line for line in told.splitlines() if "from records" not in line] == text.splitlines()
     assert {one.tags["midmask.step"] for one in read_runs(again.options.tracking_uri)} == {"benchmark"}
@@ -117,7 +116,7 @@ def test_a_second_run_computes_nothing_and_writes_records_again(run):
     (job.records / min(records)).delete()
     before = {path: path.stat().st_mtime_ns for path in Path(job.options.storage).rglob("record.json")}
     assert "0 to do" in describe(job) and "1 to do" not in describe(job)
-    again, failed = run_benchmark(job, report_of)
+    again, failed = run_benchmark(job)
     assert again == text and not failed
     assert {name: (job.records / name).read() for name in job.records.names()} == records
     assert before == {path: path.stat().st_mtime_ns for path in Path(job.options.storage).rglob("record.json")}
@@ -132,14 +131,14 @@ def test_what_fails_takes_only_its_own_cells_along(layout, corpus, tmp_path, run
     (storage / "pretrain").mkdir(parents=True)
     (storage / "pretrain" / step.fingerprint).write_text("in the way")
     job = Job(layout, options(tmp_path, corpus), tmp_path / "report")
-    text, failed = run_benchmark(job, report_of)
+    text, failed = run_benchmark(job)
     assert set(failed) == {cell.name for cell in layout.cells if cell.key.system == "mlm"}
     there = {one.key.system for one in collect(layout.cells, job.storage)}
     assert "## Not measured" in text and there == {"bm25", "none"}
     tracked = read_runs(job.options.tracking_uri)
     assert [one.tags["midmask.step"] for one in tracked if one.status == "failed"].count("benchmark") == 1
     (storage / "pretrain" / step.fingerprint).unlink()
-    text, failed = run_benchmark(job, report_of)
+    text, failed = run_benchmark(job)
     assert not failed and "## Not measured" not in text
     assert [one.status for one in read_runs(job.options.tracking_uri) if one.tags["midmask.step"] == "benchmark"] == [
         "finished"

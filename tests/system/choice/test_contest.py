@@ -16,7 +16,7 @@ from midmask.choice.reveal import reveal
 from midmask.choice.run import choose
 from midmask.errors import UserError
 from midmask.experiment.kinds import LOCAL
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.queries.config import QueriesConfig
 from midmask.store.place import Place
 from tests.support.choice.documents import SETTINGS, SOURCES, SYSTEMS, ask, conditions_in, documents, judged, workshop
@@ -61,7 +61,7 @@ def test_a_training_that_fails_is_not_tried_for_the_reason_that_it_failed_for(co
     def fail(*given: object, **more: object) -> dict[str, object]:
         raise UserError("the disk is full")
 
-    failing = KeepsGoing(Runner(Place(str(tmp_path / "store")), {**LOCAL, "pretrain": fail}, Silent()))
+    failing = KeepsGoing(Runner(Place(str(tmp_path / "store")), {**LOCAL, "pretrain": fail}))
     journal = ContestJournal(tmp_path / "verdict", "one")
     outcome = Contest(conditions, failing, Clock(1e6), journal).hold([LEXICAL, TUNED_ONLY, MLM])
     assert outcome.not_tried == {MLM.label: "round 1: the disk is full"}
@@ -98,7 +98,7 @@ def test_judgements_are_compared_with_the_verdict(tmp_path):
         **{"corpus": corpus.in_store(store), "budget": 1200.0, "out": tmp_path / "verdict", "changes": SETTINGS},
         **{"queries": QueriesConfig(sources=SOURCES), "systems": SYSTEMS, "representations": ("dense",)},
     )
-    workshop = LocalWorkshop(Runner(store, LOCAL, Silent()))
+    workshop = LocalWorkshop(Runner(store, LOCAL))
     choice = choose(request, workshop)
     found = reveal(request, choice, workshop)
     rows = {(one.system, one.representation): value for one, value in zip(found.systems, found.judged, strict=True)}

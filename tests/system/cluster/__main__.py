@@ -6,7 +6,7 @@
     python -m tests.system.cluster --where store --blows 50            two processes race for one artifact (make races)
 
 Three jobs: a pipeline with mined negatives (here with a teacher), a sweep (here with pruning), a benchmark. Here each
-has a local Ray of its own; victims are the driver, a worker, the raylet, the channel actor, a trial, or all processes.
+has a local Ray of its own; victims are the driver, a worker, the channel actor, a trial, or all processes.
 The bed is a cluster of machines without a common disk, in namespaces of this one (root): head, two workers, and the
 stores (an S3 emulation, MLflow's server over PostgreSQL); a worker, both, the head with the driver, or a store goes and
 comes back. Where the driver went, the same command is typed again. Prints a line of JSON for each blow and cycle. Exit

@@ -1,5 +1,5 @@
-"""A job on a local Ray of its own, of which processes are killed: the driver, the raylet, the actor of the channel, a
-worker, a trial, or all.
+"""A job on a local Ray of its own, of which processes are killed: the driver, the actor of the channel, a worker, a
+trial, or all.
 
 This process adopts the orphans among its descendants (a subreaper, as `man 2 prctl` calls it), so that nothing that a
 job has started can leave its tree.
@@ -22,12 +22,11 @@ from tests.system.cluster import compare
 from tests.system.cluster.cycle import ENDS_WITHIN_S, Blow, Job
 from tests.system.cluster.work import Work, environment
 
-CHANNEL = re.compile(r"ray::(_Post|Post|Channel|Mailbox)")
+CHANNEL = re.compile(r"ray::Mailbox")
 TRIAL = re.compile(r"ray::(ImplicitFunc|trainable|bundle)")
 AGENT = re.compile(r"ray::(RuntimeEnvAgent|DashboardAgent|DashboardHead|LogMonitor|IDLE)")
 """Daemons of Ray's with a worker's kind of title (a raylet ends with its agents), and workers that run nothing."""
 
-RAY_FOLDER = re.compile(r"/tmp/mm[^/\s'\":,]+")
 RAY_IS_UP = "started a local one"
 """Words of the log line after which steps begin."""
 
@@ -60,10 +59,8 @@ def title(process: psutil.Process) -> str:
 
 
 def kind(process: psutil.Process) -> str:
-    """raylet, channel, trial, worker or other."""
+    """channel, trial, worker or other."""
     text = title(process)
-    if text.split(" ")[0].endswith("/raylet"):
-        return "raylet"
     if not text.startswith("ray::") or AGENT.match(text):
         return "other"
     return "channel" if CHANNEL.match(text) else "trial" if TRIAL.match(text) else "worker"
@@ -82,7 +79,7 @@ class Local:
         known: what an undisturbed run leaves in its temporary folder: libraries' caches.
     """
 
-    lethal = ("driver", "raylet", "group")
+    lethal = ("driver", "group")
     nodes: tuple[str, ...] = ()
     outage = 0.0
 
@@ -91,7 +88,6 @@ class Local:
         self.kinds = (*self.lethal, "channel", "worker", "worker", *trial)
         self.work, self.corpus, self.home, self.known = work, corpus, home, known
         self.troubles: list[str] = []
-        self._folders: set[str] = set()
         self._before: dict[str, tuple[int, int, int]] = {}
         self._log = home / "start-1.log"
 
@@ -116,13 +112,10 @@ class Local:
         found = {"group": [driver, *below], "driver": [driver]}.get(blow.kind) or own
         if not found:
             return None
-        self._folders |= {folder for process in alive() for folder in RAY_FOLDER.findall(title(process))}
         kill(found if blow.kind == "group" else [found[int(blow.pick * len(found))]])
         return lambda: None
 
     def settle(self, job: Job, killed: str) -> None:
-        if killed == "raylet" and "Traceback (most recent call last)" in self._log.read_text(errors="replace")[-3000:]:
-            self.troubles.append(f"{self._log.name}: ends in a traceback after its raylet was killed")
         with contextlib.suppress(ChildProcessError):  # the exit codes of adopted orphans
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -140,7 +133,6 @@ class Local:
             time.sleep(0.1)
         left = [f"process {title(one)[:60].strip()}" for one in orphans]
         kill(orphans)
-        left += [folder for folder in sorted(self._folders) if Path(folder).exists()]
         if self.known is not None:
             left += [str(path) for path in (self.home / "tmp").iterdir() if path.name not in self.known]
         self.troubles += [f"left behind {one}" for one in left]

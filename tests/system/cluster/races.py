@@ -26,7 +26,7 @@ from midmask.core.config import flatten, override
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.artifact import Artifact, load, produce
@@ -76,7 +76,7 @@ def entries(steps: list[Step], storage: Place, kinds: tuple[str, ...]) -> dict[s
     """The first step of each kind, or of each of these, by name, after it has run into the storage with all that it
     needs.
     """
-    runner = Runner(storage, LOCAL, Silent())
+    runner = Runner(storage, LOCAL)
     wanted = {step.name: step for step in reversed(steps) if not kinds or step.name in kinds}
     alone = {name: runner.run(step) for name, step in wanted.items()}
     inputs = {name: {role: load(one.place(storage)) for role, one in wanted[name].inputs.items()} for name in wanted}

@@ -27,7 +27,7 @@ needs_machines = pytest.mark.skipif(bool(missing()), reason=missing() or "never"
 def test_a_seed_draws_the_same_blows_of_every_kind_over_all_steps(tmp_path: Path) -> None:
     sweep = Local(works(tmp_path, is_spread=False)["sweep"], "", tmp_path)
     timeline, long = Timeline([60.0, 61.0, 90.0], 100.0), [60.0, 1.0, 29.0, 10.0]
-    for site, count in ((sweep, 16), (Bed(None, None, ""), 21)):  # type: ignore[arg-type]
+    for site, count in ((sweep, 14), (Bed(None, None, ""), 21)):  # type: ignore[arg-type]
         blows = draw(site, timeline, count, "7")
         assert blows == draw(site, timeline, count, "7") != draw(site, timeline, count, "8")
         times, remainder = divmod(count, len(site.kinds))

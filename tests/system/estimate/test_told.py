@@ -11,7 +11,7 @@ from midmask.estimate import estimate, shape_named
 from midmask.estimate.devices import this_machine
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.recipes import RECIPES
 from midmask.store.artifact import load
 from midmask.store.place import Place
@@ -46,7 +46,7 @@ def test_a_run_writes_and_takes_what_was_told(collection, tmp_path, monkeypatch)
     recipe = override(RECIPES["retromae"](), {**changes, "stages.0.train.threads": 1})
     storage, target = Place(str(tmp_path / "store")), plan(recipe).evaluation(recipe.evaluation)
     told = estimate([target], storage, shape_named("2xcpu"))
-    Runner(storage, LOCAL, Silent()).run(target)
+    Runner(storage, LOCAL).run(target)
 
     for charge in told.charges:
         if charge.step.name in TOLERANCES:
@@ -75,6 +75,6 @@ def test_a_store_counts_what_was_predicted(tmp_path):
         target = plan(recipe).evaluation(recipe.evaluation)
         asked = estimate([target], storage, shape_named("2xcpu")).traffic
         writing, reading = seen.writing, seen.reading
-        Runner(storage, LOCAL, Silent()).run(target)
+        Runner(storage, LOCAL).run(target)
     for told, counted in ((asked.writes, seen.writing - writing), (asked.reads, seen.reading - reading)):
         assert 0.4 < told / counted < 2.5

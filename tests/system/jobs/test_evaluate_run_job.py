@@ -12,7 +12,7 @@ from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.report import per_query
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.leaderboard.artifacts import artifact_place, artifacts_behind
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.queries import look_up
@@ -23,7 +23,8 @@ from midmask.queries.query_model import GenerateConfig
 from midmask.queries.written import ModelQueries
 from midmask.recipes import RECIPES
 from midmask.store.place import Place
-from midmask.tracking import LOG, read_runs
+from midmask.tracking.names import LOG
+from midmask.tracking.reading import read_runs
 from tests.support.benchmark.tiny import write_collection
 from tests.support.jobs.processes import finished_points, killed_after_one_trial, start
 from tests.support.jobs.running import run_job
@@ -39,7 +40,7 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     corpus = write_collection(tmp_path / "tiny")
     recipe = override(RECIPES["none"](), {"corpus.name": corpus, "corpus.splits": "official"})
     bm25 = plan(recipe).bm25_evaluation(EvaluateConfig(split="test"))
-    searched = Runner(Place(str(tmp_path / "store")), LOCAL, Silent()).run(bm25)
+    searched = Runner(Place(str(tmp_path / "store")), LOCAL).run(bm25)
     file, uri = tmp_path / "other.trec.gz", f"sqlite:///{tmp_path}/mlflow.db"
     shutil.copy((searched.place / "runs" / "tiny.test.trec.gz").local(), file)
 

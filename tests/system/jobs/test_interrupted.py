@@ -13,9 +13,9 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from midmask.backend.head import head
-from midmask.tracking import Tracker
+from midmask.tracking.runs import Tracker
 from tests.support.benchmark.tiny import write_collection
+from tests.support.cluster.head import head
 from tests.support.jobs.planted import ENVIRONMENT, PASSWORD, USER, found_below, found_in, outcome, tracking_uri
 from tests.support.jobs.processes import has_row, kill_tree, start
 from tests.support.jobs.running import JOBS, run_job
@@ -124,7 +124,7 @@ def test_a_whole_job_leaves_no_credentials(guarded: Guarded, tmp_path: Path, mon
     for name, value in {**ENVIRONMENT, "MLFLOW_TRACKING_URI": uri}.items():
         monkeypatch.setenv(name, value)
     began = time.time()
-    with head(cpus=2) as environment, open(tmp_path / "said", "wb") as said_by_job:
+    with head(CPU=2) as environment, open(tmp_path / "said", "wb") as said_by_job:
         process = subprocess.Popen(
             job,
             env={**environment, "MIDMASK_HOME": str(home)},

@@ -8,28 +8,30 @@ import optuna
 
 from midmask.app.flags import parse
 from midmask.app.job import resolve
+from midmask.app.tracked_job import TrackedJob
 from midmask.backend.cluster import Resources
+from midmask.experiment.events import Begun
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner, Silent
+from midmask.experiment.run import Runner
 from midmask.store.place import Place
 from midmask.sweep.conclusion import Conclusion, build_result
 from midmask.sweep.plan import SPLITS, Sweep, sweep_for
-from midmask.sweep.run import entrants, expected_trials
-from midmask.sweep.search import TrialContext, run_trial
+from midmask.sweep.run import TrialsObserver, entrants, expected_trials
+from midmask.sweep.search import RungMeasured, SweepProgress, TrialContext, TrialEvent, run_trial
 from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining, suggest
 from midmask.sweep.trials import Trials, importance
+from midmask.tracking.reading import read_runs
+from midmask.tracking.runs import Tracker
 from tests.support.benchmark.tiny import write_collection
 from tests.support.cluster.spaces import DEPTH, SHORT, SIZE, check_repeated_seeds, check_words_and_bytes
 
 
 class Here:
     def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
-
-    def push(self, source: str, rows: list[dict[str, Any]]) -> None:
-        self.rows += rows
+        self.told: list[TrialEvent] = []
+        self.push = self.told.append
 
 
 def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here]:
@@ -48,7 +50,7 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here
             trial.report(row["objective0"], row["rung"])
         study.tell(trial, [told[-1][f"objective{number}"] for number in range(len(space.targets))])
     trials = Trials(space, recipe, one.survey, storage, outcomes(study, space))
-    runner = Runner(storage, LOCAL, Silent())
+    runner = Runner(storage, LOCAL)
     compared = entrants(one, trials)
     for step in (step for entrant in compared for step in entrant.evaluations.values()):
         runner.run(step)
@@ -70,13 +72,32 @@ def test_a_conditional_space_with_repeated_seeds(tmp_path: Path) -> None:
     for point in told["points"]:
         assert (point["to_best"] is None) == (point["label"] == told["best"])
         assert point["front"] == (point["values"]["nDCG@10"] == highest), "equals of the best are on the front too"
-    assert [row["number"] for row in heard.rows if row["event"] == "rung"] == [1, 2] * 3
-    begun = {row["fingerprint"] for row in heard.rows if row["event"] == "begin"}
+    events = [told.event for told in heard.told]
+    assert [event.number for event in events if isinstance(event, RungMeasured)] == [1, 2] * 3
+    begun = {event.step.fingerprint for event in events if isinstance(event, Begun)}
     assert begun == {step.fingerprint for target in expected_trials(one) for step in target.upstream()}
     assert end.text().startswith(end.sentences[0]) and end.text().count(end.sentences[0]) == 1
     out = end.text()
     assert "too few queries" in out and "12 queries, 2 fine-tuning seeds" in out
     assert [system["label"] for system in told["systems"]][1:] == ["none"] and len(told["systems"][0]["test"]) == 2
+    check_lost_reports(one, end, heard, tmp_path)
+
+
+def check_lost_reports(one: Sweep, end: Conclusion, heard: Here, folder: Path) -> None:
+    """Trials whose measurements did not reach the driver are tracked with those of the study and the store."""
+    uri, storage, use = f"sqlite:///{folder}/mlflow.db", Place(one.options.storage), Resources(1, 0, side_by_side=1)
+    with Tracker(uri, folder) as tracker, tracker.run("sweep", tags={}, params={}) as parent:
+        context = TrialContext(one.recipe, one.survey, one.space, storage, None, use)  # type: ignore[arg-type]
+        job = TrackedJob("sweep", tracker, parent, storage, use)
+        observer = TrialsObserver(job, context, SweepProgress(3, 0, print), sweep=one.fingerprint)
+        for told in heard.told:
+            if not isinstance(told.event, RungMeasured):
+                observer(told)
+        observer.close(end.trials.found)
+    trials = [run for run in read_runs(uri) if run.parent_id]
+    assert {run.status for run in trials} == {"finished"}
+    measured = sorted(run.metrics["words/dev/nDCG_at_10"] for run in trials)
+    assert measured == sorted(outcome.last for outcome in end.trials.found)
 
 
 def test_words_are_cut_without_training_and_weighed_against_bytes(tmp_path: Path) -> None:

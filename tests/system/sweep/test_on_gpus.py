@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from midmask.backend.head import head
-from midmask.tracking import read_runs
+from midmask.tracking.reading import read_runs
 from tests.support.benchmark.tiny import TWO_TRIALS, write_collection
+from tests.support.cluster.head import head
 from tests.support.jobs.running import JOBS, run_job
 
 FLAGS = ["--workers", "1", "--workers-per-training", "1"]
@@ -49,7 +49,7 @@ def test_trials_on_gpus_are_groups_and_equal_to_those_in_a_process(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", json.dumps({"GPU": 2}))
     submit = [sys.executable, "-m", "ray.scripts.scripts", "job", "submit", "--", "jobs/sweep_mask_ratio.py"]
-    with contextlib.chdir(project), head(cpus=2) as environment:
+    with contextlib.chdir(project), head(CPU=2) as environment:
         done = subprocess.run([*submit, "--corpus", corpus, *FLAGS], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert executors(project)["trial"] == {"ray train"}

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from midmask.errors import UserError
-from midmask.tracking import Patience, Tracker, read_runs
 from midmask.tracking.outbox import find_left_behind
+from midmask.tracking.reading import read_runs
+from midmask.tracking.runs import Tracker
+from midmask.tracking.store import Patience
 from tests.support.tracking.server import Server
 from tests.support.tracking.stores import MODEL, QUICK, SQUAD, TAGS, history, links, models
 

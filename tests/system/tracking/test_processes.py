@@ -7,7 +7,8 @@ from pathlib import Path
 
 from mlflow import MlflowClient
 
-from midmask.tracking import Tracker, read_runs
+from midmask.tracking.reading import read_runs
+from midmask.tracking.runs import Tracker
 from midmask.tracking.writer import OWNER
 from tests.support.tracking.stores import MODEL, QUICK, TAGS, killed, links, models, statuses
 
@@ -15,7 +16,8 @@ JOB = {"midmask.fingerprint": "beef", "midmask.step": "job"}
 WRITER = """
 import sys, time
 from pathlib import Path
-from midmask.tracking import Patience, Tracker
+from midmask.tracking.runs import Tracker
+from midmask.tracking.store import Patience
 from tests.support.tracking.stores import TAGS
 tracker = Tracker(sys.argv[1], Path(sys.argv[2]), Patience(flush=0.02))
 parent = tracker.run("job", tags={"midmask.fingerprint": "beef", "midmask.step": "job"}, params={})
@@ -30,7 +32,8 @@ def test_processes_that_open_a_fresh_file_at_once_all_write(tmp_path: Path) -> N
     script = """
 import sys
 from pathlib import Path
-from midmask.tracking import Patience, Tracker
+from midmask.tracking.runs import Tracker
+from midmask.tracking.store import Patience
 uri, home, number = sys.argv[1:]
 with Tracker(uri, Path(home), Patience(flush=0.02)) as tracker, tracker.run(f"run {number}", tags={}, params={}) as run:
     run.log({"loss": float(number)}, 0)

@@ -1,16 +1,20 @@
-"""A verdict as text: the numbers and sentences that all its reports take, `verdict.md`, and the model's README.md.
+"""A verdict as verdict.html, as verdict.md, and as the model's README.md: sentences here, their order in templates.
 
-Sentences are not escaped. Texts that come from documents may hold anything, so each report escapes what it prints. The
-model's card says what the model was chosen from and by what, in sentence-transformers' format; what each library sees
-of the model is in the card that its own folder has.
+All three print the same sentences. Texts that come from documents may hold anything: HTML is escaped by Jinja, Markdown
+by `md`, and `readable` marks what no file can hold. The model's card says what the model was chosen from and by what,
+in sentence-transformers' format; what each library sees of the model is in the card that its own folder has.
 """
 
 import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from midmask.choice.verdict import Calibration, Example, QueryCounts, SystemEstimate, Verdict
+from jinja2 import Environment, PackageLoader
+
+from midmask.choice.excerpts import excerpt, highlight
+from midmask.choice.picture import drawable, front, picture
+from midmask.choice.verdict import Calibration, QueryCounts, SystemEstimate, Verdict
 from midmask.core.words import NOT_KNOWN, duration, size
 from midmask.evaluation.rendering import markdown, markdown_text
 
@@ -253,42 +257,7 @@ LONGEST_PASSAGE = 600
 """Characters of an example's passage that are printed."""
 
 
-def verdict_markdown(verdict: Verdict) -> str:
-    """The whole verdict: the answer, the systems, the queries, how far to believe it, examples, and what it leaves out.
-
-    Raises:
-        UserError: if the recommended system is not among the verdict's systems.
-    """
-    parts = [
-        f"# {text(verdict.corpus)}: which middle training?",
-        f"**{text(headline(verdict))}** {text(certainty(verdict))}",
-        text(verdict.recommendation.reason),
-        "## Systems",
-        systems_table(verdict, verdict.finalists),
-        text(table_note(verdict)),
-        *_given_up(verdict),
-        "## Queries",
-        f"{text(query_sentence(verdict.queries))} The corpus has {verdict.passages:,} passages.",
-        markdown(
-            ["source", "queries kept"],
-            [[text(name), f"{count:,}"] for name, count in verdict.queries.source.items()],
-        ),
-        "## How far to believe it",
-        text(" ".join(belief(verdict.calibration))),
-        *_examples("Queries it wins", verdict.won),
-        *_examples("Queries it loses", verdict.lost),
-        *_not_tried(verdict),
-        "## What this does not show",
-        bullets(verdict.limits) or "No limits were recorded.",
-        "## Use the model",
-        *use(verdict),
-        "## Make it again",
-        code(verdict.command, "sh"),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def text(value: str) -> str:
+def md(value: str) -> str:
     """The text as Markdown that shows it, in one line."""
     return markdown_text(readable(value))
 
@@ -300,25 +269,21 @@ def code(content: str, language: str) -> str:
     return f"{fence}{language}\n{readable(content)}\n{fence}"
 
 
-def bullets(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {text(line)}" for line in lines)
-
-
 def systems_table(verdict: Verdict, systems: Sequence[SystemEstimate]) -> str:
     """A line for each system; gains with the ends of their intervals."""
     heads = ["rank", "system", "representation", *GAINS, "computing", "per passage"]
     rows = [
         [
             str(one.rank),
-            f"**{text(one.system)}**" if one == verdict.recommended else text(one.system),
-            text(one.representation),
+            f"**{md(one.system)}**" if one == verdict.recommended else md(one.system),
+            md(one.representation),
             *gain_cells(verdict, one),
             duration(one.seconds),
             size(one.bytes_per_passage),
         ]
         for one in systems
     ]
-    return markdown([text(head) for head in heads], rows)
+    return markdown([md(head) for head in heads], rows)
 
 
 def gain_cells(verdict: Verdict, one: SystemEstimate) -> tuple[str, str]:
@@ -361,60 +326,129 @@ def dropped(verdict: Verdict) -> dict[str, str]:
     return by_reason({one.label: one.dropped for one in verdict.given_up})
 
 
-def _given_up(verdict: Verdict) -> list[str]:
-    if not verdict.given_up:
-        return []
-    why = bullets(f"{labels}: {reason}" for labels, reason in dropped(verdict).items())
-    return ["### Given up early", text(given_up_note(verdict)), systems_table(verdict, verdict.given_up), why]
+HEADS = ("Rank", "System", *(name.capitalize() for name in GAINS), "Computing", "Per passage")
 
-
-def _examples(title: str, examples: Sequence[Example]) -> list[str]:
-    if not examples:
-        return []
-    return [f"## {title}", *(_example(one) for one in examples)]
-
-
-def _example(one: Example) -> str:
-    ranks = ", ".join(f"{label}: {rank_words(rank)}" for label, rank in one.ranks.items())
-    passage = one.text if len(one.text) <= LONGEST_PASSAGE else one.text[:LONGEST_PASSAGE] + " …"
-    title = f"**{text(one.title)}** " if one.title else ""
-    return f"- {text(one.query)} ({text(one.source)}). Its passage is at {text(ranks)}.\n\n  > {title}{text(passage)}"
-
-
-def _not_tried(verdict: Verdict) -> list[str]:
-    if not verdict.not_tried:
-        return []
-    return ["## Not tried", bullets(f"{labels}: {why}" for labels, why in by_reason(verdict.not_tried).items())]
-
-
-def use(verdict: Verdict, model: str | None = None, folder: str = "") -> list[str]:
-    """How to search with the recommended system, and how to load its model.
-
-    Args:
-        model: see `loading_lines`. folder: of the verdict; none: that which it was written to.
-    """
-    if not verdict.model:
-        return [f"{text(verdict.recommended.label)} has no model: nothing was trained for it."]
-    lines = loading_lines(verdict, model)
-    return [
-        code(search_command(verdict, folder), "sh"),
-        code("\n".join(search_lines(verdict, folder)), "python"),
-        text(about_model(verdict)),
-        code("\n".join(lines), "python") if lines else NO_LOADER,
-    ]
-
+WIDE, NARROW = ("wide", 900, 420), ("narrow", 358, 400)
+"""Name, width and height of the pictures; the narrow one has room for the finalists alone."""
 
 TAGS = ("sentence-transformers", "feature-extraction", "midmask")
-
-MODEL, FOLDER = ".", ".."
-"""The model's and the verdict's folder as the card names them: as seen from the model's, since folders are moved."""
 
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _TITLE = re.compile(r"\A\s*# [^\n]*\n")
 
 
+def unbroken(value: str) -> str:
+    """A sentence in which no line ends between a number and its unit."""
+    return re.sub(r"(?<=\d) (?=(?:s|min|h|days)\b)|(?<=\d h) (?=\d)|(?<=\d min) (?=\d)", "\N{NO-BREAK SPACE}", value)
+
+
+def cut(passage: str) -> str:
+    return passage if len(passage) <= LONGEST_PASSAGE else passage[:LONGEST_PASSAGE] + " …"
+
+
+def _printable(value: object) -> object:
+    return readable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def _templates() -> Environment:
+    found = Environment(
+        loader=PackageLoader("midmask.choice"),
+        autoescape=lambda name: name is not None and ".html" in name,
+        finalize=_printable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    sentences = (headline, certainty, table_note, given_up_note, dropped, by_reason, belief, query_sentence)
+    lines = (search_command, search_lines, about_model, loading_lines, interval_level)
+    functions = (*sentences, *lines, systems_table, excerpt, highlight)
+    found.globals |= {function.__name__: function for function in functions}
+    found.globals |= {"NO_LOADER": NO_LOADER, "heads": HEADS}
+    filters = (md, cut, signed, duration, size, rank_words, unbroken)
+    found.filters |= {function.__name__: function for function in filters}
+    found.filters |= {"fenced": code, "thousands": "{:,}".format}
+    return found
+
+
+TEMPLATES = _templates()
+
+
+def verdict_html(verdict: Verdict) -> str:
+    """The page: the answer, the systems, the picture, examples, and what it leaves out.
+
+    Raises:
+        UserError: if the recommended system is not among the verdict's systems.
+    """
+    template, taken = TEMPLATES.get_template("verdict.html.jinja"), verdict.recommended
+    drawn = drawable(verdict)
+    finalists = [one for one in drawn if one.finalist]
+    pictures = [
+        (*canvas, picture(verdict, systems, *canvas[1:]))
+        for canvas, systems in ((WIDE, drawn), (NARROW, finalists))
+        if systems
+    ]
+    left_out = [one.label for one in verdict.systems if one not in drawn]
+    return template.render(
+        **{"verdict": verdict, "taken": taken, "facts": _facts(verdict), "pictures": pictures, "drawn": drawn},
+        **{"described": described(verdict), "keys": _keys(verdict), "left_out": left_out},
+    )
+
+
+def _facts(verdict: Verdict) -> list[tuple[str, str, str]]:
+    """Name, value and a note of the figures below the headline."""
+    taken = verdict.recommended
+    made = expected = ("baseline", "what gains are over")
+    if taken.label != verdict.baseline:
+        made = signed(taken.made_gain), made_interval(verdict, taken)
+        expected = signed(taken.gain), gain_interval_words(verdict, taken)
+    spent = f"{duration(verdict.spent_seconds)} of {duration(verdict.budget_seconds)} spent on all"
+    training = "nothing was trained for it; " if taken.training == "none" else ""
+    return [
+        (f"Gain in {verdict.measure}, {verdict.queries.test:,} made queries", *made),
+        ("Gain expected for people's queries", *expected),
+        ("Computing", duration(taken.seconds), f"{training}{spent}"),
+        ("Index", size(taken.bytes_per_passage), "per passage"),
+    ]
+
+
+def _keys(verdict: Verdict) -> list[tuple[str, str]]:
+    """The legend of the picture: class of the mark, its meaning."""
+    both = verdict.recommended.label == verdict.baseline
+    keys = (
+        [("taken", "recommended, and the baseline")] if both else [("taken", "recommended"), ("baseline", "baseline")]
+    )
+    keys += [("finalist", "other finalists")]
+    keys += [("given-up wide", "given up early, on dev queries")] if verdict.given_up else []
+    return [*keys, ("front", "no finalist gains more for less")] if len(front(verdict)) > 1 else keys
+
+
+def described(verdict: Verdict) -> str:
+    """What the picture shows, in words: each system's gain, interval and time, and who is on the front."""
+    lines = [
+        f"{one.label}: {signed(one.made_gain)}, {made_interval(verdict, one)}, {duration(one.seconds)}."
+        for one in drawable(verdict)
+    ]
+    return " ".join([*lines, f"On the Pareto front: {', '.join(one.label for one in front(verdict))}."])
+
+
+def _markdown(name: str, verdict: Verdict, **more: object) -> str:
+    """The text of a template, in which blank lines are single."""
+    _ = verdict.recommended
+    return re.sub(r"\n{3,}", "\n\n", TEMPLATES.get_template(name).render(verdict=verdict, **more)).strip() + "\n"
+
+
+def verdict_markdown(verdict: Verdict) -> str:
+    """The whole verdict: the answer, the systems, the queries, how far to believe it, examples, and what it leaves out.
+
+    Raises:
+        UserError: if the recommended system is not among the verdict's systems.
+    """
+    rows = [[md(name), f"{count:,}"] for name, count in verdict.queries.source.items()]
+    return _markdown("verdict.md.jinja", verdict, sources_table=markdown(["source", "queries kept"], rows))
+
+
 def model_card(verdict: Verdict, folder_card: str = "") -> str:
-    """The text of README.md in `model/`.
+    """The text of README.md in `model/`. It names the model's folder `.` and the verdict's `..`, since both are moved.
 
     Args:
         folder_card: README.md that the training wrote into that folder. What it says of views, libraries and origin is
@@ -423,53 +457,14 @@ def model_card(verdict: Verdict, folder_card: str = "") -> str:
     Raises:
         UserError: if the recommended system is not among the verdict's systems.
     """
-    taken = verdict.delivered
-    shown = (taken, verdict.recommended)
-    found = loader(taken.representation)
-    inherited = _TITLE.sub("", _FRONT_MATTER.sub("", folder_card)).strip()
-    parts = [
-        _front_matter(found),
-        f"# {text(taken.label)}, {text(_origin(verdict))}",
-        f"Chosen by midmask from {len(verdict.systems)} systems, without labelled queries. "
-        f"{text(headline(verdict))} {text(certainty(verdict))}",
-        "## How to load",
-        *use(verdict, MODEL, FOLDER),
-        "The model's folder is `.` here and the verdict's is `..`; nothing is fetched from a network.",
-        "## Data",
-        f"{verdict.passages:,} passages of {text(verdict.corpus)}. {text(query_sentence(verdict.queries))} "
-        "Nobody asked these queries: they were made from the passages.",
-        bullets(f"{name}: {count:,}" for name, count in verdict.queries.source.items()),
-        "## Method and protocol",
-        f"System {text(taken.system)}, representation {text(taken.representation)}. {text(_method(verdict))} Systems "
-        f"were given up by dev queries; the figures are of test queries. {text(verdict.recommendation.reason)}",
-        "## Figures",
-        systems_table(verdict, [one for one in verdict.finalists if one in shown or one.label == verdict.baseline]),
-        text(table_note(verdict)),
-        text(" ".join(belief(verdict.calibration))),
-        "## Limits",
-        bullets(verdict.limits) or "No limits were recorded.",
-        *(["## The folder", inherited] if inherited else []),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _origin(verdict: Verdict) -> str:
-    """Whether the model was trained on the documents or only chosen for them."""
-    if verdict.delivered.training == "none":
-        return f"chosen for {verdict.corpus}, not trained on it"
-    return f"trained on {verdict.corpus}"
-
-
-def _method(verdict: Verdict) -> str:
-    if verdict.delivered.training == "none":
-        return "Its weights are those that all systems start from, unchanged."
-    return f"Training on these documents: {verdict.delivered.training}. All trained systems had the same queries."
-
-
-def _front_matter(loader: str | None) -> str:
-    """Tags of the model as YAML. Without a loader it is not one of sentence-transformers."""
-    tags = [tag for tag in TAGS if loader or tag != "sentence-transformers"]
-    tags += ["sparse-encoder"] if loader == "SparseEncoder" else []
-    lines = [f"library_name: {'sentence-transformers' if loader else 'transformers'}", "tags:"]
-    lines += [f"- {tag}" for tag in tags]
-    return "\n".join(["---", *lines, "pipeline_tag: feature-extraction", "---"])
+    shown = (verdict.delivered, verdict.recommended)
+    found = loader(verdict.delivered.representation)
+    tags = [tag for tag in TAGS if found or tag != "sentence-transformers"]
+    return _markdown(
+        "card.md.jinja",
+        verdict,
+        loader=found,
+        tags=[*tags, "sparse-encoder"] if found == "SparseEncoder" else tags,
+        shown=[one for one in verdict.finalists if one in shown or one.label == verdict.baseline],
+        inherited=_TITLE.sub("", _FRONT_MATTER.sub("", folder_card)).strip(),
+    )

@@ -1,7 +1,8 @@
-"""The page of all fields of a recipe: `python -m midmask.recipes.fields_page FILE` writes it (`make guide`)."""
+"""All fields of a recipe, as the page of the documentation and as the list that a misspelt `--set` is held against:
+`python -m tests.tools.fields` writes both (`make guide`).
+"""
 
 import json
-import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,11 +11,15 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from midmask.core.config import Config, is_runtime
+from midmask.core.config import Config, flatten, is_runtime
 from midmask.corpora.reader import escape_cell
 from midmask.experiment.schema import Recipe
 from midmask.objectives import ObjectiveConfig
-from midmask.recipes.fields import all_configs
+from midmask.recipes import RECIPES
+from midmask.recipes.fields import FILE, any_stage
+from midmask.recipes.protocols import PROTOCOLS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "fields.md"
 
 HEAD = """# Fields of a recipe
 
@@ -42,6 +47,17 @@ class FieldRow:
     type: str
     default: str
     description: str
+
+
+def fields() -> list[str]:
+    """Every field of every recipe under every protocol, sorted."""
+    return sorted({any_stage(path) for config in all_configs() for path in flatten(config)})
+
+
+def all_configs() -> list[Recipe]:
+    """Every recipe, and the first of them under every protocol: together they have all fields. Takes seconds."""
+    recipes = [RECIPES[name]() for name in RECIPES]
+    return [*recipes, *(PROTOCOLS[name]().on(recipes[0], "demo") for name in PROTOCOLS)]
 
 
 def page() -> str:
@@ -138,4 +154,5 @@ def _meaning_of(section: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page(), "utf-8")
+    FILE.write_text("\n".join(fields()) + "\n", "utf-8")
+    PAGE.write_text(page(), "utf-8")

@@ -1,0 +1,176 @@
+"""The report of a benchmark: its tables and figures, what it cost, and the results as one Parquet file.
+
+What `midmask_papers` knows beside them, published values and claims, it adds itself, where it is installed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from midmask.benchmark.design import BM25, NONE, Benchmark
+from midmask.benchmark.figures import collections_figure, gains_figure
+from midmask.benchmark.layout import Layout, LeftOut, group_by_reason
+from midmask.benchmark.records import collect, describe_left_out
+from midmask.benchmark.results import Results, SystemKey, tuned_on
+from midmask.core.words import MISSING
+from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown, comparisons_csv, markdown
+from midmask.evaluation.tables import ResultTable, by_measure, tabulate
+from midmask.store.place import Place
+
+PAPERS = "midmask_papers"
+"""The package whose `report.additions` adds to a report."""
+
+
+@dataclass(frozen=True)
+class NamedTable:
+    """A table with the name of its files, its heading, and the published numbers beside it."""
+
+    name: str
+    heading: str
+    table: ResultTable
+    beside: Beside = field(default_factory=Beside)
+    style: Style = field(default_factory=Style)
+
+    def markdown(self) -> str:
+        return as_markdown(self.table, self.style, self.beside)
+
+    def files(self) -> dict[str, str]:
+        """Ending -> text: the table as Markdown, LaTeX and CSV, and its tests."""
+        return {
+            "md": self.markdown(),
+            "tex": as_latex(self.table, self.style, self.beside),
+            "csv": as_csv(self.table, self.beside),
+            "tests.csv": comparisons_csv(self.table),
+        }
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What a report has besides: tables before its own, and sections after them."""
+
+    tables: Sequence[NamedTable] = ()
+    sections: Sequence[str] = ()
+
+
+def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str, str]) -> str:
+    """Writes the report of a benchmark's results in the storage to the folder; returns its text.
+
+    Args:
+        failed: cell -> why it could not be run.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    results = collect(layout.cells, storage, layout.recorded)
+    additions = Additions()
+    if find_spec(PAPERS) is not None:
+        additions = import_module(f"{PAPERS}.report").additions(results, layout, storage, folder)
+    remarks = describe_left_out(layout.cells, storage)
+    return write_report(results, layout.benchmark, folder, additions, layout.left_out, failed, remarks)
+
+
+def write_report(
+    results: Results,
+    benchmark: Benchmark,
+    folder: Path,
+    additions: Additions,
+    left_out: Sequence[LeftOut],
+    failed: Mapping[str, str],
+    remarks: Sequence[str],
+) -> str:
+    """Writes `report.md`, `tables/*.{md,csv,tex}`, the tests of each table as `tables/*.tests.csv`, `figures/*.png` and
+    `results.parquet`; returns the text of the report.
+
+    Args:
+        left_out: combinations that were not run, and why.
+        failed: cell -> why it could not be run.
+        remarks: what is not measured as the collections' files have it.
+    """
+    tables = [*additions.tables, *tables_of(results, benchmark)]
+    for table in tables:
+        _write_table(table, folder / "tables")
+    results.write(Place(str(folder / "results.parquet")))
+    parts = [f"# {benchmark.title}", _conditions(results, benchmark, remarks)]
+    parts += [f"## {table.heading}\n\n{table.markdown()}" for table in tables]
+    parts += additions.sections
+    if read := collections_figure(results, folder / "figures" / "collections.png", benchmark.measure):
+        parts.append(f"## What the middle training read\n\n![collections](figures/collections.png)\n\n{read}")
+    if gained := gains_figure(results, folder / "figures" / "gains.png", benchmark.baseline, benchmark.measure):
+        parts.append(f"## What middle training gains\n\n![gains](figures/gains.png)\n\n{gained}")
+    parts.append(f"## What it cost\n\n{costs_table(results)}")
+    if failed:
+        parts.append("## Not measured\n\n" + "\n".join(f"- {cell}: {reason}" for cell, reason in failed.items()))
+    if left_out:
+        parts.append("## Left out\n\n" + "\n".join(group_by_reason(left_out)))
+    text = "\n\n".join(parts) + "\n"
+    (folder / "report.md").write_text(text, encoding="utf-8")
+    return text
+
+
+def tables_of(results: Results, benchmark: Benchmark) -> Iterator[NamedTable]:
+    """One table per corpus, split, representation and setting: systems × measures, all pairs compared."""
+    for corpus, split in dict.fromkeys((result.corpus, result.split) for result in results):
+        here = results.where(corpus=corpus, split=split)
+        for kind, setting in dict.fromkeys((one.key.representation, one.key.setting) for one in here):
+            if kind == BM25:
+                continue
+            rows = here.where(representation=kind, setting=setting)
+            systems = Results([*rows, *here.where(system=BM25)])
+            per_query = systems.per_query(corpus, split, by=lambda key: label(key, benchmark))
+            measures = [name for name in rows[0].measures if all(name in one.measures for one in systems)]
+            table = tabulate(by_measure(per_query, measures))
+            yield NamedTable(f"{corpus}.{split}.{kind}.{setting}", f"{corpus} {split}, {kind}, {setting}", table)
+
+
+def label(key: SystemKey, benchmark: Benchmark) -> str:
+    """A row's name: the system, and the collection of its middle training where rows differ in it."""
+    several = len(benchmark.collections) > 1 and key.collection != NONE
+    return f"{key.system} ({key.collection})" if several else key.system
+
+
+COSTS = {
+    "pre-training tokens": ("pretrain_tokens", "{:,.0f}"),
+    "training s": ("train_seconds", "{:.0f}"),
+    "CPU h": ("cpu_hours", "{:.3f}"),
+    "GPU h": ("gpu_hours", "{:.3f}"),
+    "bytes/passage": ("bytes_per_passage", "{:.0f}"),
+    "search ms/query": ("search_ms_per_query", "{:.2f}"),
+}
+"""Column -> field of `Costs`, and how its mean over seeds is printed."""
+
+
+def costs_table(results: Results) -> str:
+    """A row per system, collection, representation and setting: what its evaluation on the first split took, as the
+    mean over seeds; of several corpora that systems are fine-tuned on, for each. Steps that systems share count for
+    each of them.
+    """
+    several = any(result.further for result in results)
+    rows = []
+    for key, corpus in dict.fromkeys((result.key, tuned_on(result, results)) for result in results):
+        cell = [one for one in results.where(**vars(key)) if tuned_on(one, results) == corpus and one.costs is not None]
+        first = [one.costs for one in cell if (one.corpus, one.split) == (cell[0].corpus, cell[0].split)]
+        if first:
+            means = [_mean([getattr(cost, name) for cost in first], style) for name, style in COSTS.values()]
+            rows.append([*[corpus] * several, *vars(key).values(), *means])
+    names = ["system", "collection", "representation", "setting", *COSTS]
+    return markdown([*["fine-tuned on"] * several, *names], rows)
+
+
+def _mean(values: Sequence[float | None], style: str) -> str:
+    numbers = [value for value in values if value is not None]
+    return style.format(sum(numbers) / len(numbers)) if numbers else MISSING
+
+
+def _conditions(results: Results, benchmark: Benchmark, remarks: Sequence[str]) -> str:
+    seeds = ", ".join(map(str, benchmark.seeds))
+    corpora = " and, by itself, on ".join(benchmark.corpora)
+    lines = [f"Fine-tuned on {corpora}; fine-tuning seeds {seeds}; {len(results)} evaluations."]
+    for name, read in benchmark.collections.items():
+        lines.append(f"Middle training on {name}: {', '.join(read) or 'the corpus itself'}.")
+    return "\n".join(f"- {line}" for line in (*lines, *benchmark.notes, *remarks))
+
+
+def _write_table(table: NamedTable, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for ending, text in table.files().items():
+        (folder / f"{table.name}.{ending}").write_text(text, encoding="utf-8")

@@ -1,0 +1,185 @@
+"""Claims on masks and on embeddings, which no ranked list decides: shares of stop-words among masked tokens, and how
+far queries and passages lie apart. They need statistics that are measured elsewhere, each with its run.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from pydantic import Field, TypeAdapter, model_validator
+
+from midmask.benchmark.design import BM25
+from midmask.benchmark.results import Results, home, order_splits
+from midmask.core.config import Config
+from midmask.errors import UserError
+from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate, Variance, interval
+from midmask_papers.published import pick, read_list
+from midmask_papers.ruling import ClaimOutcome, Ruling, below_floor, combine, judge, judge_between
+
+
+class Statistic(Config):
+    """One figure of one system on one corpus."""
+
+    measure: str = Field(description="stop share, KL or JS")
+    system: str = Field(description="a recipe's name, or a variant of one")
+    corpus: str = Field(description="short name of the corpus")
+    values: tuple[float, ...] = Field(min_length=1, description="one per seed or draw")
+    count: int = Field(0, ge=0, description="of a share: of how many; 0: it is none")
+    source: str = Field(description="the command that gave it")
+
+    @model_validator(mode="after")
+    def _share_is_one(self) -> Self:
+        if self.count and not (len(self.values) == 1 and 0 <= self.values[0] <= 1):
+            raise ValueError(f"{self.measure} of {self.system}: a share of {self.count} is one value between 0 and 1")
+        return self
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.values))
+
+    @property
+    def variance(self) -> Variance:
+        """Of the mean: of a share the binomial's, else from the draws; infinite for a single one."""
+        return Variance.of_share(self.mean, self.count) if self.count else Variance.of_mean(self.values)
+
+
+def difference(left: Statistic, right: Statistic, alpha: float) -> IntervalEstimate:
+    """left less right, measured independently of each other."""
+    return interval(left.mean - right.mean, [left.variance, right.variance], alpha)
+
+
+def read_shipped() -> tuple[Statistic, ...]:
+    """Those that come with the package."""
+    text = (files("midmask_papers") / "statistics.yaml").read_text(encoding="utf-8")
+    return read_list(_LIST, text, "statistics.yaml")
+
+
+def read_statistics(path: Path) -> tuple[Statistic, ...]:
+    """A YAML list of statistics.
+
+    Raises:
+        UserError: if there is no such file, or it has a wrong field, naming it.
+    """
+    if not path.is_file():
+        raise UserError(f"statistics: there is no file {path}; give a YAML list as in midmask_papers/statistics.yaml")
+    return read_list(_LIST, path.read_text(encoding="utf-8"), path.name)
+
+
+_LIST = TypeAdapter(tuple[Statistic, ...])
+
+
+def _by_corpus(statistics: Sequence[Statistic], measure: str, system: str) -> dict[str, Statistic]:
+    """Corpus -> the system's statistic."""
+    return {one.corpus: one for one in statistics if (one.measure, one.system) == (measure, system)}
+
+
+STOP_SHARE = "stop share"
+COMMAND = "`python -m midmask_papers.stop_word_share --corpus NAME` measures it"
+
+ABOUT = 0.05
+""" "About 40%" is 35 to 45%: the paper rounds, and its lists of stop-words and its corpora are not ours."""
+
+
+def stop_share(results: Results, statistics: Sequence[Statistic]) -> Ruling:
+    """~40% of randomly masked tokens are stop-words or punctuation: on every corpus that was measured."""
+    printed = pick("rom", "text").value
+    shares = _by_corpus(statistics, STOP_SHARE, "mlm")
+    if not shares:
+        return Ruling("not measured", f"the share of stop-words under random masks; {COMMAND}.", published=printed)
+    low, high, rulings = printed - ABOUT, printed + ABOUT, []
+    for share in shares.values():
+        estimate = interval(share.mean, [share.variance], ALPHA / len(shares))
+        said = (
+            f"{share.mean:.1%} [{estimate.low:.1%}, {estimate.high:.1%}] of {share.count:,} masked tokens of "
+            f"{share.corpus}, about {printed:.0%} being {low:.0%} to {high:.0%} ({share.source})."
+        )
+        rulings.append(Ruling.of(judge_between(estimate, low, high), said, estimate, printed))
+    return combine(rulings)
+
+
+def fewer_stops(results: Results, statistics: Sequence[Statistic]) -> Ruling:
+    """ROM masks fewer of them than random masks do."""
+    uniform, weighted = (_by_corpus(statistics, STOP_SHARE, system) for system in ("mlm", "rom"))
+    shared = [corpus for corpus in uniform if corpus in weighted]
+    if not shared:
+        return Ruling("not measured", f"the shares of stop-words under random masks and ROM's; {COMMAND}.")
+    rulings = []
+    for corpus in shared:
+        gap = difference(uniform[corpus], weighted[corpus], ALPHA / len(shared))
+        said = f"{uniform[corpus].mean:.1%} under random masks, {weighted[corpus].mean:.1%} under ROM's on {corpus}."
+        rulings.append(Ruling.of(judge(gap, None), said, gap, None))
+    return combine(rulings)
+
+
+def divergences(results: Results, statistics: Sequence[Statistic]) -> Ruling:
+    """CoT-MoTE's Table 1: queries and passages of two encoders lie farther apart, by KL and JS of their densities."""
+    near, far = ("cotmae", "cotmae[experts=all]")
+    printed = {
+        (measure, system): pick("cotmote", "1", system=system, measure=measure).value
+        for measure, system in product(("KL", "JS"), (near, far))
+    }
+    sizes = {measure: printed[measure, far] - printed[measure, near] for measure in ("KL", "JS")}
+    return combine(_lie_nearer(results, statistics, near, [far], sizes))
+
+
+def lowest_divergences(results: Results, statistics: Sequence[Statistic]) -> Ruling:
+    """Figure 4: CoT-MoTE's queries and passages lie nearer to each other than those of one encoder and of two; no value
+    is printed.
+    """
+    rivals = ["cotmote_siamese", "cotmote_separate"]
+    return combine(_lie_nearer(results, statistics, "cotmote", rivals, {"KL": None, "JS": None}))
+
+
+def _lie_nearer(
+    results: Results,
+    statistics: Sequence[Statistic],
+    near: str,
+    rivals: Sequence[str],
+    sizes: Mapping[str, float | None],
+) -> list[Ruling]:
+    """Whether a system's divergences are lower than each rival's, on every corpus that has both. It is not decided
+    where one of the encoders has not learned to search, or where the results do not show whether it has.
+
+    Args:
+        sizes: measure -> the published difference.
+    """
+    rulings = []
+    for (measure, size), far in product(sizes.items(), rivals):
+        ours, others = (_by_corpus(statistics, measure, system) for system in (near, far))
+        shared = [corpus for corpus in ours if corpus in others]
+        if not shared:
+            absent = f"No {measure} of {near} and {far} in statistics.yaml beside the results"
+            short = _not_learned((near, *rivals), home(results), results) if results else ()
+            outcome: ClaimOutcome = "not decidable" if short else "not measured"
+            said = "; ".join((absent, *short)) + "."
+            rulings.append(Ruling(outcome, said, published=size, representations=("dense",)))
+        for corpus in shared:
+            gap = difference(others[corpus], ours[corpus], ALPHA / len(sizes) / len(rivals) / len(shared))
+            text = f"{measure} {others[corpus].mean:.2e} ({far}) against {ours[corpus].mean:.2e} ({near}) on {corpus}"
+            short = _not_learned((near, far), corpus, results, is_required=True)
+            outcome = "not decidable" if short else judge(gap, size)
+            rulings.append(Ruling.of(outcome, "; ".join((text, *short)) + ".", gap, size, ["dense"]))
+    return rulings
+
+
+def _not_learned(
+    systems: Sequence[str], corpus: str, results: Results, *, is_required: bool = False
+) -> tuple[str, ...]:
+    """The dense encoders of these systems that have not learned to search a corpus, under any fine-tuning that was
+    measured: an encoder's divergence is its own, so each of them is a condition.
+
+    Args:
+        is_required: whether an encoder whose learning the results do not show counts as one that has not.
+    """
+    notes: list[str] = []
+    here = results.where(corpus=corpus)
+    for system in systems:
+        rows = here.where(system=system, representation="dense")
+        if is_required and not (rows and here.where(system=BM25)):
+            notes.append(f"the results do not show whether {system} has learned to search {corpus}")
+        for key, split in product(dict.fromkeys(one.key for one in rows), order_splits(rows.names("split"))[:1]):
+            notes += (f"{system}: {note}" for note in below_floor([key], [(corpus, split)], results, "RR@10"))
+    return tuple(notes)

@@ -1,0 +1,130 @@
+"""Figures of gains and of what was read, against the truth; the report where no package adds to it."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+from midmask.benchmark.figures import collection_panels, collections_figure, gain_panels, gains_figure, gains_of_records
+from midmask.benchmark.results import Results, SystemKey
+from midmask.errors import UserError
+from tests.support.benchmark.synthetic import Noise, dense, drawn, results
+
+SETTINGS = ("no labels", "1k labels", "10k labels")
+LEVELS = {"none": (0.60, 0.65, 0.70), "mlm": (0.58, 0.66, 0.70), "retromae": (0.62, 0.66, 0.69)}
+TRUTH = {
+    dense(name, setting=setting): value
+    for name, row in LEVELS.items()
+    for setting, value in zip(SETTINGS, row, strict=True)
+}
+QUIET, LOUD = Noise().scaled(1e-6), Noise()
+BM25 = SystemKey("bm25", "none", "bm25", "none")
+
+
+def found(noise: Noise = LOUD, seeds: int = 3) -> Results:
+    dev = drawn({key: 1 - value for key, value in TRUTH.items()}, corpus="squad", split="dev", seeds=seeds)
+    return results(dev, drawn({**TRUTH, BM25: 0.8}, noise=noise, corpus="squad", split="test", seeds=seeds))
+
+
+def test_gains_are_over_the_baseline_of_the_same_setting_on_test():
+    (panel,) = gain_panels(found(QUIET), "none", "RR@10")
+    assert (panel.corpus, panel.split, panel.settings) == ("squad", "test", SETTINGS)
+    values = {name: [row[setting].value for setting in SETTINGS] for name, row in panel.gains.items()}
+    assert values["mlm"] == pytest.approx([-0.02, 0.01, 0.0], abs=1e-5)
+    assert values["retromae"] == pytest.approx([0.02, 0.01, -0.01], abs=1e-5)
+
+
+def test_the_figure_has_its_table_and_without_a_baseline_in_two_settings_nothing_is_drawn(tmp_path: Path):
+    text = gains_figure(found(QUIET), tmp_path / "figures" / "gains.png", "none", "RR@10")
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    assert cells[2][:4] == ["squad test, dense", "mlm", *(f"{x} [{x}, {x}]" for x in ("-0.0200", "+0.0100"))]
+    assert (tmp_path / "figures" / "gains.png").read_bytes().startswith(b"\x89PNG")
+    one = results(drawn({dense("none"): 0.3, dense("mlm"): 0.4}))
+    for made, baseline in ((one, "none"), (found(), None), (Results([]), "none")):
+        assert gains_figure(made, tmp_path / "a.png", baseline, "RR@10") == ""
+    assert not (tmp_path / "a.png").exists()
+
+
+RECORDS = Path(__file__).resolve().parents[2] / "docs" / "results" / "records" / "pretrained"
+
+
+def test_the_page_has_the_differences_to_mlm_that_the_records_give():
+    """Twelve, all positive, smaller the more labels follow."""
+    table = gains_of_records(RECORDS, "mlm", ("retromae", "dupmae"), SETTINGS, "nDCG@10")
+    assert table in (RECORDS.parents[1] / "pretrained.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\w+) test, dense +\| +(\w+) \| (.*) \|$", table, re.M)
+    assert {row[:2] for row in rows} == {(c, s) for c in ("squad", "cranfield") for s in ("retromae", "dupmae")}
+    cells = [re.findall(r"([+-][\d.]+) \[", row[2]) for row in rows]
+    assert all(float(cell) > 0 for own in cells for cell in own)
+    assert all(float(few) > float(more) for own in cells for few, more in pairwise(own))
+    for system, setting, named in (("bert", "no labels", "dupmae"), ("dupmae", "no label", "no labels")):
+        with pytest.raises(UserError, match=named):
+            gains_of_records(RECORDS, "mlm", (system,), (setting,), "nDCG@10")
+
+
+@pytest.mark.parametrize("corpus", ["squad", "cranfield"])
+def test_a_difference_of_one_seed_is_that_of_a_paired_t_test(corpus):
+    values = []
+    for name in ("dupmae", "mlm"):
+        (file,) = RECORDS.glob(f"{name}-corpus-dense-no-labels-seed-0-*.parquet")
+        rows = pq.read_table(file).to_pylist()
+        here = [row for row in rows if (row["corpus"], row["split"], row["measure"]) == (corpus, "test", "nDCG@10")]
+        values.append(np.array([row["value"] for row in sorted(here, key=lambda row: row["query_id"])]))
+    interval = stats.ttest_rel(*values).confidence_interval(0.95)
+    table = gains_of_records(RECORDS, "mlm", ("dupmae",), ("no labels", "1k labels"), "nDCG@10")
+    (row,) = (line for line in table.splitlines() if line.startswith(f"| {corpus} "))
+    assert f"{np.mean(values[0] - values[1]):+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]" in row
+
+
+READ = {
+    dense("none"): 0.10, dense("mlm", collection="wiki"): 0.11, dense("mlm", collection="squad"): 0.12,
+    dense("retromae", collection="wiki"): 0.20, dense("retromae", collection="squad"): 0.26,
+    dense("retromae", collection="both"): 0.24, dense("lexmae", collection="squad"): 0.90,
+    SystemKey("bm25", "none", "bm25", "none"): 0.78,
+}  # fmt: skip
+
+
+def by_place(noise: Noise = QUIET) -> Results:
+    dev = drawn({key: 1 - value for key, value in READ.items()}, noise=noise, corpus="squad", split="dev")
+    return results(
+        dev,
+        drawn(READ, noise=noise, corpus="squad", split="test"),
+        drawn({key: value / 2 for key, value in READ.items()}, noise=noise, corpus="cranfield", split="test"),
+    )
+
+
+def test_systems_of_several_collections_on_test_with_their_levels():
+    home, elsewhere = collection_panels(by_place())
+    assert (home.corpus, home.split, elsewhere.corpus) == ("squad", "test", "cranfield")
+    assert home.collections == ("wiki", "squad", "both") and set(home.values) == {"mlm", "retromae"}
+    for panel, factor in ((home, 1.0), (elsewhere, 0.5)):
+        means = {(name, read): sum(seeds) / 3 for name, row in panel.values.items() for read, seeds in row.items()}
+        expected = {
+            (key.system, key.collection): factor * value
+            for key, value in READ.items()
+            if key.system in ("mlm", "retromae")
+        }
+        assert means == pytest.approx(expected, abs=1e-5)
+        assert panel.levels["none"] == pytest.approx([0.1 * factor] * 3, abs=1e-5)
+        assert panel.levels["bm25"] == pytest.approx([0.78 * factor], abs=1e-5)
+
+
+def test_the_table_has_means_with_the_standard_deviation_of_the_seeds(tmp_path: Path):
+    noisy = by_place(Noise(query=0, system=0, seed=0.02, both=0))
+    seeds = noisy.where(system="mlm", collection="wiki", corpus="squad", split="test")
+    means = [one.measures["RR@10"] for one in seeds]
+    mean = sum(means) / 3
+    spread = (sum((value - mean) ** 2 for value in means) / 2) ** 0.5
+    assert f"| {mean:.4f} ± {spread:.4f} |" in collections_figure(noisy, tmp_path / "a.png")
+    lines = [line for line in collections_figure(by_place(), tmp_path / "a.png").splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[2][2] == "0.1000 ± 0.0000" and cells[2][-1] == "—", "what was not trained"
+    assert cells[3][3:] == ["0.7800", *(f"{value} ± 0.0000" for value in ("0.2000", "0.2600", "0.2400"))]
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    one = Results(result for result in by_place() if result.key.collection in ("none", "squad"))
+    assert collections_figure(one, tmp_path / "b.png") == collections_figure(Results([]), tmp_path / "b.png") == ""
+    assert not (tmp_path / "b.png").exists()
