@@ -112,7 +112,8 @@ def words(rows: int, count: int) -> sparse.csr_array:
     weights = np.log1p(draw.exponential(1, (rows, count))).astype(np.float32)
     table = sparse.csr_array((weights.ravel(), (np.repeat(np.arange(rows), count), columns.ravel())), shape=(rows, V))
     table.sum_duplicates()
-    return table
+    arrays = table.data, table.indices.astype(np.int32), table.indptr.astype(np.int32)  # as rows of a file
+    return sparse.csr_array(arrays, shape=table.shape)
 
 
 def best(scores: np.ndarray, k: int) -> np.ndarray:

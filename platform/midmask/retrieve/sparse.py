@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from midmask.core.arrays import Floats
+from midmask.core.arrays import Floats, Ints
 from midmask.errors import UserError
 
 
@@ -43,7 +43,7 @@ def top_rows(weights_NV: Floats, k: int | None) -> csr_array:
         kept_NV &= _mark_largest(weights_NV, k)
     rows, terms = np.nonzero(kept_NV)
     offsets = np.searchsorted(rows, np.arange(len(weights_NV) + 1))
-    return csr_array((weights_NV[rows, terms].astype(np.float32), terms, offsets), shape=weights_NV.shape)
+    return _as_rows(weights_NV[rows, terms].astype(np.float32), terms, offsets, weights_NV.shape[1])
 
 
 def heaviest(rows: csr_array, k: int) -> csr_array:
@@ -52,7 +52,13 @@ def heaviest(rows: csr_array, k: int) -> csr_array:
     by_weight = np.lexsort((rows.indices, -rows.data, row))
     kept = np.sort(by_weight[np.arange(len(row)) - rows.indptr[row] < k])
     offsets = np.searchsorted(row[kept], np.arange(rows.shape[0] + 1))
-    return csr_array((rows.data[kept], rows.indices[kept], offsets), shape=rows.shape)
+    return _as_rows(rows.data[kept], rows.indices[kept], offsets, rows.shape[1])
+
+
+def _as_rows(weights: Floats, terms: Ints, offsets: Ints, width: int) -> csr_array:
+    """Rows of a block, whose entries 32 bits can count; scipy would keep, and compute with, 64."""
+    arrays = weights, terms.astype(np.int32), offsets.astype(np.int32)
+    return csr_array(arrays, shape=(len(offsets) - 1, width))
 
 
 def row_of(rows: csr_array, index: int) -> tuple[NDArray[np.int32], Floats]:
@@ -116,7 +122,7 @@ def read_rows(stream: BinaryIO) -> csr_array:
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
     terms = _unpack(body[sizes[0] : sizes[0] + sizes[1]], entries, term_bits)
     weights = np.frombuffer(body[: sizes[0]], dtype="<f4").astype(np.float32)
-    return csr_array((weights, terms, offsets), shape=(count, width))
+    return _as_rows(weights, terms, offsets, width)
 
 
 def read_lengths(stream: BinaryIO) -> tuple[NDArray[np.int64], int]:
