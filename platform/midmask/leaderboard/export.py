@@ -95,7 +95,8 @@ def as_csv(board: Board) -> str:
     Texts are quoted: where a semicolon divides cells, no part of a list becomes a cell of its own.
     """
     frame = pd.DataFrame([_record(board, line) for line in board.lines], dtype=object).map(csv_cell)
-    return frame.rename(columns=csv_cell).to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    frame = frame.rename(columns=csv_cell)
+    return str(frame.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n"))
 
 
 def _record(board: Board, line: BoardLine) -> dict[str, object]:

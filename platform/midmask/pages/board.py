@@ -135,8 +135,8 @@ def troubles(context: PageContext) -> None:
             "Step": markdown_text(run.tags.get("midmask.step", "")),
             "Status": badge(run.status),
             "Started (UTC)": f"{run.started:%Y-%m-%d %H:%M}",
-            "Last known": markdown_text(run.tags.get(PROGRESS if run.status == "running" else REASON, "")),
             "MLflow": link(context.link(run), run.run_id[:8]),
+            "Last known": markdown_text(run.tags.get(PROGRESS if run.status == "running" else REASON, "")),
         }
         for run in left[:MOST_UNFINISHED]
     ]

@@ -15,11 +15,17 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from midmask.core.words import MISSING
+from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.intervals import Variance, standard_error
-from midmask.evaluation.statistics.pairing import EQUAL, Pairing, Sided, pair_systems, widest
-from midmask.evaluation.statistics.significance import Comparison, compare, p_text
-from midmask.leaderboard.comparison import ComparableSystems, comparable
+from midmask.evaluation.statistics.pairing import EQUAL, Pairing, Sided, widest
+from midmask.leaderboard.comparison import (
+    ComparableSystems,
+    SystemComparison,
+    caption,
+    comparable,
+    compare_tables,
+)
 from midmask.leaderboard.entries import Entry
 from midmask.leaderboard.queries import (
     RELEVANT,
@@ -63,31 +69,34 @@ def show(context: PageContext) -> None:
         )
         st.caption(markdown_text(not_offered(found)))
         return
-    base, pairings = choose(found, place, measure)
-    standings(found, pairings, base, measure, context)
+    names = choose(found, place, measure)
+    try:
+        comparison = compare_tables({name: found.tables[name] for name in names}, [measure])
+    except UserError as error:
+        st.info(str(error))
+        return
+    standings(found, comparison, measure, context)
+    base, *others = names
     with st.sidebar:
-        name = choice("Query by query", "of", list(pairings))
+        name = choice("Query by query", "of", others)
         side = SIDES[choice("Queries shown", "side", list(SIDES))]
         count = int(choice("How many", "count", COUNTS))
         query = st.text_input("One query, by its id", key="query", bind="query-params").strip()
-    if not pairings[name].queries:
-        st.info("These two systems share no query.")
-        return
+    pairing = comparison.pairings[name, measure]
     pair = {one: found.entries[one].rows[place][0] for one in (name, base)}
     st.subheader(markdown_text(f"{name} against {base}"))
-    differences(pairings[name], name, base, measure, query)
-    by_kind(context, pairings[name], pair)
-    one_by_one(context, pairings[name], pair, measure, (query, side, count), lambda one: address(one, name))
+    differences(pairing, name, base, measure, query)
+    by_kind(context, pairing, pair)
+    one_by_one(context, pairing, pair, measure, (query, side, count), lambda one: address(one, name))
 
 
-def choose(found: ComparableSystems, place: CollectionSplit, measure: str) -> tuple[str, dict[str, Pairing]]:
-    """Draws the choice of a baseline and of systems; the baseline, and each system paired with it."""
+def choose(found: ComparableSystems, place: CollectionSplit, measure: str) -> list[str]:
+    """Draws the choice of a baseline and of systems; the baseline comes first."""
     first = found.baseline()
     with st.sidebar:
         base = choice("Held against", "base", [first, *(name for name in found.entries if name != first)])
         others = found.others(place, measure, base)
-        wanted = choices("Systems", "systems", others, others[:SHOWN])
-    return base, {name: pair_systems(found.tables[name], found.tables[base], measure) for name in wanted}
+        return [base, *choices("Systems", "systems", others, others[:SHOWN])]
 
 
 def address(query: str, name: str) -> str:
@@ -97,35 +106,26 @@ def address(query: str, name: str) -> str:
     return "?" + urlencode({**known, "of": name, "query": query}, doseq=True)
 
 
-def standings(
-    found: ComparableSystems, pairings: Mapping[str, Pairing], base: str, measure: str, context: PageContext
-) -> None:
-    """Wins, losses and ties of each system, with the test of its difference."""
-    tested = _tested(found, pairings, base, measure)
-    lines = [
-        {
-            "System": link(context.link(_newest(found.entries[name])), name),
-            **_differences(tested.get(name), measure),
-            **{"Wins": own.wins, "Losses": own.losses, "Ties": own.ties},
-        }
-        for name, own in pairings.items()
-    ]
-    counts = ("Wins", "Losses", "Ties")
-    show_table(lines, "standings", forms={measure: "{:.4f}", **dict.fromkeys(counts, "{:,}")})
-    notes = [f"Held against {base}.", *_seeds({name: len(found.tables[name]) for name in (base, *pairings)})]
-    notes += ["Paired t-test over the queries that all have, at 0.05 after Holm's correction."]
-    left = {name: own.left_out for name, own in pairings.items() if own.left_out}
-    notes += [f"{count:,} queries that only one of {name} and {base} has are left out." for name, count in left.items()]
-    st.caption(markdown_text(" ".join([*notes, not_offered(found)])))
-
-
-def _seeds(counts: Mapping[str, int]) -> list[str]:
-    """The sentence that says of which systems the values are means over several seeds."""
-    by_count: dict[int, list[str]] = {}
-    for name, count in counts.items():
-        by_count.setdefault(count, []).append(name)
-    told = [f"{count} seeds ({', '.join(names)})" for count, names in sorted(by_count.items()) if count > 1]
-    return [f"Values are means over {'; '.join(told)}."] if told else []
+def standings(found: ComparableSystems, comparison: SystemComparison, measure: str, context: PageContext) -> None:
+    """Wins, losses and ties of each system, with the test of its difference. Sign and significance are words and marks;
+    the colour repeats them.
+    """
+    lines = []
+    for one in comparison.standings(measure)[1:]:
+        assert one.test is not None and one.pairing is not None, "only the first system is not tested"
+        lines.append(
+            {
+                "System": link(context.link(_newest(found.entries[one.system])), one.system),
+                measure: one.mean,
+                "Difference": tinted(one.test.outcome, one.difference),
+                "Verdict": tinted(one.test.outcome),
+                "95% interval": one.interval,
+                "p (Holm)": markdown_text(one.p),
+                **{"Wins": one.pairing.wins, "Losses": one.pairing.losses, "Ties": one.pairing.ties},
+            }
+        )
+    show_table(lines, "standings", forms=dict.fromkeys(("Wins", "Losses", "Ties"), "{:,}"))
+    st.caption(markdown_text(" ".join([caption(comparison), not_offered(found)])))
 
 
 def _newest(entry: Entry) -> LeaderboardRow:
@@ -141,29 +141,6 @@ def not_offered(found: ComparableSystems) -> str:
     if found.unread:
         said.append(f"The {found.unread:,} oldest systems here are not offered.")
     return " ".join(said)
-
-
-def _differences(row: Comparison | None, measure: str) -> dict[str, object]:
-    """The cells of a difference and its test, dashes where it was not tested. Sign and significance are words and
-    marks; the colour repeats them.
-    """
-    heads = (measure, "Difference", "Verdict", "95% interval", "p (Holm)")
-    if row is None:
-        return {measure: None, **dict.fromkeys(heads[1:], MISSING)}
-    difference = tinted(row.outcome, f"{row.difference:+.4f}")
-    tests = (f"{row.low:+.4f} … {row.high:+.4f}", markdown_text(p_text(row)))
-    return dict(zip(heads, (row.mean, difference, tinted(row.outcome), *tests), strict=True))
-
-
-def _tested(
-    found: ComparableSystems, pairings: Mapping[str, Pairing], base: str, measure: str
-) -> dict[str, Comparison]:
-    """Tests on the queries that all systems have; none where these are fewer than two."""
-    shared = set.intersection(*(set(own.queries) for own in pairings.values()))
-    if len(shared) < FEWEST:
-        return {}
-    tables = {name: found.tables[name] for name in (base, *pairings)}
-    return {row.system: row for row in compare(tables, measure=measure, baseline=base, queries=shared)}
 
 
 ComparedRuns = Mapping[str, LeaderboardRow]

@@ -76,7 +76,7 @@ def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> No
     st.subheader("Statistics")
     for sentence in sweep.sentences[1:]:
         st.markdown(f"- {markdown_text(sentence)}")
-    show_comparison(sweep)
+    show_comparison(sweep, link(context.link(parent), parent.run_id[:8]))
     pruned = len(sweep.points) - len(sweep.complete)
     told = f"{len(sweep.complete)} points ran to the end" + (f", {pruned} pruned" if pruned else "")
     floor = "not known" if sweep.noise_floor is None else f"{sweep.noise_floor.value:.4f}"
@@ -170,15 +170,18 @@ Line = dict[str, object]
 TrialLinkOf = Callable[[TrackedRow], str]
 
 
-def show_comparison(sweep: SweepResult) -> None:
+def show_comparison(sweep: SweepResult, logged: str) -> None:
     """The compared systems with their means on both splits and how they differ from the floor; nothing for a sweep of a
     version that did not keep the differences.
+
+    Args:
+        logged: the link to the sweep's run.
     """
     found = [one.to_floor["test"] for one in sweep.systems if one.to_floor]
     if not found:
         return
     st.subheader("Final comparison")
-    show_table([_system(sweep, one) for one in sweep.systems], "comparison")
+    show_table([_system(sweep, one) | {"MLflow": logged} for one in sweep.systems], "comparison")
     dev = next(one.to_floor["dev"] for one in sweep.systems if one.to_floor)
     st.caption(
         f"Trials were chosen on {dev.queries:,} dev queries, which favours the best of them; test is reported once, on "
