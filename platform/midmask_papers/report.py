@@ -3,10 +3,8 @@
 from pathlib import Path
 
 from midmask.benchmark.design import Benchmark
-from midmask.benchmark.layout import Layout
 from midmask.benchmark.report import Additions
 from midmask.benchmark.results import Results
-from midmask.store.place import Place
 from midmask_papers.answers import claims_csv, claims_report, verdicts
 from midmask_papers.figures import spread_figure
 from midmask_papers.masks_and_maps import read_shipped, read_statistics
@@ -16,16 +14,10 @@ STATISTICS = "statistics.yaml"
 """Of a report's folder: what the claims of its benchmark need besides ranked lists."""
 
 
-def additions(results: Results, layout: Layout, storage: Place, folder: Path) -> Additions:
+def additions(results: Results, benchmark: Benchmark, folder: Path) -> Additions:
     """The tables of the paper that a benchmark repeats, all claims and the spread between systems; called by
-    `midmask.benchmark.report`.
-    """
-    return additions_of(results, layout.benchmark, folder)
-
-
-def additions_of(results: Results, benchmark: Benchmark, folder: Path) -> Additions:
-    """The same of results. Writes `claims.{md,csv}` and `figures/*.png`. Statistics that claims need are those of the
-    package and, if it is there, of `statistics.yaml` in the folder (`midmask_papers.embedding_map` writes one).
+    `midmask.benchmark.report`. Writes `claims.{md,csv}` and `figures/spread.png`. Statistics that claims need are those
+    of the package and, if it is there, of `statistics.yaml` in the folder (`midmask_papers.embedding_map` writes one).
     """
     folder.mkdir(parents=True, exist_ok=True)
     given = read_statistics(folder / STATISTICS) if (folder / STATISTICS).is_file() else ()

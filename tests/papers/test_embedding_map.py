@@ -16,7 +16,7 @@ from midmask.store.place import Place
 from midmask_papers.answers import verdicts
 from midmask_papers.embedding_map import DRAWS, GRID, MARGIN, divergences, main, project
 from midmask_papers.masks_and_maps import read_statistics
-from midmask_papers.report import additions_of
+from midmask_papers.report import additions
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection
 
 
@@ -109,7 +109,7 @@ def test_a_benchmarks_encoders_are_mapped_and_the_claim_is_weighed(tmp_path: Pat
     own = [divergences(*project(queries, passages[24:36], seed)) for seed in DRAWS]
     assert [one.values for one in found[2:]] == [pytest.approx(values) for values in zip(*own, strict=True)]
     results = collect(layout.cells, storage)
-    additions_of(results, layout.benchmark, tmp_path / "out")
+    additions(results, layout.benchmark, tmp_path / "out")
     assert "| cotmote.1_divergences " in (tmp_path / "out" / "claims.md").read_text()
     claimed = {claim.name: verdict for claim, verdict in verdicts(results, found)}
     assert claimed["cotmote.1_divergences"].outcome != "not measured"

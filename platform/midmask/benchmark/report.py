@@ -64,7 +64,7 @@ def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str,
     results = collect(layout.cells, storage, layout.recorded)
     additions = Additions()
     if find_spec(PAPERS) is not None:
-        additions = import_module(f"{PAPERS}.report").additions(results, layout, storage, folder)
+        additions = import_module(f"{PAPERS}.report").additions(results, layout.benchmark, folder)
     remarks = describe_left_out(layout.cells, storage)
     return write_report(results, layout.benchmark, folder, additions, layout.left_out, failed, remarks)
 
