@@ -95,10 +95,12 @@ def _join(address: str) -> None:
             logging_level=logging.WARNING,
             runtime_env={"env_vars": trust} if trust else None,
         )
-    except (ConnectionError, RuntimeError, AuthenticationError) as error:  # RuntimeError: other versions
+    except RuntimeError as error:  # other versions of Ray or Python
+        raise UserError(f"cannot join the Ray cluster at {address}: {' '.join(str(error).split())}") from None
+    except (ConnectionError, AuthenticationError) as error:
         raise UserError(
             f"cannot join the Ray cluster at {address}: {' '.join(str(error).split())}. If it was started with a "
-            "token, set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH."
+            "token, set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to that token."
         ) from None
     log.info("joined the Ray cluster at %s: %s", address, _size())
 
