@@ -29,6 +29,7 @@ def main(command: list[str]) -> int:
     if os.environ.setdefault("RAY_AUTH_MODE", "token") == "token":
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     os.environ.pop("RAY_ADDRESS", None)  # `ray start` would join it
+    os.environ["MIDMASK_HEAD_COMMAND"] = f"{sys.executable} {sys.argv[0]}"  # a job has the head's variables
     with tempfile.TemporaryDirectory(prefix="mm", dir="/tmp", ignore_cleanup_errors=True) as folder:
         start = [
             *("ray", "start", "--head", "--block", "--disable-usage-stats", f"--temp-dir={folder}/ray"),
@@ -46,7 +47,6 @@ def main(command: list[str]) -> int:
                 time.sleep(0.25)
             os.environ["RAY_API_SERVER_ADDRESS"] = f"http://127.0.0.1:{dashboard}"
             os.environ["RAY_ADDRESS"] = f"127.0.0.1:{gcs}"
-            os.environ["MIDMASK_HEAD_COMMAND"] = "python deploy/demo.py"
             return run(command)
         finally:
             head.terminate()

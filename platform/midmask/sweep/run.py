@@ -93,11 +93,11 @@ class TrialsObserver:
         self._sweep = sweep
         self._trials: dict[str, _Trial] = {}
 
-    def __call__(self, told: TrialEvent) -> None:
-        if isinstance(told.event, TrialStarted):
-            self._start(told.trial, told.event)
-        elif trial := self._trials.get(told.trial):  # else the report that it has started was lost
-            self._observe(told.trial, trial, told.event)
+    def __call__(self, report: TrialEvent) -> None:
+        if isinstance(report.event, TrialStarted):
+            self._start(report.trial, report.event)
+        elif trial := self._trials.get(report.trial):  # else the report that it has started was lost
+            self._observe(report.trial, trial, report.event)
 
     def _observe(self, source: str, trial: _Trial, event: StepEvent | RungMeasured | EndedEarly) -> None:
         match event:
