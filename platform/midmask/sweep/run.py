@@ -13,7 +13,7 @@ from typing import Any
 
 from midmask.app.job import Options
 from midmask.app.run import compute, run_recipe_steps
-from midmask.app.run_contents import all_datasets, base_tags, log_report, metric_keys, model_of, run_name
+from midmask.app.run_contents import all_datasets, base_tags, log_curve, log_report, metric_keys, model_of, run_name
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.channel import Channel
 from midmask.backend.cluster import share_among_trials, whole
@@ -121,6 +121,8 @@ class TrialsObserver:
             trial.run.log_input_model(model)
         else:
             trial.run.log_output_model(model, step.optimiser_steps)
+            artifact, before = load(step.place(self._context.storage)), trial.before.get(step.fingerprint, 0)
+            log_curve(trial.run, step, artifact, before=before)
 
     def _log(self, source: str, row: dict[str, Any]) -> None:
         trial = self._trials.get(source)
