@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,13 @@ from tests.support.tracking.faults import FaultyServer, faulty_server
 from tests.support.tracking.stores import MODEL, QUICK, SQUAD, TAGS, history, links, models
 from tests.support.waiting import wait_until
 
-SOON = Patience(answer=0.3, close=0.3, flush=0.01, retry=0.02, longest_retry=0.05)
+SOON = Patience(answer=60, close=0.3, flush=0.01, retry=0.02, longest_retry=0.05)
 FAULTS = ["401", "403", "500", "502", "silent", "lost", "stopped"]
 STEPS = [(step, step / 3) for step in range(30)]
 
 
 @pytest.fixture
-def server(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
+def server(uri: str, tmp_path: Path) -> Iterator[FaultyServer]:
     with faulty_server(uri, f"file://{tmp_path}/art") as server:
         yield server
 
@@ -85,7 +85,7 @@ def test_a_fault_in_the_middle_costs_one_warning_and_no_value(
     assert unsent_files(tmp_path, server.uri) == []
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", ["401", "lost", "silent", "stopped"])
 def test_what_a_job_could_not_send_is_sent_by_the_next_one_of_its_home(
     fault: str, server: FaultyServer, uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -102,7 +102,7 @@ def test_what_a_job_could_not_send_is_sent_by_the_next_one_of_its_home(
         late.finish()
     assert any("midmask doctor --resend" in text for text in warnings(caplog))
     with pytest.raises(UserError):
-        Tracker(server.uri, tmp_path, SOON)
+        Tracker(server.uri, tmp_path, replace(SOON, answer=0.1))
     assert len(unsent_files(tmp_path, server.uri)) == 3
     server.mend()
     Tracker(server.uri, tmp_path, QUICK).close()

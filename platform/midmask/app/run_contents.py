@@ -234,7 +234,7 @@ def log_result(run: TrackedRun, step: Step, artifact: Artifact, storage: Place, 
         log_evaluation(run, step, storage, tags)
         return
     if step.kind.trains:
-        log_curve(run, step, artifact)
+        log_curve(run, step, artifact, first=step.resume.optimiser_steps if step.resume else 0)
     if step.kind.model:
         run.log_output_model(model_of(step, storage, tags), step.optimiser_steps)
     elif step.kind.is_collection:
@@ -243,15 +243,15 @@ def log_result(run: TrackedRun, step: Step, artifact: Artifact, storage: Place, 
     run.log({result_key(step.name, name): value for name, value in numbers(artifact.result).items()}, step=0)
 
 
-def log_curve(run: TrackedRun, step: Step, artifact: Artifact, before: int = 0) -> None:
+def log_curve(run: TrackedRun, step: Step, artifact: Artifact, *, first: int = 0, before: int = 0) -> None:
     """Logs from a training's trace those of its reports that the run lacks: a kill or a long outage has lost them.
 
     Args:
+        first: optimiser steps of the training that this one continues, which has another run.
         before: optimiser steps of earlier trainings in the same run.
     """
     assert isinstance(step.config, TrainingConfig), step.name
     stop, every = step.optimiser_steps, step.config.train.log_every
-    first = step.resume.optimiser_steps if step.resume else 0
 
     def points(logged: Collection[int]) -> Iterator[tuple[int, dict[str, float]]]:
         trace = None

@@ -14,6 +14,7 @@ from midmask.app.run import compute, run_recipe_steps
 from midmask.app.run_contents import (
     all_datasets,
     base_tags,
+    log_curve,
     log_recipe,
     log_report,
     metric_keys,
@@ -143,6 +144,8 @@ class TrialsObserver:
             trial.run.log_input_model(model)
         else:
             trial.run.log_output_model(model, step.optimiser_steps)
+            artifact, before = load(step.place(self._context.storage)), trial.before.get(step.fingerprint, 0)
+            log_curve(trial.run, step, artifact, before=before)
 
     def _log(self, source: str, trial: _Trial, event: Logged) -> None:
         step, of = event.step, event.step.optimiser_steps

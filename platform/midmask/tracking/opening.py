@@ -11,12 +11,12 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlflow import MlflowClient
 from mlflow.entities import Param, Run, RunTag
@@ -31,11 +31,11 @@ OWNER = "midmask.owner"
 TOKEN = "midmask.token"
 PARENT = "mlflow.parentRunId"
 
+LOCK = "mlflow-runs.lock"
+"""The file of a home that is locked while a run is chosen, so that two jobs do not resume one run."""
+
 STATUSES = {"finished": "FINISHED", "failed": "FAILED", "killed": "KILLED", "pruned": "KILLED", "cached": "FINISHED"}
 """`midmask.status` of a run that has ended -> MLflow's own word."""
-
-PARAMS_AT_ONCE = 100
-"""MAX_PARAMS_TAGS_PER_BATCH of MLflow's validation."""
 
 
 @cache
@@ -112,35 +112,25 @@ def find(client: MlflowClient, experiment_id: str, tags: Mapping[str, str]) -> F
 
 @dataclass
 class RunRequest:
-    """A run that a job asked for, with all that is needed to make it later.
-
-    run_id: known if the run was opened before, by a job whose values did not arrive.
-    cached_run: the finished run that this one only links.
-    unless_finished: whether only a link is made if the step has a finished run, which could not be asked before.
-    """
+    """A run that a job asked for, with all that is needed to make it later."""
 
     name: str
     tags: dict[str, str]
     params: dict[str, str]
-    run_id: str = ""
-    cached_run: str = ""
-    unless_finished: bool = False
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    run_id: str = ""  # known if the run was opened before, by a job whose values did not arrive
+    cached_run: str = ""  # the finished run that this one only links
+    unless_finished: bool = False  # whether it is only a link if the step has a finished run, which nobody could ask
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)  # by which the run is known if an answer was lost
     tried: bool = False
 
 
-@dataclass(frozen=True)
-class OpenedRun:
-    """A run of the store.
-
-    last_steps: last step of each of its metrics. is_resumed: whether a process has written it before.
-    is_open: whether values are still accepted: not by a link, nor by a run that another process has resumed.
-    """
+class OpenedRun(NamedTuple):
+    """A run of the store."""
 
     run_id: str
-    last_steps: dict[str, int]
-    is_resumed: bool
-    is_open: bool
+    last_steps: dict[str, int]  # of each of its metrics
+    is_resumed: bool  # whether a process has written it before
+    is_open: bool  # not if it is a link, or if another process has resumed it
 
 
 def open_run(client: MlflowClient, experiment_id: str, request: RunRequest, home: Path) -> OpenedRun:
@@ -151,9 +141,10 @@ def open_run(client: MlflowClient, experiment_id: str, request: RunRequest, home
     """
     if request.run_id:
         run = client.get_run(request.run_id)
-        return OpenedRun(request.run_id, last_steps(run), True, run.data.tags.get(OWNER) == request.tags[OWNER])
-    with open_lock(home):
-        run = _opened_before(client, experiment_id, request) or _choose(client, experiment_id, request)
+        return OpenedRun(request.run_id, _last_steps(run), True, run.data.tags.get(OWNER) == request.tags[OWNER])
+    with open(home / LOCK, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run = _choose(client, experiment_id, request)
         run_id, stored = run.info.run_id, run.data.params
         changed = {key: text for key, text in request.params.items() if stored.get(key, text) != text}
         tags = {**request.tags, TOKEN: request.token}
@@ -165,32 +156,20 @@ def open_run(client: MlflowClient, experiment_id: str, request: RunRequest, home
         )
         if run.info.status != "RUNNING":
             client.update_run(run_id, status="RUNNING")
-    new = [Param(*item) for item in request.params.items() if item[0] not in stored and not request.cached_run]
-    for start in range(0, len(new), PARAMS_AT_ONCE):
-        client.log_batch(run_id, params=new[start : start + PARAMS_AT_ONCE])
     if request.cached_run:
         client.set_terminated(run_id, STATUSES["cached"])
-    is_new = run.data.tags.get(TOKEN) == request.token
-    return OpenedRun(run_id, last_steps(run), not is_new, not request.cached_run)
-
-
-@contextmanager
-def open_lock(home: Path) -> Iterator[None]:
-    """Holds a lock of this home, so that two of its jobs do not resume one run."""
-    home.mkdir(parents=True, exist_ok=True)
-    with open(home / "mlflow-runs.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _opened_before(client: MlflowClient, experiment_id: str, request: RunRequest) -> Run | None:
-    tried, request.tried = request.tried, True
-    made = client.search_runs([experiment_id], f"tags.`{TOKEN}` = '{request.token}'") if tried else []
-    return made[0] if made else None
+    else:
+        client.log_batch(run_id, params=[Param(*item) for item in request.params.items() if item[0] not in stored])
+    steps = _last_steps(run)
+    is_resumed = bool(steps) or run.data.tags.get(TOKEN) != request.token
+    return OpenedRun(run_id, steps, is_resumed, not request.cached_run)
 
 
 def _choose(client: MlflowClient, experiment_id: str, request: RunRequest) -> Run:
-    """The run to resume, else a new one."""
+    """The run that an earlier attempt has chosen, else one to resume, else a new one."""
+    tried, request.tried = request.tried, True
+    if tried and (chosen := client.search_runs([experiment_id], f"tags.`{TOKEN}` = '{request.token}'")):
+        return chosen[0]
     runs = runs_of(client, experiment_id, request.tags)
     if request.unless_finished and (finished := _in_status(runs, "finished")):
         request.cached_run = finished[-1].info.run_id
@@ -214,8 +193,7 @@ def close_superseded_runs(client: MlflowClient, experiment_id: str, run_id: str,
             mark_killed(client, run)
 
 
-def last_steps(run: Run) -> dict[str, int]:
-    """The last step of each metric of a run."""
+def _last_steps(run: Run) -> dict[str, int]:
     return {metric.key: metric.step for metric in run.data.to_proto().metrics}
 
 

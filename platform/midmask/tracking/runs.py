@@ -17,6 +17,7 @@ from midmask.tracking.lineage import Dataset, TrackedModel, dataset_entries, mod
 from midmask.tracking.names import check_key
 from midmask.tracking.opening import (
     FINGERPRINT,
+    LOCK,
     OWNER,
     PARENT,
     STATUS,
@@ -25,12 +26,11 @@ from midmask.tracking.opening import (
     RunRequest,
     close_dead_runs,
     find,
-    open_lock,
     owner,
     params_as_texts,
     tags_as_texts,
 )
-from midmask.tracking.sending import LIMITS, Entry, Outbox, Points, Sender
+from midmask.tracking.sending import Entry, Outbox, Points, Sender
 from midmask.tracking.store import FAILURES, Patience, create_store, explained, patiently
 
 log = logging.getLogger(__name__)
@@ -45,18 +45,14 @@ class TrackedRun:
 
     @property
     def id(self) -> str:
-        """The run's id in the store; the first use waits for the store.
-
-        Raises:
-            UserError: if the store is away, or refuses the run.
-        """
+        """The run's id in the store. The first use waits for the store, and raises UserError if that is away."""
         return self._sender.run_id(self._outbox)
 
     @property
     def is_open(self) -> bool:
         return not self._outbox.closing
 
-    def _put(self, kind: str, value: Any = None) -> None:
+    def _put(self, kind: str, *value: Any) -> None:
         self._sender.put(self._outbox, Entry(kind, value))
 
     def log(
@@ -68,14 +64,11 @@ class TrackedRun:
         Args:
             of, on: the model that was measured, and what on, where both are known; MLflow then compares models too.
         """
-        now = int(time.time() * 1000)
         about: list[Any] = ["", None]
         if of is not None and on is not None:
             self._put("model", _model(of))
             about = [of.fingerprint, [on.name, on.digest]]
-        rows = [(check_key(key), float(value)) for key, value in values.items()]
-        for start in range(0, len(rows), LIMITS["metrics"]):
-            self._put("metrics", [now, step, dict(rows[start : start + LIMITS["metrics"]]), *about])
+        self._put("metrics", _now(), step, {check_key(key): float(value) for key, value in values.items()}, *about)
 
     def log_lacking(self, key: str, points: Points) -> None:
         """Logs the points of a curve that the run lacks in the end: a kill, or a long outage, may have lost some.
@@ -83,7 +76,7 @@ class TrackedRun:
         Args:
             key: a metric that every point has. points: gives the points beside steps that the run has of it.
         """
-        self._put("curve", (key, points))
+        self._put("curve", key, points, _now())
 
     def log_inputs(self, datasets: Iterable[Dataset]) -> None:
         """Logs collections as the run's inputs; one that it has already keeps the context that it had first."""
@@ -92,7 +85,7 @@ class TrackedRun:
 
     def log_output_model(self, model: TrackedModel, at: int) -> None:
         """Logs a model as the run's output, at this training step. Nothing is copied."""
-        self._put("made", [_model(model), at])
+        self._put("made", _model(model), at)
 
     def log_input_model(self, model: TrackedModel) -> None:
         """Logs a model as the run's input."""
@@ -104,24 +97,23 @@ class TrackedRun:
 
     def log_file(self, path: Path, folder: str | None = None) -> None:
         """Copies a file into the run's artifacts, later: it must stay until then."""
-        self._put("file", [str(path.absolute()), folder])
+        self._put("file", str(path.absolute()), folder)
 
     def log_text(self, text: str, name: str) -> None:
-        self._put("text", [redacted(text), name])
+        self._put("text", redacted(text), name)
 
     def tag(self, tags: Mapping[str, str]) -> None:
         if tags:
             self._put("tags", tags_as_texts(tags))
 
     def watch(self) -> None:
-        """Logs how busy this machine is, until the run is finished; nothing if that takes seconds only."""
         self.tag({"midmask.host": socket.gethostname()})
         self._put("watch")
 
     def finish(self, status: str = "finished") -> None:
         """Ends the run; `status` is finished, failed, killed or pruned. A second call changes nothing."""
         if self.is_open:
-            self._sender.put(self._outbox, Entry("end", [status, int(time.time() * 1000)]), last=True)
+            self._put("end", status, _now())
 
     def __enter__(self) -> "TrackedRun":
         return self
@@ -132,6 +124,10 @@ class TrackedRun:
         if error is not None and self.is_open:
             self.tag({"midmask.reason": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"})
         self.finish(status_after(kind))
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
 
 
 def status_after(kind: type[BaseException] | None) -> str:
@@ -160,9 +156,9 @@ class Tracker:
     def __init__(self, uri: str, home: Path, patience: Patience = Patience()) -> None:  # noqa: B008 (frozen)
         self._uri = uri
         home = home.absolute()
-        self._patience = patience
-        with explained(uri), open_lock(home):  # a home that may not be written is refused now
-            pass
+        with explained(uri):  # a home that may not be written is refused now
+            home.mkdir(parents=True, exist_ok=True)
+            (home / LOCK).touch()
         self._client, self.experiment_id = patiently(lambda: create_store(uri, home), uri, patience)
         if closed := patiently(lambda: close_dead_runs(self._client, self.experiment_id), uri, patience):
             log.info("marked %d run(s) as killed: the jobs that wrote them have ended", closed)
@@ -173,14 +169,13 @@ class Tracker:
         """Finds the run of a step with this fingerprint in the store; cached and pruned runs do not count. While the
         store is away nothing is found.
         """
-        nothing = Found(None, ())
-        if not self._sender.drain(self._patience.answer):
-            return nothing
+        if not self._sender.drain():
+            return Found(None, ())
         try:
             return find(self._client, self.experiment_id, {FINGERPRINT: fingerprint, STEP: step})
         except FAILURES as error:
             self._sender.note_outage(error)
-            return nothing
+            return Found(None, ())
 
     def run(
         self, name: str, *, tags: Mapping[str, str], params: Mapping[str, Any], parent: str | None = None

@@ -1,5 +1,6 @@
 """MLflow's own server in this process, over a SQLite store, which can be told to fail in the ways that servers fail."""
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 from mlflow.server import app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
 BODY = b'{"error_code": "INTERNAL_ERROR", "message": "a fault"}'
 
 
@@ -32,6 +34,8 @@ class FaultyServer:
     def fail(self, fault: str) -> None:
         self.ended.clear()
         self.fault = fault
+        if fault == "silent":
+            os.environ[TIMEOUT] = "2"
         if fault == "stopped":
             self.stop()
 
@@ -39,6 +43,7 @@ class FaultyServer:
         if self.fault == "stopped":
             self.start(self.server.server_port)
         self.fault = ""
+        os.environ[TIMEOUT] = "60"
         self.ended.set()
 
     def stop(self) -> None:
@@ -72,6 +77,7 @@ def faulty_server(uri: str, artifacts: str) -> Iterator[FaultyServer]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mlflow.server.handlers, "_tracking_store", None)
         patch.setattr(mlflow.tracking._tracking_service.utils, "_tracking_uri", None)  # a server sets it for good
+        patch.setenv(TIMEOUT, "60")
         patch.setenv("MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE", "true")
         mlflow.server.handlers._get_tracking_store(uri, artifacts)
         server = FaultyServer()
