@@ -147,7 +147,7 @@ def test_lines_are_logged_and_a_terminal_has_a_bar_in_their_place(stream, monkey
         assert told.wait(60)
     assert heard == ["phase 1 of 1: trials"]
     assert caplog.messages == (heard if stream is io.StringIO else [])
-    assert ("phase 1 of 1" in shown.getvalue()) == (stream is Terminal)
+    assert ("\x1b[" in shown.getvalue()) == (stream is Terminal), "escape codes of a bar"
 
 
 @pytest.fixture

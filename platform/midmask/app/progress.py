@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import get_args
 
 from midmask.core.process import ticking
@@ -62,11 +63,11 @@ class _Left:
     def rest(self, measured: float | None, now: float) -> float | None:
         """Its part of the time by the clock, from now on; `measured`: the part of a whole step of its kind."""
         whole = self.expected if measured is None else measured
-        if self.began is None or (whole is None and self.ends is None):
-            return whole
         if self.ends is not None:
             return max(0.0, self.ends - now) / self.lanes
-        return max(0.0, (whole or 0.0) - (now - self.began) / self.lanes)
+        if self.began is None or whole is None:
+            return whole
+        return max(0.0, whole - (now - self.began) / self.lanes)
 
 
 class JobProgress:
@@ -115,10 +116,8 @@ class JobProgress:
     def enter(self, phase: str) -> None:
         """A phase begins. Those before it are over, also if not all of their steps were needed, as of pruned trials."""
         with self._lock:
-            for name in self._left:
-                if name == phase:
-                    break
-                self._left[name] = {}
+            over = takewhile(lambda name: name != phase, self._left)
+            self._left.update({name: {} for name in over})
             self.phase = phase
 
     def begin(self, key: str, kind: str, lanes: int = 1) -> None:
