@@ -27,6 +27,8 @@ details_log = logging.getLogger(f"{__name__}.details")
 
 STEP_LINE_S, JOB_LINE_S, LOOK_S = 10.0, 60.0, 0.5
 """Seconds between two lines of a training, between two of a job, and between two looks at whether one is due."""
+SPAN_S = 5.0
+"""Seconds between two reports that tell the pace of a step: some arrive together."""
 
 
 class StepProgress:
@@ -58,7 +60,8 @@ class _Left:
     expected: float | None  # by the plan
     began: float | None = None
     lanes: int = 1  # steps that run at once
-    ends: float | None = None  # by its share that is done
+    first: tuple[float, float] | None = None  # when it first reported its share that is done, and which
+    ends: float | None = None  # by the pace since then: what came before was its start
 
     def rest(self, measured: float | None, now: float) -> float | None:
         """Its part of the time by the clock, from now on; `measured`: the part of a whole step of its kind."""
@@ -136,8 +139,11 @@ class JobProgress:
         """This share of a step is done, from 0 to 1."""
         with self._lock:
             left = self._holder(key).get(key)
-            if left is not None and left.began is not None and share > 0:
-                left.ends = left.began + (self._clock() - left.began) / share
+            if left is not None:
+                now = self._clock()
+                at, done = left.first = left.first or (now, share)
+                if share > done and now >= at + SPAN_S:
+                    left.ends = now + (1 - share) * (now - at) / (share - done)
 
     def end(self, key: str) -> None:
         """A step is done."""
