@@ -61,9 +61,13 @@ def test_the_plan_tells_what_was_not_measured_and_a_running_step_its_own_pace() 
     assert job.seconds_left() == pytest.approx(6.0 + 10.0)
     clock.now = 12.0
     assert job.seconds_left() == pytest.approx(10.0), "late, it has no time left, and none below zero"
-    job.advance(of("pretrain").fingerprint, 0.25)
-    clock.now = 18.0
-    assert job.seconds_left() == pytest.approx(4 * 12.0 - 18.0 + 10.0)
+    for second, share in ((12.0, 0.1), (12.1, 0.2), (18.0, 0.3)):
+        clock.now = second
+        assert job.seconds_left() == pytest.approx(10.0), "a start is no measurement, and reports may arrive together"
+        job.advance(of("pretrain").fingerprint, share)
+    assert job.seconds_left() == pytest.approx(0.7 * 6.0 / 0.2 + 10.0)
+    clock.now = 20.0
+    assert job.seconds_left() == pytest.approx(0.7 * 6.0 / 0.2 - 2.0 + 10.0)
     job.budget_left = lambda: 7.0
     assert job.seconds_left() == 7.0
 
@@ -147,7 +151,7 @@ def test_lines_are_logged_and_a_terminal_has_a_bar_in_their_place(stream, monkey
         assert told.wait(60)
     assert heard == ["phase 1 of 1: trials"]
     assert caplog.messages == (heard if stream is io.StringIO else [])
-    assert ("phase 1 of 1" in shown.getvalue()) == (stream is Terminal)
+    assert ("\x1b[" in shown.getvalue()) == (stream is Terminal), "escape codes of a bar"
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ from midmask.encoders.heads import linear_column_max, linear_cross_entropy
 from midmask.masking import corrupt, select_words
 from midmask.masking.randomness import Purpose
 from midmask.objectives import PRETRAINING
-from midmask.objectives.sample import full_rows, pretraining_batch, sample_vocabulary
+from midmask.objectives.sample import full_rows, pretraining_batch
 from midmask.text.vocabulary import Vocabulary
 from tests.benchmarks.harness import MEBIBYTE, Bench, extra_memory, in_a_process
+from tests.support.objectives.words import sample_vocabulary
 from tests.support.training.steps import objective_named, training_step
 
 Work = Callable[[], object]

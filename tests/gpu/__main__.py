@@ -27,16 +27,16 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from midmask.core.config import override
 from midmask.errors import UserError, reason
-from midmask.estimate.counting import flop_counter
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import Plan, plan
 from midmask.experiment.run import Runner
 from midmask.objectives import PRETRAINING
-from midmask.objectives.sample import pretraining_batch, sample_vocabulary
+from midmask.objectives.sample import pretraining_batch
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.artifact import load
@@ -44,6 +44,7 @@ from midmask.store.place import Place
 from midmask.training.loop import to_device
 from tests.gpu.cases import all_cases
 from tests.support.corpora.collections import write_beir
+from tests.support.objectives.words import sample_vocabulary
 from tests.support.training.steps import objective_named, training_step
 
 NO_TIME = "not measured, for lack of time"
@@ -124,7 +125,7 @@ class Program:
         objective = objective_named(name, sizes.backbone, words).to(self.device)
         batch = pretraining_batch(PRETRAINING[name].Config(), words, rows=sizes.tokens // length, length=length)
         step = training_step(objective, to_device(batch, self.device), bf16=self.device.type == "cuda")
-        with flop_counter() as counter:  # of the matrix products
+        with FlopCounterMode(display=False) as counter:  # of the matrix products
             step()
         took = self.seconds(step, sizes.rounds)
         rate = sum(int(text.lengths_B.sum()) for text in batch.texts.values()) / took

@@ -1,5 +1,5 @@
 """The fused vocabulary heads and the decoders that are thrown away, against plain and slow ones and GPT-2's own code;
-what they must never hold; FLOPs that are counted in a real step against formulas worked out by hand.
+what they must never hold.
 """
 
 from collections.abc import Callable
@@ -9,19 +9,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GPT2Config
 from transformers.models.gpt2.modeling_gpt2 import GPT2Block
 
 from midmask.encoders import heads
-from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.heads import linear_column_max, linear_cross_entropy
-from midmask.estimate.counting import flop_counter
-from midmask.objectives import PRETRAINING, build_objective
 from midmask.objectives.decoders import CausalBlock, CausalDecoder, DecoderLayer, causal_window
-from midmask.objectives.sample import pretraining_batch, sample_vocabulary
-from tests.support.estimate.counted import count_flops
 
 V, D, R = 50, 12, 17
 B, L = 6, 5
@@ -327,48 +321,3 @@ def test_dropout_acts_before_the_blocks_and_only_while_training() -> None:
     assert not torch.equal(decoder(x, lengths), decoder(x, lengths))
     decoder.eval()
     assert torch.equal(decoder(x, lengths), decoder(x, lengths))
-
-
-ROWS, LENGTH, FLOPS_V = 3, 16, 300
-LAYERS, FLOPS_D, TOKENS = 2, 128, ROWS * LENGTH  # of the backbone `tiny`
-
-
-def layers(count: int) -> int:
-    """BERT layers: 12 D^2 weights and attention on every token."""
-    return count * (6 * 12 * FLOPS_D * FLOPS_D * TOKENS + 12 * LENGTH * FLOPS_D * TOKENS)
-
-
-def head(rows: int) -> int:
-    """The MLM head with its transform."""
-    return 6 * (FLOPS_D * FLOPS_D + FLOPS_V * FLOPS_D) * rows
-
-
-def expected(name: str, drawn: Any) -> int:
-    if name == "mlm":
-        return layers(LAYERS) + head(int(drawn.count))
-    total = layers(LAYERS + 1) + head(int(drawn.encoder.count)) + head(TOKENS - 2 * ROWS)
-    if name == "dupmae":
-        total += 6 * FLOPS_D * FLOPS_D * TOKENS + 2 * FLOPS_V * FLOPS_D * TOKENS + 4 * FLOPS_V * FLOPS_D * ROWS
-    return total
-
-
-@pytest.mark.parametrize("name", ["mlm", "retromae", "dupmae"])
-def test_counted_flops_are_those_of_the_formulas(name: str) -> None:
-    words, config = sample_vocabulary(FLOPS_V), PRETRAINING[name].Config()
-    objective = build_objective(config, build_backbone(BackboneConfig(name="tiny"), words, seed=0), words)
-    drawn = objective.draw(pretraining_batch(config, words, rows=ROWS, length=LENGTH))
-
-    def step() -> None:
-        objective(drawn).total(objective.counts(drawn)).backward()
-
-    assert count_flops(step) == expected(name, drawn)
-
-
-def test_a_fused_backward_pass_counts_twice_the_forward_pass() -> None:
-    """It computes the scores again, which is no more work of the model; 12 x length x width x tokens in all."""
-    rows, heads, length, width = 2, 4, 16, 8
-    q, k, v = (torch.randn(rows, heads, length, width, requires_grad=True) for _ in range(3))
-    with flop_counter() as counted:
-        scaled_dot_product_attention(q, k, v).sum().backward()
-    assert any("flash" in str(name) for name in counted.get_flop_counts()["Global"])
-    assert counted.get_total_flops() == 12 * length * (heads * width) * (rows * length)

@@ -16,7 +16,7 @@ from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.seq2seq import build_seq2seq
 from midmask.errors import UserError
 from midmask.objectives.finetuning.generation import QueryGeneration
-from midmask.objectives.sample import finetuning_batch, sample_vocabulary
+from midmask.objectives.sample import finetuning_batch
 from midmask.queries.collection import draw_passages
 from midmask.queries.config import QueriesConfig
 from midmask.queries.plain_sources import MadeQuery, Passage
@@ -33,6 +33,7 @@ from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.vocabulary import Vocabulary
 from midmask.training.run import local_reader, run_training
+from tests.support.objectives.words import sample_vocabulary
 from tests.support.queries.articles import articles, corpus_of
 from tests.support.queries.chat_server import Fault, Served, serving
 from tests.support.queries.documents import text_of

@@ -24,7 +24,7 @@ from midmask.experiment.steps import UntunedConfig, untuned
 from midmask.masking import corrupt
 from midmask.objectives import build_objective, pretraining_config
 from midmask.objectives.finetuning.contrastive import Contrastive
-from midmask.objectives.sample import full_rows, sample_vocabulary
+from midmask.objectives.sample import full_rows
 from midmask.retrieve.text_encoder import TextEncoder
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -33,6 +33,7 @@ from midmask.text.vocabulary import TitleJoin, load_tokenizer
 from midmask.training.optimiser import TrainConfig
 from tests.support.encoders.models import VARIANTS, random_model
 from tests.support.encoders.public import opened
+from tests.support.objectives.words import sample_vocabulary
 from tests.support.retrieve.collection import write_parts
 
 LONGEST = 24

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 
 from midmask.core.config import override
 from midmask.errors import UserError
-from midmask.estimate.charges import longest_lengths
+from midmask.estimate.trainings import longest_lengths
 from midmask.experiment.plan import plan
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import pretrain_setup

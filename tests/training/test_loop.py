@@ -22,17 +22,16 @@ from midmask.core.batch import Batch, Loss, Part
 from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.layers import recompute_layers
 from midmask.errors import UserError
-from midmask.estimate.counting import Row
 from midmask.masking.randomness import dropout_seed
 from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective, Objective, build_objective
-from midmask.objectives.sample import finetuning_batch, pretraining_batch, sample_vocabulary
+from midmask.objectives.sample import finetuning_batch, pretraining_batch
 from midmask.training.loop import accumulate, is_cut, run_steps, to_device, values_of, wrap_distributed
 from midmask.training.optimiser import TrainConfig, build_optimiser, learning_rate, update
 from midmask.training.reader import Read
 from midmask.training.rehearsal import kept_tensors
 from tests.support.encoders.models import random_model
-from tests.support.estimate.counted import counted
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
+from tests.support.objectives.words import sample_vocabulary
 from tests.support.training.cut import (
     ROWS,
     SETTINGS,
@@ -373,13 +372,6 @@ def test_layers_of_other_families_are_computed_again(family, tmp_path):
 
 def test_the_layer_that_the_backward_pass_is_in_counts_whole():
     assert 0.5 < kept_share(lambda: built("mlm", name="tiny")) < 1, "of two layers one keeps its inputs alone"
-
-
-def test_an_estimate_knows_what_is_kept_and_what_is_computed_again():
-    config, on = PRETRAINING["mlm"].Config(), BackboneConfig(name="mini", dropout=0.1)
-    plain, again = (counted(config, Row(64), on=on, kind="cuda", recompute=recompute) for recompute in (False, True))
-    assert again.kept < 0.7 * plain.kept and again.parameters == plain.parameters
-    assert 1.1 * plain.row < again.row < 4 / 3 * plain.row, "one layer is kept, the others are done once more"
 
 
 def test_layers_that_queries_have_for_themselves_are_not_computed_again():

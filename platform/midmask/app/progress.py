@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import get_args
 
 from midmask.core.process import ticking
@@ -26,6 +27,8 @@ details_log = logging.getLogger(f"{__name__}.details")
 
 STEP_LINE_S, JOB_LINE_S, LOOK_S = 10.0, 60.0, 0.5
 """Seconds between two lines of a training, between two of a job, and between two looks at whether one is due."""
+SPAN_S = 5.0
+"""Seconds between two reports that tell the pace of a step: some arrive together."""
 
 
 class StepProgress:
@@ -57,16 +60,17 @@ class _Left:
     expected: float | None  # by the plan
     began: float | None = None
     lanes: int = 1  # steps that run at once
-    ends: float | None = None  # by its share that is done
+    first: tuple[float, float] | None = None  # when it first reported its share that is done, and which
+    ends: float | None = None  # by the pace since then: what came before was its start
 
     def rest(self, measured: float | None, now: float) -> float | None:
         """Its part of the time by the clock, from now on; `measured`: the part of a whole step of its kind."""
         whole = self.expected if measured is None else measured
-        if self.began is None or (whole is None and self.ends is None):
-            return whole
         if self.ends is not None:
             return max(0.0, self.ends - now) / self.lanes
-        return max(0.0, (whole or 0.0) - (now - self.began) / self.lanes)
+        if self.began is None or whole is None:
+            return whole
+        return max(0.0, whole - (now - self.began) / self.lanes)
 
 
 class JobProgress:
@@ -115,10 +119,8 @@ class JobProgress:
     def enter(self, phase: str) -> None:
         """A phase begins. Those before it are over, also if not all of their steps were needed, as of pruned trials."""
         with self._lock:
-            for name in self._left:
-                if name == phase:
-                    break
-                self._left[name] = {}
+            over = takewhile(lambda name: name != phase, self._left)
+            self._left.update({name: {} for name in over})
             self.phase = phase
 
     def begin(self, key: str, kind: str, lanes: int = 1) -> None:
@@ -137,8 +139,11 @@ class JobProgress:
         """This share of a step is done, from 0 to 1."""
         with self._lock:
             left = self._holder(key).get(key)
-            if left is not None and left.began is not None and share > 0:
-                left.ends = left.began + (self._clock() - left.began) / share
+            if left is not None:
+                now = self._clock()
+                at, done = left.first = left.first or (now, share)
+                if share > done and now >= at + SPAN_S:
+                    left.ends = now + (1 - share) * (now - at) / (share - done)
 
     def end(self, key: str) -> None:
         """A step is done."""

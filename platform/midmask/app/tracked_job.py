@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from midmask.app.run_contents import (
 from midmask.backend.cluster import Resources, connect
 from midmask.core.config import fingerprint, flatten
 from midmask.errors import last_line
+from midmask.estimate import estimate
 from midmask.experiment.events import Begun, Ended, Failed, Logged, StepEvent, TimeIsUp
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import StepKind
@@ -87,10 +89,17 @@ def open_job(
             log.info("every line of this job's log is in %s", log_path)
             connect()
             use = share()
-            progress = JobProgress(phases)
+            progress = JobProgress(phases, partial(_expected_seconds, storage=storage, use=use))
             run = tracker.run(name, tags={**tags, LOG: str(log_path), EXECUTOR: use.executor}, params=params)
             with run, displayed(progress, lambda line: run.tag({PROGRESS: line})):
                 yield TrackedJob(options.job, tracker, run, storage, use, progress)
+
+
+def _expected_seconds(steps: Sequence[Step], *, storage: Place, use: Resources) -> dict[str, float]:
+    """Fingerprint -> the part of the time by the clock that each of the steps will take, as a dry run says."""
+    beside = use.side_by_side
+    plan = estimate(steps, storage, workers=beside, per_training=use.workers, side_by_side=beside > 1)
+    return {charge.step.fingerprint: 3600 * charge.hours for charge in plan.charges}
 
 
 def log_folder(options: Options) -> Path:

@@ -151,7 +151,7 @@ class Prices:
 
     def _seconds(self, contenders: SizedContenders) -> float:
         plan = self._plan(contenders)
-        trainings = sum(plan.hours(charge) for charge in plan.charges if charge.training is not None)
+        trainings = sum(charge.hours for charge in plan.charges if charge.training is not None)
         pace = 1.0 if self.per_utilisation is None else self.per_utilisation * plan.shape.device.utilisation
         return 3600 * (trainings + pace * (plan.total_hours - trainings))
 

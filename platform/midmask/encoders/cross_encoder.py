@@ -158,15 +158,6 @@ def build_cross_encoder(config: BackboneConfig, tokenizer_folder: Path, *, max_l
     return CrossEncoder(model, template_of(tokenizer, typed=count_token_types(settings) > 1), max_length)
 
 
-def fresh_classifier(config: BackboneConfig, vocabulary: int, pad_id: int) -> Any:
-    """A backbone's encoder under a head for one label, with fresh weights.
-
-    Raises:
-        UserError: if there is no such model of a supported family.
-    """
-    return _make(_classifier_settings(config, vocabulary, pad_id))
-
-
 def _classifier_settings(config: BackboneConfig, vocabulary: int, pad_id: int) -> Any:
     if config.name in SIZES:
         settings = sized_settings(config.name, config.dropout)

@@ -1,22 +1,17 @@
 """The table of devices, and cluster shapes such as `8xH100`, `8xH100:2048` (GiB of memory) or `2xcpu`.
 
 Every device has one utilisation: what this kind of training makes, on average over a whole job, of the peak that its
-maker states. It was written down before any prediction was compared with a stated cost, and so:
+maker states.
 
-A100    Ma et al. 2024 (bowdpr, README) publish samples of 512 tokens a second of an end-to-end pre-training at BERT's
-        base size: 269.7 for MLM, 85.8 for RetroMAE with its published collator, which waits for data. In FLOPs, as
-        counted here, that is 27% and 11% of an A100's peak; hours add up, so the mean is the harmonic one: 16%. They do
+A100    Ma et al. 2024 (bowdpr, README) publish 269.7 samples of 512 tokens a second for MLM at BERT's base size, 85.8
+        for RetroMAE, whose collator keeps it waiting: 27% and 11% of an A100's peak, 16% as a harmonic mean. They do
         not name their GPU; that it was one A100 is assumed.
 others  At width 768 most kernels wait for memory, not for arithmetic. So the A100's 16% times what the device has of
         memory bandwidth by peak, against the A100-40G's 1.555 TB/s by 312 TFLOP/s; at most 30%.
-fp32    Encoding, scoring and dense search multiply in fp32 without TF32, off the tensor cores: 60% of that peak, which
+fp32    Encoding, scoring and dense search in fp32 multiply without TF32, off the tensor cores: 60% of that peak, which
         large matrices reach, or the rate of training, whichever is less.
 cpu     One core with AVX-512 at 3 GHz; 30% of it is left by threads, padding, AdamW and small matrices. In bf16, where
-        the processor has it, a training of MiniLM's width is twice as fast (`BF16_GAIN`). Where finished
-        trainings are in the storage, the utilisation that they reached is used instead (`apply_measured_utilisation`).
-
-No GPU has run midmask's own trainings yet (docs/results/benchmarks.md): its masks are drawn on the GPU, so it should
-be faster than what the table's utilisation was taken from.
+        the processor has it, a training of MiniLM's width is twice as fast (`BF16_GAIN`).
 """
 
 import re
@@ -45,7 +40,6 @@ class Device:
     memory: int | None  # bytes; None for a CPU core, since cores share theirs
     peak: float  # FLOP/s, dense, in the type of trainings (bf16 or fp16; fp32 on CPUs)
     utilisation: float  # fraction of the peak that a training reaches
-    measured: str = ""  # what the utilisation was measured on, if it was
     fp32: float | None = None  # FLOP/s, dense, off the tensor cores; None for a CPU core, where it is the peak
 
     @property
@@ -53,19 +47,16 @@ class Device:
         """Bytes that tensors can have; of a CPU core none, since cores share their machine's."""
         return None if self.memory is None else USABLE * self.memory
 
-    @property
-    def fp32_rate(self) -> float:
-        """FLOP/s that encoding, scoring and dense search reach."""
-        return self.rate if self.fp32 is None else min(self.rate, FP32_UTILISATION * self.fp32)
-
-    @property
-    def rate(self) -> float:
-        """FLOP/s that a training reaches."""
-        return self.peak * self.utilisation
+    def rate(self, *, bf16: bool) -> float:
+        """FLOP/s that trainings and encodings reach in this precision."""
+        usual = self.peak * self.utilisation
+        if self.fp32 is None:
+            return usual * gain(self.kind, bf16=bf16)
+        return usual if bf16 else min(usual, FP32_UTILISATION * self.fp32)
 
 
 def gain(kind: str, *, bf16: bool) -> float:
-    """How many times as fast a device of this kind is in bf16; the table's rates of GPUs are those of bf16."""
+    """How many times as fast a device of this kind is in bf16; rates of GPUs are those of bf16."""
     return BF16_GAIN if bf16 and kind == "cpu" else 1.0
 
 
@@ -104,10 +95,6 @@ class Shape:
 
     def __str__(self) -> str:
         return self.label or f"{self.count}x{self.device.name}"
-
-    @property
-    def rate(self) -> float:
-        return self.count * self.device.rate
 
 
 def shape_named(text: str) -> Shape:

@@ -1,121 +1,72 @@
-"""The cost of a plan on a cluster shape, step by step. Finished steps, and steps that only they need, cost nothing.
+"""What a plan needs, step by step: hours, memory, bytes in the storage. Finished steps, and steps that only they need,
+cost nothing.
 
-Where the storage has records of trainings on this machine, the utilisation that they reached is used. Of an object
-store, each step writes its artifact once and reads it back once, to state its digests; it reads each of its inputs
-once, in requests of 8 MiB at most. Leases, lists of names and records come with every step, whatever its size. A node
-beside the first fetches models, tokenizers and whole indexes for itself, which is not in the sum.
+Hours of a model are its FLOPs over the pace that finished trainings in the storage reached, by the same method and kind
+of step first, if this machine is asked about and there are any; else over the device's rate. Other steps read and score
+texts at the rates of a CPU core that are stated here and in `experiment.kinds`.
 """
 
+import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from midmask.encoders.backbone import BackboneConfig
+from midmask.encoders.representation import Representation
 from midmask.errors import UserError
-from midmask.estimate.charges import Charge, Charges
-from midmask.estimate.devices import Shape, gain, this_machine
-from midmask.estimate.rates import WHOLE
-from midmask.estimate.trainings import read_lengths, training
-from midmask.estimate.volumes import Volumes
+from midmask.estimate.devices import Device, Shape, gain, this_machine
+from midmask.estimate.trainings import (
+    ModelSize,
+    Training,
+    longest_lengths,
+    mean_lengths,
+    model_size,
+    pair_tokens,
+    row_tokens,
+    trained_size,
+)
+from midmask.estimate.volumes import (
+    PAIR_BYTES,
+    RANKED_BYTES,
+    Volumes,
+    bm25_size,
+    count_pairs,
+    dense_bytes,
+    read_and_written,
+)
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import KINDS
+from midmask.experiment.searching import represented_by
+from midmask.experiment.steps import PretrainConfig
 from midmask.store.artifact import Artifact, load
-from midmask.store.digests import RECORD
-from midmask.store.place import READ_AT_ONCE, Place
-
-LONG_ENOUGH = 15.0
-"""Seconds: a shorter training tells mostly how long it takes to begin, which on Ray is 3 to 5 s."""
-LOOKED_AT = 4
-"""Finished trainings of each kind that are read: the first by fingerprint, which is a random sample."""
-
-
-def apply_measured_utilisation(shape: Shape, storage: Place) -> Shape:
-    """The shape with the utilisation that finished trainings in the storage reached on devices of its kind, the median
-    of them, since some ran beside other work; the shape itself if there are none."""
-    rates = [flops / seconds for kind, flops, seconds in finished_trainings(storage) if kind == shape.device.kind]
-    if not rates:
-        return shape
-    rate = median(rates)
-    note = f"{len(rates)} finished training{'s' if len(rates) > 1 else ''} in {storage}"
-    return replace(shape, device=replace(shape.device, utilisation=rate / shape.device.peak, measured=note))
-
-
-def finished_trainings(storage: Place) -> Iterator[tuple[str, float, float]]:
-    """(kind of device, FLOPs, seconds times devices) of each training that is long enough. On CPUs the devices are
-    cores, and the seconds those of fp32.
-    """
-    for name in (kind.name for kind in KINDS.values() if kind.trains):
-        places = [storage / name / fingerprint for fingerprint in (storage / name).names()[:LOOKED_AT]]
-        for place in places:
-            if (place / RECORD).exists() and (measured := _measure_training(name, load(place))) is not None:
-                yield measured
-
-
-def _measure_training(name: str, done: Artifact) -> tuple[str, float, float] | None:
-    """One row of `finished_trainings`; None if the training is too short, or its record or model has an older form."""
-    result: dict[str, Any] = done.result
-    try:
-        config: Any = KINDS[name].config.model_validate(done.record["config"])
-        seconds, workers = float(result["seconds"]), int(result["workers"])
-        if seconds < LONG_ENOUGH:
-            return None
-        encoder = BackboneConfig(name=str((done.place / "model").local()))
-        kind, steps = str(result["device"]), int(result["steps"])
-        counted = training(config, encoder, 0, read_lengths(config, result), steps, kind=kind)
-    except (KeyError, ValueError, UserError):
-        return None
-    cores = int(result["threads"]) if kind == "cpu" else 1
-    in_fp32 = seconds * workers * cores * gain(kind, bf16=config.train.precision == "bf16")
-    return kind, counted.flops(workers), in_fp32
-
-
-WRITES, READS = 60, 100
-"""Requests of a step that go with few bytes: counted 37 to 125 that write or list, and 40 to 380 that read
-(docs/results/scale.md)."""
+from midmask.store.place import Place
+from midmask.teacher.teach import TeachConfig
+from midmask.text.tokens import TokensConfig
+from midmask.training.checkpoint import KEPT
+from midmask.training.rehearsal import MOMENTS, WEIGHT
 
 
 @dataclass(frozen=True)
-class Traffic:
-    """Requests to an object store and bytes over the network."""
+class Charge:
+    """The cost of one step. Sizes are in bytes."""
 
-    writes: float  # requests, as stores bill them; a list counts as a write
-    reads: float  # requests
-    up: float  # bytes to the store
-    down: float  # bytes from the store
-    exchanged: float  # bytes that training workers send each other
+    step: Step
+    work_seconds: float  # by the clock; where trainings run side by side, its part of the cluster's time
+    bytes: float  # of the artifact in the storage
+    tokens: float = 0.0  # that models read
+    peak_bytes: float = 0.0  # in the storage while the step runs, besides `bytes`
+    training: Training | None = None
+    host: float = 0.0  # of the machine's memory, of all processes
+    index: float = 0.0  # of each GPU's memory
 
-
-def traffic(charges: Iterable[Charge], volumes: Volumes, workers: int) -> Traffic:
-    """The traffic of all unfinished steps on an object store.
-
-    Args:
-        workers: of a training.
-    """
-    left = list(charges)
-    sizes = {charge.step.fingerprint: charge.bytes for charge in left}
-    written = sum(sizes.values())
-    inputs = [source for charge in left for source in charge.step.inputs.values()]
-    for source in inputs:
-        if source.fingerprint not in sizes:  # finished; asked for once, though several steps read it
-            sizes[source.fingerprint] = volumes.size(source)
-    read = sum(sizes[source.fingerprint] for source in inputs)
-    return Traffic(
-        writes=WRITES * len(left) + written / READ_AT_ONCE,
-        reads=READS * len(left) + (written + read) / READ_AT_ONCE,
-        up=written,
-        down=written + read,
-        exchanged=sum(_exchanged(charge, workers) for charge in left),
-    )
-
-
-def _exchanged(charge: Charge, workers: int) -> float:
-    """Bytes of gradients that all workers send in a training: each 2 (W - 1) / W of them in a step, as rings do."""
-    if charge.training is None:
-        return 0.0
-    return 2.0 * (workers - 1) * WHOLE * charge.training.counted.parameters * charge.training.steps
+    @property
+    def hours(self) -> float:
+        """With its start."""
+        return (START_S + self.work_seconds) / 3600
 
 
 @dataclass(frozen=True)
@@ -128,12 +79,12 @@ class Estimate:
     charges: tuple[Charge, ...]
     cached: int  # number of finished steps
     volumes: tuple[str, ...]  # a line for each collection and for each assumption
+    paces: int  # number of finished trainings that the pace is of
     free: int | None  # bytes on the storage's disk; None if it is no disk
-    traffic: Traffic | None  # None if the storage is a disk
 
     @property
     def total_hours(self) -> float:
-        return sum(self.hours(charge) for charge in self.charges)
+        return sum(charge.hours for charge in self.charges)
 
     @property
     def total_bytes(self) -> float:
@@ -143,34 +94,6 @@ class Estimate:
     def peak_bytes(self) -> float:
         """The largest number of bytes in the storage at a time, beside those that were there before."""
         return self.total_bytes + max((charge.peak_bytes for charge in self.charges), default=0.0)
-
-    def hours(self, charge: Charge) -> float:
-        """Hours of one step; where trainings run side by side, its share of the cluster's time. Trainings have as many
-        GPUs as workers, other steps with FLOPs have all; on CPUs every step has all cores. No training takes less than
-        its host needs to issue its operators."""
-        device, devices = self.shape.device, self.shape.count
-        if charge.training is not None and device.kind == "cuda":
-            devices = self.workers * self.at_once
-        cores = self._cores(charge)
-        rate = (device.fp32_rate if charge.fp32 else device.rate) * gain(device.kind, bf16=charge.bf16)
-        seconds = charge.flops / (devices * rate)
-        if charge.training is not None:
-            seconds = max(seconds, charge.training.floor_seconds(self.workers) / self.at_once)
-        return (seconds + charge.alone_seconds + charge.core_seconds / cores) / 3600
-
-    def _cores(self, charge: Charge) -> int:
-        """How many cores work on a step."""
-        if charge.by_workers:
-            return min(self.workers, self.shape.cores)
-        return 1 if charge.one_core else self.shape.cores
-
-    def host(self, charge: Charge) -> float:
-        """Bytes of the host's memory, of all processes of a step."""
-        return charge.host + charge.host_of_a_core * self._cores(charge)
-
-    def index_of_a_device(self, charge: Charge) -> float:
-        """Bytes of a search's index on each GPU: all share it, but for searches side by side, which have one each."""
-        return charge.index / max(1, self.shape.count // self.at_once)
 
 
 def estimate(
@@ -185,27 +108,28 @@ def estimate(
     """The cost of these steps and of the unfinished steps that they need.
 
     Args:
-        shape: of the cluster; none: this machine, by what finished trainings in the storage made of it.
+        shape: of the cluster; none: this machine, at the pace of finished steps in the storage.
         workers: trainings at once if `side_by_side`, as in sweeps and benchmarks, else processes of a training; none:
             as many as there are GPUs, or one where there is none (side by side: as there are cores).
         per_training: processes of a training, each with one device, or core, to itself; none: one if `side_by_side`,
             else as `workers` says.
     """
-    cluster = shape or apply_measured_utilisation(this_machine(), storage)
+    cluster = shape or this_machine()
+    paces = [] if shape else list(finished_trainings(storage, cluster.device.kind))
+    cluster = replace(cluster, device=apply_pace(cluster.device, paces))
     every = cluster.count if cluster.device.kind == "cuda" or side_by_side else 1
     count = per_training or (1 if side_by_side else workers or every)
     at_once = (workers or max(1, every // count)) if side_by_side else 1
-    charges = Charges(storage, cluster.device.kind, count, cluster.device.room)
     left: dict[str, Step] = {}
     seen: set[str] = set()
     for target in targets:
         _collect_missing(target, storage, left, seen)
+    charges = Charges(storage, cluster, count, at_once, paces)
     costs = tuple(charges.of(step) for step in left.values())
-    facts = dict.fromkeys(_volume(charges, step) for step in left.values())
+    facts = dict.fromkeys(fact for step in left.values() if (fact := _volume(charges.volumes, step)))
     free = shutil.disk_usage(_nearest_folder(storage)).free if storage.is_path else None
-    requests = None if storage.is_path else traffic(costs, charges.volumes, count)
-    volumes = (*(fact for fact in facts if fact), *charges.notes)
-    return Estimate(cluster, count, at_once, costs, len(seen) - len(left), volumes, free, requests)
+    volumes = (*facts, *charges.notes)
+    return Estimate(cluster, count, at_once, costs, len(seen) - len(left), volumes, len(paces), free)
 
 
 def _collect_missing(step: Step, storage: Place, left: dict[str, Step], seen: set[str]) -> None:
@@ -220,12 +144,12 @@ def _collect_missing(step: Step, storage: Place, left: dict[str, Step], seen: se
     left[step.fingerprint] = step
 
 
-def _volume(charges: Charges, step: Step) -> str:
+def _volume(volumes: Volumes, step: Step) -> str:
     """The size of a step's collection and the source of that number; empty if the step has no collection."""
     corpus = step if step.name in ("prepare", "join") else step.inputs.get("corpus")
     if corpus is None or corpus.name not in ("prepare", "join"):
         return ""
-    volume = charges.volumes.corpus(corpus)
+    volume = volumes.corpus(corpus)
     name = getattr(corpus.config, "name", "") or " + ".join(getattr(corpus.config, "names", ()))
     return f"{name}: {volume.passages:,} passages, {volume.queries:,} queries, {volume.source}"
 
@@ -234,3 +158,303 @@ def _nearest_folder(storage: Place) -> Path:
     """The storage's folder, or its nearest parent that exists."""
     folder = Path(storage.uri).absolute()
     return next(path for path in (folder, *folder.parents) if path.exists())
+
+
+LONG_ENOUGH = 15.0
+"""Seconds; a shorter training tells mostly how long it takes to begin, which on Ray is 3 to 5 s."""
+LOOKED_AT = 8
+"""Finished trainings of each kind that are read: the first by fingerprint, which is a random sample."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The FLOP/s of a device that a finished training reached; on CPUs of a core, in fp32."""
+
+    kind: str  # of step
+    method: str
+    rate: float
+
+
+def finished_trainings(storage: Place, device: str) -> Iterator[Pace]:
+    """The paces of trainings on such devices (cpu or cuda) that are long enough and can still be read."""
+    for name in (kind.name for kind in KINDS.values() if kind.trains):
+        for fingerprint in (storage / name).names()[:LOOKED_AT]:
+            with suppress(KeyError, ValueError, OSError, UserError):  # of an older form, or its model is gone
+                done = load(storage / name / fingerprint)
+                if done.result["device"] == device and float(done.result["seconds"]) >= LONG_ENOUGH:
+                    yield _pace_of(name, done)
+
+
+def _pace_of(name: str, done: Artifact) -> Pace:
+    config: Any = KINDS[name].config.model_validate(done.record["config"])
+    kind, steps, workers = (done.result[key] for key in ("device", "steps", "workers"))
+    size = trained_size(config, BackboneConfig(name=str((done.place / "model").local())), 0)
+    tokens = done.result["tokens"] / (steps * config.train.batch_size)
+    trained = Training(config, size, tokens, tokens, steps, kind, workers, None)
+    devices = workers * (done.result["threads"] if kind == "cpu" else 1) * gain(kind, bf16=trained.bf16)
+    return Pace(name, method_of(config), trained.flops / (done.result["seconds"] * devices))
+
+
+def method_of(config: Any) -> str:
+    """The name of what a training minimises."""
+    return str(config.objective.name if isinstance(config, PretrainConfig) else config.loss.name)
+
+
+def apply_pace(device: Device, paces: Sequence[Pace]) -> Device:
+    """The device at the median of these paces, since some trainings ran beside other work; the device itself if there
+    are none."""
+    return replace(device, utilisation=median(pace.rate for pace in paces) / device.peak) if paces else device
+
+
+def encoding_flops(size: ModelSize, *, lexical: bool) -> float:
+    """FLOPs of a token; a lexical view weighs all words at it."""
+    return 2.0 * (size.behind + size.output * lexical)
+
+
+START_S = 0.5
+"""Seconds of each step beside its work: its process, its files, its tracked run."""
+VOCABULARY_PER_SECOND = 2_000
+"""Passages from which a core trains a tokenizer in a second."""
+POSTINGS_PER_SECOND = 1e8
+"""Entries of a lexical index that a core adds up in a second."""
+CODES_PER_SECOND = 5e9
+"""Products of two 8-bit numbers of token vectors that a core adds up in a second, unpacking and maxima included."""
+BM25_PASSAGES_PER_SECOND = 1.7e8
+"""Passages times queries that a core scores in a second: measured with 2,048 questions over a million passages
+(docs/results/benchmarks.md)."""
+BM25_ID_BYTES, BM25_SHARD_BYTES = 100, 260e6
+"""Bytes of host memory for each passage while BM25 searches, and for each process that counts and scores words."""
+ENTRY_BYTES, WORD_BYTES = 8, (32 + 15) / 8
+"""Bytes of an entry of a lexical vector: in memory, its word and its weight; as it is stored."""
+INDEX_FLOPS_PER_SECOND = 5.7e10
+"""FLOP/s of a core that builds a faiss index: measured with IVF4096,Flat of a million vectors of width 384."""
+CENTRE_ROWS, LIST_ROUNDS, CODE_ROUNDS = 256, 10, 25
+"""Vectors of each centre that faiss learns from at most; rounds of k-means for IVF's lists and for PQ's codes."""
+GRAPH_FACTOR, EF_CONSTRUCTION = 4.5, 40
+"""How many times as long a comparison takes while HNSW's graph is built as one with a centre (measured 150 to 160
+microseconds of a core for each vector of width 384 in HNSW32); candidates that faiss keeps for it by default."""
+BERT_ENTRIES, LONGEST_PAIR = 30_522, 512
+"""Of a teacher's tokenizer, and tokens that it reads, where it comes from elsewhere."""
+UNPRUNED = {"passages": 200, "queries": 30}
+"""Words of a text's lexical view, where nothing but the regularisers limits them."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The texts of one side that are encoded."""
+
+    count: int
+    tokens: float  # mean
+    words: float  # of a text's lexical view
+    size: ModelSize
+    representation: Representation
+
+    @property
+    def width(self) -> int:
+        """Numbers of a dense vector."""
+        return self.representation.width or self.size.width
+
+    @property
+    def bytes(self) -> float:
+        """Of a text's vectors in the storage."""
+        if self.representation.tokens is not None:
+            return (self.representation.tokens + 4) * self.tokens + 4
+        dense = 4 * self.width if self.representation.dense else 0
+        return dense + (WORD_BYTES * self.words if self.representation.lexical else 0)
+
+
+class Charges:
+    """Computes the cost of steps on a cluster. `notes`: assumptions made.
+
+    Args:
+        workers: of a training. at_once: trainings side by side.
+        paces: of finished trainings.
+    """
+
+    def __init__(self, storage: Place, shape: Shape, workers: int, at_once: int, paces: Sequence[Pace] = ()) -> None:
+        self.volumes, self.notes = Volumes(storage), dict[str, None]()
+        self._shape, self._workers, self._at_once, self._paces = shape, workers, at_once, paces
+
+    def of(self, step: Step) -> Charge:
+        by_name = {"encode": self._encode, "index": self._index, "search": self._search, "search_sample": self._search}
+        by_name |= {"score": self._score, "initial": self._initial, "bm25": self._bm25}
+        return self._training(step) if step.kind.trains else by_name.get(step.name, self._on_cores)(step)
+
+    def encoder(self, step: Step) -> tuple[BackboneConfig, int]:
+        """The encoder that a step makes or starts from, and the entries of its tokenizer."""
+        if step.name == "adopt":
+            return self._adopted(BackboneConfig(name=step.config.folder)), BERT_ENTRIES  # type: ignore[attr-defined]
+        if step.name in ("untuned", "merge"):
+            return self.encoder(step.inputs["start"])
+        backbone: BackboneConfig = step.config.backbone  # type: ignore[attr-defined]
+        if "start" not in step.inputs:
+            return backbone, self.volumes.texts(step.inputs["tokens"]).vocabulary
+        name, vocabulary = self.encoder(step.inputs["start"])
+        return backbone.model_copy(update={"name": name.name, "fresh": name.fresh}), vocabulary
+
+    def _adopted(self, folder: BackboneConfig) -> BackboneConfig:
+        """The backbone of a folder; BERT's base size if its family is only searched with, not trained."""
+        try:
+            model_size(folder, 0)
+        except UserError as error:
+            self.notes[f"{folder.name}: taken to be of BERT's base size ({error})"] = None
+            return BackboneConfig(name="base")
+        return folder
+
+    def _training(self, step: Step) -> Charge:
+        config: Any = step.config
+        device, steps = self._shape.device, step.optimiser_steps - (step.resume.optimiser_steps if step.resume else 0)
+        size = trained_size(config, *self.encoder(step))
+        tokens, longest = (row_tokens(config, of) for of in (mean_lengths(step, self.volumes), longest_lengths(step)))
+        trained = Training(config, size, tokens, longest, steps, device.kind, self._workers, device.room)
+        of_kind = [pace for pace in self._paces if pace.kind == step.name]
+        rate = apply_pace(device, [pace for pace in of_kind if pace.method == method_of(config)] or of_kind).rate(
+            bf16=trained.bf16
+        )
+        devices = self._workers * self._at_once if device.kind == "cuda" else self._shape.count
+        seconds = max(trained.flops / (devices * rate), trained.floor_seconds / self._at_once)
+        stays = WEIGHT + (WEIGHT + MOMENTS) * isinstance(config, PretrainConfig)  # the state to go on from
+        return Charge(
+            step,
+            seconds,
+            tokens=steps * config.train.batch_size * tokens,
+            bytes=stays * size.parameters + step.optimiser_steps * (60 + 4 * config.train.batch_size),  # and a trace
+            peak_bytes=(KEPT + 1) * (WEIGHT + MOMENTS) * size.parameters,
+            training=trained,
+        )
+
+    def _initial(self, step: Step) -> Charge:
+        return Charge(step, 0.0, bytes=WEIGHT * model_size(*self.encoder(step)).parameters)
+
+    def _encoding(self, step: Step) -> Encoding:
+        """The vectors of a step `encode` or `sample`."""
+        config: Any = step.config
+        if step.name == "sample":
+            whole = self._encoding(step.inputs["queries"])
+            return replace(whole, count=min(whole.count, config.queries))
+        texts, model = self.volumes.texts(step.inputs["tokens"]), step.inputs["model"]
+        representation, passages = represented_by(model), config.side == "passages"
+        count = texts.volume.passages if passages else texts.volume.of_split(config.split, config.max_queries)
+        if "asked" in step.inputs:
+            count = count_pairs(step.inputs["asked"], self.volumes)
+        tokens = min(texts.tokens if passages else texts.query_tokens, config.length or texts.tokens)
+        words = config.terms or representation.terms("passage" if passages else "query") or UNPRUNED[config.side]
+        size = model_size(*self.encoder(model), representation=representation)
+        return Encoding(count, tokens, words, size, representation)
+
+    def _encode(self, step: Step) -> Charge:
+        encoded, bf16 = self._encoding(step), step.config.precision == "bf16"  # type: ignore[attr-defined]
+        tokens = encoded.count * encoded.tokens
+        flops = tokens * encoding_flops(encoded.size, lexical=encoded.representation.lexical is not None)
+        seconds = flops / (self._shape.count * self._shape.device.rate(bf16=bf16))
+        return Charge(step, seconds, tokens=tokens, bytes=encoded.count * encoded.bytes)
+
+    def _index(self, step: Step) -> Charge:
+        """The cost of an index: one process builds all of it in the host's memory, beside its training vectors."""
+        config: Any = step.config
+        encoded = self._encoding(step.inputs["passages"])
+        rows, size = min(encoded.count, config.training_rows or 0), dense_bytes(config.index, encoded.width)
+        built = index_flops(config.index, encoded.width, encoded.count, rows, config.ef_construction or EF_CONSTRUCTION)
+        seconds = built / INDEX_FLOPS_PER_SECOND / config.threads
+        host = encoded.count * size + 4 * rows * encoded.width
+        return Charge(step, seconds, bytes=encoded.count * size, host=host)
+
+    def _search(self, step: Step) -> Charge:
+        """The cost of a search. Dense vectors are shared by the GPUs of the cluster, words are on the host; a search of
+        a sample holds a part of the passages at a time.
+        """
+        config: Any = step.config
+        passages, queries = (self._encoding(step.inputs[side]) for side in ("passages", "queries"))
+        representation, pairs = passages.representation, queries.count * passages.count
+        dense = representation.dense is not None and config.views != "lexical"
+        lexical = representation.lexical is not None and config.views != "dense"
+        words = [
+            min(each.words, limit or each.words)
+            for each, limit in ((passages, config.passage_terms), (queries, config.query_terms))
+        ]
+        width = (config.width or passages.width) * dense
+        listed = min(passages.count, list_length(step.inputs["candidates"]) if "candidates" in step.inputs else pairs)
+        products = queries.count * listed * queries.tokens * passages.tokens * (representation.tokens or 0)
+        on_cores = lexical * pairs * words[0] * words[1] / passages.size.vocabulary / POSTINGS_PER_SECOND
+        on_cores += products / CODES_PER_SECOND
+        rate = self._shape.count * self._shape.device.rate(bf16=False)
+        vector = dense_bytes(config.index, width) if dense else 0.0
+        on_gpu = self._shape.device.kind == "cuda" and "HNSW" not in config.index and step.name == "search"
+        return Charge(
+            step,
+            2.0 * pairs * width / rate + on_cores / self._shape.cores,
+            bytes=RANKED_BYTES * queries.count * min(config.depth, passages.count),
+            host=passages.count * (vector + lexical * ENTRY_BYTES * words[0]) * (step.name == "search"),
+            index=on_gpu * passages.count * vector / max(1, self._shape.count // self._at_once),
+        )
+
+    def _score(self, step: Step) -> Charge:
+        config: Any = step.config
+        lists = {name: source for name, source in step.inputs.items() if name.startswith(("negatives", "ranked"))}
+        limits = [most for source in lists.values() if (most := getattr(source.config, "max_queries", None))]
+        texts = self.volumes.texts(self._tokens(step))
+        queries = texts.volume.of_split(config.split, min(limits, default=None))
+        listed = sum(
+            list_length(source, config.depth if name.startswith("ranked") else None) for name, source in lists.items()
+        )
+        teacher = step.inputs["teacher"]
+        longest = teacher.config.loss.max_length if isinstance(teacher.config, TeachConfig) else LONGEST_PAIR
+        passage, query = (
+            min(texts.tokens, config.passage_length or longest),
+            min(config.query_length, texts.query_tokens),
+        )
+        pairs, pair = queries * (1 + listed), pair_tokens(query, passage, config.max_length or longest)
+        flops = pairs * pair * encoding_flops(model_size(*self.encoder(teacher)), lexical=False)
+        seconds = flops / (self._shape.count * self._shape.device.rate(bf16=False))
+        return Charge(step, seconds, tokens=pairs * pair, bytes=PAIR_BYTES * pairs)
+
+    def _tokens(self, step: Step) -> Step:
+        """The nearest tokens upstream, which tell how long texts are. Where BM25 lists passages for a teacher from
+        elsewhere nothing is tokenised before it: then tokens of the corpus, as many as its passages have.
+        """
+        tokenised = [source for source in step.upstream() if source.name == "tokenise"]
+        whole = TokensConfig(max_length=LONGEST_PAIR, query_length=LONGEST_PAIR)
+        return tokenised[-1] if tokenised else Step("tokenise", whole, {"corpus": step.inputs["corpus"]})
+
+    def _bm25(self, step: Step) -> Charge:
+        passages, queries = bm25_size(step, self.volumes)
+        _, size = read_and_written(step, self.volumes)
+        seconds = passages * queries / BM25_PASSAGES_PER_SECOND / min(self._workers, self._shape.cores)
+        return Charge(step, seconds, bytes=size, host=BM25_ID_BYTES * passages)
+
+    def _on_cores(self, step: Step) -> Charge:
+        config: Any = step.config
+        texts, size = read_and_written(step, self.volumes)
+        cores = 1 if step.kind.runs in ("driver", "task", "threads") else self._shape.cores
+        seconds = texts / (step.kind.texts_per_second or float("inf")) / cores
+        if step.name == "tokenise" and config.tokenizer is None and "like" not in step.inputs:
+            read = min(self.volumes.texts(step).volume.passages, config.vocabulary_passages)
+            seconds += read / VOCABULARY_PER_SECOND
+        host = BM25_SHARD_BYTES * cores if step.name in ("bm25_words", "bm25_index") else 0.0
+        return Charge(step, seconds, bytes=size, host=host)
+
+
+def list_length(step: Step, most: int | None = None) -> int:
+    """Candidates per query in mined negatives, or in a ranked list; at most so many."""
+    config: Any = step.config
+    length = int(config.per_query if hasattr(config, "per_query") else getattr(config, "depth", 1))
+    return min(length, most or length)
+
+
+def index_flops(factory: str, width: int, passages: int, rows: int, candidates: int) -> float:
+    """FLOPs of building an index: vectors are compared with centres, in learning IVF's lists and PQ's codes and in
+    adding all vectors, or with each other in HNSW's graph.
+
+    Args:
+        rows: vectors that it learns from. candidates: of a graph that is built.
+    """
+    compared = 0.0
+    if lists := re.search(r"IVF(\d+)", factory):
+        count = int(lists[1])
+        compared += count * (LIST_ROUNDS * min(rows, CENTRE_ROWS * count) + passages)
+    if product := re.search(r"(?<!O)PQ\d+(?:x(\d+))?", factory):
+        codes = 2 ** int(product[1] or 8)
+        compared += codes * (CODE_ROUNDS * min(rows, CENTRE_ROWS * codes) + passages)
+    if graph := re.search(r"^HNSW(\d+)", factory):
+        compared += GRAPH_FACTOR * candidates * 2 * int(graph[1]) * passages
+    return 2.0 * width * compared

@@ -1,4 +1,6 @@
-"""How much there is to read: from the records of finished steps where there are any, else from a look into the files.
+"""How much there is to read and to write: from the records of finished steps where there are any, else from a look into
+the files. Bytes are rows times bytes of a row: what is compressed (texts, token rows, ranked lists) as measured on
+SQuAD's passages, what is not (vectors, weights) by its shape.
 
 prepared       passages and queries of the record; characters of the first passages of the first shard
 not prepared   some pieces of the collection's files are read for a block each: what rows they hold by their bytes,
@@ -7,6 +9,7 @@ tokenised      tokens of the record
 not tokenised  characters / 4.5 and two specials, cut at max_length, passage by passage of those that were looked at
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -85,11 +88,6 @@ class Volumes:
     def find_finished(self, step: Step) -> Artifact | None:
         place = step.place(self._storage)
         return load(place) if (place / RECORD).exists() else None
-
-    def size(self, step: Step) -> float:
-        """Bytes of a finished artifact; 0 if it is not finished."""
-        done = self.find_finished(step)
-        return float(sum(file["size"] for file in done.record.get("files", {}).values())) if done else 0.0
 
     def corpus(self, step: Step) -> Volume:
         """The volume of a step `prepare` or `join`."""
@@ -215,3 +213,89 @@ def _bytes_of(table: pa.Table) -> float:
     """Bytes that the rows take in a file: their texts and ids, and a few characters around each."""
     columns = [name for name in ("doc_id", "query_id", "title", "text") if name in table.column_names]
     return 12.0 * len(table) + sum(int(pc.sum(pc.binary_length(table[name])).as_py() or 0) for name in columns)
+
+
+SENTENCES = 5
+"""Sentences of a passage, where its pseudo-queries are not made yet."""
+
+
+def count_pairs(listed: Step, volumes: Volumes) -> int:
+    """Queries of a step `list_pairs`: from the record of the pseudo-queries, or guessed by their source."""
+    pairs = listed.inputs["pairs"]
+    if (done := volumes.find_finished(pairs)) is not None:
+        return int(done.result["queries"])
+    config: Any = pairs.config
+    each: int = {"sentences": SENTENCES, "neighbours": 2, "model": config.per_passage}.get(config.kind, 1)
+    return each * volumes.texts(pairs.inputs["tokens"]).volume.passages
+
+
+def bm25_size(step: Step, volumes: Volumes) -> tuple[int, int]:
+    """Numbers of passages and queries of a step `bm25`."""
+    config: Any = step.config
+    volume = volumes.corpus(step.inputs["corpus"])
+    if "asked" in step.inputs:
+        return volume.passages, count_pairs(step.inputs["asked"], volumes)
+    return volume.passages, sum(volume.of_split(split, config.max_queries) for split in config.splits)
+
+
+TEXT_BYTES = 0.6  # bytes a character of a prepared text, zstd
+TOKEN_BYTES = 1.6  # bytes a token of a token row, zstd
+RANKED_BYTES = 7  # bytes a row of a ranked list
+RUN_BYTES = 11  # bytes a row of a TREC run file, gzip
+NEGATIVE_BYTES = 14  # bytes a mined negative
+PAIR_BYTES = 30  # bytes a scored pair, with its candidate
+QUERY_BYTES = 60  # bytes a query with its judgements, zstd
+OF_TEXTS = {"bm25_words": 0.28, "bm25_index": 0.93, "near_duplicates": 0.55}  # bytes a character of a text
+
+
+def read_and_written(step: Step, volumes: Volumes) -> tuple[float, float]:
+    """The texts that a step without a model reads, and the bytes that it writes."""
+    config: Any = step.config
+    if step.name in ("tokenise", "read_tokens"):
+        texts = volumes.texts(step)
+        passages, queries = texts.volume.passages, texts.volume.queries
+        return passages + queries, TOKEN_BYTES * (passages * texts.tokens + queries * texts.query_tokens)
+    if step.name in ("spans", "pseudo_queries", "statistics", "weigh"):
+        texts = volumes.texts(step.inputs["tokens"])
+        return texts.volume.passages, 4 * texts.tokens * texts.volume.passages
+    if step.name in ("list_pairs", "keep_pairs"):
+        return read_and_written(step.inputs["pairs"], volumes)
+    if step.name in ("bm25", "fuse"):
+        passages, queries = bm25_size(step.inputs.get("bm25", step), volumes)
+        return queries, RANKED_BYTES * queries * min(config.depth, passages)
+    if step.name == "bm25_index":
+        counted, size = read_and_written(step.inputs["words"], volumes)
+        return counted, size * OF_TEXTS["bm25_index"] / OF_TEXTS["bm25_words"]
+    corpus = step if step.name in ("prepare", "join") else step.inputs.get("corpus")
+    if corpus is None:
+        return 0.0, 0.0
+    volume = volumes.corpus(corpus)
+    characters = volume.passages * volume.mean_characters
+    if corpus is step:
+        return volume.passages + volume.queries, TEXT_BYTES * characters + QUERY_BYTES * volume.queries
+    if step.name in OF_TEXTS:
+        return volume.passages, OF_TEXTS[step.name] * characters
+    if step.name == "queries":
+        return volume.passages, TEXT_BYTES * characters + QUERY_BYTES * config.max_queries
+    queries = volume.of_split(getattr(config, "split", "train"), getattr(config, "max_queries", None))
+    if step.name == "evaluate":
+        return queries, RUN_BYTES * queries * min(config.depth, volume.passages)
+    return queries, NEGATIVE_BYTES * queries * getattr(config, "per_query", 1)
+
+
+LINK_BYTES = 8
+"""Bytes of an id, or of a link of HNSW's graph, of which a vector has twice as many as the factory string says."""
+
+
+def dense_bytes(factory: str, width: int) -> float:
+    """Bytes of one vector in a faiss index, by its factory string; 4 per dimension where nothing compresses it."""
+    if reduced := re.search(r"(?:OPQ\d+_|PCAR?)(\d+)", factory):
+        width = int(reduced[1])
+    links = re.search(r"HNSW(\d+)", factory)
+    graph = 2.0 * LINK_BYTES * int(links[1]) if links else 0.0
+    ids = LINK_BYTES if "IVF" in factory else 0
+    if product := re.search(r"(?<!O)PQ(\d+)(?:x(\d+))?", factory):
+        return graph + ids + int(product[1]) * int(product[2] or 8) / 8
+    scalar = re.search(r"SQ(4|6|8|fp16)", factory)
+    bits = {"4": 4, "6": 6, "8": 8, "fp16": 16}[scalar[1]] if scalar else 32
+    return graph + ids + width * bits / 8

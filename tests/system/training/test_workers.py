@@ -2,6 +2,7 @@
 
 import datetime
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import safetensors.torch
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch import Tensor, nn
 
 from midmask.errors import UserError
 from midmask.objectives import CoupledObjective, Objective
@@ -19,7 +21,6 @@ from midmask.text.vocabulary import Vocabulary
 from midmask.training.loop import accumulate, wrap_distributed
 from midmask.training.rehearsal import BESIDE_WEIGHTS, GIB, fit_micro_batch
 from midmask.training.setup import TrainingSetup
-from tests.support.estimate.counted import kept_bytes
 from tests.support.training.cut import (
     assert_same_gradients,
     batch,
@@ -152,6 +153,22 @@ def fitted(setup: TrainingSetup, room: float) -> int | None:
     limit = (room + (4 + BESIDE_WEIGHTS) * sum(parameter.numel() for parameter in objective.parameters())) / GIB
     limited = setup.__class__(**{**vars(setup), "train": setup.train.model_copy(update={"memory_gib": limit})})
     return fit_micro_batch(objective.train(), limited, vocabulary, CPU)
+
+
+def kept_bytes(module: nn.Module, work: Callable[[], object]) -> int:
+    """Bytes of the tensors that a forward pass keeps for the backward pass, each storage once, without the weights."""
+    weights = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+    kept: dict[int, tuple[int, Tensor]] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = (storage.nbytes(), tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        work()
+    return sum(size for size, _ in kept.values())
 
 
 def kept(setup: TrainingSetup, objective: Objective, words: Vocabulary, rows: int) -> int:
