@@ -11,7 +11,7 @@ import pytest
 from midmask.app.flags import add_zero_shot_flag, parse
 from midmask.benchmark.presets import PRESETS
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
-from midmask.corpora.trec import TRIPCLICK_QRELS
+from midmask.corpora.tripclick import QRELS
 from midmask.evaluation import measures
 from midmask.evaluation.groups import BEIR13, BEIR18, GROUPS, folders
 from midmask.recipes import RECIPES
@@ -291,7 +291,7 @@ def test_systems_measures_and_corpora_are_known():
     assert {n.corpus for n in ALL} <= sets
     slices = {n.split for n in ALL if n.corpus == "tripclick"}
     assert slices == {"test.head-dctr", "test.head", "test.torso", "test.tail"}
-    assert all(TRIPCLICK_QRELS.fullmatch(f"qrels.raw.{split.split('.')[1].split('-')[0]}.test.txt") for split in slices)
+    assert all(QRELS.fullmatch(f"qrels.raw.{split.split('.')[1].split('-')[0]}.test.txt") for split in slices)
     settings = {re.sub(r"_(50k|100k|stage\d)$", "", n.setting) for n in ALL} - {"", "none"}
     assert settings <= set(PROTOCOLS)
 
