@@ -10,7 +10,6 @@ from jinja2 import Environment, PackageLoader
 
 from midmask.core.words import MISSING
 from midmask.evaluation.rendering import csv_cell, markdown, markdown_text
-from midmask.leaderboard import board as boards
 from midmask.leaderboard.board import (
     HEADS,
     NEWEST,
@@ -22,7 +21,9 @@ from midmask.leaderboard.board import (
     legend,
     letters_of,
     number,
+    place_head,
     query_counts,
+    range_of,
     rank_text,
     superscript,
 )
@@ -34,8 +35,6 @@ LinkOf = Callable[[LeaderboardRow], str]
 STYLE = Path(__file__).with_name("templates") / "board.css"
 
 _templates = Environment(loader=PackageLoader("midmask.leaderboard"), autoescape=True, keep_trailing_newline=True)
-_templates.globals |= {name: getattr(boards, name) for name in ("detail", "legend", "number", "place_head")}
-_templates.globals |= {"range_of": boards.range_of, "superscript": superscript, "missing": MISSING}
 
 
 def table(board: Board, lines: Sequence[BoardLine], link: LinkOf | None = None) -> str:
@@ -65,9 +64,9 @@ def _parts(board: Board, lines: Sequence[BoardLine], link: LinkOf | None) -> dic
         "groups": {group: columns for group, columns in groups.items() if group},
         # the first column of each group has a line on its left
         "firsts": {column.key: " first" if column is groups[column.group][0] else "" for column in board.columns},
-        "direction": _direction(board),
-        "about": _about,
-        "runs": _runs,
+        **{"direction": _direction(board), "missing": MISSING, "about": _about, "runs": _runs, "detail": detail},
+        **{"legend": legend, "number": number, "place_head": place_head, "range_of": range_of},
+        "superscript": superscript,
     }
 
 
