@@ -21,6 +21,7 @@ STARTS_WITHIN_S = 120
 
 
 def main(command: list[str]) -> int:
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(130))
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
         gcs, dashboard, agent, client = (each.getsockname()[1] for each in sockets)
@@ -28,6 +29,7 @@ def main(command: list[str]) -> int:
     if os.environ.setdefault("RAY_AUTH_MODE", "token") == "token":
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     os.environ.pop("RAY_ADDRESS", None)  # `ray start` would join it
+    os.environ["MIDMASK_HEAD_COMMAND"] = f"{sys.executable} {sys.argv[0]}"  # a job has the head's variables
     with tempfile.TemporaryDirectory(prefix="mm", dir="/tmp", ignore_cleanup_errors=True) as folder:
         start = [
             *("ray", "start", "--head", "--block", "--disable-usage-stats", f"--temp-dir={folder}/ray"),
@@ -35,8 +37,8 @@ def main(command: list[str]) -> int:
             *(f"--ray-client-server-port={client}", "--min-worker-port=0", "--max-worker-port=0"),
         ]
         said = Path(folder, "said")
-        with open(said, "wb") as log:  # in a session of its own, so that Ctrl-C reaches the command alone
-            head = subprocess.Popen(start, stdout=log, stderr=log, start_new_session=True)
+        with open(said, "wb") as log:
+            head = subprocess.Popen(start, stdout=log, stderr=log, start_new_session=True)  # Ctrl-C does not reach it
         try:
             until = time.monotonic() + STARTS_WITHIN_S
             while not (answers(agent) and answers(dashboard)):  # before, `ray job submit` has 'No available agent'
@@ -45,7 +47,6 @@ def main(command: list[str]) -> int:
                 time.sleep(0.25)
             os.environ["RAY_API_SERVER_ADDRESS"] = f"http://127.0.0.1:{dashboard}"
             os.environ["RAY_ADDRESS"] = f"127.0.0.1:{gcs}"
-            os.environ["MIDMASK_HEAD_COMMAND"] = "python deploy/demo.py"
             return run(command)
         finally:
             head.terminate()

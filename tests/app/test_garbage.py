@@ -1,9 +1,11 @@
 """Which artifacts tracked runs need, and deletions that are killed at any moment."""
 
 import itertools
-import json
 import os
 import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,9 +16,9 @@ from midmask.app.garbage import StoreContents, Stored, delete, needed_fingerprin
 from midmask.store.artifact import Artifact, folder_of_attempts, load, produce
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
-from midmask.tracking import TrackedModel, Tracker
-from midmask.tracking.outbox import journal_path
-from midmask.tracking.references import References, read_references
+from midmask.tracking.lineage import TrackedModel
+from midmask.tracking.reading import References, read_references
+from midmask.tracking.runs import Tracker
 from tests.support.dashboards.tracked import QUICK
 from tests.support.object_store import object_store
 
@@ -197,10 +199,14 @@ def test_models_of_trials_and_values_that_wait_are_read(tmp_path: Path, empty_st
             run.log_input_model(model(other))
         with tracker.run("other", tags={"midmask.step": "finetune"}, params={"backbone.name": third}) as run:
             run.log_output_model(model(third), 1)
-    waiting = journal_path(tmp_path, uri, "0" * 32)
-    waiting.parent.mkdir(exist_ok=True)
-    waiting.write_text(json.dumps({"kind": "tags", "value": {"midmask.artifact": "/store/evaluate/" + "d" * 16}}))
+    tracker = Tracker(uri, tmp_path, replace(QUICK, close=0.0))
+    run = tracker.run("late", tags={}, params={})
+    assert run.id
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as locked:
+        locked.execute("BEGIN EXCLUSIVE")
+        run.tag({"midmask.read": "/store/evaluate/" + "d" * 16})
+        tracker.close()
     found = read_references(uri, tmp_path)
     assert found.tried == {one, other} and found.named >= {one, other, third, "d" * 16}
     assert found.storages == {"s3://bucket/store?region=x"}
-    assert found.runs == 2 and not found.running
+    assert found.runs == 3 and found.running == ("late",)

@@ -37,7 +37,8 @@ from midmask.sweep.run import TrialsObserver
 from midmask.sweep.search import EndedEarly, RungMeasured, SweepProgress, TrialContext, TrialEvent, TrialStarted
 from midmask.sweep.space import Space
 from midmask.sweep.study import Outcome
-from midmask.tracking import TrackedRow, TrackedRun, Tracker, read_runs
+from midmask.tracking.reading import TrackedRow, read_runs
+from midmask.tracking.runs import TrackedRun, Tracker
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, write
 from tests.support.dashboards.worked import run_tracked_here

@@ -13,7 +13,6 @@ from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
 from midmask.retrieve.lexical import LexicalShard
-from midmask.retrieve.sparse import SparseRows
 from midmask.retrieve.text_encoder import Encoding, encode_rows, open_encoder
 from midmask.retrieve.views import Views
 from midmask.store.place import Place
@@ -79,7 +78,7 @@ def lexical(bench: Bench) -> None:
     """
     passages, queries = (words(*each) for each in ((bench.size(113_000, 2000), 160), (bench.size(200, 20), 30)))
     ids = pa.chunked_array([[f"w{row * 7919 % 1_000_003}" for row in range(passages.shape[0])]])
-    shard, rows, lists = LexicalShard(as_rows(passages), ids), Views(None, as_rows(queries)), passages.tocsc()
+    shard, rows, lists = LexicalShard(passages, ids), Views(None, queries), passages.tocsc()
     by_term = passages.T.tocsr()
 
     def scipy(k: int) -> list[np.ndarray]:
@@ -113,11 +112,8 @@ def words(rows: int, count: int) -> sparse.csr_array:
     weights = np.log1p(draw.exponential(1, (rows, count))).astype(np.float32)
     table = sparse.csr_array((weights.ravel(), (np.repeat(np.arange(rows), count), columns.ravel())), shape=(rows, V))
     table.sum_duplicates()
-    return table
-
-
-def as_rows(table: sparse.csr_array) -> SparseRows:
-    return SparseRows(table.indptr.astype(np.int64), table.indices.astype(np.int32), table.data, table.shape[1])
+    arrays = table.data, table.indices.astype(np.int32), table.indptr.astype(np.int32)  # as rows of a file
+    return sparse.csr_array(arrays, shape=table.shape)
 
 
 def best(scores: np.ndarray, k: int) -> np.ndarray:

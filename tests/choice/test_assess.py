@@ -1,6 +1,6 @@
-"""Estimates, the recommendation, records of gains and levels; budgets, and what a contest is expected to cost."""
+"""Estimates and the recommendation; budgets, and what a contest is expected to cost."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
@@ -12,30 +12,19 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from midmask.benchmark.layout import BenchmarkCell, cell_of, recipe_of
-from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.assess import (
-    JOIN,
-    TRAINED,
-    WORDS,
-    Counterparts,
-    Experience,
-    MeasuredSystem,
-    estimates,
-    kind_of,
-    recommend,
+from midmask.benchmark.results import Result
+from midmask.choice.assess import Counterparts, Experience, MeasuredSystem, estimates, recommend
+from midmask.choice.calibration import JOIN, LEXICAL_GAIN, TRAINED, WORDS, Kind, Offset
+from midmask.choice.contenders import (
+    LEXICAL,
+    MEASURE,
+    TUNED,
+    UNTRAINED,
+    Size,
+    System,
+    contest,
+    first_contenders,
 )
-from midmask.choice.calibration import (
-    PRIOR_SPREAD,
-    Fit,
-    GainRecord,
-    LevelRecord,
-    level_interval,
-    load_levels,
-    load_records,
-    write_levels,
-    write_records,
-)
-from midmask.choice.contenders import AS_IS, LEXICAL, MEASURE, TUNED, Contender, Size, contest, first_contenders
 from midmask.choice.contest import LocalWorkshop, Prices
 from midmask.choice.contest_terms import (
     ENOUGH,
@@ -49,48 +38,55 @@ from midmask.choice.contest_terms import (
 )
 from midmask.errors import UserError
 from midmask.estimate.devices import this_machine
+from midmask.evaluation.statistics.intervals import Variance
 from midmask.experiment.training_steps import Survey
 from tests.support.benchmark.tiny import write_collection
 from tests.support.choice import documents as contests
 
-SURE = Fit(shrink=0.8, between=0.005, freedom=30, collections=("a", "b", "c"))
-KNOWN = Experience({"trained": SURE, "with BM25": SURE, "bm25": SURE}, [])
-BASE = SystemKey("none", "none", "dense", AS_IS)
+
+def offset(kind: Kind, spread: float, freedom: float = 30, value: float = 0.0) -> Offset:
+    return Offset(kind, value, Variance(spread**2, freedom))
 
 
-def key(system: str) -> SystemKey:
-    return SystemKey(system, "corpus", "dense", TUNED)
+KNOWN = Experience({kind: offset(kind, 0.005) for kind in (TRAINED, WORDS, LEXICAL_GAIN, JOIN)}, [])
+BASE = UNTRAINED
 
 
-def measured(of: SystemKey, mean: float, seconds: float, split: str = "test", seed: int = 0) -> MeasuredSystem:
+def tuned(recipe: str) -> System:
+    return System(recipe, "dense", TUNED)
+
+
+JOINED, TUNED_JOINED = (replace(system, joined=True) for system in (UNTRAINED, tuned("mlm")))
+
+
+def measured(of: System, mean: float, seconds: float, split: str = "test", seed: int = 0) -> MeasuredSystem:
     """400 queries around a mean, with the same difficulty for all systems."""
     difficulty = np.random.default_rng(1).uniform(-0.2, 0.2, 400)
-    own = np.random.default_rng(crc32(of.system.encode()) + seed).normal(0, 0.02, 400)
+    own = np.random.default_rng(crc32(of.recipe.encode()) + seed).normal(0, 0.02, 400)
     own -= own.mean()
     values = mean + difficulty - difficulty.mean() + own
     table = pa.table(
         {"query_id": [str(n) for n in range(400)], "measure": [MEASURE] * 400, "value": values.astype(np.float64)}
     )
-    result = Result(of, 0, "made", split, {MEASURE: float(values.mean())}, table)
-    return MeasuredSystem(of, result, seconds, 768.0, f"/models/{of.system}", finalist=split == "test")
+    result = Result(of.key, 0, "made", split, {MEASURE: float(values.mean())}, table)
+    return MeasuredSystem(of, result, seconds, 768.0, f"/models/{of.recipe}", finalist=split == "test")
 
 
 def test_gains_are_paired_and_shrunk():
-    systems = [measured(BASE, 0.5, 1), measured(key("mlm"), 0.6, 10)]
+    systems = [measured(BASE, 0.5, 1), measured(tuned("mlm"), 0.6, 10)]
     found = {one.system: one for one in estimates(systems, Counterparts({"test": systems[0].result}), KNOWN)}
-    assert found["mlm"].gain == pytest.approx(0.8 * 0.1)
-    assert found["mlm"].gain_low < 0.08 < found["mlm"].gain_high
+    assert found["mlm"].gain == pytest.approx(0.5 * 0.1)
+    assert found["mlm"].gain_low < 0.05 < found["mlm"].gain_high
     assert found["mlm"].gain_high - found["mlm"].gain_low < 0.03, "the queries' difficulty cancels"
     assert (found["as it is"].gain, found["as it is"].gain_low, found["as it is"].gain_high) == (0, 0, 0)
-    assert found["mlm"].estimate == pytest.approx(0.58)
+    assert found["mlm"].estimate == pytest.approx(0.55)
     assert found["mlm"].low < found["as it is"].estimate < found["mlm"].high, "levels are known less well than gains"
 
 
 def test_the_made_gain_is_what_was_measured_here_whatever_other_collections_say():
     """A join with BM25, of which other collections' mean is expected; the reference is scipy's paired t-test."""
-    joined = SystemKey("none", "none", "dense", AS_IS + " with BM25")
-    systems = [measured(BASE, 0.5, 1), measured(joined, 0.617, 1, seed=3)]
-    known = Experience({**KNOWN.gains, JOIN: Fit(shrink=0.0, bias=-0.067, between=0.06, freedom=4)}, [])
+    systems = [measured(BASE, 0.5, 1), measured(JOINED, 0.617, 1, seed=3)]
+    known = Experience({**KNOWN.offsets, JOIN: offset(JOIN, 0.06, 4, value=0.067)}, [])
     (found,) = (one for one in estimates(systems, Counterparts({"test": systems[0].result}), known) if one.made_gain)
     ours, base = (one.result.per_query["value"].to_numpy() for one in systems[::-1])
     reference = stats.ttest_rel(ours, base).confidence_interval(0.9)
@@ -101,7 +97,7 @@ def test_the_made_gain_is_what_was_measured_here_whatever_other_collections_say(
 
 def test_finalists_rank_before_those_that_were_given_up():
     dev = measured(BASE, 0.5, 1, split="dev")
-    systems = [measured(BASE, 0.5, 1), measured(key("mlm"), 0.52, 9), measured(key("simcse"), 0.7, 9, split="dev")]
+    systems = [measured(BASE, 0.5, 1), measured(tuned("mlm"), 0.52, 9), measured(tuned("simcse"), 0.7, 9, split="dev")]
     found = estimates(systems, Counterparts({"test": systems[0].result, "dev": dev.result}), KNOWN)
     assert [(one.system, one.rank) for one in found] == [("mlm", 1), ("as it is", 2), ("simcse", 3)]
 
@@ -118,36 +114,17 @@ def advice(*systems: MeasuredSystem):
 )
 def test_who_is_recommended(mlm: float, retromae: float, chosen: str, distinguishable: bool):
     """Over a baseline of 0.5 that costs a second; MLM costs ten, RetroMAE hours."""
-    found = advice(measured(BASE, 0.5, 1), measured(key("mlm"), mlm, 10), measured(key("retromae"), retromae, 9999))
+    found = advice(measured(BASE, 0.5, 1), measured(tuned("mlm"), mlm, 10), measured(tuned("retromae"), retromae, 9999))
     assert (found.system, found.distinguishable) == (chosen, distinguishable)
 
 
 def test_a_cheap_one_that_may_be_as_good_is_not_taken_where_little_is_known():
     """With a wide interval everything is alike; what is 5 points behind is left all the same."""
-    vague = Experience({"trained": Fit(shrink=1.0, between=0.2, freedom=3)}, [])
-    systems = [measured(BASE, 0.5, 1), measured(key("mlm"), 0.55, 10)]
+    vague = Experience({TRAINED: offset(TRAINED, 0.2, 3)}, [])
+    systems = [measured(BASE, 0.5, 1), measured(tuned("mlm"), 0.55, 10)]
     counterparts = Counterparts({"test": systems[0].result})
     found = recommend(estimates(systems, counterparts, vague), systems, counterparts, vague)
     assert found.system == "mlm" and not found.distinguishable
-
-
-def test_kinds_of_systems_are_fitted_apart():
-    """On made queries BM25 gains 0.3 that people's queries do not show; an encoder's gain is real."""
-    records = [
-        GainRecord(name, "all", system, made, 0.001, judged + jitter, 0.001)
-        for name, jitter in (("a", 0.001), ("b", -0.001), ("c", 0.0))
-        for system, made, judged in (("bm25 · bm25", 0.3, 0.0), ("mlm · dense", 0.05, 0.05))
-    ]
-    known, without = Experience.of(records, []), Experience.of([], [])
-    assert without.gains["trained"].shrink == 1 and without.gains["bm25"].between > without.gains["trained"].between
-    lexical = SystemKey("bm25", "none", "bm25", "none")
-    over = Counterparts({"test": measured(BASE, 0.5, 1).result})
-    assert known.gain(measured(lexical, 0.8, 1).result, over).value == pytest.approx(0.0, abs=0.01)
-    assert known.gain(measured(key("mlm"), 0.55, 1).result, over).value == pytest.approx(0.05, abs=0.005)
-
-
-JOINED = SystemKey("none", "none", "dense", f"{AS_IS} with BM25")
-TUNED_JOINED = SystemKey("mlm", "corpus", "dense", f"{TUNED} with BM25")
 
 
 def test_what_is_joined_with_bm25_is_held_against_the_untrained_encoder_that_is():
@@ -155,97 +132,15 @@ def test_what_is_joined_with_bm25_is_held_against_the_untrained_encoder_that_is(
     base = {split: measured(BASE, 0.5, 1, split=split).result for split in ("test", "dev")}
     joined = {"test": measured(JOINED, 0.6, 1).result, "dev": measured(JOINED, 0.52, 1, split="dev").result}
     counterparts = Counterparts(base, joined)
-    halved, sure = Fit(shrink=0.5, between=0.1, freedom=4), Fit(shrink=1.0, between=0.01, freedom=30)
-    known = Experience({"trained": sure, "with BM25": halved}, [])
+    known = Experience({TRAINED: offset(TRAINED, 0.01), JOIN: offset(JOIN, 0.1, 4, value=0.05)}, [])
     on_dev = known.gain(measured(TUNED_JOINED, 0.55, 9, split="dev").result, counterparts)
     on_test = known.gain(measured(TUNED_JOINED, 0.63, 9).result, counterparts)
-    assert on_dev.value == pytest.approx(0.5 * 0.1 + 0.03) == pytest.approx(on_test.value)
+    assert on_dev.value == pytest.approx(0.05 + 0.5 * 0.03) == pytest.approx(on_test.value)
     assert known.gain(joined["test"], counterparts).value == pytest.approx(0.05)
     assert on_test.high - on_test.low > 2 * 0.1, "what words gain is in doubt"
     first, second = measured(TUNED_JOINED, 0.66, 9), measured(JOINED, 0.6, 1)
     assert known.is_behind(second, first, counterparts), "what words gain in doubt is the same for both"
     assert not known.is_behind(measured(BASE, 0.5, 1), first, counterparts)
-
-
-def test_what_is_expected_of_the_join_alone_is_not_expected_of_a_training():
-    """Encoders that begin from fresh weights have no untrained, joined one: over BM25 they are trained and joined."""
-    joined = "dense with BM25"
-    assert kind_of("as it is", joined, over_joined=False) == JOIN
-    assert kind_of("mlm", joined, over_joined=False) == WORDS
-    assert kind_of("mlm", joined, over_joined=True) == kind_of("mlm", "dense", over_joined=False) == TRAINED
-
-
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
-NUMBER = st.floats(-1, 1, allow_nan=False)
-ERROR = st.floats(0, 1)
-LINE = {"collection": "a", "source": "all", "system": "s", "made": 0.1, "made_error": 0.01, "judged": 0.2, "over": ""}
-WHOLE = {**LINE, "judged_error": 0.02, "seed": 0}
-
-
-@given(
-    st.lists(st.builds(GainRecord, TEXT, TEXT, TEXT, NUMBER, ERROR, NUMBER, ERROR, TEXT, st.integers(0)), max_size=5)
-)
-def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, records: list[GainRecord]) -> None:
-    path = tmp_path_factory.mktemp("records") / "found.jsonl"
-    write_records(records, path)
-    path.write_text("\n" + path.read_text() + "  \n")
-    assert load_records(path) == records, "blank lines are skipped"
-    assert all(isinstance(one, GainRecord) for one in load_records()), "the package's own"
-
-
-@pytest.mark.parametrize(("line", "said"), [
-    ("{", "no JSON"), ("[1]", "is no record"), (json.dumps(LINE), "collection, source"),
-    (json.dumps({**WHOLE, "more": 1}), "is no record"), (json.dumps({**WHOLE, "made": True}), "made = True"),
-    (json.dumps({**WHOLE, "judged": float("nan")}), "judged = nan"),
-    (json.dumps({**WHOLE, "made_error": -0.1}), "made_error = -0.1"),
-    (json.dumps({**WHOLE, "source": 3}), "source = 3"),
-])  # fmt: skip
-def test_a_line_that_is_no_record_is_named(tmp_path: Path, line: str, said: str) -> None:
-    path = tmp_path / "found.jsonl"
-    path.write_text(f"{json.dumps(WHOLE)}\n{line}\n")
-    with pytest.raises(UserError) as error:
-        load_records(path)
-    assert str(error.value).startswith(f"{path}, line 2: ") and said in str(error.value)
-
-
-def test_without_experience_the_prior_decides():
-    value, low, high = level_interval(0.5, [], 0.9)
-    assert value == 0.5
-    assert high - value == pytest.approx(1.6448536 * PRIOR_SPREAD) == value - low
-
-
-def test_a_collection_with_many_records_counts_once():
-    records = [LevelRecord("a", str(seed), 0.6, 0.5) for seed in range(9)] + [LevelRecord("b", "all", 0.6, 0.6)]
-    assert level_interval(0.6, records, 0.9)[0] == pytest.approx(0.55), "the mean offset is expected here"
-
-
-@pytest.mark.parametrize(("spread", "least", "most"), [(PRIOR_SPREAD, 0.9, 0.96), (0.2, 0.84, 0.9)])
-def test_intervals_cover_what_they_state(spread: float, least: float, most: float):
-    """Offsets of collections are drawn anew 4,000 times, with the spread that is assumed, and with a larger one."""
-    draw, hits = np.random.default_rng(5), 0
-    for _ in range(4_000):
-        offsets = draw.normal(0.1, spread, 4)
-        records = [LevelRecord(str(number), "all", 0.5, 0.5 + offset) for number, offset in enumerate(offsets[:3])]
-        _, low, high = level_interval(0.5, records, 0.9)
-        hits += low <= 0.5 + offsets[3] <= high
-    assert least < hits / 4_000 < most
-
-
-def test_a_few_collections_count_beside_what_is_assumed():
-    """By hand: 4 degrees of freedom of 0.15\u00b2 and 2 of the offsets' variance; t with 6."""
-    offsets = [-0.28, 0.08, 0.08]
-    records = [LevelRecord(str(n), "all", 0.5, 0.5 + offset) for n, offset in enumerate(offsets)]
-    value, low, high = level_interval(0.5, records, 0.9)
-    variance = (4 * 0.15**2 + 2 * np.var(offsets, ddof=1)) / 6
-    assert value == pytest.approx(0.5 + np.mean(offsets))
-    assert high - value == pytest.approx(stats.t.ppf(0.95, 6) * np.sqrt(variance * (1 + 1 / 3))) == value - low
-
-
-def test_records_are_read_as_they_were_written(tmp_path):
-    records = [LevelRecord("squad", "titles", 0.61, 0.68), LevelRecord("cranfield", "all", 0.5, 0.38)]
-    write_levels(records, tmp_path / "levels.jsonl")
-    assert load_levels(tmp_path / "levels.jsonl") == records
-    assert all(0 <= one.made <= 1 and 0 <= one.judged <= 1 for one in load_levels()), "those that come along"
 
 
 WIDE = Limits(passages=10**9, queries=10**9)
@@ -328,9 +223,12 @@ def test_a_first_round_takes_its_share_if_that_trains_enough_else_all(left, most
 def cells_of(tmp_path: Path):
     corpus, survey = write_collection(tmp_path / "tiny"), Survey()
 
-    def cells(contender: Contender, size: Size, split: str) -> list[BenchmarkCell]:
+    def cells(contender: System, size: Size, split: str) -> list[BenchmarkCell]:
         benchmark = contest(corpus, ["none", "mlm"], size, [split], contests.CHANGES, 0)
-        return [cell_of(benchmark, key, recipe_of(benchmark, key).seeded(0), 0, survey) for key in contender.keys]
+        return [
+            cell_of(benchmark, key, recipe_of(benchmark, key).seeded(0), 0, survey)
+            for key in (each.key for each in contender.searched)
+        ]
 
     return cells
 

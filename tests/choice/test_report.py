@@ -406,7 +406,7 @@ def test_whatever_the_numbers_it_is_drawn_within_its_frame(rows: list[tuple[floa
     found = []
     for rank, (gain, down, up, seconds, finalist) in enumerate(rows, 1):
         ends = (gain, gain - abs(down), gain + abs(up))
-        found.append(SystemEstimate(f"s{rank}", "", rank, *ends, *ends, seconds, 0, "", finalist, *ends))
+        found.append(SystemEstimate(f"s{rank}", "", rank, *ends, *ends, seconds, 0, "", finalist, *ends, joined=False))
     one = replace(verdict(), systems=(*verdict().systems[:1], *found))
     shown = marks(one, found)
     assert len(shown) == len(found) and all(0 < x < 900 and 0 < y < 420 for x, y in shown.values())

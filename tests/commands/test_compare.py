@@ -17,7 +17,7 @@ from midmask.commands import Program
 from midmask.commands.tracked import compare, export_mteb
 from midmask.errors import UserError
 from midmask.exchange.mteb_files import score_name
-from midmask.tracking import Tracker
+from midmask.tracking.runs import Tracker
 from tests.support.dashboards import compared
 from tests.support.tracking.stores import QUICK
 

@@ -23,7 +23,8 @@ from midmask.store.artifact import attempt
 from midmask.store.digests import RECORD
 from midmask.store.leases import Timing
 from midmask.store.place import Place
-from midmask.tracking import Tracker, read_runs
+from midmask.tracking.reading import read_runs
+from midmask.tracking.runs import Tracker
 from tests.support.dashboards import worked
 from tests.support.dashboards.tracked import QUICK
 

@@ -1,15 +1,11 @@
 """The console command: what it lists, refuses and completes, and what its small tools do."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from midmask.choice.calibration import GAINS_FILE as GAINS
-from midmask.choice.calibration import LEVELS_FILE as LEVELS
-from midmask.choice.calibration import load_records
 from midmask.commands import JOBS, TOOLS, shell
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,19 +74,3 @@ def test_a_query_may_stand_before_or_after_the_flags(midmask, tmp_path: Path) ->
     for typed in (["minilm", *words, *corpus], ["minilm", *corpus, *words], [*corpus, "minilm", *words]):
         code, _, err = midmask("search", *typed, "--storage", str(tmp_path))
         assert code == 2 and f"{tmp_path}/absent" in err and "unrecognized" not in err
-
-
-def test_records_go_to_the_folder_that_is_named_and_never_into_the_package(tmp_path, capsys):
-    """Two folders of revealed verdicts, as `midmask choose --reveal` leaves them."""
-    verdicts = []
-    for name in ("cranfield", "manual"):
-        (tmp_path / name).mkdir()
-        shutil.copy(ROOT / f"docs/results/records/choose/{name}.json", tmp_path / name / "revealed.json")
-        verdicts.append(str(tmp_path / name))
-    shipped = [file.read_bytes() for file in (GAINS, LEVELS)]
-    out = tmp_path / "made" / "here"
-    shell.run_tool("calibrate", [*verdicts, "--out", str(out)])
-    assert {record.collection for record in load_records(out / GAINS.name)} == {"cranfield", "manual"}
-    assert (out / LEVELS.name).read_text("utf-8").count("\n") == 2
-    assert "cranfield" in capsys.readouterr().out
-    assert [file.read_bytes() for file in (GAINS, LEVELS)] == shipped

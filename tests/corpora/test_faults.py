@@ -119,7 +119,7 @@ NO_DATA = [
 ]
 
 
-@pytest.mark.parametrize(("file", "data", "named"), NO_DATA)
+@pytest.mark.parametrize(("file", "data", "named"), NO_DATA, ids=[named for _, _, named in NO_DATA])
 def test_what_cannot_be_converted_is_named_in_every_file(tmp_path: Path, file: str, data: bytes, named: str) -> None:
     folder = collection(tmp_path / "in")
     (folder / file).write_bytes(data)

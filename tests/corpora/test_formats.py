@@ -376,7 +376,7 @@ def test_what_is_missing_is_named_and_not_fetched(home: Path, calls: list[str], 
         open_corpus(CorpusConfig(name="ir_datasets:msmarco-passage/dev/small"))
     line = str(error.value)
     kind = {"collection.tsv": "docs"}.get(part, part.rsplit("/", 1)[-1].removesuffix(".tsv"))
-    assert f"not on this machine: {kind} of msmarco-passage/dev/small. " in line and "\n" not in line
+    assert f"ir_datasets:msmarco-passage/dev/small: its {kind} are not on this machine. " in line and "\n" not in line
     assert line.endswith(f"type: ir_datasets export msmarco-passage/dev/small {kind} > /dev/null")
     assert not calls
 

@@ -253,7 +253,7 @@ BAD_SCORES = {
     "y.tsv": ("7 1 high", "line 2: wanted is a query, a passage and a score"),
     "z.tsv": ("7 1 nan", "nan is not a finite score"),
     "x.jsonl": ('{"query_id": 7, "corpus_id": [1, 2], "score": [1]}', "line 2: query 7 has not one score for each"),
-    "y.jsonl": ('{"query_id": 7, "corpus_id": "12", "score": [1, 2]}', "its ids or scores are no list; wanted"),
+    "y.jsonl": ('{"query_id": 7, "corpus_id": "12", "score": [1, 2]}', "line 2: query 7 has not one score for each"),
     "z.jsonl": ('{"query_id": 7, "positives": {"doc_id": [1]}, "negatives": {}}', "line 2: "),
 }
 
@@ -312,7 +312,7 @@ def test_results_without_the_main_score_or_of_one_folder_are_refused(tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("name", "said"), [("x.pkl.gz", "pickles are not read"), ("x.csv", r"\.parquet, \.jsonl")])
+@pytest.mark.parametrize(("name", "said"), [("x.pkl.gz", "Pickles are not read"), ("x.csv", r"\.parquet, \.jsonl")])
 def test_other_files_of_scores_are_refused_by_name(name: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=said):
-        read_scores_file(saved(tmp_path / name, "7\t1\t2.5\n"))
+        list(read_scores_file(saved(tmp_path / name, "7\t1\t2.5\n")))

@@ -20,7 +20,7 @@ from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.representation import Representation
 from midmask.errors import LONGEST, UserError, quoted, unknown
 from midmask.exchange.negatives_files import read_negatives_file
-from midmask.exchange.score_files import read_score_lists
+from midmask.exchange.score_files import read_scores_file
 from midmask.experiment.evaluations import refuse_missing_splits
 from midmask.experiment.plan import plan
 from midmask.queries.given import read_file
@@ -107,10 +107,10 @@ def test_score_files_of_other_types_or_damaged_are_refused(tmp_path: Path) -> No
         for values in cells:
             columns: dict[str, Any] = {"query_id": ["q"], "corpus_id": [["d"]], "score": [[1.0]], name: values}
             pq.write_table(pa.table(columns), path)
-            refused(lambda: read_score_lists(Place(str(path))), "x.parquet")
+            refused(lambda: read_scores_file(Place(str(path))), "x.parquet")
     for data in (b"", b"PAR1", b"PAR1" + b"\xff" * 40 + b"PAR1"):
         path.write_bytes(data)
-        refused(lambda: read_score_lists(Place(str(path))), "x.parquet", "cannot be read")
+        refused(lambda: read_scores_file(Place(str(path))), "x.parquet", "cannot be read")
 
 
 @pytest.fixture(scope="module")

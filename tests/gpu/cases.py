@@ -338,11 +338,8 @@ def encoding_numbers(name: str, experts: str, where: Where) -> Numbers:
         views = encode_rows(encoder, rows, settings)
         if views.dense_ND is not None:
             found[f"{side}, dense"] = torch.from_numpy(views.dense_ND)
-        if (lexical := views.lexical) is not None:
-            row = torch.arange(len(lexical)).repeat_interleave(torch.from_numpy(lexical.offsets).diff())
-            weights = torch.zeros(len(lexical), lexical.width)
-            weights[row, torch.from_numpy(lexical.terms.astype(np.int64))] = torch.from_numpy(lexical.weights.copy())
-            found[f"{side}, lexical"] = weights
+        if views.lexical is not None:
+            found[f"{side}, lexical"] = torch.from_numpy(views.lexical.toarray())
         if views.late is not None:
             records = views.late.records_T
             decoded = records["scale"][:, None] * records["codes"].astype(np.float32)

@@ -131,7 +131,9 @@ TRACKED = """
 import json
 from pathlib import Path
 from midmask.app.job import run
-from midmask.tracking import Dataset, Patience, TrackedModel, Tracker
+from midmask.tracking.lineage import Dataset, TrackedModel
+from midmask.tracking.runs import Tracker
+from midmask.tracking.store import Patience
 
 def work(options, flags):
     planted = json.loads(Path(flags.planted).read_text())

@@ -19,7 +19,7 @@ from midmask.leaderboard.store_view import look_once
 from midmask.leaderboard.training import curves, parts_of, trainings
 from midmask.store.artifact import load
 from midmask.store.place import Place
-from midmask.tracking import TrackedRow, read_runs
+from midmask.tracking.reading import TrackedRow, read_runs
 from tests.support.benchmark.tiny import WORDS
 from tests.support.dashboards import worked
 

@@ -28,7 +28,8 @@ from midmask.leaderboard.entries import MOST, MOST_MARKED, Marks, entries, marks
 from midmask.leaderboard.export import as_csv, as_markdown, document
 from midmask.leaderboard.export import table as html_table
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names, rows
-from midmask.tracking import TrackedRow, collection_key, metric_key, queries_key
+from midmask.tracking.names import collection_key, metric_key, queries_key
+from midmask.tracking.reading import TrackedRow
 from tests.support.dashboards import compared
 from tests.support.dashboards.boards import DEV, NDCG, SHOWN, board, per_query, view
 from tests.support.dashboards.page import captions, page

@@ -25,7 +25,8 @@ from midmask.leaderboard.selection import select_systems
 from midmask.leaderboard.store_view import StoreView
 from midmask.retrieve.run_file import run_digest
 from midmask.store.place import Place
-from midmask.tracking import TrackedRow, collection_key, metric_key, queries_key
+from midmask.tracking.names import collection_key, metric_key, queries_key
+from midmask.tracking.reading import TrackedRow
 from tests.support.dashboards import compared
 
 
@@ -100,7 +101,7 @@ def test_a_trial_is_meant_where_there_is_nothing_else() -> None:
     _, chosen = select_systems(["bm25", "none"], view_of(runs), None)
     assert not chosen["none"].trial
     _, chosen = select_systems(["bm25", "none"], view_of(runs[1:]), None)
-    assert chosen["none"].trial
+    assert chosen["none · trial"].trial
 
 
 def test_a_run_file_is_found_by_its_lines(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from midmask.leaderboard.rows import (
     sweeps,
 )
 from midmask.recipes import RECIPES
-from midmask.tracking import TrackedRow, read_runs
+from midmask.tracking.reading import TrackedRow, read_runs
 from tests.support.dashboards import compared, tracked
 from tests.support.dashboards.browser import ROOT
 from tests.support.tracked import is_foreign

@@ -21,8 +21,7 @@ from midmask.errors import UserError
 from midmask.leaderboard import store_view
 from midmask.leaderboard.store_view import Snapshot, StoreWatch, load, refresh, save, snapshot_place
 from midmask.leaderboard.training import Curves, events, mean_history, smooth, spent, thin
-from midmask.tracking import StoreReader, TrackedRow, read_runs
-from midmask.tracking.reading import History, MetricPoint
+from midmask.tracking.reading import History, MetricPoint, StoreReader, TrackedRow, read_runs
 from tests.support.dashboards import compared
 
 OLD = 1_700_000_000_000

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from html import unescape
+from typing import Any
 from urllib.parse import parse_qs
 
 import numpy as np
@@ -36,20 +37,23 @@ def test_gain_loss_and_nothing_are_told_apart_without_colour(noise: float) -> No
     runs = [run for run in compared.tracked_rows() if run.run_id.endswith("-0")]
     systems = ["dupmae", "retromae", "none"]
     app = page("compare", runs, per_query=shifted(noise), measure="nDCG@10", base="bm25", systems=systems)
-    heads, lines = table(app, "standings")
-    at = [head.split("|")[0] for head in heads].index("Verdict")
-    told = {line[0].split("|")[0]: line for line in lines}
-    assert set(told) == set(SHIFTS)
-    for system, line in told.items():
-        difference = float(line[at - 1].split("|")[0])
+    lines = {name_in(line): line for line in table(app, "standings")}
+    assert set(lines) == set(SHIFTS)
+    for system, line in lines.items():
+        told, verdict = line["Difference"], line["Verdict"]
+        difference = float(told.partition("[")[2].rstrip("]"))
         assert difference == pytest.approx(SHIFTS[system], abs=1e-4)
-        said, kind = line[at].rsplit("|", 1)
         if noise > 1 or system == "retromae":
-            assert (said, kind) == ("≈ not significant", "quiet")
+            assert verdict == ":gray[≈ not significant]"
         else:
-            assert (said, kind) == (("▲ better", "gain") if difference > 0 else ("▼ worse", "loss"))
-        assert line[at - 1].endswith(kind), "the number has the colour of its verdict"
-        assert sum(int(cell.split("|")[0]) for cell in line[-3:]) == len(compared.QUERIES)
+            assert verdict == (":green[**▲ better**]" if difference > 0 else ":red[**▼ worse**]")
+        assert told.partition("[")[0] == verdict.partition("[")[0], "the number has the colour of its verdict"
+        assert sum(line[kind] for kind in ("Wins", "Losses", "Ties")) == len(compared.QUERIES)
+
+
+def name_in(line: dict[str, Any]) -> str:
+    """The system of a line, whose name is a link."""
+    return str(line["System"]).partition("]")[0].lstrip("[")
 
 
 def test_seeds_are_one_system_and_those_without_values_are_named_not_offered() -> None:
@@ -58,15 +62,16 @@ def test_seeds_are_one_system_and_those_without_values_are_named_not_offered() -
 
     app = page("compare", compared.tracked_rows(), per_query=values)
     assert app.selectbox(key="base").options == ["none", "dupmae", "bm25"]
-    _, lines = table(app, "standings")
+    lines = table(app, "standings")
     expected = {
         name: np.mean([compared.values(name, seed, "nDCG@10")[q] for seed in seeds for q in compared.QUERIES])
         for name, seeds in (("dupmae", compared.SEEDS), ("bm25", (0,)))
     }
-    assert [line[0].split("|")[0] for line in lines] == ["dupmae", "bm25"]
-    assert [float(line[1].split("|")[0]) for line in lines] == pytest.approx([*expected.values()], abs=1e-4)
+    assert [name_in(line) for line in lines] == ["dupmae", "bm25"]
+    means = [float(line["nDCG@10"].partition(" ± ")[0]) for line in lines]
+    assert means == pytest.approx([*expected.values()], abs=1e-4)
     assert "1 systems whose runs keep no values per query (retromae)" in captions(app)
-    assert "over 3 seeds (none, dupmae)" in captions(app) and not app.warning
+    assert "over seeds (none 3, dupmae 3, bm25 1)" in captions(app) and not app.warning
 
 
 @pytest.mark.parametrize("query", ["q07", "no such"])

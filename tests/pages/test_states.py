@@ -10,7 +10,8 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from midmask.pages import serving_command
-from midmask.tracking import TrackedRow, Tracker
+from midmask.tracking.reading import TrackedRow
+from midmask.tracking.runs import Tracker
 from tests.support.dashboards import tracked
 from tests.support.dashboards.page import LONGEST, page, words
 

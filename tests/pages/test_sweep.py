@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from midmask.tracking import TrackedRow, Tracker, read_runs
+from midmask.tracking.reading import TrackedRow, read_runs
+from midmask.tracking.runs import Tracker
 from tests.support.dashboards import swept, tracked
 from tests.support.dashboards.page import captions, page, table, words
 
@@ -29,10 +30,6 @@ def store(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> tuple[
         return uri, read_runs(uri)
 
 
-def texts(lines: list[list[str]], at: int) -> list[str]:
-    return [line[at].rsplit("|", 1)[0] for line in lines]
-
-
 def named(store: tuple[str, list[TrackedRow]], *, plain: bool) -> AppTest:
     """The page of the sweep without a file (`plain`) or of the other."""
     uri, runs = store
@@ -42,40 +39,35 @@ def named(store: tuple[str, list[TrackedRow]], *, plain: bool) -> AppTest:
 
 def test_pruned_failed_and_running_trials_are_listed_with_their_state(store: tuple[str, list[TrackedRow]]) -> None:
     app = named(store, plain=False)
-    heads, lines = table(app, "points")
-    assert texts([heads], 1) == ["State"]
-    states = dict(zip(texts(lines, 0), texts(lines, 1), strict=True))
+    lines = {line["Point"].replace("**", "").partition(" :")[0]: line for line in table(app, "points")}
+    states = {name: line["State"].partition("[")[2].rstrip("]") for name, line in lines.items()}
     assert len(states) == len(swept.POINTS) + 3
     ended = {"pruned": "pruned", "trial t-failed": "failed", "trial t-running": "running"}
     assert {name: state for name, state in states.items() if state != "complete"} == ended
-    values = dict(zip(texts(lines, 0), texts(lines, 2), strict=True))
-    assert values["pruned"] == "0.1000 at a rung" and values["trial t-failed"] == "—"
-    best_first = [float(value) for value in texts(lines, 2)[: len(swept.POINTS)]]
-    assert best_first == sorted(best_first, reverse=True)
+    assert lines["pruned"]["Against the best on dev"] == "pruned at 0.1000"
+    values = [line["nDCG@10"] for line in lines.values()]
+    assert values[len(swept.POINTS) :] == [None] * 3, "neither the pruned one nor one without a result has a value"
+    assert values[: len(swept.POINTS)] == sorted(values[: len(swept.POINTS)], reverse=True)
     assert "16 trials: 13 complete, 1 pruned, 1 running, 1 failed." in captions(app)
 
 
 def test_a_sweep_without_a_file_lists_them_too_and_has_a_surface(store: tuple[str, list[TrackedRow]]) -> None:
     app = named(store, plain=True)
-    _, lines = table(app, "trials")
-    assert sorted(texts(lines, 1)) == ["complete"] * 8 + ["failed", "pruned", "running"]
-    assert texts(lines, 2)[:8] == [f"{value:.4f}" for value in sorted(tracked.DEV.values())[:0:-1]]
-    assert set(texts(lines, 2)[8:]) == {"—"}
+    lines = table(app, "trials")
+    states = sorted(line["State"].partition("[")[2].rstrip("]") for line in lines)
+    assert states == ["complete"] * 8 + ["failed", "pruned", "running"]
+    assert [line["nDCG@10"] for line in lines] == [*sorted(tracked.DEV.values())[:0:-1], None, None, None]
     assert "Best nDCG@10 0.5800 at encoder 0.5, decoder 0.9" in words(app)
 
 
 def test_both_splits_have_their_own_verdict(store: tuple[str, list[TrackedRow]]) -> None:
     """Within the noise on dev, and clearly worse on test: neither stands for the other."""
     app = named(store, plain=False)
-    heads, lines = table(app, "comparison")
-    best, floor = ([cell.rsplit("|", 1) for cell in line] for line in lines)
-    at = {head.rsplit("|", 1)[0]: number for number, head in enumerate(heads)}
-    assert best[at["Verdict on dev"]] == ["≈ not significant", "quiet"]
-    assert best[at["Verdict on test"]] == ["▼ worse", "loss"]
-    dev, test = (head for head in at if "nDCG@10" in head)
-    assert [best[at[head]][0] for head in (dev, test)] == ["0.5250", "0.4350"]
-    assert best[at[test] + 1] == ["-0.0885-0.1185 … -0.0585, p 1.3e-05", "num loss"]
-    assert floor[0][0] == "none" and floor[at["Verdict on test"]][0] == "—"
+    best, floor = table(app, "comparison")
+    assert best["Verdict on dev"] == ":gray[≈ not significant]" and best["Verdict on test"] == ":red[**▼ worse**]"
+    assert [value for head, value in best.items() if "nDCG@10" in head] == ["0.5250", "0.4350"]
+    assert best["test, to none: 95% interval, p"] == ":red[-0.0885] :small[:gray[-0.1185 … -0.0585, p 1.3e-05]]"
+    assert floor["System"] == "none" and floor["Verdict on test"] == "—"
     assert "61 dev queries" in captions(app) and "on 93 queries" in captions(app)
 
 

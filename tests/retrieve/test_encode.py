@@ -211,10 +211,7 @@ def test_views_and_ranking_are_those_of_the_definitions(inputs, tmp_path: Path, 
         if views.dense_ND is not None:
             np.testing.assert_allclose(views.dense_ND, truth[name][0][: len(views.dense_ND)], atol=2e-5)
         if views.lexical is not None:
-            found = np.zeros((len(views.lexical), views.lexical.width))
-            for number in range(len(found)):
-                terms, weights = views.lexical.row(number)
-                found[number, terms] = weights
+            found = views.lexical.toarray()
             np.testing.assert_allclose(found, truth[name][1][: len(found)], atol=2e-5)
     scores_QN = sum(left @ right.T for left, right in zip(truth["queries"], truth["passages"], strict=True))
     listed = ranked.read(Place(str(tmp_path / "found" / "ranked" / "dev.parquet"))).to_pylist()

@@ -141,7 +141,7 @@ def test_an_encoder_keeps_as_many_words_as_its_folder_says(inputs: dict[str, Art
     def words(side: Literal["query", "passage"], terms: int | None = None) -> list[int]:
         views = TextEncoder(model, inputs["tokens"], side, terms=terms).encode(rows)
         assert views.lexical is not None
-        return list(np.diff(views.lexical.offsets))
+        return list(np.diff(views.lexical.indptr))
 
     assert (words("query"), words("passage"), words("passage", 3)) == ([5, 5], [9, 9], [3, 3])
 

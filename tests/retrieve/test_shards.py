@@ -18,7 +18,7 @@ from midmask.retrieve.best import near_best
 from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.index import IndexConfig, VectorBlocks, build_faiss_index
 from midmask.retrieve.lexical import HybridShard, LexicalIndex, LexicalShard
-from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.sparse import row_of, top_rows
 from midmask.retrieve.views import Views, load_array
 from midmask.store.place import Place
 from tests.support.retrieve.vectors import cancelling, collapsed, ids
@@ -31,8 +31,8 @@ def score(views, at: int, row: int) -> float:
     (dense_QD, words), (vectors_ND, rows) = views
     total, dense = 0.0, 0.0
     if words is not None:
-        theirs = dict(zip(*(part.tolist() for part in rows.row(row)), strict=True))
-        for term, weight in zip(*(part.tolist() for part in words.row(at)), strict=True):
+        theirs = dict(zip(*(part.tolist() for part in row_of(rows, row)), strict=True))
+        for term, weight in zip(*(part.tolist() for part in row_of(words, at)), strict=True):
             total += weight * theirs.get(term, 0.0)
     if dense_QD is not None:
         dense = sum((dense_QD[at].astype(np.float64) * vectors_ND[row].astype(np.float64)).tolist())
@@ -40,7 +40,7 @@ def score(views, at: int, row: int) -> float:
 
 
 def size_of(parts) -> int:
-    return len(next(part for part in parts if part is not None))
+    return next(part for part in parts if part is not None).shape[0]
 
 
 def brute_force(views, k):
@@ -63,11 +63,11 @@ def shard_of(passages, start: int, stop: int, **options):
     vectors_ND, rows = passages
     mine, options = ids(size_of(passages)).slice(start, stop - start), {"first": start, **options}
     if vectors_ND is None:
-        return LexicalShard(rows.slice(start, stop), mine, **options)
+        return LexicalShard(rows[start:stop], mine, **options)
     blocks = [vectors_ND[at : min(at + 40, stop)] for at in range(start, stop, 40)]
     if rows is None:
         return DenseShard(blocks, mine, **options)
-    return HybridShard(blocks, rows.slice(start, stop), mine, **options)
+    return HybridShard(blocks, rows[start:stop], mine, **options)
 
 
 def cut_search(views, k, parts, **options):
@@ -109,7 +109,7 @@ def lexical_views(draw):
     passages_NV[copies[0]] = passages_NV[copies[1]]
     passages_NV[generator.integers(0, COUNT, 5)] = 0
     queries_QV[1], queries_QV[4] = 0, generator.standard_normal(WIDTH)
-    return (None, SparseRows.top(queries_QV, None)), (None, SparseRows.top(passages_NV, None))
+    return (None, top_rows(queries_QV, None)), (None, top_rows(passages_NV, None))
 
 
 @st.composite
@@ -125,7 +125,7 @@ def hybrid_views(draw):
     copies = generator.integers(0, COUNT, (2, 60))
     vectors_ND[copies[0]], passages_NV[copies[0]] = vectors_ND[copies[1]], passages_NV[copies[1]]
     queries_QV[1], queries_QV[4] = 0, generator.integers(1, 5, WIDTH)
-    return (dense_QD, SparseRows.top(queries_QV, None)), (vectors_ND, SparseRows.top(passages_NV, None))
+    return (dense_QD, top_rows(queries_QV, None)), (vectors_ND, top_rows(passages_NV, None))
 
 
 KINDS = {"dense": dense_views(), "lexical": lexical_views(), "hybrid": hybrid_views()}
@@ -166,7 +166,7 @@ def opposed_words():
     along_N1 = draw.integers(-(2**23), 2**23, (600, 1))
     passages_NV = np.concatenate([along_N1, draw.integers(-2, 3, (600, 30)), -along_N1], axis=1)
     queries_QV = np.concatenate([np.full((5, 1), 9), draw.integers(-3, 4, (5, 30)), np.full((5, 1), 9)], axis=1)
-    queries, passages = (SparseRows.top(table.astype(np.float32), None) for table in (queries_QV, passages_NV))
+    queries, passages = (top_rows(table.astype(np.float32), None) for table in (queries_QV, passages_NV))
     return (None, queries), (None, passages)
 
 
@@ -175,7 +175,7 @@ def with_words(collection, weight: float):
     (queries_QD, _), (vectors_ND, _) = dense_of(collection)
     draw = np.random.default_rng(0)
     rows, queries = (
-        SparseRows.top((sparse_table(draw, count, 0.1, True) * weight).astype(np.float32), None)
+        top_rows((sparse_table(draw, count, 0.1, True) * weight).astype(np.float32), None)
         for count in (len(vectors_ND), len(queries_QD))
     )
     return (queries_QD, queries), (vectors_ND, rows)
@@ -188,7 +188,7 @@ def in_float32(views, at: int) -> np.ndarray:
         return list(guesses)[at].scores_N
     dense_N = vectors_ND @ dense_QD[at]
     only_words = (None, words), (None, rows)
-    return dense_N if words is None else dense_N + [score(only_words, at, row) for row in range(len(rows))]
+    return dense_N if words is None else dense_N + [score(only_words, at, row) for row in range(rows.shape[0])]
 
 
 CLOSE = {
@@ -212,16 +212,16 @@ def test_scores_closer_than_float32_can_tell_are_still_ranked_exactly(case: str)
 
 
 def test_a_passage_without_a_shared_term_scores_zero_above_negative_ones():
-    passages = SparseRows.top(np.array([[-1, 0, 0], [0, 0, 5], [2, 0, 0], [0, 0, 0]], np.float32), None)
-    queries = Views(None, SparseRows.top(np.array([[3, 1, 0], [0, 0, 0]], np.float32), None))
+    passages = top_rows(np.array([[-1, 0, 0], [0, 0, 5], [2, 0, 0], [0, 0, 0]], np.float32), None)
+    queries = Views(None, top_rows(np.array([[3, 1, 0], [0, 0, 0]], np.float32), None))
     found = pairs(LexicalShard(passages, pa.chunked_array([["b", "d", "c", "a"]]), first=10).search(queries, 9))
     assert found == [[(6, 12), (0, 13), (0, 11), (-3, 10)], [(0, 13), (0, 10), (0, 12), (0, 11)]]
 
 
 def test_guesses_are_no_further_from_the_scores_than_they_say():
     draw = np.random.default_rng(1)
-    passages = SparseRows.top(draw.standard_normal((300, 64)).astype(np.float32) * 1e3, 50)
-    queries = SparseRows.top(draw.standard_normal((4, 64)).astype(np.float32), None)
+    passages = top_rows(draw.standard_normal((300, 64)).astype(np.float32) * 1e3, 50)
+    queries = top_rows(draw.standard_normal((4, 64)).astype(np.float32), None)
     for members, block, scores in LexicalIndex(passages).scores(queries):
         for query, guessed in zip(members, scores, strict=True):
             exact = np.array([score(((None, queries), (None, passages)), query, row) for row in block])
@@ -242,7 +242,7 @@ def test_no_guess_within_its_error_hides_one_of_the_best(seed, count, k, error, 
 
 
 def test_queries_of_another_vocabulary_are_refused():
-    four, five = (SparseRows.top(np.eye(width, dtype=np.float32), None) for width in (4, 5))
+    four, five = (top_rows(np.eye(width, dtype=np.float32), None) for width in (4, 5))
     with pytest.raises(UserError, match="queries over 5 terms and passages over 4"):
         LexicalShard(four, ids(4)).search(Views(None, five), 1)
     with pytest.raises(ValueError, match="there is no lexical view"):
@@ -254,9 +254,9 @@ def test_the_best_of_the_sum_is_found_though_it_is_not_among_the_best_of_a_part(
     dense_N, lexical_N = np.zeros(300, np.float32), np.zeros(300, np.float32)
     dense_N[:100], lexical_N[100:200] = 10 + draw.random(100), 10 + draw.random(100)
     dense_N[250], lexical_N[250] = 9, 9
-    shard = HybridShard([dense_N[:, None]], SparseRows.top(lexical_N[:, None], None), ids(300))
+    shard = HybridShard([dense_N[:, None]], top_rows(lexical_N[:, None], None), ids(300))
     one = np.ones((1, 1), np.float32)
-    _, found = shard.search(Views(one, SparseRows.top(one, None)), 5)
+    _, found = shard.search(Views(one, top_rows(one, None)), 5)
     assert found[0, 0] == 250
 
 
@@ -280,7 +280,7 @@ def test_an_approximate_index_scores_exactly_what_it_finds(factory: str):
 def test_an_approximate_index_scores_exactly_what_either_part_proposes(factory: str):
     draw = np.random.default_rng(3)
     vectors_ND, dense_QD = (draw.standard_normal((rows, 16)).astype(np.float32) for rows in (500, 4))
-    rows, queries = (SparseRows.top(sparse_table(draw, count, 0.1, False), None) for count in (500, 4))
+    rows, queries = (top_rows(sparse_table(draw, count, 0.1, False), None) for count in (500, 4))
     blocks = [vectors_ND[:200], vectors_ND[200:]]
     index = build_faiss_index(VectorBlocks.of(*blocks), IndexConfig(index=factory))
     found = pairs(HybridShard(blocks, rows, ids(500), index=index).search(Views(dense_QD, queries), 30))

@@ -17,7 +17,7 @@ from midmask.backend.pool import run_sharded
 from midmask.errors import UserError
 from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.store.place import Place
-from midmask.tracking import read_runs
+from midmask.tracking.reading import read_runs
 from tests.support.benchmark.tiny import ONE_STAGE, TWO_TRIALS, reciprocal_ranks, write_collection
 from tests.support.jobs.running import run_job
 from tests.support.opens import opens

@@ -52,7 +52,7 @@ def systems() -> tuple[SystemEstimate, ...]:
         ends = (estimate, estimate - half, estimate + half, gain, low, high)
         training = {"bm25": "none", "none": "fine-tuning"}.get(system, "middle training")
         made = dict(zip(("made_gain", "made_low", "made_high"), (1.5 * gain, 1.5 * low, 1.5 * high), strict=True))
-        about = {"training": training, "dropped": "" if finalist else DROPPED}
+        about = {"joined": False, "training": training, "dropped": "" if finalist else DROPPED}
         found.append(SystemEstimate(system, view, rank, *ends, seconds, size, model, finalist, **made, **about))
     return tuple(found)
 
@@ -72,9 +72,7 @@ def verdict() -> Verdict:
         recommendation=Recommendation(
             "retromae", "dense", True, "It has the largest gain, and the two that come close compute for longer."
         ),
-        calibration=Calibration(
-            ("squad", "cranfield", "pydocs"), 0.71, 0.88, 0.9, "jobs/calibrate.py, docs/results/choose.md"
-        ),
+        calibration=Calibration(("squad", "cranfield", "pydocs"), 0.71, 0.88, 0.9, "docs/results/choose.md"),
         baseline=baseline,
         measure="nDCG@10",
         model="verdicts/handbook/model",

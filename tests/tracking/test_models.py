@@ -10,8 +10,9 @@ from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 
 from midmask.errors import UserError
-from midmask.tracking import TrackedModel, Tracker
+from midmask.tracking.lineage import TrackedModel
 from midmask.tracking.models import Registered, RegistryEntry, register_model
+from midmask.tracking.runs import Tracker
 from midmask.tracking.store import create_store
 from tests.support.tracking.stores import QUICK
 

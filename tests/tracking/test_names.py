@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mlflow.utils.validation import _validate_metric_name, _validate_tag_name
 
 from midmask.errors import UserError
-from midmask.tracking import artifact_key, is_measure, measure_of, metric_key, resolve_tracking_uri, ui_address
+from midmask.tracking.names import artifact_key, is_measure, measure_of, metric_key, resolve_tracking_uri, ui_address
 
 PUBLISHED = ["nDCG@10", "R(rel=2)@100", "RR", "AP@1000", "nDCG(dcg='exp-log2')@10", "RBP(p=0.8,rel=1)@10", "SetP"]
 

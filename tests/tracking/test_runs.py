@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from midmask.tracking import Tracker, read_runs
-from midmask.tracking.outbox import find_left_behind
+from midmask.tracking.reading import read_runs
+from midmask.tracking.runs import Tracker
 from tests.support.tracking.stores import QUICK, TAGS, history, killed
 
 
@@ -57,7 +57,7 @@ def test_four_threads_lose_nothing(uri: str, tmp_path: Path) -> None:
         assert history(uri, runs[0].id, f"shared{n}") == [(step, step) for step in range(100)]
 
 
-def test_what_the_store_refuses_is_put_aside_and_the_rest_goes_on(
+def test_what_the_store_refuses_costs_a_warning_and_the_rest_goes_on(
     uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Tracker(uri, tmp_path, QUICK) as tracker:
@@ -66,11 +66,22 @@ def test_what_the_store_refuses_is_put_aside_and_the_rest_goes_on(
         (tmp_path / "mlartifacts").write_text("a file where a folder should be")
         gone.log({"loss": 1.0}, 0)
         run.log_text("nowhere to go", "a.txt")
+        run.log_lacking("loss", lambda steps: 1 / 0)  # type: ignore[arg-type, return-value]  # a trace that is gone
         run.log({"loss": 2.0}, 0)
     assert history(uri, run.id, "loss") == [(0, 2.0)]
-    kept = "".join(path.read_text() for path in (tmp_path / "mlflow-pending").iterdir())
-    assert sorted(json.loads(line)[0] for line in kept.splitlines()) == ["metrics", "text"]
-    assert "refuses" in caplog.text
+    refused = [record.args[0] for record in caplog.records if "refuses" in record.getMessage()]  # type: ignore[index]
+    assert sorted(refused) == ["curve", "metrics", "text"]
+
+
+def test_points_that_a_run_lacks_are_logged_and_those_it_has_are_not(uri: str, tmp_path: Path) -> None:
+    with Tracker(uri, tmp_path, QUICK) as tracker, tracker.run("a", tags={}, params={}) as run:
+        for step in (0, 3, 7):
+            run.log({"loss": step / 3, "rate": 1.0}, step)
+        points = [(step, {"loss": 100.0 + step, "rate": 2.0}) for step in range(400)]
+        run.log_lacking("loss", lambda steps: (point for point in points if point[0] not in steps))
+        run.log_lacking("loss", lambda steps: (point for point in points if point[0] not in steps))
+    assert history(uri, run.id, "loss") == [(n, n / 3 if n in (0, 3, 7) else 100.0 + n) for n in range(400)]
+    assert history(uri, run.id, "rate") == [(n, 1.0 if n in (0, 3, 7) else 2.0) for n in range(400)]
 
 
 def test_a_failed_run_is_resumed_and_a_finished_one_is_linked(uri: str, tmp_path: Path) -> None:
@@ -82,8 +93,9 @@ def test_a_failed_run_is_resumed_and_a_finished_one_is_linked(uri: str, tmp_path
         assert tracker.find("f00d", step="pretrain").unfinished == (first.id,)
     with Tracker(uri, tmp_path, QUICK) as tracker:
         with tracker.run("a", tags=TAGS, params={"seed": 1, "workers": 8, "new": 0}) as again:
-            assert (again.id, again.resumed) == (first.id, True)
-            assert not tracker.run("b", tags=TAGS, params={}).resumed, "a run that is being written is not resumed"
+            assert again.id == first.id
+            other = tracker.run("b", tags=TAGS, params={})
+            assert other.id != first.id, "a run that is being written is not resumed"
             for step in range(2, 6):
                 again.log({"loss": 100.0 + step}, step)
         found = tracker.find("f00d", step="pretrain")
@@ -96,7 +108,7 @@ def test_a_failed_run_is_resumed_and_a_finished_one_is_linked(uri: str, tmp_path
     assert (stored.info.status, stored.data.tags["midmask.status"]) == ("FINISHED", "finished")
     assert stored.data.params == {"seed": "1", "workers": "2", "new": "0"}
     assert json.loads(stored.data.tags["midmask.changed_on_resume"]) == {"workers": "8"}
-    cached = MlflowClient(uri).get_run(link).data.tags
+    cached = MlflowClient(uri).get_run(link.id).data.tags
     assert (cached["midmask.status"], cached["midmask.cached_run"]) == ("cached", first.id)
 
 
@@ -104,14 +116,13 @@ def test_killed_before_anything_was_sent_and_resumed(uri: str, tmp_path: Path) -
     work = 'run = tracker.run("a", tags=TAGS, params={"seed": 1})\nprint(run.id, flush=True)\n'
     run_id = killed(uri, tmp_path, work + 'for step in range(50):\n    run.log({"loss": step / 3}, step)')
     assert history(uri, run_id, "loss") == [], "nothing may have been sent, or this test shows nothing"
-    (torn,) = (path for _, path in find_left_behind(tmp_path, uri))
-    torn.write_bytes(torn.read_bytes() + b'["metrics", [["loss", 0.')
+    points = [(step, {"loss": step / 3}) for step in range(60)]
     with Tracker(uri, tmp_path, QUICK) as tracker, tracker.run("a", tags=TAGS, params={"seed": 1}) as run:
-        assert (run.id, run.resumed) == (run_id, True)
+        assert run.id == run_id
         for step in range(40, 60):
             run.log({"loss": step / 3}, step)
+        run.log_lacking("loss", lambda steps: (point for point in points if point[0] not in steps))
     assert history(uri, run_id, "loss") == [(step, step / 3) for step in range(60)]
-    assert find_left_behind(tmp_path, uri) == []
 
 
 def test_reading_pages_through_all_runs_and_creates_nothing(

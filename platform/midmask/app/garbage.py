@@ -32,7 +32,7 @@ from midmask.store.leases import LEASE, LeaseWatch, Timing
 from midmask.store.place import CLOSED, Place, cache_folder, refusing
 
 if TYPE_CHECKING:
-    from midmask.tracking.references import References
+    from midmask.tracking.reading import References
 from pathlib import Path
 from typing import Any
 

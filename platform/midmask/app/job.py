@@ -190,7 +190,7 @@ class Options:
 
     def where_to_look(self) -> str:
         """Two commands for the end of a job's output: they open MLflow's UI and the leaderboard, both on loopback."""
-        from midmask.tracking import ui_command  # here, so that --help does not wait for MLflow
+        from midmask.tracking.names import ui_command  # here, so that --help does not wait for MLflow
 
         store = f"MLFLOW_TRACKING_URI={shlex.quote(redacted(self.tracking_uri))}"
         page = project() / "dashboards" / "leaderboard.py"
@@ -301,7 +301,7 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
     Raises:
         UserError: in an uploaded working directory, if results would go into it: Ray deletes it.
     """
-    from midmask.tracking import resolve_tracking_uri  # here, so that --help does not wait for MLflow
+    from midmask.tracking.names import resolve_tracking_uri  # here, so that --help does not wait for MLflow
 
     if flags.on is not None and not flags.dry_run:
         raise UserError(f"--on {flags.on}: it says for which cluster a --dry-run is reckoned; add --dry-run")

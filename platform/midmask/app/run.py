@@ -26,7 +26,8 @@ from midmask.experiment.schema import Recipe
 from midmask.retrieve.run_file import COPIES_PARAM, DIGEST_PARAM, RunFileConfig
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
-from midmask.tracking import RUN_FILE, Tracker
+from midmask.tracking.names import RUN_FILE
+from midmask.tracking.runs import Tracker
 
 
 def compute(

@@ -7,7 +7,7 @@ A walk back from a step ends at models, so a fine-tuning reads its own corpus an
 was trained on.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,17 @@ from midmask.evaluation.retriever import EvaluateConfig
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step, model_step
 from midmask.experiment.schema import Recipe
-from midmask.experiment.steps import AdoptConfig
+from midmask.experiment.steps import AdoptConfig, TrainingConfig
 from midmask.queries.given import ReadTokensConfig
 from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
 from midmask.store.pretrained import PRETRAINED, found_folder
-from midmask.tracking import (
+from midmask.store.tables import read_table
+from midmask.tracking.lineage import Dataset, TrackedModel
+from midmask.tracking.names import (
     ARTIFACT,
-    Dataset,
-    TrackedModel,
-    TrackedRun,
+    RECIPE_FILE,
     artifact_key,
     collection_key,
     made_here_key,
@@ -37,7 +37,8 @@ from midmask.tracking import (
     result_key,
     self_matches_key,
 )
-from midmask.tracking.names import RECIPE_FILE
+from midmask.tracking.runs import TrackedRun
+from midmask.training.checkpoint import trace_summary
 
 
 def behind(step: Step) -> tuple[list[Step], list[Step]]:
@@ -232,12 +233,37 @@ def log_result(run: TrackedRun, step: Step, artifact: Artifact, storage: Place, 
     if step.name == "evaluate":
         log_evaluation(run, step, storage, tags)
         return
+    if step.kind.trains:
+        log_curve(run, step, artifact, first=step.resume.optimiser_steps if step.resume else 0)
     if step.kind.model:
         run.log_output_model(model_of(step, storage, tags), step.optimiser_steps)
     elif step.kind.is_collection:
         run.log_inputs(datasets_of([step], storage))
     run.tag(artifact_tag(artifact))
     run.log({result_key(step.name, name): value for name, value in numbers(artifact.result).items()}, step=0)
+
+
+def log_curve(run: TrackedRun, step: Step, artifact: Artifact, *, first: int = 0, before: int = 0) -> None:
+    """Logs from a training's trace those of its reports that the run lacks: a kill or a long outage has lost them.
+
+    Args:
+        first: optimiser steps of the training that this one continues, which has another run.
+        before: optimiser steps of earlier trainings in the same run.
+    """
+    assert isinstance(step.config, TrainingConfig), step.name
+    stop, every = step.optimiser_steps, step.config.train.log_every
+
+    def points(logged: Collection[int]) -> Iterator[tuple[int, dict[str, float]]]:
+        trace = None
+        for at in sorted({*range(first - first % every + every, stop, every), stop}):
+            if at + before not in logged:
+                if trace is None:
+                    trace = read_table(artifact.place / "trace.parquet").drop_columns(["rows"])
+                begin = max(first, (at - 1) // every * every)
+                window = trace.slice(begin, at - begin).to_pylist()
+                yield at + before, metric_keys(step.name, trace_summary(window))
+
+    run.log_lacking(f"{step.name}/loss", points)
 
 
 def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]) -> None:

@@ -30,8 +30,8 @@ from midmask.experiment.kinds import StepKind
 from midmask.experiment.schema import Recipe
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
-from midmask.tracking import LOG, PROGRESS, TrackedRun, Tracker
-from midmask.tracking.names import EXECUTOR
+from midmask.tracking.names import EXECUTOR, LOG, PROGRESS
+from midmask.tracking.runs import TrackedRun, Tracker
 
 details_log = logging.getLogger(f"{__name__}.details")
 """Logger of lines that only the log file gets."""

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import ray
 from ray._private.services import find_bootstrap_address
+from ray.exceptions import AuthenticationError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from midmask.core.process import TRUST, usable_cores, usable_memory
@@ -89,11 +90,17 @@ def _join(address: str) -> None:
     try:
         # The cluster's workers have none of this process's environment
         trust = {name: value for name, value in os.environ.items() if name in TRUST.values() and value}
-        ray.init(address, logging_level=logging.WARNING, runtime_env={"env_vars": trust} if trust else None)
-    except (ConnectionError, RuntimeError) as error:  # RuntimeError: other versions of Ray or Python
+        ray.init(
+            os.environ.get("RAY_ADDRESS") or "auto",  # Ray takes the token in the user's home for its own find alone
+            logging_level=logging.WARNING,
+            runtime_env={"env_vars": trust} if trust else None,
+        )
+    except RuntimeError as error:  # other versions of Ray or Python
+        raise UserError(f"cannot join the Ray cluster at {address}: {' '.join(str(error).split())}") from None
+    except (ConnectionError, AuthenticationError) as error:
         raise UserError(
             f"cannot join the Ray cluster at {address}: {' '.join(str(error).split())}. If it was started with a "
-            "token, set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH."
+            "token, set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to that token."
         ) from None
     log.info("joined the Ray cluster at %s: %s", address, _size())
 
@@ -268,7 +275,7 @@ def _examine_node(storage: Place, tracking_uri: str) -> dict[str, Any]:
     import torch  # these three here, for the sake of all who only connect
 
     from midmask.retrieve.dense import faiss_gpus
-    from midmask.tracking import why_silent
+    from midmask.tracking.store import why_silent
 
     return {
         "versions": own_versions(),

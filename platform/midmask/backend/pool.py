@@ -1,10 +1,9 @@
 """Encoding, search and steps that work shard by shard on a cluster, with the files that one process would write.
 
-Actors do the units of `retrieve.encode`, `retrieve.search` and `retrieve.bm25`. To encode, any actor takes the next
-block. To search, each holds one shard of the corpus: it maps the vectors of its passages, or the words, builds the
-index of vectors and searches it, a block of queries at a time. Each result is a file on storage. So nothing large
-passes through the driver, an actor that dies is made again and finds what it had done, and a job that was killed goes
-on. Everything is reached through Places; no node needs another's disk.
+To encode, any actor takes the next block. To search, each holds one shard of the corpus: it maps the vectors of its
+passages, or the words, builds the index of vectors and searches it, a block of queries at a time. Each result is a file
+on storage, reached through Places. So nothing large passes through the driver, no node needs another's disk, an actor
+that dies is made again and finds what it had done, and a job that was killed goes on.
 
 Of other steps that work shard by shard, a task makes each shard that is missing, or actors where a worker loads much.
 """

@@ -11,12 +11,12 @@ numbers is sent) and gives one row per step, ahead of the loop and in order. Ray
 `streaming_split` promise neither an order nor a position to go on from; the plan has both.
 """
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import ray
 import ray.data
@@ -30,7 +30,7 @@ from midmask.corpora.chunks import BLOCK_BYTES, Piece
 from midmask.errors import UserError
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.training.examples import Order, TextColumns, TextRows
+from midmask.training.examples import Order, TextColumns
 
 
 def prepare(config: CorpusConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
@@ -84,6 +84,9 @@ class Reads(Datasource):  # type: ignore[misc]  # Ray has no types
 READ_CPUS = 0.25
 """CPUs of a read task: `worker_group.worker_cpus` leaves room for one beside each worker."""
 
+STEPS = pa.schema({"step": pa.int64(), "texts": pa.large_binary()})
+"""Of the rows of a training: the number of a step, and its arrays, pickled."""
+
 CHUNKS = 2000
 """Read tasks are made before the first one runs, so a long run gets larger chunks instead of more of them."""
 
@@ -97,7 +100,7 @@ def ray_reader(order: Order) -> Iterator[tuple[int, TextColumns]]:
     steps.context.enable_progress_bars = False
     for block in steps.iter_batches(batch_size=None, batch_format="pyarrow"):
         for row in range(len(block)):
-            yield _step_from_row(block, row)
+            yield block["step"][row].as_py(), pickle.loads(block["texts"][row].as_py())
 
 
 def _chunks(order: Order) -> list[Order]:
@@ -107,33 +110,6 @@ def _chunks(order: Order) -> list[Order]:
 
 
 def _read_steps(chunk: Order) -> Iterator[pa.Table]:
-    rows = [_step_to_row(step, chunk.read(step)) for step in range(chunk.start, chunk.stop)]
-    yield pa.Table.from_pylist(rows, schema=_step_schema(rows[0]))
-
-
-def _step_to_row(step: int, texts: TextColumns) -> dict[str, Any]:
-    row: dict[str, Any] = {"step": step}
-    for name, text in texts.items():
-        fields = zip(TextRows._fields, text, strict=True)
-        row |= {f"{name}.{field}": value for field, value in fields if value is not None}
-    return row
-
-
-def _step_schema(row: dict[str, Any]) -> pa.Schema:
-    """int64 for the step; lists of the arrays' own types else."""
-    return pa.schema(
-        [
-            (name, pa.list_(pa.from_numpy_dtype(value.dtype)) if isinstance(value, np.ndarray) else pa.int64())
-            for name, value in row.items()
-        ]
-    )
-
-
-def _step_from_row(block: pa.Table, row: int) -> tuple[int, TextColumns]:
-    """The arrays of one step; a field that no column holds was none."""
-    texts: dict[str, dict[str, Any]] = {}
-    for column in block.column_names:
-        name, dot, field = column.partition(".")
-        if dot:
-            texts.setdefault(name, {})[field] = block[column][row].values.to_numpy()
-    return block["step"][row].as_py(), {name: TextRows(**fields) for name, fields in texts.items()}
+    steps = range(chunk.start, chunk.stop)
+    rows = [{"step": step, "texts": pickle.dumps(chunk.read(step))} for step in steps]
+    yield pa.Table.from_pylist(rows, schema=STEPS)

@@ -279,19 +279,19 @@ class _Reports:
     with the same values. Keeps the placement group of each group of workers, which reserves their CPUs and GPUs.
 
     Args:
-        wanted: workers that were asked for.
+        asked: number of workers.
     """
 
-    def __init__(self, log: Log, wanted: int) -> None:
-        self._log, self._wanted = log, wanted
+    def __init__(self, log: Log, asked: int) -> None:
+        self._log, self._asked = log, asked
         self._newest = 0
         self._groups: dict[str, PlacementGroup] = {}
 
     def __call__(self, event: WorkersPlaced | StepsDone) -> None:
         if isinstance(event, WorkersPlaced):
-            if self._groups or event.workers < self._wanted:
+            if self._groups or event.workers < self._asked:
                 goes_on = "goes on" if self._groups else "begins"
-                logger.warning("the training %s with %d of %d workers", goes_on, event.workers, self._wanted)
+                logger.warning("the training %s with %d of %d workers", goes_on, event.workers, self._asked)
             self._groups[event.group.id.hex()] = event.group
         elif event.done > self._newest:
             self._newest = event.done

@@ -78,9 +78,17 @@ def measure_cells(
     """`compute` of cells: each is a tracked run, as are trainings and steps that go through a whole collection. What
     does not need a failed step is still computed.
     """
-    systems = [_tracked_system(cell) for cell in cells]
-    measured = partial(compute, job, systems, targets, has_run=_has_run, keep_going=True)
-    return measured(phase=phase, finished=finished, watch=watch, until=until)
+    return compute(
+        job,
+        [_tracked_system(cell) for cell in cells],
+        targets,
+        phase=phase,
+        has_run=_has_run,
+        finished=finished,
+        watch=watch,
+        keep_going=True,
+        until=until,
+    )
 
 
 def _has_run(kind: StepKind) -> bool:

@@ -1,32 +1,29 @@
 """Estimates gains on people's queries from measures on made queries, and recommends a system."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from midmask.benchmark.design import BM25
-from midmask.benchmark.results import Result, SystemKey
+from midmask.benchmark.results import Result
 from midmask.choice.calibration import (
-    PRIOR,
-    Fit,
+    COVERAGE,
     GainRecord,
-    HeldOutCollection,
+    Kind,
     LevelRecord,
-    fit_kinds,
-    leave_one_out,
+    Offset,
+    Prediction,
+    gain_offsets,
+    kind_of,
     level_interval,
     sum_interval,
 )
-from midmask.choice.contenders import AS_IS, MEASURE, is_joined, name_of, training_of
+from midmask.choice.contenders import MEASURE, System
 from midmask.choice.report import named
-from midmask.choice.verdict import WITH_BM25, Recommendation, SystemEstimate
+from midmask.choice.verdict import Recommendation, SystemEstimate
 from midmask.core.arrays import Doubles
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance, interval
-
-COVERAGE = 0.9
-"""Confidence level of all intervals in a verdict."""
 
 ALIKE = 0.01
 """A difference of the measure that nobody would pay for."""
@@ -36,36 +33,13 @@ ALIKE = 0.01
 class MeasuredSystem:
     """A system of the contest, with its result on one split and its costs."""
 
-    key: SystemKey
+    system: System
     result: Result
     seconds: float
     bytes_per_passage: float
     model: str  # folder; "" for BM25
     finalist: bool
     dropped: str = ""  # why it is no finalist
-
-
-LEXICAL_PRIOR = Fit(shrink=0.5, between=0.1, freedom=4)
-"""Prior of gains that involve BM25, used until two collections have been measured: made queries share far more words
-with their passages than people's queries do, so half of such a gain is expected, with a standard deviation of 0.1.
-"""
-
-JOIN_PRIOR = Fit(shrink=0.0, bias=-0.04, between=0.06, freedom=4)
-"""Prior of the gain from joining an encoder's list with BM25's, which made queries do not predict
-(docs/results/choose.md). The expected gain is 0.04, with a standard deviation of 0.06, because joined lists are rarely
-worse than both of their parts (Bruch et al. 2023).
-"""
-
-TRAINED, WORDS, JOIN = "trained", "words", "with BM25"
-
-PRIORS = {TRAINED: PRIOR, WORDS: LEXICAL_PRIOR, JOIN: JOIN_PRIOR, BM25: LEXICAL_PRIOR}
-"""Kind of gain -> its prior. trained: a trained encoder over the untrained one, both alone or both with BM25. words:
-SPLADE or a hybrid over the untrained encoder, or a trained encoder with BM25 over BM25. with BM25: the untrained
-encoder with BM25 over itself. bm25: BM25 over the untrained encoder.
-"""
-
-OWN = {TRAINED, WORDS}
-"""Kinds of gains that scatter independently for each system; the scatter of other kinds is common to all systems."""
 
 
 @dataclass(frozen=True)
@@ -80,82 +54,60 @@ class Counterparts:
     # The untrained encoder with BM25: the reference of trained encoders with BM25; None if it was not measured.
     joined: Mapping[str, Result] | None = None
 
-    def of(self, key: SystemKey) -> Mapping[str, Result]:
+    def of(self, system: System) -> Mapping[str, Result]:
         """The reference of a system: split -> result."""
-        if self.joined is None or not is_joined(key) or key == self.joined["test"].key:
+        is_dense_joined = system.joined and system.representation == "dense"
+        if self.joined is None or not is_dense_joined or system.key == self.joined["test"].key:
             return self.baseline
         return self.joined
 
     def path(self, own: Result) -> list[tuple[Result, Result]]:
         """Pairs whose gains add up to the gain over the baseline: a system and its reference, and so on up to it."""
-        reference = self.of(own.key)
+        reference = self.of(System.of(own.key))
         pairs = [] if own.key == self.baseline["test"].key else [(own, reference[own.split])]
         return pairs if reference is self.baseline else [*pairs, *self.path(reference["test"])]
-
-
-def kind_of(system: str, representation: str, *, over_joined: bool) -> str:
-    """The kind of a gain (a key of `PRIORS`), from the system's name in a verdict and from its reference."""
-    if system == BM25:
-        return BM25
-    if representation.removesuffix(WITH_BM25) != "dense":
-        return WORDS
-    if over_joined or not representation.endswith(WITH_BM25):
-        return TRAINED
-    return JOIN if system == AS_IS else WORDS
-
-
-def record_kind(record: GainRecord) -> str:
-    """The kind of a record's gain (a key of `PRIORS`)."""
-    system, representation = record.system.split(" · ")
-    return kind_of(system, representation, over_joined=bool(record.over))
-
-
-def held_out(records: Sequence[GainRecord]) -> list[HeldOutCollection]:
-    """Predicts each collection's gains from the records of the others, and compares them with the judged gains."""
-    return leave_one_out(records, COVERAGE, record_kind, PRIORS)
 
 
 @dataclass(frozen=True)
 class Experience:
     """The calibration learned from collections with judgements."""
 
-    gains: Mapping[str, Fit]  # kind of gain -> its model
+    offsets: Mapping[Kind, Offset]  # of gains
     levels: Sequence[LevelRecord]  # of the baseline's measure
 
     @classmethod
     def of(cls, records: Sequence[GainRecord], levels: Sequence[LevelRecord]) -> "Experience":
-        """Fits a model for each kind of gain, because made queries favour systems that match words."""
-        return cls(fit_kinds(records, record_kind, PRIORS), levels)
+        return cls(gain_offsets(records), levels)
 
     def gain(self, own: Result, counterparts: Counterparts) -> IntervalEstimate:
         """The gain of a system over the baseline on queries that people ask: the sum along its path."""
         parts = []
         for result, over in counterparts.path(own):
-            differences, fit = paired(result, over), self.gains[self._kind(result, over)]
-            parts.append((fit, float(differences.mean()), Variance.of_mean(differences)))
-        return sum_interval(parts, COVERAGE)
+            differences = paired(result, over)
+            offset = self.offsets[_kind(result, over)]
+            parts.append(Prediction(offset, float(differences.mean()), Variance.of_mean(differences)))
+        return sum_interval(parts)
 
-    def is_behind(self, one: "MeasuredSystem", best: "MeasuredSystem", counterparts: Counterparts) -> bool:
-        """Whether the interval of a system's difference from the best one lies below 0. Scatter that is common to all
-        systems of a kind cancels in this difference.
+    def is_behind(self, one: MeasuredSystem, best: MeasuredSystem, counterparts: Counterparts) -> bool:
+        """Whether the interval of a system's difference from the best one lies below 0. An offset that is the same for
+        all systems of a kind cancels in this difference.
         """
         apart = self.gain(one.result, counterparts).value - self.gain(best.result, counterparts).value
-        own, others = ({self._kind(*pair) for pair in counterparts.path(system.result)} for system in (one, best))
-        fits = [self.gains[kind] for kind in sorted((own ^ others) | (own & others & OWN))]
+        kinds, others = ({_kind(*pair) for pair in counterparts.path(each.result)} for each in (one, best))
+        counted = (kinds ^ others) | {kind for kind in kinds & others if not kind.is_shared}
+        variances = [self.offsets[kind].variance for kind in sorted(counted)]
         sampling = Variance.of_mean(paired(one.result, best.result))
-        variances = [sampling, *(Variance(fit.between**2, fit.freedom) for fit in fits)]
-        return interval(apart, variances, 1 - COVERAGE).high < 0
-
-    @staticmethod
-    def _kind(own: Result, over: Result) -> str:
-        return kind_of(*name_of(own.key), over_joined=is_joined(over.key))
+        return interval(apart, [sampling, *variances], 1 - COVERAGE).high < 0
 
 
-def paired(own: Result, other: Result, queries: Collection[str] | None = None) -> Doubles:
-    """Differences of the measure on the queries that both results have, limited to `queries` if these are given."""
+def _kind(own: Result, over: Result) -> Kind:
+    return kind_of(System.of(own.key), over_joined=System.of(over.key).joined)
+
+
+def paired(own: Result, other: Result) -> Doubles:
+    """Differences of the measure on the queries that both results have."""
     values, others = by_query(own.per_query, MEASURE), by_query(other.per_query, MEASURE)
-    shared = [query for query in values if query in others and (queries is None or query in queries)]
-    return np.array([values[query] - others[query] for query in shared], dtype=np.float64)
+    return np.array([values[query] - others[query] for query in values if query in others], dtype=np.float64)
 
 
 def estimates(
@@ -168,21 +120,21 @@ def estimates(
 
 
 def _estimate(one: MeasuredSystem, counterparts: Counterparts, known: Experience) -> SystemEstimate:
-    system, representation = name_of(one.key)
-    expected = known.gain(one.result, counterparts)
-    gain, low, high = expected.value, expected.low, expected.high
-    made = _made_gain(one.result, counterparts)
-    level = level_interval(counterparts.baseline[one.result.split].measures[MEASURE], known.levels, COVERAGE)
+    system, representation = one.system.name
+    gain, made = known.gain(one.result, counterparts), _made_gain(one.result, counterparts)
+    level = level_interval(counterparts.baseline[one.result.split].measures[MEASURE], known.levels)
+    estimate = level.value + gain.value
     return SystemEstimate(
         system=system,
         representation=representation,
+        joined=one.system.joined,
         rank=0,
-        estimate=_share(level[0] + gain),
-        low=_share(level[0] + gain - float(np.hypot(level[0] - level[1], gain - low))),
-        high=_share(level[0] + gain + float(np.hypot(level[2] - level[0], high - gain))),
-        gain=gain,
-        gain_low=low,
-        gain_high=high,
+        estimate=_share(estimate),
+        low=_share(estimate - float(np.hypot(level.value - level.low, gain.value - gain.low))),
+        high=_share(estimate + float(np.hypot(level.high - level.value, gain.high - gain.value))),
+        gain=gain.value,
+        gain_low=gain.low,
+        gain_high=gain.high,
         seconds=one.seconds,
         bytes_per_passage=one.bytes_per_passage,
         model=one.model,
@@ -190,7 +142,7 @@ def _estimate(one: MeasuredSystem, counterparts: Counterparts, known: Experience
         made_gain=made.value,
         made_low=made.low,
         made_high=made.high,
-        training=training_of(one.key),
+        training=one.system.training,
         dropped=one.dropped,
     )
 
@@ -214,7 +166,7 @@ def recommend(
 
     Intervals alone would not do: where little is known all systems are alike, and the cheapest may lose much.
     """
-    by_name = {name_of(system.key): system for system in measured}
+    by_name = {each.system.name: each for each in measured}
     finalists = [row for row in systems if row.finalist]
     best = finalists[0]
     near = [row for row in finalists if best.gain - row.gain <= ALIKE]
@@ -222,8 +174,8 @@ def recommend(
     alike = [row for row in near if row is best or not known.is_behind(by_name[row.name], first, counterparts)]
     chosen = min(alike, key=lambda row: (row.seconds, row.bytes_per_passage, row.rank))
     distinguishable = chosen.gain_low > 0
-    over = next(row.label for row in systems if row.name == name_of(counterparts.baseline["test"].key))
-    return Recommendation(*chosen.name, distinguishable, _reason(chosen, best, alike, over))
+    over = System.of(counterparts.baseline["test"].key)
+    return Recommendation(*chosen.name, distinguishable, _reason(chosen, best, alike, str(over)))
 
 
 def _reason(chosen: SystemEstimate, best: SystemEstimate, alike: Sequence[SystemEstimate], baseline: str) -> str:

@@ -5,7 +5,7 @@ together with BM25.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from midmask.benchmark.design import BM25, BM25_SHARE, IN_BATCH, NONE, Benchmark, RepresentationKind, Setting, variant
 from midmask.benchmark.layout import HEADLESS, recipe_of
 from midmask.benchmark.results import SystemKey
-from midmask.choice.verdict import WITH_BM25, SystemName, TrainingKind
+from midmask.choice.verdict import SystemName, TrainingKind, label
 from midmask.core.config import fingerprint, override
 from midmask.corpora import CorpusConfig
 from midmask.encoders.cross_encoder import read_cross_encoder
@@ -26,6 +26,7 @@ from midmask.retrieve.ranked import Fusion
 from midmask.store.pretrained import PRETRAINED, found_folder
 
 AS_IS, TUNED, MINED, GPL = "as it is", "fine-tuned", "mined negatives", "GPL"
+"""Tunings: how a system is fine-tuned on the made queries, or that its encoder is left as it is."""
 
 SYSTEMS = ("none", "mlm", "retromae", "dupmae", "dupmae[decode=ot]", "cocondenser", "simcse")
 """In the order in which they are tried: no middle training, then from the plainest; the bag of words alone, and two
@@ -48,24 +49,40 @@ three points better on SQuAD, where ranks are below BM25 alone, two on pydocs, a
 JOINED = {"evaluation.bm25_share": BM25_SHARE, "evaluation.fusion": FUSION}
 """Changes of a setting whose systems are searched together with BM25."""
 
-UNTUNED = Setting(protocols={"dense": "in_batch"}, stages=0)
-SETTINGS: Mapping[str, Setting] = {
-    AS_IS: UNTUNED,
-    AS_IS + WITH_BM25: UNTUNED.model_copy(update={"changes": JOINED}),
+TUNINGS: Mapping[str, Setting] = {
+    AS_IS: Setting(protocols={"dense": "in_batch"}, stages=0),
     TUNED: Setting(protocols=SCORED),
-    TUNED + WITH_BM25: Setting(protocols=SCORED, changes=JOINED),
     MINED: Setting(protocols={"dense": "ance"}),
-    MINED + WITH_BM25: Setting(protocols={"dense": "ance"}, changes=JOINED),
 }
 
 
 def settings_for(teacher: str | None) -> dict[str, Setting]:
-    """Fine-tunings by label; with a cross-encoder's folder also GPL, which learns its margins."""
-    if teacher is None:
-        return dict(SETTINGS)
-    taught = {"stages.*.teacher.folder": teacher, "stages.*.teacher.train": None}
-    gpl = Setting(protocols={"dense": "gpl"}, changes=taught)
-    return {**SETTINGS, GPL: gpl, GPL + WITH_BM25: gpl.model_copy(update={"changes": {**taught, **JOINED}})}
+    """Settings of the benchmark by name, each tuning alone and joined with BM25; with a cross-encoder's folder also
+    GPL, which learns its margins.
+    """
+    tunings = dict(TUNINGS)
+    if teacher is not None:
+        taught = {"stages.*.teacher.folder": teacher, "stages.*.teacher.train": None}
+        tunings[GPL] = Setting(protocols={"dense": "gpl"}, changes=taught)
+    settings = {}
+    for tuning, setting in tunings.items():
+        settings[setting_name(tuning, joined=False)] = setting
+        joined = setting.model_copy(update={"changes": {**setting.changes, **JOINED}})
+        settings[setting_name(tuning, joined=True)] = joined
+    return settings
+
+
+def setting_name(tuning: str, *, joined: bool) -> str:
+    """The name of a setting of the benchmark, which is part of what its cells are called."""
+    return f"{tuning} with BM25" if joined else tuning
+
+
+SETTINGS = {
+    setting_name(tuning, joined=joined): (tuning, joined)
+    for tuning in (AS_IS, TUNED, MINED, GPL, NONE)
+    for joined in (False, True)
+}
+"""Name of a setting -> tuning, whether joined."""
 
 
 @dataclass(frozen=True)
@@ -80,88 +97,88 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Contender:
-    """A system that is trained once: its name, the representation that is scored, and its fine-tuning."""
+class System:
+    """A system of the contest. One that is not joined stands also for what is trained once: its contender."""
 
-    system: str
+    recipe: str
     representation: str
-    setting: str
+    tuning: str
+    joined: bool = False  # whether its list is joined with BM25's
+
+    @classmethod
+    def of(cls, key: SystemKey) -> "System":
+        """The system of a cell of the benchmark."""
+        return cls(key.system, key.representation, *SETTINGS[key.setting])
 
     @property
-    def keys(self) -> tuple[SystemKey, ...]:
-        """The keys of the contender alone and together with BM25, which costs one more search."""
-        if self.system == BM25:
-            return (SystemKey(BM25, NONE, BM25, NONE),)
-        trains = self.setting != AS_IS and RECIPES[variant(self.system)[0]]().objective is not None
-        read = "corpus" if trains else NONE
-        settings = [self.setting] if self.representation == "hybrid" else [self.setting, self.setting + WITH_BM25]
-        return tuple(SystemKey(self.system, read, self.representation, setting) for setting in settings)
+    def key(self) -> SystemKey:
+        read = "corpus" if self.has_middle_training else NONE
+        return SystemKey(self.recipe, read, self.representation, setting_name(self.tuning, joined=self.joined))
 
     @property
-    def label(self) -> str:
-        return " · ".join(name_of(self.keys[0]))
+    def searched(self) -> tuple["System", ...]:
+        """The systems that a contender is searched as: alone, and joined with BM25, which costs one more search."""
+        if self.recipe == BM25 or self.representation == "hybrid":
+            return (self,)
+        return (self, replace(self, joined=True))
+
+    @property
+    def training(self) -> TrainingKind:
+        """How it is trained in the contest."""
+        if self.recipe == BM25 or self.tuning == AS_IS:
+            return "none"
+        return "fine-tuning" if RECIPES[variant(self.recipe)[0]]().objective is None else "middle training"
 
     @property
     def has_middle_training(self) -> bool:
-        return training_of(self.keys[0]) == "middle training"
+        return self.training == "middle training"
+
+    @property
+    def name(self) -> SystemName:
+        """Its names in a verdict: `("as it is", "dense")`, `("retromae", "dense with BM25")`."""
+        recipe = self.recipe
+        if recipe == NONE:
+            recipe = "as it is" if self.tuning == AS_IS else "fine-tuned only"
+        how = f", {self.tuning}" if self.tuning in (MINED, GPL) else ""
+        return recipe + how, setting_name(self.representation, joined=self.joined)
+
+    def __str__(self) -> str:
+        return label(*self.name)
 
 
-def name_of(key: SystemKey) -> SystemName:
-    """(system, representation) as a verdict names them: `("as it is", "dense")`, `("retromae", "dense with BM25")`."""
-    if key.system == BM25:
-        return BM25, BM25
-    setting, joined, _ = key.setting.partition(WITH_BM25)
-    untrained = AS_IS if setting == AS_IS else "fine-tuned only"
-    system = untrained if key.system == NONE else key.system
-    how = f", {setting}" if setting in (MINED, GPL) else ""
-    return system + how, key.representation + joined
+LEXICAL = System(BM25, BM25, NONE)
+UNTRAINED = System(NONE, "dense", AS_IS)
 
 
-def training_of(key: SystemKey) -> TrainingKind:
-    """How a system was trained in the contest."""
-    if key.system == BM25 or key.setting.removesuffix(WITH_BM25) == AS_IS:
-        return "none"
-    return "fine-tuning" if key.collection == NONE else "middle training"
-
-
-LEXICAL = Contender(BM25, BM25, NONE)
-UNTRAINED = Contender(NONE, "dense", AS_IS)
-
-
-def is_joined(key: SystemKey) -> bool:
-    """Whether it is a dense encoder whose list is joined with BM25's."""
-    return key.representation == "dense" and key.setting.endswith(WITH_BM25)
-
-
-def first_contenders(systems: Sequence[str], backbone: str) -> tuple[Contender, ...]:
+def first_contenders(systems: Sequence[str], backbone: str) -> tuple[System, ...]:
     """The contenders of the first round, by priority: BM25, the encoder as it is if it was trained before, then all
     systems by their dense vectors.
     """
     untuned = () if backbone in SIZES else (UNTRAINED,)
-    return (LEXICAL, *untuned, *(Contender(system, "dense", TUNED) for system in systems))
+    return (LEXICAL, *untuned, *(System(system, "dense", TUNED) for system in systems))
 
 
-def untrained_of(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
+def untrained_of(contenders: Sequence[System]) -> tuple[System, ...]:
     """The contenders that are not trained and cost nothing after the first round: BM25, and the encoder as it is."""
-    return tuple(contender for contender in contenders if contender == LEXICAL or contender.setting == AS_IS)
+    return tuple(contender for contender in contenders if contender == LEXICAL or contender.tuning == AS_IS)
 
 
-def trained_of(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
+def trained_of(contenders: Sequence[System]) -> tuple[System, ...]:
     """The contenders that are trained."""
     untrained = untrained_of(contenders)
     return tuple(contender for contender in contenders if contender not in untrained)
 
 
-def relatives(contender: Contender, representations: Sequence[str], *, taught: bool) -> tuple[Contender, ...]:
+def relatives(contender: System, representations: Sequence[str], *, taught: bool) -> tuple[System, ...]:
     """Variants of a good contender to try next: with mined negatives, with a teacher's margins if there is a teacher,
     and by other representations. Those by words come last, because they need a longer training.
     """
-    if contender.setting != TUNED or contender.representation != "dense":
+    if contender.tuning != TUNED or contender.representation != "dense":
         return ()
-    headless = variant(contender.system)[0] in HEADLESS
+    headless = variant(contender.recipe)[0] in HEADLESS
     others = () if headless else tuple(kind for kind in representations if kind != "dense")
-    dense = tuple(Contender(contender.system, "dense", how) for how in ((MINED, GPL) if taught else (MINED,)))
-    return (*dense, *(Contender(contender.system, kind, TUNED) for kind in others))
+    dense = tuple(System(contender.recipe, "dense", how) for how in ((MINED, GPL) if taught else (MINED,)))
+    return (*dense, *(System(contender.recipe, kind, TUNED) for kind in others))
 
 
 def contest(
@@ -173,7 +190,7 @@ def contest(
     seed: int,
     teacher: str | None = None,
 ) -> Benchmark:
-    """The conditions of one round, as a benchmark, whose cells are chosen by `Contender.keys`.
+    """The conditions of one round, as a benchmark, whose cells are chosen by `System.key`.
 
     Args:
         corpus: the made collection, as corpus.name.
@@ -282,7 +299,7 @@ class Request:
     def as_read(self) -> Recipe:
         """The recipe on the documents, with the text settings of the encoder that all systems start from."""
         made = contest(self.corpus.name, (NONE,), Size(1, 1), ("dev",), self.own_changes, self.seed)
-        return override(recipe_of(made, UNTRAINED.keys[0]), {"corpus": self.documents.corpus.model_dump()})
+        return override(recipe_of(made, UNTRAINED.key), {"corpus": self.documents.corpus.model_dump()})
 
     @property
     def short_name(self) -> str:

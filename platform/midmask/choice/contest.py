@@ -15,8 +15,8 @@ from typing import Protocol
 
 from midmask.benchmark.layout import BenchmarkCell, cell_of, cell_on, recipe_of
 from midmask.benchmark.records import collect
-from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.contenders import MEASURE, Contender, Size, name_of, relatives, trained_of, untrained_of
+from midmask.benchmark.results import Result
+from midmask.choice.contenders import MEASURE, Size, System, relatives, trained_of, untrained_of
 from midmask.choice.contest_terms import (
     ENOUGH,
     ROUND_NAMES,
@@ -104,10 +104,10 @@ def evaluations_of(cells: Sequence[BenchmarkCell]) -> list[Step]:
     return [step for cell in cells for step in cell.evaluations.values()]
 
 
-CellsOf = Callable[[Contender, Size, str], list[BenchmarkCell]]
+CellsOf = Callable[[System, Size, str], list[BenchmarkCell]]
 """A contender, the length of its trainings, a split -> its cells."""
 
-SizedContenders = Iterable[tuple[Contender, Size, str]]
+SizedContenders = Iterable[tuple[System, Size, str]]
 
 NOTICEABLE = 1.0
 """Seconds; a shorter measurement consists mostly of start-up time."""
@@ -128,17 +128,17 @@ class Prices:
         self.per_utilisation = per_utilisation
         self._cells_of, self._workshop = cells_of, workshop
 
-    def of_round(self, contenders: Sequence[Contender], size: Size) -> float:
+    def of_round(self, contenders: Sequence[System], size: Size) -> float:
         """Seconds to train contenders and measure them on dev."""
         return self._seconds((contender, size, "dev") for contender in contenders)
 
-    def of_tests(self, finalists: Sequence[Contender], size_of: Callable[[Contender], Size]) -> float:
+    def of_tests(self, finalists: Sequence[System], size_of: Callable[[System], Size]) -> float:
         """Seconds to search for the test queries with finalists that have been trained and measured on dev."""
         trained = [(contender, size_of(contender), "dev") for contender in finalists]
         both = [*trained, *((contender, size_of(contender), "test") for contender in finalists)]
         return max(0.0, self._seconds(both) - self._seconds(trained))
 
-    def learn(self, untrained: Sequence[Contender], size: Size, measure: Callable[[], float]) -> None:
+    def learn(self, untrained: Sequence[System], size: Size, measure: Callable[[], float]) -> None:
         """Measures contenders that need no training on dev, and stores the ratio of measured to estimated seconds.
 
         Args:
@@ -182,14 +182,14 @@ class Contest:
     def __init__(self, conditions: Conditions, workshop: Workshop, clock: Clock, journal: ContestJournal) -> None:
         self._conditions, self._workshop = conditions, workshop
         self._clock, self._journal = clock, journal
-        self._dev: dict[SystemKey, Result] = {}
-        self._before: dict[SystemKey, float] = {}
-        self._sizes: dict[SystemKey, Size] = {}
-        self._failures: dict[SystemKey, str] = {}
+        self._dev: dict[System, Result] = {}
+        self._before: dict[System, float] = {}
+        self._sizes: dict[System, Size] = {}
+        self._failures: dict[System, str] = {}
         self._prices = Prices(self.cells, workshop, journal.pace)
         self._end = USED * clock.budget  # seconds that are spent when the rounds are over
 
-    def hold(self, contenders: Sequence[Contender]) -> ContestOutcome:
+    def hold(self, contenders: Sequence[System]) -> ContestOutcome:
         """Runs all rounds; the first has as many contenders as the budget allows."""
         self._first = waiting = through = tuple(contenders)
         if self._journal.pace is None:
@@ -208,19 +208,19 @@ class Contest:
             if number + 1 < ROUNDS:
                 waiting = through = self._next(current)
         entered = dict.fromkeys(contender for decided in self._journal.rounds for contender in decided.contenders)
-        measured = tuple(contender for contender in entered if contender.keys[0] in self._dev)
+        measured = tuple(contender for contender in entered if contender in self._dev)
         if self._journal.finalists is None:
             self._journal.choose_finalists(self._finalists(measured, through))
         finalists = tuple(contender for contender in self._journal.finalists or () if contender in measured)
         journal, sample = self._journal, self._sample("test")
         return ContestOutcome(self._sizes, self._dev, measured, finalists, journal.given_up, sample, journal.enough)
 
-    def cells(self, contender: Contender, size: Size, split: str) -> list[BenchmarkCell]:
+    def cells(self, contender: System, size: Size, split: str) -> list[BenchmarkCell]:
         """The cells of a contender, alone and with BM25, on the queries of a split as this contest searches them."""
         benchmark = self._conditions.make(size, [split])
         seed, survey, sample = self._conditions.seed, self._conditions.survey, self._sample(split)
         cells = []
-        for key in contender.keys:
+        for key in (system.key for system in contender.searched):
             recipe = recipe_of(benchmark, key).seeded(seed)
             if sample is not None:
                 cells.append(cell_on(benchmark, BenchmarkCell(key, seed, recipe, {}), sample.corpus, split, survey))
@@ -229,14 +229,15 @@ class Contest:
         return cells
 
     def measure(
-        self, contenders: Sequence[Contender], size_of: Callable[[Contender], Size], split: str, until: float
-    ) -> dict[SystemKey, Result]:
-        """Measures contenders on a split until a time; returns the results that were finished: key -> result."""
+        self, contenders: Sequence[System], size_of: Callable[[System], Size], split: str, until: float
+    ) -> dict[System, Result]:
+        """Measures contenders on a split until a time; returns the results that were finished."""
         cells = [cell for contender in contenders for cell in self.cells(contender, size_of(contender), split)]
         failures = self._workshop.measure(cells, until)
-        self._failures |= {cell.key: failures[cell.name] for cell in cells if cell.name in failures}
+        self._failures |= {System.of(cell.key): failures[cell.name] for cell in cells if cell.name in failures}
         self._journal.write(self._clock.spent)
-        return {result.key: result for result in collect(cells, self._workshop.storage) if result.split == split}
+        found = collect(cells, self._workshop.storage)
+        return {System.of(result.key): result for result in found if result.split == split}
 
     def announce_tests(self) -> None:
         """Announces that the rounds are over and the test queries begin."""
@@ -246,7 +247,7 @@ class Contest:
         """The sample that a split's queries search; None for the whole collection."""
         return self._conditions.sample(split) if split == "dev" or self._journal.sampled else None
 
-    def keep_time_for_tests(self, contenders: Sequence[Contender], price: RoundPrice) -> float:
+    def keep_time_for_tests(self, contenders: Sequence[System], price: RoundPrice) -> float:
         """Decides once how the test queries are searched; returns the seconds that are reserved for them."""
         if self._journal.kept is None:
             options: list[tuple[bool, float]] = []
@@ -261,7 +262,7 @@ class Contest:
             self._journal.write()
         return self._journal.kept
 
-    def _test_options(self, contenders: Sequence[Contender]) -> Iterator[tuple[bool, float]]:
+    def _test_options(self, contenders: Sequence[System]) -> Iterator[tuple[bool, float]]:
         """Ways to search for the test queries, the best first: (whether in a sample, seconds to reserve). The whole
         collection is left out if it takes too much of the budget.
         """
@@ -271,12 +272,12 @@ class Contest:
             if sampled or kept <= MOST_FOR_TESTS * self._clock.budget:
                 yield sampled, kept
 
-    def _kept_for_tests(self, contenders: Sequence[Contender], finalists: int) -> float:
+    def _kept_for_tests(self, contenders: Sequence[System], finalists: int) -> float:
         """Seconds that the test queries take with the untrained contenders and with so many trained ones."""
         tested = (*untrained_of(contenders), *trained_of(contenders)[:finalists])
         return self._prices.of_tests(tested, lambda _: SHORTEST)
 
-    def _can_train(self, contenders: Sequence[Contender], price: RoundPrice, kept: float) -> bool:
+    def _can_train(self, contenders: Sequence[System], price: RoundPrice, kept: float) -> bool:
         """Whether a middle training could be compared if `kept` seconds were reserved for the test queries; without
         middle trainings, whether anything could be trained.
         """
@@ -285,7 +286,7 @@ class Contest:
         planned = self._first_round(price, contenders, left)
         return not telling or any(contender in telling for contender in contenders[: planned.count])
 
-    def _enough(self, contenders: Sequence[Contender], price: RoundPrice) -> float | None:
+    def _enough(self, contenders: Sequence[System], price: RoundPrice) -> float | None:
         """Seconds of a budget that would train `ENOUGH` systems for `TELLING_STEPS`; none without a middle training."""
         count = len(untrained_of(contenders)) + min(ENOUGH, len(trained_of(contenders)))
         if not any(contender.has_middle_training for contender in contenders[:count]):
@@ -293,7 +294,7 @@ class Contest:
         trained = price(count, self._conditions.limits.size(TELLING_STEPS))
         return (self._clock.spent + trained + self._kept_for_tests(contenders, FINALISTS)) / USED
 
-    def _finalists(self, measured: Sequence[Contender], through: Sequence[Contender]) -> tuple[Contender, ...]:
+    def _finalists(self, measured: Sequence[System], through: Sequence[System]) -> tuple[System, ...]:
         """The untrained contenders, and the best of the trained ones on dev: as many as there is time to search for the
         test queries with, at least one.
         """
@@ -301,14 +302,14 @@ class Contest:
         trained = self._best_first(through)
         left = USED * self._clock.budget - self._clock.spent
         for count in range(len(trained), 1, -1):
-            if self._prices.of_tests([*untrained, *trained[:count]], lambda entry: self._sizes[entry.keys[0]]) <= left:
+            if self._prices.of_tests([*untrained, *trained[:count]], lambda entry: self._sizes[entry]) <= left:
                 break
         else:
             count = 1
         self._journal.give_up(trained[count:], "too little time was left to search for the test queries with it")
         return (*untrained, *trained[:count])
 
-    def _decide(self, number: int, waiting: Sequence[Contender], price: RoundPrice) -> Round | None:
+    def _decide(self, number: int, waiting: Sequence[System], price: RoundPrice) -> Round | None:
         """Plans a round: the length of its trainings, and the contenders that the time allows; None to end the contest.
         The other contenders are given up. price: of the first round.
         """
@@ -327,12 +328,12 @@ class Contest:
         log.info("round %d of %d: %d systems, %s", number + 1, ROUNDS, chosen.count, chosen.size)
         return Round(chosen.size, tuple(waiting[: chosen.count]), until=min(self._end, spent + 1.5 * chosen.seconds))
 
-    def _first_round(self, price: RoundPrice, waiting: Sequence[Contender], left: float) -> RoundPlan:
+    def _first_round(self, price: RoundPrice, waiting: Sequence[System], left: float) -> RoundPlan:
         return first_round(price, len(untrained_of(waiting)), len(waiting), left, ROUNDS, self._conditions.limits)
 
     def _later_round(
-        self, number: int, waiting: Sequence[Contender], left: float
-    ) -> tuple[Sequence[Contender], RoundPlan | None]:
+        self, number: int, waiting: Sequence[System], left: float
+    ) -> tuple[Sequence[System], RoundPlan | None]:
         """Plans notably longer trainings than the last round's in an equal share of the time. If that is too little,
         plans all the time for contenders that were not trained yet, with trainings as long as the last round's:
         systems that no round had time for, then the relatives of the best. None if that is too little too.
@@ -343,19 +344,17 @@ class Contest:
         if longer is not None and longer[1].finetune >= GROWTH * last.size.finetune:
             return waiting, RoundPlan(*longer, seconds)
         repeated = [entry for entry in waiting if entry in last.contenders]
-        untried = [
-            entry for entry in self._first if entry.keys[0] not in self._dev and entry.keys[0] not in self._failures
-        ]
+        untried = [entry for entry in self._first if entry not in self._dev and entry not in self._failures]
         candidates = (*repeated, *untried, *(entry for entry in waiting if entry not in repeated))
         price = self._price_of(candidates)
         count = count_that_fits(lambda wanted: price(wanted, last.size), len(repeated), len(candidates), left)
         return candidates, RoundPlan(count, last.size, left) if count > len(repeated) else None
 
-    def _price_of(self, waiting: Sequence[Contender]) -> RoundPrice:
+    def _price_of(self, waiting: Sequence[System]) -> RoundPrice:
         """The cached price function of a round; each price takes a plan of all the round's steps."""
         return cache(lambda count, size: self._prices.of_round(waiting[:count], size))
 
-    def _try_the_machine(self, contenders: Sequence[Contender]) -> None:
+    def _try_the_machine(self, contenders: Sequence[System]) -> None:
         """Measures the untrained contenders, and one system after the shortest training, so that rounds are planned by
         this machine's pace of encoding, searching and training. The untrained ones have no time limit, because there is
         no verdict without them.
@@ -380,21 +379,21 @@ class Contest:
             until = last if self._clock.spent <= current.until else 0.0  # 0: only what an earlier run has measured
             self._measure_on_dev(group, current.size, until)
             for contender in group:
-                if contender.keys[0] not in self._dev:
-                    why = self._failures.get(contender.keys[0], "the time was up before it was measured")
+                if contender not in self._dev:
+                    why = self._failures.get(contender, "the time was up before it was measured")
                     self._journal.give_up([contender], f"round {number + 1}: {why}")
             best = self._best_words() or "nothing measured yet"
             log.info("%s; %s of %s spent", best, clock(self._clock.spent), clock(self._clock.budget))
 
-    def _measure_on_dev(self, contenders: Sequence[Contender], size: Size, until: float) -> float:
+    def _measure_on_dev(self, contenders: Sequence[System], size: Size, until: float) -> float:
         """Trains and measures contenders on dev; returns the seconds it took."""
         began = self._clock.spent
-        for key, result in self.measure(contenders, lambda _: size, "dev", until).items():
-            self._before[key] = self._dev[key].measures[MEASURE] if key in self._dev else float("-inf")
-            self._dev[key], self._sizes[key] = result, size
+        for system, result in self.measure(contenders, lambda _: size, "dev", until).items():
+            self._before[system] = self._dev[system].measures[MEASURE] if system in self._dev else float("-inf")
+            self._dev[system], self._sizes[system] = result, size
         return self._clock.spent - began
 
-    def _next(self, current: Round) -> tuple[Contender, ...]:
+    def _next(self, current: Round) -> tuple[System, ...]:
         """The contenders of the next round: the untrained ones, the better half that can still win, and the relatives
         of the best.
         """
@@ -409,28 +408,28 @@ class Contest:
             f"behind after {current.size}: {MEASURE} on dev, best {self._score(trained[0]):.3f}",
         )
         variants = relatives(trained[0], self._conditions.representations, taught=self._conditions.taught)
-        new = [entry for entry in variants if entry.keys[0] not in self._dev]
+        new = [entry for entry in variants if entry not in self._dev]
         return (*untrained_of(current.contenders), *better, *new)
 
-    def _best_first(self, contenders: Sequence[Contender]) -> list[Contender]:
+    def _best_first(self, contenders: Sequence[System]) -> list[System]:
         """The contenders that were trained and measured, the best score first."""
-        measured = [contender for contender in trained_of(contenders) if contender.keys[0] in self._dev]
+        measured = [contender for contender in trained_of(contenders) if contender in self._dev]
         return sorted(measured, key=self._score, reverse=True)
 
-    def _score(self, contender: Contender) -> float:
+    def _score(self, contender: System) -> float:
         """The measure on dev, alone or with BM25, whichever is better; 0 if neither was measured."""
-        scores = [self._dev[key].measures[MEASURE] for key in contender.keys if key in self._dev]
+        scores = [self._dev[system].measures[MEASURE] for system in contender.searched if system in self._dev]
         return max(scores, default=0.0)
 
-    def _cannot_win(self, contender: Contender, best: Contender) -> bool:
+    def _cannot_win(self, contender: System, best: System) -> bool:
         """Whether a contender is behind the best by more than twice what it gained in its last round."""
-        own, other = self._dev[contender.keys[0]], self._dev[best.keys[0]]
+        own, other = self._dev[contender], self._dev[best]
         gap = other.measures[MEASURE] - own.measures[MEASURE]
-        return gap > 2 * abs(own.measures[MEASURE] - self._before[contender.keys[0]])
+        return gap > 2 * abs(own.measures[MEASURE] - self._before[contender])
 
     def _best_words(self) -> str:
         """Dev measure and name of the best system so far; "" before one was measured."""
         if not self._dev:
             return ""
-        best = max(self._dev, key=lambda key: self._dev[key].measures[MEASURE])
-        return f"dev {MEASURE} {self._dev[best].measures[MEASURE]:.3f} ({' · '.join(name_of(best))})"
+        best = max(self._dev, key=lambda system: self._dev[system].measures[MEASURE])
+        return f"dev {MEASURE} {self._dev[best].measures[MEASURE]:.3f} ({best})"

@@ -4,22 +4,21 @@ The budget is parsed, spent over restarts, and turned into the length of trainin
 and spent in the contest's folder, so that the same decisions hold after a restart.
 """
 
-import json
-import math
 import re
 import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from midmask.benchmark.design import Benchmark
-from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.contenders import Contender, Size
+from midmask.benchmark.results import Result
+from midmask.choice.contenders import Size, System
 from midmask.choice.traces import Sample
 from midmask.core.process import ticking
 from midmask.errors import UserError
@@ -215,10 +214,10 @@ class Conditions:
 class ContestOutcome:
     """The outcome of all rounds: who was measured, and who is searched with for the test queries."""
 
-    sizes: Mapping[SystemKey, Size]  # of the last round in which a key was measured
-    dev: Mapping[SystemKey, Result]  # its result on the dev queries in that round
-    measured: tuple[Contender, ...]
-    finalists: tuple[Contender, ...]  # of the measured ones, the best on dev first
+    sizes: Mapping[System, Size]  # of the last round in which a system was measured
+    dev: Mapping[System, Result]  # its result on the dev queries in that round
+    measured: tuple[System, ...]
+    finalists: tuple[System, ...]  # of the measured ones, the best on dev first
     given_up: Mapping[str, str]  # label of each system that is no finalist, measured or not -> why
     tested_on: Sample | None  # the sample that the test queries search; None: the whole collection
     enough: float | None  # see `ContestJournal`
@@ -226,7 +225,7 @@ class ContestOutcome:
     @property
     def not_tried(self) -> dict[str, str]:
         """Label of each system that was not measured at all -> why."""
-        measured = {contender.label for contender in self.measured}
+        measured = {str(contender) for contender in self.measured}
         return {label: why for label, why in self.given_up.items() if label not in measured}
 
 
@@ -239,76 +238,67 @@ class Round:
     """One round of the contest: its contenders and the length of their trainings."""
 
     size: Size
-    contenders: tuple[Contender, ...]
+    contenders: tuple[System, ...]
     until: float  # seconds of the budget after which none of its trainings begins
 
 
-class ContestJournal:
-    """The decisions of one contest; another contest in the same folder begins afresh.
+@dataclass
+class ContestState:
+    """What was decided and spent in a contest; None until it is decided or measured."""
+
+    identity: str  # fingerprint of everything that the decisions depend on
+    spent: float = 0.0
+    pace: float | None = None  # `Prices.per_utilisation`
+    sampled: bool | None = None  # whether the test queries search a sample
+    kept: float | None = None  # seconds reserved for the test queries
+    enough: float | None = None  # seconds of a budget that would compare middle trainings, where some take part
+    rounds: list[Round] = field(default_factory=list)
+    finalists: tuple[System, ...] | None = None
+    given_up: dict[str, str] = field(default_factory=dict)  # label -> why
+
+
+class ContestJournal(ContestState):
+    """The decisions of one contest, in a file; another contest in the same folder begins afresh.
 
     Args:
         folder: of the verdict.
-        identity: fingerprint of everything that the decisions depend on.
+        identity: see `ContestState`.
     """
 
     def __init__(self, folder: Path, identity: str) -> None:
-        self._file = folder / FILE
-        self._identity = identity
+        self._place = Place(str(folder / FILE))
         self._writing = threading.Lock()
-        record = self._read()
-        self.spent = float(record.get("spent", 0.0))
-        # None until it is decided or measured; `enough` also where no middle training takes part.
-        self.pace: float | None = record.get("pace")  # `Prices.per_utilisation`
-        self.sampled: bool | None = record.get("sampled")  # whether the test queries search a sample
-        self.kept: float | None = record.get("kept")  # seconds reserved for the test queries
-        self.enough: float | None = record.get("enough")  # seconds of a budget that would compare middle trainings
-        finalists = record.get("finalists")
-        self.finalists = None if finalists is None else _contenders(finalists)
-        self.rounds = [_round(decided) for decided in record.get("rounds", ())]
-        self.given_up: dict[str, str] = dict(record.get("given_up", {}))
-
-    def _read(self) -> dict[str, Any]:
-        try:
-            record: dict[str, Any] = json.loads(self._file.read_text())
-        except (OSError, ValueError):
-            return {}
-        return record if record.get("identity") == self._identity else {}
+        super().__init__(**vars(_read(folder / FILE, identity)))
 
     def decide(self, decided: Round) -> None:
         self.rounds.append(decided)
         self.write()
 
-    def choose_finalists(self, finalists: Sequence[Contender]) -> None:
+    def choose_finalists(self, finalists: Sequence[System]) -> None:
         self.finalists = tuple(finalists)
         self.write()
 
-    def give_up(self, contenders: Sequence[Contender], reason: str) -> None:
+    def give_up(self, contenders: Sequence[System], reason: str) -> None:
         """Notes why contenders are not trained further, or were never trained."""
-        self.given_up = {
-            **self.given_up,
-            **{entry.label: reason for entry in contenders},
-        }  # anew: a thread may write it
+        # A new mapping, since a thread may be writing the old one.
+        self.given_up = {**self.given_up, **{str(entry): reason for entry in contenders}}
         self.write()
 
     def write(self, spent: float | None = None) -> None:
         """Replaces the file atomically. Safe to call from several threads: the last write has the latest state."""
         with self._writing:
             self.spent = self.spent if spent is None else spent
-            rounds = [asdict(one) for one in self.rounds]
-            state = {"identity": self._identity, "spent": self.spent, "pace": self.pace}
-            state |= {"sampled": self.sampled, "kept": self.kept, "enough": self.enough}
-            finalists = None if self.finalists is None else [asdict(finalist) for finalist in self.finalists]
-            content = {**state, "rounds": rounds, "finalists": finalists, "given_up": self.given_up}
-            Place(str(self._file)).write_json(content)
+            self._place.write_json(asdict(self))
 
     def keep_time(self, clock: Clock, every: float = TICK_S) -> AbstractContextManager[None]:
         """Writes the spent time every `every` seconds while the block runs, so that a kill loses no more than that."""
         return ticking(lambda: self.write(clock.spent), every, "contest-clock")
 
 
-def _round(found: dict[str, Any]) -> Round:
-    return Round(Size(**found["size"]), _contenders(found["contenders"]), float(found.get("until", math.inf)))
-
-
-def _contenders(found: Sequence[Mapping[str, str]]) -> tuple[Contender, ...]:
-    return tuple(Contender(**one) for one in found)
+def _read(file: Path, identity: str) -> ContestState:
+    """The state of this contest; a fresh one where the file is missing, torn, or of another contest."""
+    try:
+        state = TypeAdapter(ContestState).validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        return ContestState(identity)
+    return state if state.identity == identity else ContestState(identity)

@@ -37,7 +37,7 @@ from midmask.queries.config import QueriesConfig
 from midmask.queries.preview import queries_preview
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
-from midmask.tracking import result_key
+from midmask.tracking.names import result_key
 
 
 class TrackedWorkshop:
@@ -156,7 +156,7 @@ def _run(request: Request, options: Options) -> tuple[Verdict, revealing.Reveale
         verdict = deliver(choice.verdict, choice.made, request.out)
         revealed = revealing.reveal(request, choice, workshop) if request.reveal else None
         if revealed is not None:
-            revealing.write(revealed, request.out)
+            revealed.write(request.out)
         _track(verdict, request.out, tracked)
         return verdict, revealed
 
@@ -183,7 +183,7 @@ def describe(request: Request, step: Step, storage: Place) -> str:
     lines = ["choice:", f"  corpus.name = {request.documents.corpus.name}", f"  budget = {clock(request.budget)}"]
     lines += [f"  queries.{path} = {value}" for path, value in flatten(request.queries).items()]
     lines += [f"  {path} = {value}" for path, value in request.own_changes.items()]
-    lines += ["", f"round 1, {len(contenders)} systems:", *(f"  {one.label}" for one in contenders)]
+    lines += ["", f"round 1, {len(contenders)} systems:", *(f"  {one}" for one in contenders)]
     lines += ["", "steps before it:"]
     lines += [f"  {'cached' if one.is_finished(storage) else 'to do '}  {one.name}" for one in step.upstream()]
     if journal.rounds:

@@ -226,7 +226,7 @@ def about_model(verdict: Verdict) -> str:
     if delivered != taken:
         names = named(taken.label), named(delivered.label)
         sentences.append(f"{names[0]} has no model; the model here is that of {names[1]}, the best system with one.")
-    if delivered.is_joined:
+    if delivered.joined:
         sentences.append(
             f"The figures of {named(delivered.label)} are of the encoder's list joined with BM25's; the lines below "
             "load the encoder alone."

@@ -12,19 +12,18 @@ from pathlib import Path
 
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import BenchmarkCell
-from midmask.benchmark.results import Result, SystemKey
-from midmask.choice.assess import COVERAGE, Counterparts, Experience, MeasuredSystem, estimates, held_out, recommend
-from midmask.choice.calibration import calibration, load_levels, load_records
+from midmask.benchmark.results import Result
+from midmask.choice.assess import Counterparts, Experience, MeasuredSystem, estimates, recommend
+from midmask.choice.calibration import calibration, leave_one_out, load_levels, load_records
 from midmask.choice.contenders import (
     LEXICAL,
     MEASURE,
     UNTRAINED,
-    Contender,
     Request,
     Size,
+    System,
     contest,
     first_contenders,
-    name_of,
     trained_of,
 )
 from midmask.choice.contest import Contest, Workshop
@@ -40,7 +39,7 @@ from midmask.choice.traces import (
     seconds_of,
     words_of,
 )
-from midmask.choice.verdict import Calibration, QueryCounts, Verdict
+from midmask.choice.verdict import QueryCounts, Verdict
 from midmask.corpora.writer import write_beir
 from midmask.encoders.reading import SIZES
 from midmask.errors import UserError
@@ -172,11 +171,11 @@ def _benchmark(request: Request, collection: Place, size: Size, splits: Sequence
     return contest(name, request.systems, size, splits, changes, request.seed, request.teacher)
 
 
-def _size_of(outcome: ContestOutcome, contender: Contender) -> Size:
-    return outcome.sizes[contender.keys[0]]
+def _size_of(outcome: ContestOutcome, contender: System) -> Size:
+    return outcome.sizes[contender]
 
 
-def _test(held: Contest, outcome: ContestOutcome, clock: Clock) -> dict[SystemKey, Result]:
+def _test(held: Contest, outcome: ContestOutcome, clock: Clock) -> dict[System, Result]:
     """Measures the finalists on the test queries, for the first time. Nothing is trained, so there is no time limit."""
     log.info("test queries of %d finalists", len(outcome.finalists))
     held.announce_tests()
@@ -198,22 +197,23 @@ def _cells(held: Contest, outcome: ContestOutcome) -> list[BenchmarkCell]:
 def _measured(
     cells: Sequence[BenchmarkCell],
     outcome: ContestOutcome,
-    tested: Mapping[SystemKey, Result],
+    tested: Mapping[System, Result],
     storage: Place,
     words: float,
 ) -> list[MeasuredSystem]:
-    found = []
-    labels = {key: one.label for one in outcome.measured for key in one.keys}
+    measured = []
+    contenders = {system: str(one) for one in outcome.measured for system in one.searched}
     for cell in cells:
-        result = tested.get(cell.key) or outcome.dev.get(cell.key)
+        system = System.of(cell.key)
+        result = tested.get(system) or outcome.dev.get(system)
         if result is not None:
             step = cell.evaluations[cell.main]
             price, size = seconds_of(step, storage), bytes_per_passage(step, storage, words)
             model = model_folder(step, storage)
             is_finalist = result.split == "test"
-            dropped = "" if is_finalist else outcome.given_up.get(labels[cell.key], "")
-            found.append(MeasuredSystem(cell.key, result, price, size, model, is_finalist, dropped))
-    return found
+            dropped = "" if is_finalist else outcome.given_up.get(contenders[system], "")
+            measured.append(MeasuredSystem(system, result, price, size, model, is_finalist, dropped))
+    return measured
 
 
 def _verdict(
@@ -228,10 +228,10 @@ def _verdict(
     known = Experience.of(records, load_levels())
     base = counterparts.baseline["test"]
     systems = estimates(measured, counterparts, known)
-    label = next(one.label for one in systems if one.name == name_of(base.key))
+    label = str(System.of(base.key))
     advice = recommend(systems, measured, counterparts, known)
     chosen = next(one for one in systems if one.name == advice.name)
-    result = next(one.result for one in measured if name_of(one.key) == advice.name)
+    result = next(one.result for one in measured if one.system.name == advice.name)
     won, lost = examples(made.collection, result, base, (chosen.label, label))
     verdict = Verdict(
         corpus=request.short_name,
@@ -239,7 +239,7 @@ def _verdict(
         queries=made.counts,
         systems=systems,
         recommendation=advice,
-        calibration=calibration(held_out(records), COVERAGE, MEASURED_IN) if records else Calibration((), 0.0, 0.0),
+        calibration=calibration(leave_one_out(records), MEASURED_IN),
         baseline=label,
         measure=MEASURE,
         model="",
@@ -256,16 +256,16 @@ def _verdict(
     return replace(verdict, model=verdict.delivered.model)
 
 
-def _counterparts(measured: Sequence[MeasuredSystem], dev: Mapping[SystemKey, Result]) -> Counterparts:
+def _counterparts(measured: Sequence[MeasuredSystem], dev: Mapping[System, Result]) -> Counterparts:
     """The references of gains: the encoder as it is; BM25 for an encoder with fresh weights, which is useless before
     its fine-tuning.
     """
-    finalists = {one.key: one.result for one in measured if one.finalist}
-    alone, joined = UNTRAINED.keys
-    base = alone if alone in finalists else LEXICAL.keys[0]
+    finalists = {one.system: one.result for one in measured if one.finalist}
+    alone, joined = UNTRAINED.searched
+    base = alone if alone in finalists else LEXICAL
 
-    def by_split(key: SystemKey) -> dict[str, Result]:
-        return {"test": finalists[key], "dev": dev[key]}
+    def by_split(system: System) -> dict[str, Result]:
+        return {"test": finalists[system], "dev": dev[system]}
 
     return Counterparts(by_split(base), by_split(joined) if base == alone and joined in finalists else None)
 
@@ -296,7 +296,7 @@ def _limits(
 
 
 def _trained_once(request: Request, outcome: ContestOutcome) -> str:
-    trained = [(one, outcome.sizes[one.keys[0]]) for one in trained_of(outcome.measured)]
+    trained = [(one, outcome.sizes[one]) for one in trained_of(outcome.measured)]
     tuned = f"{max(size.finetune for _, size in trained):,}"
     middle = [size.pretrain for one, size in trained if one.has_middle_training]
     steps = f"{max(middle):,} steps of middle training and {tuned} of" if middle else f"{tuned} steps of"

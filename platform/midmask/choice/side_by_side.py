@@ -8,7 +8,6 @@ steps of an experiment, in this process, into a store beside the verdict. A step
 the collection and of the model's files, so another model is encoded anew and the same one never twice.
 """
 
-import json
 import threading
 import time
 from collections import OrderedDict
@@ -19,11 +18,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
+from pydantic import ValidationError
 
 from midmask.benchmark.design import BM25_SHARE
 from midmask.choice.contenders import FUSION
 from midmask.choice.verdict import SystemEstimate, Verdict
-from midmask.core.config import override
+from midmask.core.config import as_user_error, override
 from midmask.core.process import usable_cores
 from midmask.core.randomness import fixed_sample
 from midmask.corpora import CorpusConfig
@@ -405,7 +405,7 @@ class SideBySide:
             return self._store.open_bm25(show, titles=self._titles)
         folder = self.path_of(system.model)
         encoder = self._store.open_encoder(folder, self._stored, show)
-        if not system.is_joined:
+        if not system.joined:
             return encoder
         return FusedRanker(encoder, self._store.open_bm25(show, titles=reads_titles(folder)))
 
@@ -435,8 +435,9 @@ def read_verdict(folder: Path) -> Verdict:
         raise UserError(
             f"--verdict {folder}: there is no {FILE}; name the folder that `midmask choose` wrote"
         ) from None
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{folder / FILE}: not a verdict ({reason(error)}); run `midmask choose` again") from None
+    except (OSError, ValueError) as error:
+        why = as_user_error(error, "") if isinstance(error, ValidationError) else reason(error)
+        raise UserError(f"{folder / FILE}: not a verdict of this version ({why}); run `midmask choose` again") from None
     if not verdict.systems:
         raise UserError(f"{folder / FILE}: a verdict without systems; run `midmask choose` again")
     return verdict

@@ -4,18 +4,22 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Literal
+
+from pydantic import TypeAdapter
 
 from midmask.errors import unknown
 
 SystemName = tuple[str, str]
 """(system, representation), such as `("retromae", "dense with BM25")`."""
 
-WITH_BM25 = " with BM25"
-"""End of the representation of a system whose list is joined with BM25's."""
-
 TrainingKind = Literal["none", "fine-tuning", "middle training"]
 """The most that a system was trained in the contest; a middle training is followed by a fine-tuning."""
+
+
+def label(system: str, representation: str) -> str:
+    """A system's name in tables and sentences."""
+    return system if representation in ("", system) else f"{system} · {representation}"
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class SystemEstimate:
     gain_high: float
     seconds: float  # computing time of all its trainings and of encoding the collection
     bytes_per_passage: float  # of its index
+    joined: bool = field(kw_only=True)  # whether its list is joined with BM25's
     model: str = ""  # folder; "" for BM25
     finalist: bool = True  # whether it was measured on the test queries; others: on the dev queries only
     # Difference measured on the made queries, with its interval; NaN in files of versions that did not write it.
@@ -64,12 +69,7 @@ class SystemEstimate:
     @property
     def label(self) -> str:
         """The system's name in tables."""
-        return self.system if self.representation in ("", self.system) else f"{self.system} · {self.representation}"
-
-    @property
-    def is_joined(self) -> bool:
-        """Whether the system's list is joined with BM25's."""
-        return self.representation.endswith(WITH_BM25)
+        return label(self.system, self.representation)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Verdict:
         for one in self.systems:
             if one.name == wanted:
                 return one
-        raise unknown("recommended system", " · ".join(wanted), [one.label for one in self.systems])
+        raise unknown("recommended system", label(*wanted), [one.label for one in self.systems])
 
     @property
     def delivered(self) -> SystemEstimate:
@@ -172,17 +172,9 @@ class Verdict:
 
     @classmethod
     def from_json(cls, text: str) -> "Verdict":
-        """The verdict that `as_json` wrote."""
-        found: dict[str, Any] = json.loads(text)
-        made: dict[str, Any] = {
-            "queries": QueryCounts(**found["queries"]),
-            "systems": tuple(SystemEstimate(**one) for one in found["systems"]),
-            "recommendation": Recommendation(**found["recommendation"]),
-            "calibration": Calibration(
-                **{**found["calibration"], "collections": tuple(found["calibration"]["collections"])}
-            ),
-            "won": tuple(Example(**one) for one in found["won"]),
-            "lost": tuple(Example(**one) for one in found["lost"]),
-            "limits": tuple(found["limits"]),
-        }
-        return cls(**{**found, **made})
+        """The verdict that `as_json` wrote.
+
+        Raises:
+            pydantic.ValidationError: for another text.
+        """
+        return TypeAdapter(cls).validate_json(text)

@@ -68,7 +68,6 @@ TOOLS = Registry(
         "search": Command("search", "search", "type a query: the systems of a verdict, or a model over a collection"),
         "ui": Command("look", "ui", "MLflow's pages over the tracked runs; with --verdict, search and judge"),
         "leaderboard": Command("look", "leaderboard", "the leaderboard, comparisons and training curves"),
-        "calibrate": Command("experiments", "calibrate", "how far verdicts can be believed, from revealed ones"),
         "compare": Command(
             "tracked", "compare", "evaluated systems on the same queries: which is better, and by how much"
         ),

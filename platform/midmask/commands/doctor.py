@@ -17,17 +17,21 @@ from midmask.store.checks import FAISS_BUILDS, own_versions, why_not_writable
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
 from midmask.store.pretrained import PRETRAINED, model_folder
-from midmask.tracking import resolve_tracking_uri, sqlite_file
+from midmask.tracking.names import resolve_tracking_uri, sqlite_file
 
 DOCTOR_HELP = """\
 Shows the installed versions and what the stores of this project contain, and says what is wrong and what mends it:
 of the stores, and, where RAY_ADDRESS names a cluster, of each of its nodes (versions, address, GPUs).
+With --resend, tracked values that jobs of this project could not send, as their tracking server was away, are sent.
 """
 
 
 def _doctor_flags(parser: ArgumentParser) -> None:
     add_storage_flag(parser)
     add_tracking_flag(parser)
+    parser.add_argument(
+        "--resend", action="store_true", help="send what jobs could not, and mark runs of this machine's killed jobs"
+    )
 
 
 @program(DOCTOR_HELP, _doctor_flags)
@@ -37,7 +41,7 @@ def doctor(flags: Namespace) -> None:
     storage, tracking = Place(resolve_storage(flags.storage, base)), resolve_tracking_uri(flags.tracking_uri, base)
     for name, text in (*_list_versions(), *_list_pretrained(), ("project", str(base))):
         _say(name, text)
-    problems = _examine_stores(storage, tracking)
+    problems = _examine_stores(storage, tracking) + _examine_unsent(base, tracking, resend=flags.resend)
     if os.environ.get("RAY_ADDRESS", "local") != "local":
         problems += _examine_cluster(storage, tracking)
     if problems:
@@ -50,13 +54,28 @@ def _say(name: str, text: str) -> None:
 
 def _examine_stores(storage: Place, tracking: str) -> int:
     """Prints what the stores contain; returns how many of them cannot be used."""
-    from midmask.tracking import why_silent  # here, so that versions are shown at once
+    from midmask.tracking.store import why_silent  # here, so that versions are shown at once
 
     closed = why_not_writable(storage) if storage.is_folder() or not storage.is_path else ""
     _say("store", f"{redacted(storage.uri)} cannot be used: {closed}" if closed else _store(storage))
     silent = why_silent(tracking)
     _say("tracking", silent or _tracking(tracking))
     return bool(closed) + bool(silent)
+
+
+def _examine_unsent(base: Path, tracking: str, *, resend: bool) -> int:
+    """Prints how many runs have values that were not sent; returns 1 if there still are some."""
+    from midmask.tracking.runs import Tracker
+    from midmask.tracking.sending import unsent_files
+
+    before = len(unsent_files(base, tracking))
+    if resend:
+        Tracker(tracking, base).close()
+    after = len(unsent_files(base, tracking))
+    if before:
+        how = "" if resend else "; midmask doctor --resend sends them"
+        _say("unsent", f"values of {after} runs wait in {base / 'mlflow-unsent'}, {before - after} were sent{how}")
+    return bool(after)
 
 
 def _examine_cluster(storage: Place, tracking: str) -> int:

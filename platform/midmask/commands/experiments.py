@@ -152,22 +152,3 @@ def choose_middle_training(options: Options, flags: Namespace) -> None:
     from midmask.choice.job import choose_job
 
     choose_job(options, flags)
-
-
-CALIBRATE_HELP = """\
-Collects what `midmask choose --reveal` recorded on collections with judgements, and shows how well it predicts each.
-
-Writes calibration.jsonl and levels.jsonl to the folder of --out; those that verdicts use ship with the package.
-"""
-
-
-def _calibrate_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="of verdicts, each with revealed.json")
-    parser.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="where the two files are written")
-
-
-@program(CALIBRATE_HELP, _calibrate_flags)
-def calibrate(flags: Namespace) -> None:
-    from midmask.choice.reveal import calibrate
-
-    print(calibrate(flags.folders, flags.out))

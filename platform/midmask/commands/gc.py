@@ -14,7 +14,7 @@ from midmask.core.redaction import redacted
 from midmask.core.words import gib
 from midmask.errors import UserError
 from midmask.store.place import Place
-from midmask.tracking import resolve_tracking_uri
+from midmask.tracking.names import resolve_tracking_uri
 
 if TYPE_CHECKING:
     from midmask.app.garbage import Sorted, Stored
@@ -83,7 +83,7 @@ def _free_store(flags: Namespace) -> None:
         refuse_strangers,
         sort_contents,
     )
-    from midmask.tracking.references import References, read_references
+    from midmask.tracking.reading import References, read_references
 
     base, now = home(Path.cwd() / INSIDE), time.time()
     storage = Place(resolve_storage(flags.storage, base))

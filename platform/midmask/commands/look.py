@@ -11,8 +11,7 @@ from midmask.app.job import INSIDE, home
 from midmask.commands import program
 from midmask.errors import UserError
 from midmask.pages import serving_command
-from midmask.tracking import resolve_tracking_uri
-from midmask.tracking.names import is_database
+from midmask.tracking.names import is_database, resolve_tracking_uri
 
 LEADERBOARD_HELP = """Opens the leaderboard over the tracked runs, on loopback."""
 

@@ -53,7 +53,7 @@ def compare(flags: Namespace) -> None:
     from midmask.leaderboard.rows import PerQueryFiles, place_names
     from midmask.leaderboard.selection import select_systems
     from midmask.leaderboard.store_view import cache_folder, look_once
-    from midmask.tracking import resolve_tracking_uri
+    from midmask.tracking.names import resolve_tracking_uri
 
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
     view = look_once(uri)
@@ -99,7 +99,7 @@ def export_mteb(flags: Namespace) -> None:
     from midmask.leaderboard.rows import PerQueryFiles
     from midmask.leaderboard.selection import select_systems
     from midmask.leaderboard.store_view import cache_folder, look_once
-    from midmask.tracking import resolve_tracking_uri
+    from midmask.tracking.names import resolve_tracking_uri
 
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
     place, systems = select_systems(flags.systems, look_once(uri), flags.on, store=same_store(flags))

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
 from midmask.core.config import Config
-from midmask.corpora.checked_rows import Collection, Quarantine, Stream, separate_rejected
+from midmask.corpora.checked_rows import Collection, Quarantine, Stream, pair_texts, separate_rejected
 from midmask.corpora.chunks import Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import unread_names
@@ -293,11 +293,7 @@ def _without_relevant(pairs: pa.Table, qrels: pa.Table) -> pa.Table:
     """The pairs, each once, without those that have a judgement of grade 1 or more."""
     pairs = pairs.group_by(["query_id", "doc_id"]).aggregate([])
     relevant = qrels.filter(pc.greater_equal(qrels["grade"], 1))
-    return pairs.filter(pc.invert(pc.is_in(_join_ids(pairs), value_set=_join_ids(relevant))))
-
-
-def _join_ids(table: pa.Table) -> pa.ChunkedArray:
-    return pc.binary_join_element_wise(table["query_id"], table["doc_id"], "\t")
+    return pairs.filter(pc.invert(pc.is_in(pair_texts(pairs), value_set=pair_texts(relevant))))
 
 
 class JoinConfig(Config):

@@ -267,7 +267,7 @@ class Collection:
             for index, own in enumerate(slices):
                 rows = qrels.filter(pc.equal(qrels.column("split"), own))
                 earlier = qrels.filter(pc.is_in(qrels.column("split"), value_set=pa.array(slices[:index], pa.string())))
-                new = ~pc.is_in(_pairs(rows), value_set=_pairs(earlier)).to_numpy()
+                new = ~pc.is_in(pair_texts(rows), value_set=pair_texts(earlier)).to_numpy()
                 yield rows.filter(pa.array(new)).set_column(0, "split", pa.repeat(split, int(new.sum())))
 
     def _queries(self, known: IdTable) -> pa.Table:
@@ -339,7 +339,7 @@ def _files(table: pa.Table, pieces: Sequence[Piece]) -> np.ndarray:
     return np.asarray(names[table.column("piece").to_numpy()])
 
 
-def _pairs(qrels: pa.Table) -> pa.ChunkedArray:
+def pair_texts(qrels: pa.Table) -> pa.ChunkedArray:
     """Query and passage as one text; ids hold no white space."""
     return pc.binary_join_element_wise(qrels.column("query_id"), qrels.column("doc_id"), "\t")
 

@@ -302,10 +302,10 @@ def record_blocks(
     yield block.take()
 
 
-def byte_ranges(folder: Place, file: str) -> list[tuple[int, int | None, int]]:
-    """(start, end, size) of the pieces of a file; nobody can enter a gzip stream midway, so it is one piece."""
+def byte_ranges(folder: Place, file: str, *, whole: bool) -> list[tuple[int, int | None, int]]:
+    """(start, end, size) of the pieces of a file: one if it is to stay whole, or is a gzip stream."""
     size, packed = measure_file(folder / file)
-    if packed or size <= PIECE_BYTES:
+    if whole or packed or size <= PIECE_BYTES:
         return [(0, None, size)]
     starts = list(range(0, size, PIECE_BYTES))
     return [(start, min(start + PIECE_BYTES, size), min(PIECE_BYTES, size - start)) for start in starts]

@@ -7,23 +7,9 @@ from pydantic import Field, field_validator, model_validator
 from midmask.core.config import Config, added, runtime
 from midmask.corpora.formats import FORMATS, KINDS, ending, name_forms, refuse_unknown_form
 
-PACKAGES = (
-    "torch",
-    "numpy",
-    "scipy",
-    "pandas",
-    "ray",
-    "transformers",
-    "mlflow",
-    "optuna",
-    "pyarrow",
-    "sklearn",
-    "networkx",
-    "matplotlib",
-    "sympy",
-    "streamlit",
-    "sqlalchemy",
-    "huggingface_hub",
+PACKAGES = tuple(
+    "torch numpy scipy pandas ray transformers mlflow optuna pyarrow sklearn networkx matplotlib sympy streamlit "
+    "sqlalchemy huggingface_hub".split()
 )
 """Import names of packages that midmask's own dependencies install, so they are on every machine where midmask is."""
 

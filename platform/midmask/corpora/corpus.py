@@ -107,24 +107,9 @@ def text_pieces(
     """The pieces of files of one kind of rows, a byte range each; with records other than lines, a file each."""
     pieces: list[TextPiece] = []
     for file in files:
-        ranges = byte_ranges(folder, file)
-        if cut is not Lines:
-            ranges = [(0, None, sum(size for _, _, size in ranges))]
-        for start, end, size in ranges:
-            pieces.append(
-                TextPiece(
-                    number=first_number + len(pieces),
-                    rows=rows,
-                    folder=folder,
-                    file=file,
-                    start=start,
-                    end=end,
-                    size=size,
-                    parse=parse,
-                    cut=cut,
-                    **limits,
-                )
-            )
+        for start, end, size in byte_ranges(folder, file, whole=cut is not Lines):
+            number = first_number + len(pieces)
+            pieces.append(TextPiece(number, rows, folder, file, start, end, size, parse, cut=cut, **limits))
     return tuple(pieces)
 
 
@@ -229,10 +214,9 @@ def sniff(folder: Place, file: str) -> QrelsColumns:
     if not rows:
         raise UnusableFile(f"{folder / file} is empty; wanted are rows of columns: {LAYOUTS}")
     names = [name.lower() for name in rows[0]]
-    if set(names) & QUERY_NAMES and set(names) & DOC_NAMES:
-        layout = QrelsColumns(
-            len(names), _place(names, QUERY_NAMES), _place(names, DOC_NAMES), _grade_place(names), header=1
-        )
+    query, doc = _place(names, QUERY_NAMES), _place(names, DOC_NAMES)
+    if query is not None and doc is not None:
+        layout = QrelsColumns(len(names), query, doc, _place(names, GRADE_NAMES), header=1)
     else:
         width = Counter(len(row) for row in rows).most_common(1)[0][0]
         if width not in BY_WIDTH:
@@ -244,12 +228,8 @@ def sniff(folder: Place, file: str) -> QrelsColumns:
     return layout
 
 
-def _place(names: list[str], known: set[str]) -> int:
-    return next(index for index, name in enumerate(names) if name in known)
-
-
-def _grade_place(names: list[str]) -> int | None:
-    return next((index for index, name in enumerate(names) if name in GRADE_NAMES), None)
+def _place(names: list[str], known: set[str]) -> int | None:
+    return next((index for index, name in enumerate(names) if name in known), None)
 
 
 def qrel_pieces(folder: Place, files: dict[str, str], max_characters: int) -> tuple[TextPiece, ...]:
@@ -257,22 +237,7 @@ def qrel_pieces(folder: Place, files: dict[str, str], max_characters: int) -> tu
     pieces: list[TextPiece] = []
     for split, file in sorted(files.items()):
         layout = sniff(folder, file)
+        limits = {"max_characters": max_characters, "skip": layout.header, "split": split, "form": "columns"}
         parse = partial(parse_judgement, layout)
-        for start, end, size in byte_ranges(folder, file):
-            pieces.append(
-                TextPiece(
-                    number=len(pieces),
-                    rows="qrels",
-                    folder=folder,
-                    file=file,
-                    start=start,
-                    end=end,
-                    size=size,
-                    parse=parse,
-                    skip=layout.header,
-                    split=split,
-                    form="columns",
-                    max_characters=max_characters,
-                )
-            )
+        pieces.extend(text_pieces("qrels", folder, [file], parse, limits, first_number=len(pieces)))
     return tuple(pieces)

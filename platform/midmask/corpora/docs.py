@@ -10,7 +10,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
@@ -38,17 +38,23 @@ from midmask.store.place import Place
 HIDDEN, NO_ENDING, SPECIAL = "hidden", "without ending", "no regular file"
 
 
+LAYOUT = (
+    f"documents at any depth of a folder ({', '.join(KINDS)}), or one such file; tables hold a document in each row "
+    "(corpus.text_column, corpus.title_column); passages have ids such as guide/install.md#120-860; HTML and PDF need "
+    "the extra documents"
+)
+
+
 @dataclass
 class Listing:
-    """files: path below the folder -> bytes, in the order of the paths. left_out: ending (or "hidden") -> number of
-    files that are no documents; a hidden folder counts as one. closed: (folder or file, reason) that cannot be listed.
-    alone: name of the only file, where the place is one; its path is "".
+    """files: path below the folder -> bytes, in the order of the paths; "" is the path of a place that is a file.
+    left_out: ending (or "hidden") -> number of files that are no documents; a hidden folder counts as one. closed:
+    (folder or file, reason) that cannot be listed.
     """
 
     files: dict[str, int] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
     closed: list[tuple[str, str]] = field(default_factory=list)
-    alone: str = ""
 
     def add(self, path: str, size: int) -> None:
         """Takes a file in, or counts it as left out."""
@@ -60,19 +66,31 @@ class Listing:
         else:
             self.left_out[end or NO_ENDING] += 1
 
-    def endings(self) -> Counter[str]:
-        """Number of documents' files by ending."""
-        return Counter(ending(path or self.alone) for path in self.files)
-
 
 def list_documents(folder: Place) -> Listing:
-    """The files below a folder. Links are followed; each folder is entered once, so that loops end."""
+    """The files below a folder, or the place itself. Links are followed; each folder is entered once, so that loops
+    end.
+
+    Raises:
+        UserError: if there is none, naming what is there instead.
+    """
+    if not folder.exists():
+        raise UserError(f"there is no folder or file {folder}; wanted are {LAYOUT}")
+    if not folder.is_folder():
+        if ending(folder.base) not in KINDS:
+            raise UserError(f"{folder} is no document by its name; read are {', '.join(KINDS)}")
+        return Listing({"": folder.size()})
     listing = Listing()
     if folder.is_path:
         _walk(folder.uri, listing)
     else:
         for path, size in folder.sizes().items():
             listing.add(path, size)
+    if not listing.files:
+        others = f"left out were {showing(listing.left_out)}" if listing.left_out else "the folder is empty"
+        if listing.closed:
+            others = f"{others}; {listing.closed[0][0] or folder} cannot be read ({listing.closed[0][1]})"
+        raise UserError(f"{folder}: no documents in it: {others}; read are {', '.join(KINDS)}")
     listing.files = dict(sorted(listing.files.items()))
     return listing
 
@@ -118,16 +136,6 @@ PassageRow = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Cutting:
-    """How documents become passages: see the fields of `CorpusConfig`."""
-
-    columns: Columns
-    words: int
-    overlap: int
-    max_characters: int
-
-
-@dataclass(frozen=True)
 class DocumentPiece:
     """Files to read one after the other; picklable.
 
@@ -139,7 +147,7 @@ class DocumentPiece:
     folder: Place
     files: tuple[str, ...]
     size: int
-    cutting: Cutting
+    config: CorpusConfig
     notes: tuple[tuple[str, str, int], ...] = ()
     closed: tuple[tuple[str, str], ...] = ()
 
@@ -155,9 +163,10 @@ class DocumentPiece:
         counts = {group: Counter[str]() for group in ("files", "encodings")}
         for group, name, number in self.notes:
             counts.setdefault(group, Counter())[name] += number
+        columns = Columns(self.config.text_column, self.config.title_column)
         rows = chain(
             (self._fault(path, 0, UNREADABLE, why) for path, why in self.closed),
-            *(self._read_file(DocumentFile(self.folder, file, self.cutting.columns), counts) for file in self.files),
+            *(self._read_file(DocumentFile(self.folder, file, columns), counts) for file in self.files),
         )
         block = ParsedBlock(SCHEMA, self.number, BLOCK_ROWS)
         for row in rows:
@@ -196,8 +205,8 @@ class DocumentPiece:
 
     def _passages(self, file: str, document: ParsedDocument) -> Iterator[PassageRow]:
         untitled = _stem(file) if document.row is None else ""
-        cutting = self.cutting
-        passages = cut_passages(document.blocks, document.title, cutting.words, cutting.overlap, untitled=untitled)
+        size, overlap = self.config.passage_words, self.config.passage_overlap
+        passages = cut_passages(document.blocks, document.title, size, overlap, untitled=untitled)
         first = list(islice(passages, 2))
         whole = document.row is not None and len(first) == 1
         for number, passage in enumerate(chain(first, passages), start=1):
@@ -207,7 +216,7 @@ class DocumentPiece:
 
     def _row(self, file: str, line: int, doc_id: str, passage: CutPassage) -> PassageRow:
         try:
-            values = check_values("docs", (doc_id, passage.title, passage.text), self.cutting.max_characters)
+            values = check_values("docs", (doc_id, passage.title, passage.text), self.config.max_characters)
         except Fault as fault:
             return self._fault(file, line, fault.kind, passage.text, fault.reason)
         return (line, values, None, "", None, quote_name(file))
@@ -224,11 +233,6 @@ def _stem(file: str) -> str:
     return " ".join(stem.encode("utf-8", "replace").decode().split())
 
 
-LAYOUT = (
-    f"documents at any depth of a folder ({', '.join(KINDS)}), or one such file; tables hold a document in each row "
-    "(corpus.text_column, corpus.title_column); passages have ids such as guide/install.md#120-860; HTML and PDF need "
-    "the extra documents"
-)
 CUTTING_VERSION = 1
 """Raised whenever a document is read or cut into other passages."""
 
@@ -236,46 +240,7 @@ PIECE_BYTES, PIECE_FILES = 2 << 20, 500
 PARSERS = ("charset-normalizer", "markdown-it-py", "lxml", "pypdf")
 
 
-def open_documents(folder: Place, name: str, cutting: Cutting) -> CorpusPieces:
-    """The documents of a folder, or a file, in the order of their paths.
-
-    Raises:
-        UserError: if there is none, naming what is there instead, or a package is missing that some of them need.
-    """
-    listing = _list(folder)
-    refuse_missing_packages(dict(listing.endings()), folder)
-    pieces = [
-        DocumentPiece(number, folder, files, size, cutting)
-        for number, (files, size) in enumerate(_batch_files(listing))
-    ]
-    first = DocumentPiece(
-        0, folder, pieces[0].files, pieces[0].size, cutting, tuple(_left_out(listing)), tuple(listing.closed)
-    )
-    return CorpusPieces(name, (first, *pieces[1:]), (), ())
-
-
-def _left_out(listing: Listing) -> Iterator[tuple[str, str, int]]:
-    for name, count in sorted(listing.left_out.items()):
-        yield "files_left_out", name.encode("utf-8", "backslashreplace").decode(), count
-
-
-def _list(folder: Place) -> Listing:
-    if not folder.exists():
-        raise UserError(f"there is no folder or file {folder}; wanted are {LAYOUT}")
-    if not folder.is_folder():
-        if ending(folder.base) not in KINDS:
-            raise UserError(f"{folder} is no document by its name; read are {', '.join(KINDS)}")
-        return Listing({"": folder.size()}, alone=folder.base.rsplit("/", 1)[-1])
-    listing = list_documents(folder)
-    if not listing.files:
-        others = f"left out were {showing(listing.left_out)}" if listing.left_out else "the folder is empty"
-        if listing.closed:
-            others = f"{others}; {listing.closed[0][0] or folder} cannot be read ({listing.closed[0][1]})"
-        raise UserError(f"{folder}: no documents in it: {others}; read are {', '.join(KINDS)}")
-    return listing
-
-
-def _batch_files(listing: Listing) -> Iterator[tuple[tuple[str, ...], int]]:
+def _batch_files(folder: Place, listing: Listing) -> Iterator[tuple[tuple[str, ...], int]]:
     """(files, bytes of their texts, estimated): 2 MB of files together, and 500 at most; a larger file alone."""
     batch: list[str] = []
     size = text = 0.0
@@ -285,17 +250,8 @@ def _batch_files(listing: Listing) -> Iterator[tuple[tuple[str, ...], int]]:
             batch, size, text = [], 0, 0
         batch.append(file)
         size += bytes_
-        text += bytes_ * KINDS[ending(file or listing.alone)].share
+        text += bytes_ * KINDS[ending(file or folder.base)].share
     yield tuple(batch), round(text)
-
-
-def count_documents(folder: Place) -> dict[str, int]:
-    """Number of documents' files of a folder by ending.
-
-    Raises:
-        UserError: as `open_documents`.
-    """
-    return dict(_list(folder).endings())
 
 
 @dataclass(frozen=True)
@@ -307,9 +263,24 @@ class DocumentsReader:
     layout: str = LAYOUT
 
     def open(self, config: CorpusConfig) -> CorpusPieces:
-        columns = Columns(config.text_column, config.title_column)
-        cutting = Cutting(columns, config.passage_words, config.passage_overlap, config.max_characters)
-        return open_documents(Place.named(config.place), config.short_name, cutting)
+        """The documents in the order of their paths.
+
+        Raises:
+            UserError: if there is none, naming what is there instead, or a package is missing that some of them need.
+        """
+        folder = Place.named(config.place)
+        listing = list_documents(folder)
+        refuse_missing_packages(Counter(ending(file or folder.base) for file in listing.files), folder)
+        left_out = [
+            ("files_left_out", name.encode("utf-8", "backslashreplace").decode(), count)
+            for name, count in sorted(listing.left_out.items())
+        ]
+        pieces = [
+            DocumentPiece(number, folder, files, size, config)
+            for number, (files, size) in enumerate(_batch_files(folder, listing))
+        ]
+        pieces[0] = replace(pieces[0], notes=tuple(left_out), closed=tuple(listing.closed))
+        return CorpusPieces(config.short_name, tuple(pieces), (), ())
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         folder = Place.named(config.place)

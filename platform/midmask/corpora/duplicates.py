@@ -82,9 +82,9 @@ def clusters(count: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
     """The lowest row of each row's cluster, pairs being joined transitively; int64 [count]."""
     edges = coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), shape=(count, count))
     found, labels = connected_components(edges, directed=False)
-    lowest = np.full(found, count, np.int64)
+    lowest: NDArray[np.int64] = np.full(found, count, np.int64)
     np.minimum.at(lowest, labels, np.arange(count))
-    return lowest[labels]
+    return np.asarray(lowest[labels])
 
 
 COMPARED = 100_000

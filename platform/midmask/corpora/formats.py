@@ -114,8 +114,8 @@ KINDS = {
     ".html": Kind("html", package="lxml", share=0.3),
     ".htm": Kind("html", package="lxml", share=0.3),
     ".pdf": Kind("pdf", package="pypdf", share=0.1),
-    ".csv": Kind("rows", "read_csv"),
-    ".tsv": Kind("rows", "read_tsv"),
+    ".csv": Kind("rows", "read_separated"),
+    ".tsv": Kind("rows", "read_separated"),
     ".jsonl": Kind("rows", "read_jsonl"),
     ".parquet": Kind("rows", "read_parquet"),
 }

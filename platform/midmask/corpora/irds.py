@@ -36,10 +36,6 @@ BLOCK_ROWS = 2_048
 _OFFLINE: ContextVar[bool] = ContextVar("offline", default=False)
 
 
-class MissingLibrary(UserError):
-    """Files of a part of an id are not on this machine."""
-
-
 class _Refused(Exception):
     """Something would have been fetched."""
 
@@ -48,7 +44,7 @@ def records(dataset_id: str, rows: str) -> Iterator[Any]:
     """The documents ("docs"), queries or judgements ("qrels") of an id, as the package's named tuples.
 
     Raises:
-        MissingLibrary: for a file that is not here. UserError: for whatever else the package raises.
+        UserError: for a file that is not here, and for whatever else the package raises.
     """
     with _reading(dataset_id, rows):
         found = iter(getattr(dataset(dataset_id), f"{rows}_iter")())
@@ -116,7 +112,11 @@ def _reading(dataset_id: str, rows: str) -> Iterator[None]:
         raise
     except Exception as error:  # readers of two hundred formats
         if _OFFLINE.get() and _is_missing(error):
-            raise MissingLibrary(missing_line(dataset_id, [(dataset_id, rows)])) from None
+            raise UserError(
+                f"ir_datasets:{dataset_id}: its {rows} are not on this machine. To have them fetched, or see where to "
+                f"ask: --allow-download ({ALLOW_DOWNLOAD}=1), or type: "
+                f"ir_datasets export {dataset_id} {rows} > /dev/null"
+            ) from None
         said = " ".join(str(error).split())[:300]
         raise UserError(
             f"ir_datasets:{dataset_id}: its {rows} cannot be read: {type(error).__name__}: {said}"
@@ -130,16 +130,6 @@ def _is_missing(error: Exception) -> bool:
     if isinstance(error, RuntimeError) and len(error.args) == 2 and isinstance(error.args[1], list):
         return any(_is_missing(tried) for _, tried in error.args[1])
     return isinstance(error, _Refused) or (isinstance(error, OSError) and error.errno in (None, errno.ENOENT))
-
-
-def missing_line(dataset_id: str, lacking: list[tuple[str, str]]) -> str:
-    """The error's line for a corpus that lacks parts: (id, rows) each."""
-    parts = ", ".join(f"{rows} of {part}" for part, rows in lacking)
-    commands = " && ".join(f"ir_datasets export {part} {rows} > /dev/null" for part, rows in lacking)
-    return (
-        f"ir_datasets:{dataset_id}: not on this machine: {parts}. To have it fetched, or see where to ask for it: "
-        f"--allow-download ({ALLOW_DOWNLOAD}=1), or type: {commands}"
-    )
 
 
 WORDS = {"train": "train", "training": "train", "test": "test"}
@@ -186,14 +176,6 @@ class IrPiece:
             digest.update(repr(tuple(record)).encode("utf-8", "surrogatepass") + b"\n")
         return digest.hexdigest()[:16]
 
-    def is_missing(self) -> bool:
-        """Whether this machine lacks a file that the first record needs."""
-        try:
-            next(records(self.dataset_id, self.rows), None)
-        except MissingLibrary:
-            return True
-        return False
-
 
 @dataclass(frozen=True)
 class IrDatasetsReader:
@@ -209,7 +191,7 @@ class IrDatasetsReader:
 
         Raises:
             UserError: if the package or the id is not there, the id has no documents, or it has queries that nobody
-                judged; and if files are not on this machine, naming all that is lacking and how to fetch it.
+                judged; and if files are not on this machine, with how to fetch them.
         """
         dataset_id, most = config.place, config.max_characters
         found = dataset(dataset_id)
@@ -226,8 +208,8 @@ class IrDatasetsReader:
             tuple(IrPiece(number, rows, child, most, split) for number, (split, child) in enumerate(splits.items()))
             for rows in ("queries", "qrels")
         )
-        if lacking := [(piece.dataset_id, piece.rows) for piece in (*docs, *queries, *qrels) if piece.is_missing()]:
-            raise UserError(missing_line(dataset_id, lacking))
+        for piece in (*docs, *queries, *qrels):  # refuses what is missing before anything is read
+            next(records(piece.dataset_id, piece.rows), None)
         return CorpusPieces(config.short_name, docs, queries, qrels)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:

@@ -34,6 +34,9 @@ CHUNK = 4 << 20
 """Characters read at a time; an object is some 100,000 characters long."""
 
 
+_BEGINNING, _SEPARATOR = re.compile(r"\s*\[?\s*"), re.compile(r"\s*,?\s*")
+
+
 class Items:
     """The objects of an array as records, `SPLIT-N` and a tab before each, N counting from 0. `line` is N + 1.
 
@@ -54,7 +57,7 @@ class Items:
         reader = codecs.getreader("utf-8-sig")(stream)
         text, place, last = "", 0, False
         while True:
-            place = _skip_sign(text, place, "[" if not self.count else ",")
+            place = (_SEPARATOR if self.count else _BEGINNING).match(text, place).end()  # type: ignore[union-attr]
             if text[place : place + 1] == "]":
                 return
             try:
@@ -71,45 +74,29 @@ class Items:
             place = stop
 
 
-def _skip_sign(text: str, place: int, sign: str) -> int:
-    """The place after blanks, one sign and blanks."""
-    while place < len(text) and (text[place].isspace() or text[place] == sign):
-        sign = "" if text[place] == sign else sign
-        place += 1
-    return place
-
-
 def parse_training_question(text: str) -> tuple[str, str, list[str] | None]:
     """(query_id, question, answers) of one record; an object without answers gives None."""
-    query_id, row = _object(text)
-    answers = [answer for answer in _answers(row) if answer.strip()]
-    return query_id, read_text(row, "question"), answers or None
+    query_id, question, answers, _ = _parse_item(text)
+    return query_id, question, [answer for answer in answers if answer.strip()] or None
 
 
 def parse_training_positive(text: str) -> tuple[str, str, int]:
     """(query_id, doc_id, 1): the first positive of one record."""
-    query_id, row = _object(text)
-    return query_id, read_id(row["positive_ctxs"][0], "passage_id", "psg_id"), 1
+    query_id, _, _, doc_id = _parse_item(text)
+    return query_id, doc_id, 1
 
 
-def _object(text: str) -> tuple[str, dict[str, Any]]:
-    """Raises ValueError for what is no object with a question, answers that are texts, and positives with an id."""
+def _parse_item(text: str) -> tuple[str, str, list[str], str]:
+    """(query_id, question, answers, id of the first positive); ValueError for what is no such object."""
     query_id, _, data = text.partition("\t")
     row = json.loads(data)
     positives = row.get("positive_ctxs") if isinstance(row, dict) else None
     if not isinstance(positives, list) or not positives or not isinstance(positives[0], dict):
         raise ValueError(f"positive_ctxs is {quoted(positives)}, not a list of objects")
-    answers = _answers(row)
+    answers = [] if is_nothing(row.get("answers")) else row["answers"]
     if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
         raise ValueError(f"answers is {quoted(answers)}, not a list of texts")
-    read_text(row, "question")
-    read_id(positives[0], "passage_id", "psg_id")
-    return query_id, row
-
-
-def _answers(row: dict[str, Any]) -> Any:
-    answers = row.get("answers")
-    return [] if is_nothing(answers) else answers
+    return query_id, read_text(row, "question"), answers, read_id(positives[0], "passage_id", "psg_id")
 
 
 log = logging.getLogger(__name__)

@@ -158,18 +158,10 @@ SCHEMA = pa.schema(
     ]
 )
 TESTS = {"test", "tests", "_tests", "testing"}
-VENDORED = {
-    "vendor",
-    "_vendor",
-    "vendored",
-    "_vendored",
-    "extern",
-    "externals",
-    "external",
-    "third_party",
-    "_third_party",
-}
-VENDORED |= {"thirdparty", "thirdparty_files", "node_modules"}
+VENDORED = frozenset(
+    "vendor _vendor vendored _vendored extern externals external third_party _third_party thirdparty thirdparty_files "
+    "node_modules".split()
+)
 
 
 @dataclass(frozen=True)
@@ -272,25 +264,6 @@ def package_version(package: str) -> str:
     return version(names[0]).split("+")[0] if names else "unknown"
 
 
-def package_versions(packages: tuple[str, ...]) -> dict[str, Any]:
-    """What decides which docstrings are read: the packages in order, and this Python, whose grammar must parse them."""
-    return {
-        "python": ".".join(platform.python_version_tuple()[:2]),
-        "packages": [f"{package}=={package_version(package)}" for package in packages if package_folder(package)],
-    }
-
-
-def open_pydocs(packages: tuple[str, ...], max_characters: int) -> CorpusPieces:
-    """Pieces of a few MB of source, packages in the order given, modules by path."""
-    pieces: list[SourcePiece] = []
-    for package in packages:
-        folder = package_folder(package)
-        release = package_version(package)
-        for modules, size in _batch_files(folder):
-            pieces.append(SourcePiece(len(pieces), package, release, modules, size, max_characters))
-    return CorpusPieces("pydocs", tuple(pieces), (), ())
-
-
 def _batch_files(folder: Path) -> Iterator[tuple[tuple[str, ...], int]]:
     paths, size = [], 0
     for root, folders, files in os.walk(folder):
@@ -314,10 +287,20 @@ class PydocsReader:
     layout: str = "built in: docstrings of installed packages (corpus.packages), with their summary lines as queries"
 
     def open(self, config: CorpusConfig) -> CorpusPieces:
-        return open_pydocs(config.packages, config.max_characters)
+        """Pieces of a few MB of source, packages in the order given, modules by path."""
+        pieces: list[SourcePiece] = []
+        for package in config.packages:
+            for modules, size in _batch_files(package_folder(package)):
+                place = len(pieces), package, package_version(package)
+                pieces.append(SourcePiece(*place, modules, size, config.max_characters))
+        return CorpusPieces("pydocs", tuple(pieces), (), ())
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
-        return package_versions(config.packages)
+        """The packages in order, and this Python, whose grammar must parse them."""
+        return {
+            "python": ".".join(platform.python_version_tuple()[:2]),
+            "packages": [f"{name}=={package_version(name)}" for name in config.packages if package_folder(name)],
+        }
 
 
 READER = PydocsReader()

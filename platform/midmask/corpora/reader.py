@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
-from midmask.corpora.docs import count_documents
-from midmask.corpora.formats import FORMATS
+from midmask.corpora.docs import list_documents
+from midmask.corpora.formats import FORMATS, ending
 from midmask.corpora.text_files import UnusableFile
 from midmask.errors import UserError
 from midmask.store.place import Place
@@ -141,7 +141,10 @@ def recognise(folder: str) -> str:
         return f"{found[0]}:{folder}"
     choices = ", ".join(f"{name}:{folder}" for name in found or folders)
     if not found:
-        raise UserError(f"{folder}: no format is recognised in it; name one, to see what is missing: {choices}")
+        raise UserError(
+            f"{folder}: no format is recognised in it; name one, to see what is missing: {choices}; or, of a "
+            "published collection, ir_datasets:ID"
+        )
     raise UserError(f"{folder}: it can be read in {len(found)} formats; name one of {choices}")
 
 
@@ -151,8 +154,8 @@ def _are_mostly_documents(folder: str, found: list[str]) -> bool:
     """
     if tuple(found) != FALLBACKS:
         return False
-    counts = count_documents(Place.named(folder))
-    return sum(counts.values()) > 2 * counts.get(".jsonl", 0)
+    files = list_documents(Place.named(folder)).files
+    return len(files) > 2 * sum(ending(file) == ".jsonl" for file in files)
 
 
 def _can_open(name: str) -> bool:

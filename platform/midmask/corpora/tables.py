@@ -46,14 +46,6 @@ def is_id(kind: pa.DataType) -> bool:
     return is_text(kind) or bool(pa.types.is_integer(kind))
 
 
-def is_list_of_ids(kind: pa.DataType) -> bool:
-    return is_list(kind) and is_id(kind.value_type)
-
-
-def is_list_of_numbers(kind: pa.DataType) -> bool:
-    return is_list(kind) and is_number(kind.value_type)
-
-
 def is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 

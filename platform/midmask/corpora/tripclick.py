@@ -130,12 +130,17 @@ def open_tripclick(folder: Place, name: str, max_characters: int) -> CorpusPiece
         if not present:
             raise UserError(f"{folder}: {file} is missing; wanted layout: {LAYOUT}")
     files = _split_files(folder, root, judgements)
+    unions: dict[str, tuple[str, ...]] = {}
+    for split in sorted(files):
+        if "-" not in split:  # judged by raw clicks
+            part = split.partition(".")[0]
+            unions[part] = (*unions.get(part, ()), split)
     return CorpusPieces(
         name,
         _pieces("docs", folder, documents, max_characters, ("DOC", parse_passage), parse_columns),
         _pieces("queries", folder, topics, max_characters, ("TOP", parse_topic), parse_query),
         qrel_pieces(folder, files, max_characters),
-        unions=_unions(files),
+        unions=unions,
     )
 
 
@@ -169,16 +174,6 @@ def _split_files(folder: Place, root: str, judgements: list[re.Match[str]]) -> d
             raise UserError(f"{folder}: {files[split]} and {match[0]} both are judgements of {split}; keep one of them")
         files[split] = f"{root}qrels/{match[0]}"
     return files
-
-
-def _unions(files: dict[str, str]) -> dict[str, tuple[str, ...]]:
-    """split -> its slices that are judged by raw clicks."""
-    unions: dict[str, tuple[str, ...]] = {}
-    for split in sorted(files):
-        part, _, own = split.partition(".")
-        if "-" not in own:
-            unions[part] = (*unions.get(part, ()), split)
-    return unions
 
 
 READER = FolderReader(LAYOUT, open_tripclick)

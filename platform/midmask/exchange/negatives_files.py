@@ -33,16 +33,6 @@ def line_of(entry: HardNegatives) -> bytes:
     return json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
 
-def entry_of(row: Any) -> HardNegatives:
-    """A line of the layout, as JSON.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError: for another layout.
-    """
-    negatives = {id_in(system): ids_in(ids) for system, ids in row["neg"].items()}
-    return HardNegatives(id_in(row["qid"]), ids_in(row["pos"]), negatives)
-
-
 def ids_in(value: object) -> list[str]:
     """A list of ids as strings.
 
@@ -69,28 +59,23 @@ LAYOUT = (
 LISTED = "a query's id, a tab, and the ids of passages divided by commas"
 
 
-def _tevatron(row: Any) -> HardNegatives:
-    positives, negatives = (
-        [id_in(passage["docid"]) for passage in row[name]] for name in ("positive_passages", "negative_passages")
-    )
-    return HardNegatives(id_in(row["query_id"]), positives, {"tevatron": negatives})
-
-
-def _tevatron2(row: Any) -> HardNegatives:
-    positives, negatives = (ids_in(row[name]) for name in ("positive_document_ids", "negative_document_ids"))
-    return HardNegatives(id_in(row["query_id"]), positives, {"tevatron2": negatives})
-
-
-def _simlm(row: Any) -> HardNegatives:
-    positives, negatives = (ids_in(row[name]["doc_id"]) for name in ("positives", "negatives"))
-    return HardNegatives(id_in(row["query_id"]), positives, {"simlm": negatives})
-
-
 LAYOUTS: dict[str, Callable[[Any], HardNegatives]] = {
-    "qid": entry_of,
-    "positive_passages": _tevatron,
-    "positive_document_ids": _tevatron2,
-    "positives": _simlm,
+    "qid": lambda row: HardNegatives(
+        id_in(row["qid"]), ids_in(row["pos"]), {id_in(system): ids_in(ids) for system, ids in row["neg"].items()}
+    ),
+    "positive_passages": lambda row: HardNegatives(
+        id_in(row["query_id"]),
+        [id_in(passage["docid"]) for passage in row["positive_passages"]],
+        {"tevatron": [id_in(passage["docid"]) for passage in row["negative_passages"]]},
+    ),
+    "positive_document_ids": lambda row: HardNegatives(
+        id_in(row["query_id"]),
+        ids_in(row["positive_document_ids"]),
+        {"tevatron2": ids_in(row["negative_document_ids"])},
+    ),
+    "positives": lambda row: HardNegatives(
+        id_in(row["query_id"]), ids_in(row["positives"]["doc_id"]), {"simlm": ids_in(row["negatives"]["doc_id"])}
+    ),
 }
 """The key by which a line's layout is known -> its reader."""
 
@@ -101,14 +86,9 @@ def read_negatives_file(place: Place) -> Iterator[HardNegatives]:
     Raises:
         UserError: naming file and line, for a line of another layout.
     """
-    if has_columns(place):
+    if place.uri.removesuffix(".gz").endswith((".tsv", ".txt")):
         return _read_lists(place)
     return (entry for _, entry in parse_lines(place, _entry, LAYOUT))
-
-
-def has_columns(place: Place) -> bool:
-    """Whether a file's name says that its lines are columns."""
-    return place.uri.removesuffix(".gz").endswith((".tsv", ".txt"))
 
 
 def _entry(row: Any) -> HardNegatives:

@@ -126,19 +126,13 @@ def _read_batches(place: Place) -> Iterator[pa.RecordBatch]:
         if place.uri.endswith(".parquet"):
             parquet = pq.ParquetFile(stream)
             columns = _columns(place, parquet.schema_arrow)
-            for batch in parquet.iter_batches(batch_size=BLOCK_ROWS, columns=list(columns.values())):
-                yield _rename_columns(batch, columns)
-            return
-        schema, batches = arrow_batches(stream)
-        columns = _columns(place, schema)
+            batches = parquet.iter_batches(batch_size=BLOCK_ROWS, columns=list(columns.values()))
+        else:
+            schema, batches = arrow_batches(stream)
+            columns = _columns(place, schema)
         for batch in batches:
-            yield _rename_columns(batch, columns)
-
-
-def _rename_columns(batch: pa.RecordBatch, columns: dict[str, str]) -> pa.RecordBatch:
-    """The columns by our names; checked first, since Arrow trusts the lengths and places that a file states."""
-    batch.validate(full=True)
-    return pa.RecordBatch.from_arrays([batch[name] for name in columns.values()], names=list(columns))
+            batch.validate(full=True)  # Arrow trusts the lengths and places that a file states
+            yield pa.RecordBatch.from_arrays([batch[name] for name in columns.values()], names=list(columns))
 
 
 def _columns(place: Place, schema: pa.Schema) -> dict[str, str]:

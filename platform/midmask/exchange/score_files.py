@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.corpora.tables import columns_told, is_id, is_list_of_ids, is_list_of_numbers, readable
+from midmask.corpora.tables import columns_told, readable
 from midmask.corpora.text_files import parse_lines, text_lines
 from midmask.errors import UserError, quoted
 from midmask.exchange.negatives_files import id_in
@@ -35,83 +35,46 @@ ROWS = 1_024
 Scored = tuple[str, str, float]
 """A query, a passage, a score."""
 
+ScoreList = tuple[str, Any, Any, Any]
+"""Line or row, query, ids of passages, their scores; not checked yet."""
 
-def read_score_lists(place: Place) -> Iterator[Scored]:
-    """
-    Raises:
-        UserError: for a damaged file, other columns, and rows whose lists differ in length.
-    """
+
+def _read_parquet(place: Place) -> Iterator[ScoreList]:
     with readable(place, LAYOUT), place.reading() as stream:
         file = pq.ParquetFile(stream)
-        _check_columns(place, file.schema_arrow)
+        if sorted(name for name in file.schema_arrow.names if name in LIST.names) != sorted(LIST.names):
+            raise UserError(f"{place}: its columns are {columns_told(file.schema_arrow)}; {LAYOUT}")
         number = 0
         for batch in file.iter_batches(batch_size=ROWS, columns=LIST.names):
             for row in batch.to_pylist():
-                yield from _read_row(place, number, row["query_id"], row["corpus_id"], row["score"], "row (from 0)")
+                yield f"row {number} (from 0)", row["query_id"], row["corpus_id"], row["score"]
                 number += 1
 
 
-def _check_columns(place: Place, schema: pa.Schema) -> None:
-    columns = zip(LIST.names, (is_id, is_list_of_ids, is_list_of_numbers), strict=True)
-    if not all(schema.names.count(name) == 1 and fits(schema.field(name).type) for name, fits in columns):
-        raise UserError(f"{place}: its columns are {columns_told(schema)}; {LAYOUT}")
+def _read_lines(place: Place) -> Iterator[ScoreList]:
+    for number, lists in parse_lines(place, _score_lists, LINES):
+        for query, ids, scores in lists:
+            yield f"line {number}", query, ids, scores
 
 
-def _read_row(
-    place: Place,
-    number: int,
-    query: Any,
-    ids: list[Any] | None,
-    scores: list[Any] | None,
-    kind: str = "line",
-) -> Iterator[Scored]:
-    """The pairs of a row or line of the list layout; number and kind, for messages."""
-    if query is None or ids is None or scores is None or len(ids) != len(scores):
-        raise UserError(f"{place}, {kind} {number}: query {query!r} has not one score for each of its passages")
-    for doc_id, score in zip(ids, scores, strict=True):
-        yield _pair(place, query, doc_id, score)
-
-
-def read_score_lines(place: Place) -> Iterator[Scored]:
-    """
-    Raises:
-        UserError: naming file and line, for a line of another layout, and lists that differ in length.
-    """
-    for number, (query, lists) in parse_lines(place, _score_lists, LINES):
-        for ids, scores in lists:
-            yield from _read_row(place, number, query, ids, scores)
-
-
-def _score_lists(row: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
-    """A line's query, and its passages with their scores."""
+def _score_lists(row: Any) -> list[tuple[Any, Any, Any]]:
+    """A line's query with its passages and their scores."""
     parts = [row["positives"], row["negatives"]] if "positives" in row else [{**row, "doc_id": row["corpus_id"]}]
-    lists = [(part["doc_id"], part["score"]) for part in parts]
-    if not all(isinstance(column, list) for pair in lists for column in pair):
-        raise ValueError("its ids or scores are no list")
-    return row["query_id"], lists
+    return [(row["query_id"], part["doc_id"], part["score"]) for part in parts]
 
 
-def read_score_columns(place: Place) -> Iterator[Scored]:
-    """
-    Raises:
-        UserError: naming file and line, for a line that is not an id, an id and a number.
-    """
+def _read_columns(place: Place) -> Iterator[ScoreList]:
     for number, line in text_lines(place):
         try:
             query, passage, score = line.split()
-            yield _pair(place, query, passage, float(score.strip("[]")))
+            yield f"line {number}", query, [passage], [float(score.strip("[]"))]
         except ValueError:
             raise UserError(
                 f"{place}, line {number}: wanted is a query, a passage and a score, found {line[:80]!r}"
             ) from None
 
 
-READERS = {
-    ".parquet": read_score_lists,
-    ".jsonl": read_score_lines,
-    ".tsv": read_score_columns,
-    ".txt": read_score_columns,
-}
+READERS = {".parquet": _read_parquet, ".jsonl": _read_lines, ".tsv": _read_columns, ".txt": _read_columns}
 """The end of a file's name, .gz apart -> its reader."""
 
 
@@ -119,25 +82,24 @@ def read_scores_file(place: Place) -> Iterator[Scored]:
     """The scores of a file, by the end of its name.
 
     Raises:
-        UserError: for a name with another end, a damaged file, or one of another layout.
+        UserError: for a name with another end, a damaged file, one of another layout, ids that are no texts or whole
+            numbers, and a score that single precision cannot hold.
     """
     name = place.uri.removesuffix(".gz")
-    for end, read in READERS.items():
-        if name.endswith(end):
-            return read(place)
-    if name.endswith(".pkl"):
+    read = next((READERS[end] for end in READERS if name.endswith(end)), None)
+    if read is None:
         raise UserError(
-            f"{place}: pickles are not read, because they can run code; convert one that you trust to .tsv "
-            "(docs/protocols.md has the two lines)"
+            f"{place}: files of scores end in {', '.join(READERS)}, perhaps with .gz. Pickles are not read, because "
+            "they can run code; docs/protocols.md has two lines that convert one that you trust"
         )
-    raise UserError(f"{place}: no file of scores by its name; it must end in {', '.join(READERS)}, perhaps with .gz")
+    for where, query, ids, scores in read(place):
+        if not isinstance(ids, list) or not isinstance(scores, list) or len(ids) != len(scores):
+            raise UserError(f"{place}, {where}: query {quoted(query)} has not one score for each of its passages")
+        for doc_id, score in zip(ids, scores, strict=True):
+            yield _pair(place, query, doc_id, score)
 
 
 def _pair(place: Place, query_id: object, doc_id: object, score: object) -> Scored:
-    """
-    Raises:
-        UserError: for ids that are no texts or whole numbers, and a score that single precision cannot hold.
-    """
     where = f"{place}: query {quoted(query_id)}, passage {quoted(doc_id)}"
     try:
         names = id_in(query_id), id_in(doc_id)

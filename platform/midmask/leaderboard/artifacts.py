@@ -12,7 +12,8 @@ from midmask.retrieve.run_file import COPIES_PARAM
 from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
-from midmask.tracking import ARTIFACT, RUN_FILE, TrackedRow, artifact_key
+from midmask.tracking.names import ARTIFACT, RUN_FILE, artifact_key
+from midmask.tracking.reading import TrackedRow
 
 
 def artifact_place(run: TrackedRow, corpus: str, split: str) -> Place | None:

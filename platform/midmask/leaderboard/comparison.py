@@ -1,28 +1,29 @@
-"""Systems side by side on the queries that all of them have, every other one against the first; also as text and CSV.
+"""Systems on the queries that all of them have, each against the first: for the page Compare and `midmask compare`.
 
-As text: sentences, a table for each measure, and the queries that differ most. `comparable` says which systems of a
-collection and split can be compared query by query, their seeds joined, and which come first.
+`comparable` says which systems of a collection and split can be compared query by query, and which come first.
+`compare_tables` tests them. A report is the comparison as text: sentences, a table for each measure, and the queries
+that differ most.
 """
 
-import csv
-import io
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from midmask.core.words import MISSING
 from midmask.errors import UserError, unknown
 from midmask.evaluation.rendering import csv_cell, markdown, markdown_text
 from midmask.evaluation.statistics.pairing import Pairing, Sided, pair_systems, widest
-from midmask.evaluation.statistics.significance import p_text, sentence
-from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
+from midmask.evaluation.statistics.significance import Comparison, p_text, sentence
+from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, TableColumn, tabulate
 from midmask.leaderboard.artifacts import artifact_place, evaluated
-from midmask.leaderboard.entries import LABELS, Entry, PerQueryOf, kind, seed_tables
+from midmask.leaderboard.entries import LABELS, SEPARATOR, Entry, PerQueryOf, kind, seed_tables
 from midmask.leaderboard.queries import query_texts
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
-from midmask.tracking import TrackedRow
+from midmask.tracking.reading import TrackedRow
 
 MOST = 60
 """Systems whose per-query values are read, the newest; of more, their files would take long to open."""
@@ -87,30 +88,118 @@ def short_names(found: Sequence[Entry]) -> dict[str, Entry]:
     names: dict[str, Entry] = {}
     for entry in found:
         parts = [entry.recipe, *(getattr(entry, name) for name in fields[entry.recipe]), "trial" if entry.trial else ""]
-        name = " · ".join(filter(None, parts))
+        name = SEPARATOR.join(filter(None, parts))
         names[entry.name if name in names else name] = entry
     return names
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One system in one measure."""
+
+    system: str
+    cell: TableCell
+    test: Comparison | None  # None: the first system, which the others are held against
+    pairing: Pairing | None  # with the first system
+
+    @property
+    def mean(self) -> str:
+        """The mean, with the standard deviation over seeds where there are several."""
+        spread = f" ± {self.cell.spread:.4f}" if self.cell.seeds > 1 else ""
+        return f"{self.cell.mean:.4f}{spread}"
+
+    @property
+    def difference(self) -> str:
+        return MISSING if self.test is None else f"{self.test.difference:+.4f}"
+
+    @property
+    def interval(self) -> str:
+        return MISSING if self.test is None else f"{self.test.low:+.4f} … {self.test.high:+.4f}"
+
+    @property
+    def p(self) -> str:
+        return MISSING if self.test is None else p_text(self.test)
+
+
+@dataclass(frozen=True)
+class SystemComparison:
+    """The differences between systems on the queries that all of them have."""
+
+    table: ResultTable  # a column for each measure; tests against the first system, corrected by Holm in each measure
+    pairings: Mapping[tuple[str, str], Pairing]  # (system, measure) -> its values beside those of the first
+
+    @property
+    def first(self) -> str:
+        return self.table.systems[0]
+
+    def standings(self, measure: str) -> list[Standing]:
+        """All systems in a measure, the first one first."""
+        tests = {row.system: row for row in self.table.comparisons[measure]}
+        return [
+            Standing(system, self.table.cells[system, measure], tests.get(system), self.pairings.get((system, measure)))
+            for system in self.table.systems
+        ]
+
+
+def compare_tables(tables: Mapping[str, Sequence[pa.Table]], measures: Sequence[str]) -> SystemComparison:
+    """Paired t-tests over queries, each query's value being the mean over a system's seeds.
+
+    Args:
+        tables: system -> values per query, one table per seed; the first is what the others are held against.
+
+    Raises:
+        UserError: for systems that share no query, or a measure that one lacks.
+    """
+    queries = [frozenset(pc.unique(seed["query_id"]).to_pylist()) for seeds in tables.values() for seed in seeds]
+    shared = frozenset.intersection(*queries)
+    if not shared:
+        raise UserError(f"there is no query that all of {', '.join(tables)} have; leave one out")
+    slice_of_all = shared if len(set(queries)) > 1 else None
+    first, *others = tables
+    table = tabulate(
+        [TableColumn(measure, measure, tables, slice_of_all) for measure in measures],
+        ComparisonProtocol(baseline=first, correction="holm"),
+    )
+    pairings = {
+        (name, measure): pair_systems(tables[name], tables[first], measure) for measure in measures for name in others
+    }
+    return SystemComparison(table, pairings)
+
+
+def caption(comparison: SystemComparison) -> str:
+    """How differences were tested, how seeds enter the test, and which queries are in none."""
+    first_measure = comparison.table.columns[0]
+    standings = comparison.standings(first_measure)
+    tests = len(standings) - 1
+    family = f"Holm's correction for {tests} comparisons of a measure" if tests > 1 else "one comparison of a measure"
+    said = [f"Differences: to {comparison.first}. Paired t-test over queries, {family}; intervals are of one test."]
+    if max(one.cell.seeds for one in standings) == 1:
+        said += ["One run each: how much another training seed would change is not in them."]
+    else:
+        seeds = ", ".join(f"{one.system} {one.cell.seeds}" for one in standings)
+        said += [f"±: standard deviation over seeds ({seeds}), whose mean is tested for each query."]
+    left_out = {one.system: one.pairing.left_out for one in standings if one.pairing}
+    said += [
+        f"{count:,} queries that only one of {name} and {comparison.first} has are left out."
+        for name, count in left_out.items()
+        if count
+    ]
+    return " ".join(said)
 
 
 SIDES: tuple[Sided, ...] = ("wins", "losses")
 
 
 @dataclass(frozen=True)
-class SystemComparison:
-    """The differences between systems that were evaluated on one collection and split."""
+class ComparisonReport:
+    """A comparison of tracked systems, as `midmask compare` prints it."""
 
     place: str
-    first: str
-    table: ResultTable  # a column for each measure; tests against `first`, corrected by Holm in each measure
+    comparison: SystemComparison
     runs: Mapping[str, Sequence[str]]  # system -> ids of its runs, one per seed
-    pairings: Mapping[tuple[str, str], Pairing]  # (system, measure) -> its values beside those of the first
     # (system, side) -> ids of the queries on which it gains most (wins) or loses most in the first measure
     widest: Mapping[tuple[str, Sided], Sequence[str]]
     texts: Mapping[str, str]  # texts of these queries, as far as the collection can be reached
-
-    @property
-    def others(self) -> list[str]:
-        return [name for name in self.table.systems if name != self.first]
 
 
 def compare_systems(
@@ -121,8 +210,8 @@ def compare_systems(
     *,
     measures: Sequence[str],
     queries: int,
-) -> SystemComparison:
-    """Paired t-tests over queries, each query's value being the mean over a system's seeds.
+) -> ComparisonReport:
+    """Compares tracked systems.
 
     Args:
         systems: label -> rows of one place, one per seed; the first is what the others are held against.
@@ -134,17 +223,17 @@ def compare_systems(
         UserError: for a run without values per query, systems of other queries, or a measure that one lacks.
     """
     tables = {name: [values_of(row, per_query) for row in rows] for name, rows in systems.items()}
-    shown = _shared_measures([row for rows in systems.values() for row in rows], measures)
-    first, *others = systems
-    table = tabulate(by_measure(tables, shown), ComparisonProtocol(baseline=first, correction="holm"))
-    pairings = {
-        (name, measure): pair_systems(tables[name], tables[first], measure) for measure in shown for name in others
+    every = [row for rows in systems.values() for row in rows]
+    shown = _shared_measures(every, measures)
+    comparison = compare_tables(tables, shown)
+    sided = {
+        (name, side): widest(comparison.pairings[name, shown[0]], queries, side)
+        for name in list(systems)[1:]
+        for side in SIDES
     }
-    sided = {(name, side): widest(pairings[name, shown[0]], queries, side) for name in others for side in SIDES}
     ids = {name: [row.run_id for row in rows] for name, rows in systems.items()}
-    query_ids = {query for listed in sided.values() for query in listed}
-    texts = _query_texts(query_ids, [row for rows in systems.values() for row in rows], runs)
-    return SystemComparison(place, first, table, ids, pairings, sided, texts)
+    texts = _query_texts({query for listed in sided.values() for query in listed}, every, runs)
+    return ComparisonReport(place, comparison, ids, sided, texts)
 
 
 def values_of(row: LeaderboardRow, per_query: PerQueryOf) -> pa.Table:
@@ -185,65 +274,47 @@ TEXT = 100
 TITLES: dict[Sided, str] = {"wins": "gains", "losses": "loses"}
 
 
-def as_text(found: SystemComparison) -> str:
+def as_text(report: ComparisonReport) -> str:
     """The comparison as text for a terminal; names and queries are not escaped."""
-    return _render(found, str)
+    return _render(report, str)
 
 
-def as_markdown(found: SystemComparison) -> str:
+def as_markdown(report: ComparisonReport) -> str:
     """The comparison as Markdown; names and queries are escaped."""
-    return _render(found, markdown_text)
+    return _render(report, markdown_text)
 
 
-def _render(found: SystemComparison, text: Callable[[str], str]) -> str:
-    first = found.table.columns[0]
-    tests = found.table.comparisons[first]
-    blocks = [text(sentence(row, found.place, len(tests))) for row in tests]
-    blocks += [_measure_table(found, measure, text) for measure in found.table.columns]
-    blocks += [text(_caption(found))]
-    for (system, side), listed in found.widest.items():
+def _render(report: ComparisonReport, text: Callable[[str], str]) -> str:
+    table = report.comparison.table
+    tests = table.comparisons[table.columns[0]]
+    blocks = [text(sentence(row, report.place, len(tests))) for row in tests]
+    blocks += [_measure_table(report.comparison, measure, text) for measure in table.columns]
+    blocks += [text(caption(report.comparison))]
+    for (system, side), listed in report.widest.items():
         if listed:
-            blocks += [
-                text(f"Where {system} {TITLES[side]} most, in {first}:"),
-                _query_table(found, system, side, text),
-            ]
+            title = text(f"Where {system} {TITLES[side]} most, in {table.columns[0]}:")
+            blocks += [title, _query_table(report, system, side, text)]
     return "\n\n".join(blocks)
 
 
-def _measure_table(found: SystemComparison, measure: str, text: Callable[[str], str]) -> str:
-    tests = {row.system: row for row in found.table.comparisons[measure]}
+def _measure_table(comparison: SystemComparison, measure: str, text: Callable[[str], str]) -> str:
     heads = [measure, "mean", "difference", "95% interval", "p (Holm)", "queries", "wins", "ties", "losses"]
     lines = []
-    for system in found.table.systems:
-        cell = found.table.cells[system, measure]
-        mean = f"{cell.mean:.4f}" + (f" ± {cell.spread:.4f}" if cell.seeds > 1 else "")
-        test, rest = [MISSING] * 3, [MISSING] * 3
-        if (row := tests.get(system)) is not None:
-            pairing = found.pairings[system, measure]
-            test = [f"{row.difference:+.4f}", f"{row.low:+.4f} … {row.high:+.4f}", p_text(row)]
-            rest = [f"{count:,}" for count in (pairing.wins, pairing.ties, pairing.losses)]
-        lines.append([text(system), mean, *test, f"{cell.queries:,}", *rest])
+    for one in comparison.standings(measure):
+        own = one.pairing
+        counts = [f"{count:,}" for count in (own.wins, own.ties, own.losses)] if own else [MISSING] * 3
+        lines.append(
+            [text(one.system), one.mean, one.difference, one.interval, one.p, f"{one.cell.queries:,}", *counts]
+        )
     return markdown(heads, lines)
 
 
-def _caption(found: SystemComparison) -> str:
-    """The caption: how differences were tested, and how seeds enter the test."""
-    counts = {name: len(ids) for name, ids in found.runs.items()}
-    tests = len(found.others)
-    family = f"Holm's correction for {tests} comparisons of a measure" if tests > 1 else "one comparison of a measure"
-    said = f"Differences: to {found.first}. Paired t-test over queries, {family}; intervals are of one test."
-    if max(counts.values()) == 1:
-        return f"{said} One run each: how much another training seed would change is not in them."
-    seeds = ", ".join(f"{name} {count}" for name, count in counts.items())
-    return f"{said} ±: standard deviation over seeds ({seeds}), whose mean is tested for each query."
-
-
-def _query_table(found: SystemComparison, system: str, side: Sided, text: Callable[[str], str]) -> str:
-    heads = ["query", "difference", text(system), text(found.first)]
-    values = found.pairings[system, found.table.columns[0]].values
+def _query_table(report: ComparisonReport, system: str, side: Sided, text: Callable[[str], str]) -> str:
+    heads = ["query", "difference", text(system), text(report.comparison.first)]
+    values = report.comparison.pairings[system, report.comparison.table.columns[0]].values
     lines = [
-        [text(_short(f"{query} {found.texts.get(query, '')}")), f"{value - base:+.4f}", f"{value:.4f}", f"{base:.4f}"]
-        for query in found.widest[system, side]
+        [text(_short(f"{query} {report.texts.get(query, '')}")), f"{value - base:+.4f}", f"{value:.4f}", f"{base:.4f}"]
+        for query in report.widest[system, side]
         for value, base in [values[query]]
     ]
     return markdown(heads, lines)
@@ -254,29 +325,25 @@ def _short(query: str) -> str:
     return line if len(line) <= TEXT else f"{line[: TEXT - 1]}…"
 
 
-def as_csv(found: SystemComparison) -> str:
+TESTED = ("difference", "low", "high", "p", "p_corrected", "effect", "detectable")
+COUNTS = ("wins", "ties", "losses")
+
+
+def as_csv(report: ComparisonReport) -> str:
     """One line for each measure and system, numbers in full; the first system has no test. Run ids are divided by
     semicolons.
     """
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    tested = ("difference", "low", "high", "p", "p_corrected", "effect", "detectable")
-    writer.writerow(
-        ["measure", "system", "runs", "mean", "spread", "seeds", "queries", *tested, "wins", "ties", "losses"]
-    )
-    writer.writerows(map(csv_cell, line) for line in _csv_lines(found, tested))
-    return stream.getvalue().rstrip("\n")
+    lines = [
+        {"measure": measure, "system": one.system, "runs": ";".join(report.runs[one.system]), **_numbers(one)}
+        for measure in report.comparison.table.columns
+        for one in report.comparison.standings(measure)
+    ]
+    frame = pd.DataFrame(lines, dtype=object).map(csv_cell)
+    return str(frame.to_csv(index=False, lineterminator="\n")).rstrip("\n")
 
 
-def _csv_lines(found: SystemComparison, tested: tuple[str, ...]) -> Iterator[list[object]]:
-    for measure in found.table.columns:
-        tests = {row.system: row for row in found.table.comparisons[measure]}
-        for system in found.table.systems:
-            cell, row = found.table.cells[system, measure], tests.get(system)
-            line: list[object] = [measure, system, ";".join(found.runs[system])]
-            line += [cell.mean, cell.spread if cell.seeds > 1 else "", cell.seeds, cell.queries]
-            if row is None:
-                yield [*line, *[""] * (len(tested) + 3)]
-            else:
-                pairing = found.pairings[system, measure]
-                yield [*line, *(getattr(row, name) for name in tested), pairing.wins, pairing.ties, pairing.losses]
+def _numbers(one: Standing) -> dict[str, object]:
+    cell = {"mean": one.cell.mean, "spread": one.cell.spread if one.cell.seeds > 1 else ""}
+    cell |= {"seeds": one.cell.seeds, "queries": one.cell.queries}
+    tests = {name: getattr(one.test, name) if one.test else "" for name in TESTED}
+    return cell | tests | {name: getattr(one.pairing, name) if one.pairing else "" for name in COUNTS}

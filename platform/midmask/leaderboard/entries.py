@@ -95,6 +95,9 @@ def _count(value: str) -> str:
 LABELS = ("recipe", "pretrain_on", "representation", "protocol", "backbone")
 """Fields of a row that name its system; what else differs is told in the entry's note."""
 
+SEPARATOR = " · "
+"""Between the parts of a system's name."""
+
 SEEDS = ("pretrain.seed", "train.seed")
 WITHOUT_EFFECT = (
     *("corpus.bad_rows_threshold", "generate.batch_size", "micro_batch", "memory_gib", "threads", "actors"),
@@ -133,7 +136,7 @@ class Entry:
     def name(self) -> str:
         """The unique name of the entry: its labels, its note and whether it is a trial."""
         parts = [getattr(self, field) for field in LABELS]
-        return " · ".join(part for part in (*parts, self.note, "trial" if self.trial else "") if part)
+        return SEPARATOR.join(part for part in (*parts, self.note, "trial" if self.trial else "") if part)
 
     def value(self, place: CollectionSplit, measure: str) -> Value | None:
         numbers = [row.measures[measure] for row in self.rows.get(place, ()) if measure in row.measures]

@@ -18,9 +18,7 @@ import ir_measures
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.tracking import (
-    TrackedRow,
-    artifact_file,
+from midmask.tracking.names import (
     collection_key,
     is_measure,
     made_here_key,
@@ -29,6 +27,7 @@ from midmask.tracking import (
     self_matches_key,
     ui_address,
 )
+from midmask.tracking.reading import TrackedRow, artifact_file
 
 FAVOURITES = ("nDCG@10", "RR@10", "R@10", "R@100", "R@1000", "AP@1000")
 """Measures in the order in which this field's tables print them; others follow by name."""

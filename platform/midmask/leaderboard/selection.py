@@ -1,50 +1,34 @@
 """Which systems a user means: by name, run, model folder or run file; and where all of them were evaluated."""
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from midmask.corpora.splits import is_slice
 from midmask.errors import UserError, unknown
 from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, inputs_of
-from midmask.leaderboard.entries import entries
+from midmask.leaderboard.comparison import short_names
+from midmask.leaderboard.entries import SEPARATOR, Entry, entries
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names, resolve_cached
 from midmask.leaderboard.store_view import StoreView
 from midmask.retrieve.run_file import DIGEST_PARAM, run_digest
 from midmask.store.place import Place
 from midmask.store.pretrained import found_folder
 
-SEPARATOR = " · "
-"""Between the parts of an entry's name."""
-
 SHORTEST_ID = 4
 """Letters of a run's id from which on a text is looked for among ids."""
 
-RowsAt = Mapping[CollectionSplit, tuple[LeaderboardRow, ...]]
-
-
-@dataclass(frozen=True)
-class SelectedSystem:
-    """A system that a user may mean."""
-
-    name: str  # its unique name on the leaderboard
-    rows: RowsAt  # one per seed, for every place where it was evaluated
-    called: str = ""  # the name as it was typed, where the leaderboard's name says less
-    trial: bool = False
-
-    @property
-    def short(self) -> str:
-        return self.called or self.name.split(SEPARATOR)[0]
-
-    def run_ids(self, place: CollectionSplit) -> str:
-        return ", ".join(row.run_id[:8] for row in self.rows[place])
+Candidate = tuple[str, Entry]
+"""What a system is called, where the name on the leaderboard says less than what was typed, else nothing; the system,
+with the rows that are meant.
+"""
 
 
 def select_systems(
     texts: Sequence[str], view: StoreView, on: str | None, *, store: str = ""
-) -> tuple[CollectionSplit, dict[str, SelectedSystem]]:
+) -> tuple[CollectionSplit, dict[str, Entry]]:
     """The collection and split that all have in common, and label -> system in the order given; labels are as short as
     tells the systems apart.
 
@@ -63,21 +47,21 @@ def select_systems(
         if not own:
             raise _nothing(text, view, store)
     place = _choose_place(found, on)
-    chosen = [_choose(text, [one for one in found[text] if place in one.rows], place) for text in texts]
-    for at, one in enumerate(chosen):
-        for before, other in zip(texts, chosen[:at], strict=False):
-            if one.rows[place] == other.rows[place]:
-                raise UserError(f"{before!r} and {texts[at]!r} are the same system, {one.name}; give two that differ")
-    return place, dict(zip(_labels(chosen, place), chosen, strict=True))
+    chosen = [_choose(text, [one for one in found[text] if place in one[1].rows], place) for text in texts]
+    for at, (_, entry) in enumerate(chosen):
+        for before, (_, other) in zip(texts, chosen[:at], strict=False):
+            if entry.rows[place] == other.rows[place]:
+                raise UserError(f"{before!r} and {texts[at]!r} are the same system, {entry.name}; give two that differ")
+    return place, _labelled(chosen, place)
 
 
-def _candidates(text: str, view: StoreView) -> Iterator[SelectedSystem]:
+def _candidates(text: str, view: StoreView) -> Iterator[Candidate]:
     """The systems that a text may mean, by the first way in which it means any."""
     named = [entry for entry in view.entries if entry.name == text] or [
         entry for entry in view.entries if set(text.split(SEPARATOR)) <= set(entry.name.split(SEPARATOR))
     ]
     if named:
-        yield from (SelectedSystem(entry.name, entry.rows, trial=entry.trial) for entry in named)
+        yield from (("", entry) for entry in named)
     elif runs := _runs_named(text, view):
         for run_id in runs:
             yield from _restricted(view, partial(_is_of_run, run_id))
@@ -93,12 +77,9 @@ def _is_of_run(run_id: str, row: LeaderboardRow) -> bool:
     return row.run_id == run_id
 
 
-def _restricted(
-    view: StoreView, is_wanted: Callable[[LeaderboardRow], bool], called: str = ""
-) -> Iterator[SelectedSystem]:
+def _restricted(view: StoreView, is_wanted: Callable[[LeaderboardRow], bool], called: str = "") -> Iterator[Candidate]:
     """The systems of the rows that are wanted, also of those that the leaderboard hides behind a newer one."""
-    for entry in entries(filter(is_wanted, view.rows)):
-        yield SelectedSystem(entry.name, entry.rows, called, entry.trial)
+    yield from ((called, entry) for entry in entries(filter(is_wanted, view.rows)))
 
 
 def _runs_named(text: str, view: StoreView) -> list[str]:
@@ -139,12 +120,12 @@ def _searched_models(evaluation: Place) -> Iterator[Path]:
             yield Path(str(model.result["folder"])).resolve()
 
 
-def _choose_place(found: Mapping[str, Sequence[SelectedSystem]], on: str | None) -> CollectionSplit:
+def _choose_place(found: Mapping[str, Sequence[Candidate]], on: str | None) -> CollectionSplit:
     """
     Raises:
         UserError: if there is none, or more than one.
     """
-    of_each = {text: {place for one in own for place in one.rows} for text, own in found.items()}
+    of_each = {text: {place for _, entry in own for place in entry.rows} for text, own in found.items()}
     names = place_names(sorted(set[CollectionSplit]().union(*of_each.values())))
     common = set.intersection(*of_each.values())
     if on is not None:
@@ -172,13 +153,17 @@ def _typed(place: CollectionSplit, name: str) -> str:
     return f"--on {place.corpus}/{place.split}" if name == f"{place.corpus} {place.split}" else f"--on '{name}'"
 
 
-def _choose(text: str, found: Sequence[SelectedSystem], place: CollectionSplit) -> SelectedSystem:
+def _choose(text: str, found: Sequence[Candidate], place: CollectionSplit) -> Candidate:
     """The one system at a place; a sweep's trial only where there is nothing else."""
-    choices = [one for one in found if not one.trial] or list(found)
+    choices = [one for one in found if not one[1].trial] or list(found)
     if len(choices) > 1:
-        listed = "; ".join(f"'{one.name}' ({one.run_ids(place)})" for one in choices)
+        listed = "; ".join(f"'{entry.name}' ({_run_ids(entry, place)})" for _, entry in choices)
         raise UserError(f"{text!r} means {len(choices)} systems there; give one's name or run: {listed}")
     return choices[0]
+
+
+def _run_ids(entry: Entry, place: CollectionSplit) -> str:
+    return ", ".join(row.run_id[:8] for row in entry.rows[place])
 
 
 def _nothing(text: str, view: StoreView, store: str) -> UserError:
@@ -199,14 +184,12 @@ def _nothing(text: str, view: StoreView, store: str) -> UserError:
     return unknown("system or run", text, names, hint="Or give a run's id, or a run file.")
 
 
-def _labels(chosen: Sequence[SelectedSystem], place: CollectionSplit) -> list[str]:
-    """One label per system: the first part of its name, with the parts that not all share, or its runs, if needed."""
-    shared = set.intersection(*(set(one.name.split(SEPARATOR)) for one in chosen))
-    longer = [
-        SEPARATOR.join([one.short, *(part for part in one.name.split(SEPARATOR)[1:] if part not in shared)])
-        for one in chosen
-    ]
-    for labels in ([one.short for one in chosen], longer):
-        if len(set(labels)) == len(labels):
-            return labels
-    return [f"{label}{SEPARATOR}{one.run_ids(place)}" for label, one in zip(longer, chosen, strict=True)]
+def _labelled(chosen: Sequence[Candidate], place: CollectionSplit) -> dict[str, Entry]:
+    """Label -> system: what it is called, else its short name, with its runs where two labels are alike."""
+    short = {id(entry): name for name, entry in short_names([entry for _, entry in chosen]).items()}
+    labels = [called or short.get(id(entry), entry.name) for called, entry in chosen]
+    counts = Counter(labels)
+    return {
+        label if counts[label] == 1 else f"{label}{SEPARATOR}{_run_ids(entry, place)}": entry
+        for label, (_, entry) in zip(labels, chosen, strict=True)
+    }

@@ -36,7 +36,8 @@ import pyarrow.parquet as pq
 from midmask.core.config import fingerprint
 from midmask.leaderboard.entries import Entry, entries
 from midmask.leaderboard.rows import LeaderboardRow, rows
-from midmask.tracking import StoreReader, TrackedRow, sqlite_file
+from midmask.tracking.names import sqlite_file
+from midmask.tracking.reading import StoreReader, TrackedRow
 
 OVERLAP = timedelta(minutes=15)
 """How far the clocks of machines that write to one store may differ."""

@@ -11,8 +11,7 @@ from statistics import fmean
 from typing import Literal
 
 from midmask.core.words import clock
-from midmask.tracking import TrackedRow
-from midmask.tracking.reading import History, MetricPoint, read_histories
+from midmask.tracking.reading import History, MetricPoint, TrackedRow, read_histories
 from midmask.training.collapse import find_collapses
 
 PHASES = ("pretrain", "finetune", "teach", "generator")

@@ -6,13 +6,13 @@ The widgets that choose the view keep their values in the address. A chart sets 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from html import escape
 from typing import NamedTuple
 from urllib.parse import urlencode
 
 import plotly.graph_objects as go
 import streamlit as st
 
+from midmask.core.redaction import redacted
 from midmask.corpora.splits import is_slice
 from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.ranks import on_front
@@ -41,9 +41,8 @@ from midmask.leaderboard.export import table as board_table
 from midmask.leaderboard.rows import CollectionSplit, measure_names, place_names, unfinished
 from midmask.pages import card
 from midmask.pages.context import PageContext
-from midmask.pages.look import ALL, choice, choices, draw, link, live_table, table
+from midmask.pages.look import ALL, badge, choice, choices, draw, link, live_table, show_table
 from midmask.sweep.figures import FrontPoint, front_figure
-from midmask.tracking import redacted
 from midmask.tracking.names import PROGRESS
 
 PER_PAGE = 100
@@ -131,18 +130,17 @@ def troubles(context: PageContext) -> None:
         return
     st.subheader("Not finished")
     lines = [
-        [
-            (escape(run.name), ""),
-            (escape(run.tags.get("midmask.step", "")), ""),
-            (f'<span class="mm-status {escape(run.status)}">{escape(run.status)}</span>', ""),
-            (f"{run.started:%Y-%m-%d %H:%M}", "quiet"),
-            (escape(run.tags.get(PROGRESS if run.status == "running" else REASON, "")), "wrap quiet"),
-            (link(context.link(run), run.run_id[:8]), ""),
-        ]
+        {
+            "Run": markdown_text(run.name),
+            "Step": markdown_text(run.tags.get("midmask.step", "")),
+            "Status": badge(run.status),
+            "Started (UTC)": f"{run.started:%Y-%m-%d %H:%M}",
+            "MLflow": link(context.link(run), run.run_id[:8]),
+            "Last known": markdown_text(run.tags.get(PROGRESS if run.status == "running" else REASON, "")),
+        }
         for run in left[:MOST_UNFINISHED]
     ]
-    heads = [(text, "") for text in ("Run", "Step", "Status", "Started (UTC)", "Last known", "MLflow")]
-    st.html(table(heads, lines, "unfinished"))
+    show_table(lines, "unfinished")
     st.caption(
         f"{len(left)} runs, the newest {len(lines)} shown. A killed one stands as running until the same "
         "command, run again, goes on where it stopped."

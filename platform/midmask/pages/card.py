@@ -2,11 +2,12 @@
 
 import shlex
 from collections.abc import Sequence
-from html import escape
 
 import streamlit as st
 
+from midmask.core.redaction import redacted
 from midmask.core.words import MISSING
+from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, command_again, corpus_name
 from midmask.leaderboard.board import HEADS, Board, BoardLine, detail, number, rank_text
 from midmask.leaderboard.rows import LeaderboardRow
@@ -14,11 +15,11 @@ from midmask.leaderboard.store_view import cache_folder
 from midmask.leaderboard.training import PHASES, trainings
 from midmask.pages import training
 from midmask.pages.context import PageContext, run_of
-from midmask.pages.look import choice, draw, link, table
+from midmask.pages.look import choice, draw, link
 from midmask.pages.training import Overlay, panel
 from midmask.store.artifact import Artifact
-from midmask.tracking import TrackedRow, artifact_file, redacted
 from midmask.tracking.names import EXECUTOR, RECIPE_FILE
+from midmask.tracking.reading import TrackedRow, artifact_file
 
 KEY = "system"
 WHERE = {"process": "the process of their trial", "ray train": "workers of Ray Train"}
@@ -40,7 +41,7 @@ def show(board: Board, context: PageContext) -> None:
     place = artifact_place(run, row.corpus, row.split)
     artifacts = artifacts_behind(place) if place else []
     with st.container(border=True, key="card"):
-        st.html(facts(board, line, context))
+        st.table(facts(board, line, context), border="horizontal", alt="system")
         curves(artifacts, context)
         models(artifacts, row)
         if st.toggle("The command that makes it again", key="card_rerun"):
@@ -57,22 +58,20 @@ def newest(line: BoardLine, board: Board) -> LeaderboardRow:
     return max(line.entry.runs(board.view.places).values(), key=lambda row: row.started)
 
 
-def facts(board: Board, line: BoardLine, context: PageContext) -> str:
-    """Labels, settings, ranks, measures and costs as a table of two columns."""
+def facts(board: Board, line: BoardLine, context: PageContext) -> dict[str, str]:
+    """Labels, settings, ranks, measures and costs: what each is -> Markdown."""
     entry = line.entry
-    told = {head: escape(getattr(entry, name)) for name, head in HEADS.items() if getattr(entry, name)}
-    told |= {"Settings": escape(entry.note)} if entry.note else {}
-    told |= {f"Rank by {board.ranked.key}": rank_text(board, line)} if board.ranked else {}
+    known = {head: getattr(entry, name) for name, head in HEADS.items()} | {"Settings": entry.note}
+    known |= {f"Rank by {board.ranked.key}": rank_text(board, line)} if board.ranked else {}
     for column in board.columns:
-        small = detail(board, column, line)
-        if line.cells[column.key].sorts_by is not None:
-            told[column.key if column.place else column.head] = (
-                f"{number(board, column, line.cells[column.key])} {small}"
-            )
-    told |= {"Trainings ran in": WHERE[ran]} if (ran := run_of(context, newest(line, board)).tags.get(EXECUTOR)) else {}
+        cell = line.cells[column.key]
+        if cell.sorts_by is not None:
+            value = f"{number(board, column, cell)} {detail(board, column, line)}"
+            known[column.key if column.place else column.head] = value
+    known["Trainings ran in"] = WHERE.get(run_of(context, newest(line, board)).tags.get(EXECUTOR, ""), "")
     runs = sorted(entry.runs(board.view.places).values(), key=lambda row: row.seed.rjust(9))
-    told["Runs, by seed"] = " · ".join(link(context.link(row), row.seed.strip() or row.run_id[:8]) for row in runs)
-    return table([("", ""), ("", "")], [[(head, "quiet"), (text, "wrap")] for head, text in told.items()], "system")
+    links = " · ".join(link(context.link(row), row.seed.strip() or row.run_id[:8]) for row in runs)
+    return {head: markdown_text(text) for head, text in known.items() if text} | {"Runs, by seed": links}
 
 
 def curves(artifacts: Sequence[Artifact], context: PageContext) -> None:

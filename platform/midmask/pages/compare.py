@@ -15,11 +15,17 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from midmask.core.words import MISSING
+from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.intervals import Variance, standard_error
-from midmask.evaluation.statistics.pairing import EQUAL, Pairing, Sided, pair_systems, widest
-from midmask.evaluation.statistics.significance import Comparison, compare, p_text
-from midmask.leaderboard.comparison import ComparableSystems, comparable
+from midmask.evaluation.statistics.pairing import EQUAL, Pairing, Sided, widest
+from midmask.leaderboard.comparison import (
+    ComparableSystems,
+    SystemComparison,
+    caption,
+    comparable,
+    compare_tables,
+)
 from midmask.leaderboard.entries import Entry
 from midmask.leaderboard.queries import (
     RELEVANT,
@@ -33,7 +39,7 @@ from midmask.leaderboard.queries import (
 )
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
 from midmask.pages.context import PageContext, choose_place, nothing_evaluated, places_of, rows_at
-from midmask.pages.look import VERDICTS, choice, choices, draw, link, side_by_side, table
+from midmask.pages.look import choice, choices, draw, link, show_table, side_by_side, tinted
 from midmask.store.place import Place
 from midmask.sweep.figures import LOSS, TIE, WIN
 
@@ -45,11 +51,6 @@ SHOWN = 3
 
 ADDRESS = ("place", "measure", "base", "systems", "of")
 """Keys of the choices that decide what is seen of one query."""
-
-
-STYLE = """<style>
-.mm-board[aria-label="standings"] td:first-child {white-space: normal; min-width: 11rem;}
-</style>"""
 
 
 def show(context: PageContext) -> None:
@@ -68,31 +69,34 @@ def show(context: PageContext) -> None:
         )
         st.caption(markdown_text(not_offered(found)))
         return
-    base, pairings = choose(found, place, measure)
-    standings(found, pairings, base, measure, context)
+    names = choose(found, place, measure)
+    try:
+        comparison = compare_tables({name: found.tables[name] for name in names}, [measure])
+    except UserError as error:
+        st.info(str(error))
+        return
+    standings(found, comparison, measure, context)
+    base, *others = names
     with st.sidebar:
-        name = choice("Query by query", "of", list(pairings))
+        name = choice("Query by query", "of", others)
         side = SIDES[choice("Queries shown", "side", list(SIDES))]
         count = int(choice("How many", "count", COUNTS))
         query = st.text_input("One query, by its id", key="query", bind="query-params").strip()
-    if not pairings[name].queries:
-        st.info("These two systems share no query.")
-        return
+    pairing = comparison.pairings[name, measure]
     pair = {one: found.entries[one].rows[place][0] for one in (name, base)}
     st.subheader(markdown_text(f"{name} against {base}"))
-    differences(pairings[name], name, base, measure, query)
-    by_kind(context, pairings[name], pair)
-    one_by_one(context, pairings[name], pair, measure, (query, side, count), lambda one: address(one, name))
+    differences(pairing, name, base, measure, query)
+    by_kind(context, pairing, pair)
+    one_by_one(context, pairing, pair, measure, (query, side, count), lambda one: address(one, name))
 
 
-def choose(found: ComparableSystems, place: CollectionSplit, measure: str) -> tuple[str, dict[str, Pairing]]:
-    """Draws the choice of a baseline and of systems; the baseline, and each system paired with it."""
+def choose(found: ComparableSystems, place: CollectionSplit, measure: str) -> list[str]:
+    """Draws the choice of a baseline and of systems; the baseline comes first."""
     first = found.baseline()
     with st.sidebar:
         base = choice("Held against", "base", [first, *(name for name in found.entries if name != first)])
         others = found.others(place, measure, base)
-        wanted = choices("Systems", "systems", others, others[:SHOWN])
-    return base, {name: pair_systems(found.tables[name], found.tables[base], measure) for name in wanted}
+        return [base, *choices("Systems", "systems", others, others[:SHOWN])]
 
 
 def address(query: str, name: str) -> str:
@@ -102,36 +106,26 @@ def address(query: str, name: str) -> str:
     return "?" + urlencode({**known, "of": name, "query": query}, doseq=True)
 
 
-def standings(
-    found: ComparableSystems, pairings: Mapping[str, Pairing], base: str, measure: str, context: PageContext
-) -> None:
-    """Wins, losses and ties of each system, with the test of its difference."""
-    tested = _tested(found, pairings, base, measure)
-    heads = [("System", ""), (measure, "num"), ("Difference", "num"), ("Verdict", "")]
-    heads += [(text, "num") for text in ("95% interval", "p (Holm)", "Wins", "Losses", "Ties")]
-    lines = [
-        [
-            (link(context.link(_newest(found.entries[name])), name), ""),
-            *_differences(tested.get(name)),
-            *((f"{count:,}", "num") for count in (own.wins, own.losses, own.ties)),
-        ]
-        for name, own in pairings.items()
-    ]
-    st.html(STYLE + table(heads, lines, "standings"))
-    notes = [f"Held against {base}.", *_seeds({name: len(found.tables[name]) for name in (base, *pairings)})]
-    notes += ["Paired t-test over the queries that all have, at 0.05 after Holm's correction."]
-    left = {name: own.left_out for name, own in pairings.items() if own.left_out}
-    notes += [f"{count:,} queries that only one of {name} and {base} has are left out." for name, count in left.items()]
-    st.caption(markdown_text(" ".join([*notes, not_offered(found)])))
-
-
-def _seeds(counts: Mapping[str, int]) -> list[str]:
-    """The sentence that says of which systems the values are means over several seeds."""
-    by_count: dict[int, list[str]] = {}
-    for name, count in counts.items():
-        by_count.setdefault(count, []).append(name)
-    told = [f"{count} seeds ({', '.join(names)})" for count, names in sorted(by_count.items()) if count > 1]
-    return [f"Values are means over {'; '.join(told)}."] if told else []
+def standings(found: ComparableSystems, comparison: SystemComparison, measure: str, context: PageContext) -> None:
+    """Wins, losses and ties of each system, with the test of its difference. Sign and significance are words and marks;
+    the colour repeats them.
+    """
+    lines = []
+    for one in comparison.standings(measure)[1:]:
+        assert one.test is not None and one.pairing is not None, "only the first system is not tested"
+        lines.append(
+            {
+                "System": link(context.link(_newest(found.entries[one.system])), one.system),
+                measure: one.mean,
+                "Difference": tinted(one.test.outcome, one.difference),
+                "Verdict": tinted(one.test.outcome),
+                "95% interval": one.interval,
+                "p (Holm)": markdown_text(one.p),
+                **{"Wins": one.pairing.wins, "Losses": one.pairing.losses, "Ties": one.pairing.ties},
+            }
+        )
+    show_table(lines, "standings", forms=dict.fromkeys(("Wins", "Losses", "Ties"), "{:,}"))
+    st.caption(markdown_text(" ".join([caption(comparison), not_offered(found)])))
 
 
 def _newest(entry: Entry) -> LeaderboardRow:
@@ -149,42 +143,8 @@ def not_offered(found: ComparableSystems) -> str:
     return " ".join(said)
 
 
-def _differences(row: Comparison | None) -> list[tuple[str, str]]:
-    """The cells of a difference and its test, dashes where it was not tested. Sign and significance are words and
-    marks; the colour repeats them.
-    """
-    if row is None:
-        return [(MISSING, "num"), (MISSING, "num"), (MISSING, ""), (MISSING, "num"), (MISSING, "num")]
-    said, kind = VERDICTS[row.outcome]
-    return [
-        (f"{row.mean:.4f}", "num"),
-        (f"{row.difference:+.4f}", f"num {kind}"),
-        (said, kind),
-        (f"{row.low:+.4f} … {row.high:+.4f}", "num quiet"),
-        (escape(p_text(row)), "num"),
-    ]
-
-
-def _tested(
-    found: ComparableSystems, pairings: Mapping[str, Pairing], base: str, measure: str
-) -> dict[str, Comparison]:
-    """Tests on the queries that all systems have; none where these are fewer than two."""
-    shared = set.intersection(*(set(own.queries) for own in pairings.values()))
-    if len(shared) < FEWEST:
-        return {}
-    tables = {name: found.tables[name] for name in (base, *pairings)}
-    return {row.system: row for row in compare(tables, measure=measure, baseline=base, queries=shared)}
-
-
 ComparedRuns = Mapping[str, LeaderboardRow]
 """Name -> a run, of a system and of the one that it is held against, in this order."""
-
-SHARES = """<style>
-.mm-shares {display: flex; min-width: 7rem; height: .7rem; border-radius: .35rem; overflow: hidden; gap: 1px;}
-.mm-shares .win {background: light-dark(#0f766e, #2dd4bf);}
-.mm-shares .loss {background: light-dark(#ea580c, #fb923c);}
-.mm-shares .tie {background: rgba(148,163,184,.45);}
-</style>"""
 
 
 def differences(own: Pairing, name: str, base: str, measure: str, query: str) -> None:
@@ -215,7 +175,7 @@ def by_kind(context: PageContext, own: Pairing, pair: ComparedRuns) -> None:
     }
     for title, found in tables.items():
         if len(found) > 1:
-            st.html(SHARES + _table(title, found))
+            show_groups(title, found)
         elif found:
             st.caption(f"{title}: {next(iter(found))} for all queries, so nothing is told apart by it.")
 
@@ -225,25 +185,17 @@ def _traits(place: Place | None, queries: tuple[str, ...]) -> QueryTraits:
     return query_traits(place, queries)
 
 
-def _table(title: str, found: Mapping[str, Pairing]) -> str:
-    heads = [(title, ""), *((text, "num") for text in ("Wins", "Ties", "Losses")), ("", ""), ("Difference", "num")]
+def show_groups(title: str, found: Mapping[str, Pairing]) -> None:
     lines = [
-        [
-            (label, ""),
-            *((f"{count:,}", "num") for count in (group.wins, group.ties, group.losses)),
-            (_shares(group), ""),
-            (f"{group.difference_N.mean():+.4f}", "num"),
-        ]
+        {
+            title: label,
+            **{"Wins": group.wins, "Ties": group.ties, "Losses": group.losses},
+            "Difference": f"{group.difference_N.mean():+.4f}",
+        }
         for label, group in found.items()
     ]
-    return table(heads, lines, title.lower())
-
-
-def _shares(group: Pairing) -> str:
-    """A bar of wins, ties and losses."""
-    counts = {"win": group.wins, "tie": group.ties, "loss": group.losses}
-    parts = "".join(f'<span class="{kind}" style="flex:{count}"></span>' for kind, count in counts.items() if count)
-    return f'<div class="mm-shares" aria-hidden="true">{parts}</div>'
+    forms = dict.fromkeys(("Wins", "Ties", "Losses"), "{:,}")
+    show_table(lines, title.lower(), forms=forms, bars={"Wins": f"{WIN}40", "Ties": f"{TIE}40", "Losses": f"{LOSS}40"})
 
 
 def one_by_one(
@@ -365,21 +317,6 @@ LONGEST = 600
 LONGEST_START = 90
 """Characters of a passage that stand in its list."""
 
-CARD_STYLE = """<style>
-.mm-query {border: 1px solid rgba(128,128,128,.25); border-radius: .5rem; padding: .75rem 1rem; margin-bottom: .75rem;}
-.mm-query h4 {margin: 0 0 .35rem; padding: 0; font-size: 1rem; font-weight: 600;}
-.mm-query h5 {margin: .6rem 0 .2rem; padding: 0; font-size: .78rem; font-weight: 600; opacity: .8;}
-.mm-query .lists {display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 0 1.5rem;}
-.mm-query .values {font-size: .85rem; overflow-wrap: anywhere; font-variant-numeric: tabular-nums;}
-.mm-query details {font-size: .85rem; padding: .15rem 0; overflow-wrap: anywhere;}
-.mm-query summary {cursor: pointer;}
-.mm-query p {margin: .2rem 0 .4rem 1rem; font-size: .85rem; opacity: .85; white-space: pre-wrap;}
-.mm-query .relevant > summary {color: light-dark(#0f766e, #2dd4bf); font-weight: 600;}
-.mm-query h4 a {font-size: .75rem; font-weight: 400; margin-left: .6rem; white-space: nowrap;
-  color: inherit; opacity: .8;}
-.mm-query .quiet {opacity: .8;}
-</style>"""
-
 
 def show_queries(
     context: PageContext,
@@ -402,7 +339,7 @@ def show_queries(
         query_card(query, dict(zip(rows, values[query.query_id], strict=True)), measure, address(query.query_id))
         for query in found
     ]
-    st.html(CARD_STYLE + "".join(cards))
+    st.html("".join(cards))
 
 
 def _looked_up(

@@ -13,7 +13,8 @@ from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, PerQueryFi
 from midmask.leaderboard.store_view import StoreView, StoreWatch, cache_folder, snapshot_place
 from midmask.pages.look import choice
 from midmask.store.place import Place
-from midmask.tracking import TrackedRow, ui_command
+from midmask.tracking.names import ui_command
+from midmask.tracking.reading import TrackedRow
 
 ENOUGH = 1.0
 """Seconds that a page waits for news before it shows what was known."""

@@ -10,11 +10,12 @@ from functools import partial
 import streamlit as st
 
 from midmask.app.job import home
+from midmask.core.redaction import redacted
 from midmask.errors import UserError
 from midmask.pages import board, compare, search, sweep, training
 from midmask.pages.context import about, context_of, context_without_runs, known_of, until_read, watch_of
-from midmask.pages.look import STYLE
-from midmask.tracking import redacted, resolve_tracking_uri
+from midmask.pages.look import STYLES
+from midmask.tracking.names import resolve_tracking_uri
 
 # Title of a page -> its module; the others than the first live at the title in small letters. (No docstring: of a
 # page's main script, Streamlit would show it.)
@@ -37,7 +38,8 @@ def arguments() -> argparse.Namespace:
 
 def page() -> None:
     st.set_page_config(page_title="midmask", layout="wide")  # an icon would come from another host
-    st.html(STYLE)
+    for style in STYLES:
+        st.html(style)
     given = arguments()
     try:
         uri = resolve_tracking_uri(given.tracking_uri, home())

@@ -1,48 +1,34 @@
 """What the pages look like: one style, tables, links, charts, and choices whose values lie in the page's address."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from midmask.core.words import MISSING
+from midmask.evaluation.rendering import markdown_text
+from midmask.evaluation.statistics.significance import ComparisonOutcome
 from midmask.leaderboard.export import STYLE as TABLE_STYLE
-from midmask.sweep.figures import colour
 
 ALL = "all"
 
-VERDICTS = {
-    "better": ("▲ better", "gain"),
-    "worse": ("▼ worse", "loss"),
-    "equal": ("≈ not significant", "quiet"),
-    "undecided": ("? too few queries", "quiet"),
-}
-"""Outcome of a test -> its text and the class of its cell: a colour alone would not tell a loss from a gain."""
+STYLES = (TABLE_STYLE, Path(__file__).with_name("look.css"))
 
-STYLE = f"""<style>{TABLE_STYLE}
-.mm-note {{font-size: .72rem; border: 1px solid rgba(128,128,128,.4); border-radius: .6rem; padding: 0 .4rem;
-  margin-left: .4rem;}}
-.mm-board .gain {{font-weight: 700; color: light-dark(#0f766e, #2dd4bf);}}
-.mm-board .loss {{font-weight: 700; color: light-dark(#b91c1c, #f87171);}}
-.mm-status {{font-size: .75rem; border-radius: .6rem; padding: .1rem .5rem; background: rgba(128,128,128,.15);}}
-.mm-status.failed {{background: rgba(220,38,38,.14);}}
-.mm-status.running {{background: rgba(37,99,235,.14);}}
-[data-testid="stMainBlockContainer"] {{padding: 4.5rem 2.5rem 3rem;}}
-[data-testid="stCaptionContainer"] {{opacity: 1 !important; color: light-dark(#57564f, #b5b3ad) !important;}}
-[data-testid="stCaptionContainer"] p {{opacity: 1; color: inherit !important;}}
-[data-testid="stCaptionContainer"] a, [data-testid="stMarkdownContainer"] a {{color: light-dark(#0f766e, #5eead4);}}
-[data-testid="stCode"] .token {{color: light-dark(#57564f, #b5b3ad) !important;}}
-[data-testid="stButtonGroup"] button[data-selected="true"] p {{color: light-dark(#0f766e, #5eead4);}}
-[data-testid="stSidebar"] {{width: 17rem !important;}}
-[data-testid="stHeading"] h2 {{font-size: 1.6rem; padding: 0;}}
-[data-testid="stHeading"] h3 {{font-size: 1.15rem;}}
-@media (max-width: 640px) {{
-  [data-testid="stMainBlockContainer"] {{padding: 4rem 1rem 2rem;}}
-  [data-testid="stColumn"] {{min-width: calc(50% - 1rem) !important;}}
-}}
-</style>"""
+VERDICTS = {
+    "better": ("**▲ better**", "green"),
+    "worse": ("**▼ worse**", "red"),
+    "equal": ("≈ not significant", "gray"),
+    "undecided": ("? too few queries", "gray"),
+}
+"""Outcome of a test -> its mark, in Markdown, and its colour, which alone would not tell a loss from a gain."""
+
+STATES = {"running": "blue", "failed": "red", "killed": "red"}
+"""State of a run -> the colour of its badge; others are grey."""
 
 TABLE = """
 export default function({parentElement, data, setTriggerValue}) {
@@ -62,19 +48,6 @@ export default function({parentElement, data, setTriggerValue}) {
 _live_table = st.components.v2.component("midmask.table", js=TABLE, isolate_styles=False)
 
 
-def table(heads: Sequence[tuple[str, str]], lines: Sequence[Sequence[tuple[str, str]]], label: str) -> str:
-    """An HTML table of (text, class) cells; texts are HTML already. Heads without a text are left out together."""
-    head = "".join(f'<th class="{kind}" scope="col">{text}</th>' for text, kind in heads)
-    named = any(text for text, _ in heads)
-    body = "".join(
-        "<tr>" + "".join(f'<td class="{kind}">{text}</td>' for text, kind in line) + "</tr>" for line in lines
-    )
-    return (
-        f'<div class="mm-scroll" tabindex="0"><table class="mm-board" aria-label="{label}">'
-        f"{f'<thead><tr>{head}</tr></thead>' if named else ''}<tbody>{body}</tbody></table></div>"
-    )
-
-
 def live_table(html: str, key: str, *, order: Callable[[str], None], opened: Callable[[str], None]) -> None:
     """An HTML table whose heads and systems can be chosen, by click or key.
 
@@ -90,8 +63,47 @@ def live_table(html: str, key: str, *, order: Callable[[str], None], opened: Cal
     )
 
 
+def show_table(
+    lines: Sequence[Mapping[str, object]],
+    label: str,
+    *,
+    forms: Mapping[str, str | Callable[[float], str]] | None = None,
+    colours: Sequence[str] = (),
+    bars: Mapping[str, str] | None = None,
+) -> None:
+    """A table with a row for each line.
+
+    Args:
+        lines: head -> cell: Markdown, or a number, which stands on the right; None: a dash.
+        label: what the table is, for screen readers.
+        forms: head of numbers -> how they are written.
+        colours: of the first column, a colour for each line.
+        bars: head of counts -> colour of the bars behind them, one scale for all.
+    """
+    frame = pd.DataFrame(lines)
+    style = frame.style.format(dict(forms or {}), na_rep=MISSING)
+    if colours:
+        style = style.apply(lambda _: [f"color: {colour}" for colour in colours], subset=list(frame.columns[:1]))
+    highest = max((int(frame[head].max()) for head in bars or ()), default=0)
+    for head, colour in (bars or {}).items():
+        style = style.bar(subset=[head], color=colour, vmin=0, vmax=max(1, highest))
+    st.table(style, border="horizontal", hide_index=True, alt=label)
+
+
+def tinted(outcome: ComparisonOutcome, text: str = "") -> str:
+    """The text, else what the outcome is called, in the colour of an outcome, as Markdown."""
+    said, colour = VERDICTS[outcome]
+    return f":{colour}[{text or said}]"
+
+
+def badge(state: str) -> str:
+    """The state of a run, as Markdown."""
+    return f":{STATES.get(state, 'gray')}-badge[{markdown_text(state)}]"
+
+
 def link(address: str, text: str) -> str:
-    return f'<a href="{escape(address)}" target="_blank" rel="noopener">{escape(text)}</a>'
+    """A link, as Markdown."""
+    return f"[{markdown_text(text)}]({address})"
 
 
 def choice(label: str, key: str, options: Sequence[str], **more: Any) -> str:
@@ -105,11 +117,6 @@ def choices(label: str, key: str, options: Sequence[str], default: Sequence[str]
     return [option for option in options if option in (chosen or default)]
 
 
-CHARTS_STYLE = """<style>
-@media (max-width: 640px) {[class*="st-key-charts"] [data-testid="stColumn"] {min-width: 100% !important;}}
-</style>"""
-
-
 def side_by_side(key: str = "") -> list[DeltaGenerator]:
     """Two columns for charts, which on a phone stand below each other.
 
@@ -117,20 +124,23 @@ def side_by_side(key: str = "") -> list[DeltaGenerator]:
         key: tells several pairs on one page apart.
     """
     with st.container(key=f"charts{key}"):
-        st.html(CHARTS_STYLE)
         return list(st.columns(2))
-
-
-MARGIN = {"l": 10, "r": 10, "t": 30, "b": 10}
 
 
 def draw(figure: go.Figure, key: str, height: int = 320) -> None:
     """Draws a figure across its column, without Plotly's bar of buttons."""
-    figure.update_layout(height=height, margin=MARGIN, hoverlabel={"align": "left"})
+    margin = {"l": 10, "r": 10, "t": 30, "b": 10}
+    figure.update_layout(height=height, margin=margin, hoverlabel={"align": "left"})
     st.plotly_chart(figure, key=key, config={"displaylogo": False, "displayModeBar": False})
 
 
-def swatch(number: int) -> str:
-    """A spot of a run's colour, as HTML: a legend that wraps on a phone."""
-    style = f"display:inline-block;width:.7rem;height:.7rem;border-radius:.35rem;background:{colour(number)}"
-    return f'<span style="{style};margin-right:.45rem"></span>'
+def table(heads: Sequence[tuple[str, str]], lines: Sequence[Sequence[tuple[str, str]]], label: str) -> str:
+    """An HTML table of (text, class) cells, of the page Search; texts are HTML already."""
+    head = "".join(f'<th class="{kind}" scope="col">{text}</th>' for text, kind in heads)
+    body = "".join(
+        "<tr>" + "".join(f'<td class="{kind}">{text}</td>' for text, kind in line) + "</tr>" for line in lines
+    )
+    return (
+        f'<div class="mm-scroll" tabindex="0"><table class="mm-board" aria-label="{escape(label)}">'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )

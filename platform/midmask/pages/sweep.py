@@ -6,7 +6,6 @@ Tables: the final comparison on both splits, and every trial with the state in w
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from html import escape
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -18,7 +17,7 @@ from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.rows import STEP, Point, measure_names, measured, resolve_cached, rows, sweep_surface, sweeps
 from midmask.leaderboard.store_view import cache_folder
 from midmask.pages.context import PageContext
-from midmask.pages.look import VERDICTS, choice, draw, link, side_by_side, table
+from midmask.pages.look import badge, choice, draw, link, show_table, side_by_side, tinted
 from midmask.sweep import figures
 from midmask.sweep.sweep_file import (
     ComparedSystem,
@@ -29,7 +28,7 @@ from midmask.sweep.sweep_file import (
     read_sweep,
     suggestions,
 )
-from midmask.tracking import TrackedRow
+from midmask.tracking.reading import TrackedRow
 
 
 def show(context: PageContext) -> None:
@@ -77,7 +76,7 @@ def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> No
     st.subheader("Statistics")
     for sentence in sweep.sentences[1:]:
         st.markdown(f"- {markdown_text(sentence)}")
-    show_comparison(sweep)
+    show_comparison(sweep, link(context.link(parent), parent.run_id[:8]))
     pruned = len(sweep.points) - len(sweep.complete)
     told = f"{len(sweep.complete)} points ran to the end" + (f", {pruned} pruned" if pruned else "")
     floor = "not known" if sweep.noise_floor is None else f"{sweep.noise_floor.value:.4f}"
@@ -100,6 +99,7 @@ def how(sweep: SweepResult) -> None:
     if len(choices(sweep)) + len(sweep.objectives) > 2:
         st.subheader("Points that ran to the end")
         draw(figures.parallel(sweep), "parallel", 380)
+        st.caption("A line is a point; grey ones are worse than the best.")
 
 
 def trial_runs(context: PageContext, parent: TrackedRow) -> list[TrackedRow]:
@@ -166,24 +166,22 @@ SHOWN = 100
 
 SPLITS = {"dev": "chosen here", "test": "reported once"}
 
-Cells = list[tuple[str, str]]
+Line = dict[str, object]
 TrialLinkOf = Callable[[TrackedRow], str]
 
 
-def show_comparison(sweep: SweepResult) -> None:
+def show_comparison(sweep: SweepResult, logged: str) -> None:
     """The compared systems with their means on both splits and how they differ from the floor; nothing for a sweep of a
     version that did not keep the differences.
+
+    Args:
+        logged: the link to the sweep's run.
     """
     found = [one.to_floor["test"] for one in sweep.systems if one.to_floor]
     if not found:
         return
-    measure = escape(sweep.objectives[0].measure)
-    heads = [("System", "")]
-    for split, what in SPLITS.items():
-        heads += [(f"{split} {measure}<br>{what}", "num"), (f"to {escape(sweep.floor)}<br>95% interval, p", "num")]
-        heads += [(f"Verdict on {split}", "")]
     st.subheader("Final comparison")
-    st.html(table(heads, [_system(one) for one in sweep.systems], "comparison"))
+    show_table([_system(sweep, one) | {"MLflow": logged} for one in sweep.systems], "comparison")
     dev = next(one.to_floor["dev"] for one in sweep.systems if one.to_floor)
     st.caption(
         f"Trials were chosen on {dev.queries:,} dev queries, which favours the best of them; test is reported once, on "
@@ -191,23 +189,21 @@ def show_comparison(sweep: SweepResult) -> None:
     )
 
 
-def _system(one: ComparedSystem) -> Cells:
-    cells = [(escape(one.label), "")]
-    for split in SPLITS:
-        cells.append((f"{one.means[split]:.4f}", "num"))
+def _system(sweep: SweepResult, one: ComparedSystem) -> Line:
+    line: Line = {"System": markdown_text(one.label)}
+    for split, what in SPLITS.items():
+        line[f"{split} {sweep.objectives[0].measure}, {what}"] = f"{one.means[split]:.4f}"
         own = one.to_floor.get(split)
-        if own is None:
-            cells += [(MISSING, "num"), (MISSING, "")]
-            continue
-        said, kind = VERDICTS[own.outcome]
-        cells += [(f"{own.difference:+.4f}{_tested(own)}", f"num {kind}"), (said, kind)]
-    return cells
+        line[f"{split}, to {sweep.floor}: 95% interval, p"] = MISSING if own is None else _tested(own)
+        line[f"Verdict on {split}"] = MISSING if own is None else tinted(own.outcome)
+    return line
 
 
 def _tested(own: DifferenceToFloor) -> str:
-    """The interval of a difference and its p, as a small line below it."""
+    """A difference, its interval and its p."""
+    difference = MISSING if own.difference is None else f"{own.difference:+.4f}"
     low, high = (-math.inf if own.low is None else own.low), (math.inf if own.high is None else own.high)
-    return f'<span class="spread">{low:+.4f} … {high:+.4f}, p {own.p:.2g}</span>'
+    return f"{tinted(own.outcome, difference)} :small[:gray[{low:+.4f} … {high:+.4f}, p {own.p:.2g}]]"
 
 
 def show_tried(sweep: SweepResult, runs: Sequence[TrackedRow], link_of: TrialLinkOf) -> None:
@@ -222,15 +218,8 @@ def show_tried(sweep: SweepResult, runs: Sequence[TrackedRow], link_of: TrialLin
     known = {point.run for point in sweep.points}
     others = [run for fingerprint, run in by_fingerprint.items() if fingerprint not in known]
     lines += [_unknown(sweep, run, link_of) for run in others]
-    heads = [
-        ("Point", ""),
-        ("State", ""),
-        *((escape(one.measure), "num") for one in sweep.objectives),
-        ("Seeds", "num"),
-    ]
-    heads += [("Against the best on dev", ""), ("MLflow", "")]
     st.subheader("Everything that was tried")
-    st.html(table(heads, lines[:SHOWN], "points"))
+    show_table(lines[:SHOWN], "points", forms={"Seeds": "{:.0f}"} | {one.measure: _number for one in sweep.objectives})
     states = Counter("complete" if point.complete else "pruned" for point in points)
     states.update(_state(run) for run in others)
     st.caption(_counted(states, len(lines)))
@@ -241,41 +230,46 @@ def show_trials(runs: Sequence[TrackedRow], place: tuple[str, str], measure: str
     values = {run.run_id: measured(run).get(place, {}).get(measure) for run in runs}
     ordered = sorted(runs, key=lambda run: (not _has_finished(run), -(values[run.run_id] or 0.0)))
     lines = [
-        [
-            (escape(run.name), ""),
-            (_status(_state(run)), ""),
-            (MISSING if (value := values[run.run_id]) is None else f"{value:.4f}", "num"),
-            (link(link_of(run), run.run_id[:8]), ""),
-        ]
+        {
+            "Trial": markdown_text(run.name),
+            "State": badge(_state(run)),
+            measure: values[run.run_id],
+            "MLflow": link(link_of(run), run.run_id[:8]),
+        }
         for run in ordered[:SHOWN]
     ]
     st.subheader("Everything that was tried")
-    st.html(table([("Trial", ""), ("State", ""), (escape(measure), "num"), ("MLflow", "")], lines, "trials"))
+    show_table(lines, "trials", forms={measure: _number})
     st.caption(_counted(Counter(map(_state, runs)), len(ordered)))
 
 
-def _point(sweep: SweepResult, point: SweepPoint, run: TrackedRow | None, link_of: TrialLinkOf) -> Cells:
-    mark = f'<span class="mm-note">{escape(point.mark)}</span>' if point.mark else ""
-    kind = "num best" if point.label == sweep.best else "num"
-    values = [_number(point.values.get(one.measure)) for one in sweep.objectives]
-    if not point.complete and point.probes:
-        values[0] = f'<span class="quiet">{_number(point.probes[-1])} at a rung</span>'
+def _point(sweep: SweepResult, point: SweepPoint, run: TrackedRow | None, link_of: TrialLinkOf) -> Line:
+    """A trial with a result, or one that was pruned, with its last value at a rung."""
+    name = f"**{markdown_text(point.label)}**" if point.label == sweep.best else markdown_text(point.label)
     against = {None: "the best", True: "worse", False: "not told apart"}[point.distinguishable]
-    return [
-        (escape(point.label) + mark, ""),
-        (_status("complete" if point.complete else "pruned"), ""),
-        *((value, kind if number == 0 else "num") for number, value in enumerate(values)),
-        (f"{len(point.seeds)}" if point.complete else MISSING, "num"),
-        (against if point.complete else MISSING, "quiet"),
-        (link(link_of(run), run.run_id[:8]) if run else MISSING, ""),
-    ]
+    at_a_rung = f"pruned at {point.probes[-1]:.4f}" if point.probes else "pruned"
+    return {
+        "Point": name + (f" :gray-badge[{markdown_text(point.mark)}]" if point.mark else ""),
+        "State": badge("complete" if point.complete else "pruned"),
+        **{one.measure: point.values.get(one.measure) for one in sweep.objectives},
+        "Seeds": len(point.seeds) if point.complete else None,
+        "Against the best on dev": against if point.complete else at_a_rung,
+        "MLflow": link(link_of(run), run.run_id[:8]) if run else MISSING,
+    }
 
 
-def _unknown(sweep: SweepResult, run: TrackedRow, link_of: TrialLinkOf) -> Cells:
+def _unknown(sweep: SweepResult, run: TrackedRow, link_of: TrialLinkOf) -> Line:
     """A trial without a result."""
-    values = [(MISSING, "num") for _ in sweep.objectives]
-    about = [(MISSING, "num"), (MISSING, "quiet"), (link(link_of(run), run.run_id[:8]), "")]
-    return [(escape(run.name), ""), (_status(_state(run)), ""), *values, *about]
+    return {
+        "Point": markdown_text(run.name),
+        "State": badge(_state(run)),
+        **dict.fromkeys(one.measure for one in sweep.objectives),
+        **{"Seeds": None, "Against the best on dev": MISSING, "MLflow": link(link_of(run), run.run_id[:8])},
+    }
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
 def _state(run: TrackedRow) -> str:
@@ -286,16 +280,6 @@ def _has_finished(run: TrackedRow) -> bool:
     return run.status == "finished"
 
 
-def _status(state: str) -> str:
-    return f'<span class="mm-status {escape(state)}">{escape(state)}</span>'
-
-
 def _counted(states: Counter[str], count: int) -> str:
     told = f"{count:,} trials: {', '.join(f'{number:,} {state}' for state, number in states.items())}."
     return markdown_text(told + (f" The first {SHOWN} are shown." if count > SHOWN else ""))
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return MISSING
-    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}"

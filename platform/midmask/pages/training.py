@@ -32,9 +32,9 @@ from midmask.leaderboard.training import (
     trainings,
 )
 from midmask.pages.context import PageContext
-from midmask.pages.look import choice, choices, draw, link, side_by_side, swatch, table
+from midmask.pages.look import badge, choice, choices, draw, link, show_table, side_by_side
 from midmask.sweep.figures import colour
-from midmask.tracking import TrackedRow
+from midmask.tracking.reading import TrackedRow
 
 AXES: Mapping[str, Callable[[Curves, int], float | None]] = {
     "steps": lambda own, step: step,
@@ -173,7 +173,7 @@ def show(context: PageContext) -> None:
     told = [read(context, run, phase, ["loss", *parts, *PANELS.values()]) for run in chosen]
     happened = [events(own) for own in told]
     overlay = Overlay(told, groups, happened, across, smoothing)
-    st.html(summaries(told, overlay, context))
+    show_summaries(told, overlay, context)
     tell(told, happened)
     panels(overlay, {"Loss": "loss", **{_readable(name): name for name in parts}, **PANELS}, log=scale == "log")
     st.caption(
@@ -228,28 +228,28 @@ def _running(uri: str, run_id: str, phase: str, names: tuple[str, ...], _run: Tr
     return curves(uri, _run, phase, names)
 
 
-def summaries(told: Sequence[Curves], overlay: Overlay, context: PageContext) -> str:
+def show_summaries(told: Sequence[Curves], overlay: Overlay, context: PageContext) -> None:
     """One line a run, with the colour of its group."""
     lines = []
-    for number, own in enumerate(told):
-        run = own.run
+    for own in told:
         loss, speed, wait = (own.lines.get(key, []) for key in ("loss", THROUGHPUT, WAIT))
         tokens, hours = (list(spent.values())[-1:] for spent in (own.tokens, own.hours))
         lines.append(
-            [
-                (swatch(overlay.colour_number(number)) + link(context.link(run), run.name), ""),
-                (f'<span class="mm-status {escape(run.status)}">{escape(run.status)}</span>', ""),
-                (f"{loss[-1].step:,}" if loss else MISSING, "num"),
-                (f"{loss[-1].value:.4f}" if loss else MISSING, "num"),
-                (_short(tokens[0]) if tokens else MISSING, "num"),
-                (clock(3600 * hours[0]) if hours else MISSING, "num"),
-                (f"{median(point.value for point in speed):,.0f}" if speed else MISSING, "num"),
-                (f"{fmean(point.value for point in wait):.1%}" if wait else MISSING, "num"),
-            ]
+            {
+                "": "⬤",
+                "Run": link(context.link(own.run), own.run.name),
+                "Status": badge(own.run.status),
+                "Last step": loss[-1].step if loss else None,
+                "Last loss": loss[-1].value if loss else None,
+                "Tokens": _short(tokens[0]) if tokens else MISSING,
+                "Time": clock(3600 * hours[0]) if hours else MISSING,
+                "Tokens a second": median(point.value for point in speed) if speed else None,
+                "Waiting": fmean(point.value for point in wait) if wait else None,
+            }
         )
-    heads = [("Run", ""), ("Status", ""), ("Last step", "num"), ("Last loss", "num"), ("Tokens", "num")]
-    heads += [("Time", "num"), ("Tokens a second", "num"), ("Waiting", "num")]
-    return table(heads, lines, "trainings")
+    forms = {"Last step": "{:,.0f}", "Last loss": "{:.4f}", "Tokens a second": "{:,.0f}", "Waiting": "{:.1%}"}
+    colours = [colour(overlay.colour_number(number)) for number in range(len(told))]
+    show_table(lines, "trainings", forms=forms, colours=colours)
 
 
 def _short(count: float) -> str:

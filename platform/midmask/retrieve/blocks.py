@@ -112,12 +112,6 @@ class StoredPassages:
         passage = self._read_group(block).slice(number - block.start, 1).to_pylist()[0]
         return passage["doc_id"], passage["title"] or "", passage["text"]
 
-    def rows(self, start: int, stop: int) -> pa.Table:
-        """Document ids, titles and texts of the rows `start` .. `stop`, at least one; a title may be absent."""
-        blocks = [block for block in self._blocks if block.start < stop and start < block.start + block.rows]
-        groups = pa.concat_tables([self._read_group(block) for block in blocks])
-        return groups.slice(start - blocks[0].start, stop - start)
-
     def find(self, doc_ids: Sequence[str]) -> dict[str, tuple[str, str, str]]:
         """Document id -> (document id, title, text), in the order given; ids that the corpus lacks are left out."""
         ids = pa.array(doc_ids, pa.string())

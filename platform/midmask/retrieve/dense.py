@@ -8,7 +8,6 @@ for. A flat index holds the vectors less their mean: that moves all scores of a 
 bound small where it matters, since the vectors of a young encoder are nearly one vector.
 """
 
-import importlib.metadata
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from midmask.core.arrays import Doubles, Floats, Ints
+from midmask.core.config import ABSENT, library_versions
 from midmask.errors import UserError
 from midmask.retrieve.best import Candidates, Neighbours, Shard, in_order
 from midmask.retrieve.views import Views
@@ -111,13 +111,13 @@ GPU_PROPOSALS = 2048
 """Candidates that faiss can choose among on a GPU; what needs more is searched on the CPU."""
 
 
-def check_faiss() -> None:
-    """Exactly one build of faiss must be installed: two of them overwrite each other's files.
+def load_faiss() -> Any:
+    """The module, of which exactly one build must be installed: two of them overwrite each other's files.
 
     Raises:
         UserError: if there is none, or more than one.
     """
-    found = [name for name in FAISS_BUILDS if _is_installed(name)]
+    found = [name for name, version in library_versions(FAISS_BUILDS).items() if version != ABSENT]
     if not found:
         raise UserError("faiss is not installed: pip install 'midmask[cpu]', or 'midmask[gpu]' where there is a GPU")
     if len(found) > 1:
@@ -125,35 +125,18 @@ def check_faiss() -> None:
             f"{' and '.join(found)} are both installed and overwrite each other; pip uninstall -y {' '.join(found)}, "
             "then pip install one of 'midmask[cpu]' and 'midmask[gpu]'"
         )
+    import faiss
+
+    return faiss
 
 
 def faiss_gpus() -> int:
     """GPUs that the installed build of faiss sees; a build for CPUs sees none.
 
     Raises:
-        UserError: as `check_faiss`.
+        UserError: as `load_faiss`.
     """
     return int(load_faiss().get_num_gpus())
-
-
-def load_faiss() -> Any:
-    """The module.
-
-    Raises:
-        UserError: as `check_faiss`.
-    """
-    check_faiss()
-    import faiss
-
-    return faiss
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 class DenseShard(Shard):

@@ -25,22 +25,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse._sparsetools import csc_matvec
 
 from midmask.core.arrays import Doubles, Floats, Ints
 from midmask.errors import UserError
 from midmask.retrieve.best import Best, Candidates, Neighbours, Shard, near_best
 from midmask.retrieve.dense import GATHERED, DenseShard, Embeddings, check_finite, error_of_guess, longest_of
-from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.sparse import row_of
 from midmask.retrieve.views import Views
-
-if TYPE_CHECKING:
-    from scipy import sparse
-
 
 PASSAGES = 65_536
 """Passages of a block: their scores for one query stay in a core's cache."""
@@ -58,7 +56,7 @@ QUERIES = 256
 class LexicalShard(Shard):
     """Passages that are searched by their lexical views, one row each."""
 
-    def __init__(self, rows: SparseRows, doc_ids: pa.ChunkedArray, *, first: int = 0, threads: int = 1) -> None:
+    def __init__(self, rows: csr_array, doc_ids: pa.ChunkedArray, *, first: int = 0, threads: int = 1) -> None:
         super().__init__(doc_ids, first, threads)
         self._index = LexicalIndex(rows)
 
@@ -68,13 +66,13 @@ class LexicalShard(Shard):
 
         def search(part: slice) -> list[Best]:
             found = [Best(k, self._places_N) for _ in range(part.start, part.stop)]
-            for members, block, scores in self._index.scores(words.slice(part.start, part.stop)):
+            for members, block, scores in self._index.scores(words[part]):
                 for query, guessed in zip(members, scores, strict=True):
                     near_N = near_best(guessed.scores_N, guessed.error, k, found[query].least)
                     found[query].offer(guessed.exact(near_N).astype(np.float32), near_N + block.start)
             return found
 
-        return search_in_batches(search, len(words), k, self._threads)
+        return search_in_batches(search, words.shape[0], k, self._threads)
 
 
 def search_in_batches(search: Callable[[slice], list[Best]], queries: int, k: int, threads: int) -> Neighbours:
@@ -105,58 +103,59 @@ class BoundedScores:
 class LexicalIndex:
     """Scores of sparse or dense queries with all passages of a shard, a block at a time."""
 
-    def __init__(self, rows: SparseRows) -> None:
+    def __init__(self, rows: csr_array) -> None:
         self._rows = rows
-        self._postings_V = np.bincount(rows.terms, minlength=rows.width)
-        self._blocks = [range(at, min(at + PASSAGES, len(rows))) for at in range(0, len(rows), PASSAGES)]
+        count, width = rows.shape
+        self._postings_V = np.bincount(rows.indices, minlength=width)
+        self._blocks = [range(at, min(at + PASSAGES, count)) for at in range(0, count, PASSAGES)]
 
-    def prepare(self, queries: SparseRows) -> None:
+    def prepare(self, queries: csr_array) -> None:
         """Builds what `scores` needs, before threads ask for it together.
 
         Raises:
             UserError: if queries and passages are of different vocabularies.
         """
-        if queries.width != self._rows.width:
+        theirs, ours = queries.shape[1], self._rows.shape[1]
+        if theirs != ours:
             raise UserError(
-                f"queries over {queries.width} terms and passages over {self._rows.width}: they come from different "
-                "vocabularies; encode both with one model"
+                f"queries over {theirs} terms and passages over {ours}: they come from different vocabularies; encode "
+                "both with one model"
             )
         many_Q = self._has_many_postings(queries)
         _ = not many_Q.all() and self._inverted, many_Q.any() and self._multiplied
 
-    def scores(self, queries: SparseRows) -> Iterator[tuple[list[int], range, Iterator[BoundedScores]]]:
+    def scores(self, queries: csr_array) -> Iterator[tuple[list[int], range, Iterator[BoundedScores]]]:
         """Some queries, a block of passages, and each one's scores of the block, until all have met all."""
         many_Q = self._has_many_postings(queries)
         few, many = np.flatnonzero(~many_Q).tolist(), np.flatnonzero(many_Q).tolist()
         for block, lists in zip(self._blocks, self._inverted if few else [], strict=False):
-            yield few, block, (lists.scores(*queries.row(query)) for query in few)
-        tiles = [(many[at : at + TILE], _tile(queries, many[at : at + TILE])) for at in range(0, len(many), TILE)]
+            yield few, block, (lists.scores(*row_of(queries, query)) for query in few)
+        tiles = [many[at : at + TILE] for at in range(0, len(many), TILE)]
+        dense = [np.ascontiguousarray(queries[members].toarray().T) for members in tiles]
         for block, matrix in zip(self._blocks, self._multiplied if many else [], strict=False):
-            for members, tile_VB in tiles:
+            for members, tile_VB in zip(tiles, dense, strict=True):
                 yield members, block, matrix.scores(tile_VB)
 
-    def _has_many_postings(self, queries: SparseRows) -> NDArray[np.bool_]:
-        touched = np.concatenate([np.zeros(1, np.int64), self._postings_V[queries.terms].cumsum()])
-        return np.diff(touched[queries.offsets]) > MANY * len(self._rows.terms)
+    def _has_many_postings(self, queries: csr_array) -> NDArray[np.bool_]:
+        touched = np.concatenate([np.zeros(1, np.int64), self._postings_V[queries.indices].cumsum()])
+        many_Q: NDArray[np.bool_] = np.diff(touched[queries.indptr]) > MANY * self._rows.nnz
+        return many_Q
 
     @cached_property
     def _inverted(self) -> list["InvertedBlock"]:
-        return [InvertedBlock(self._rows.slice(block.start, block.stop)) for block in self._blocks]
+        return [InvertedBlock(self._rows[block.start : block.stop]) for block in self._blocks]
 
     @cached_property
     def _multiplied(self) -> list["RowsBlock"]:
-        return [RowsBlock(self._rows.slice(block.start, block.stop)) for block in self._blocks]
+        return [RowsBlock(self._rows[block.start : block.stop]) for block in self._blocks]
 
 
 class InvertedBlock:
     """Inverted lists of a block of passages: of each term, the passages that have it and their weights."""
 
-    def __init__(self, rows: SparseRows) -> None:
-        from scipy.sparse._sparsetools import csc_matvec  # here, as below: only a lexical search needs scipy
-
-        self._add_column = csc_matvec
-        lists = _matrix(rows).astype(np.float64).tocsc()
-        self._rows = len(rows)
+    def __init__(self, rows: csr_array) -> None:
+        lists = rows.astype(np.float64).tocsc()
+        self._rows = rows.shape[0]
         self._starts, self._passages, self._weights = lists.indptr, lists.indices, lists.data
 
     def scores(self, terms: NDArray[np.int32], weights: Floats) -> BoundedScores:
@@ -167,17 +166,17 @@ class InvertedBlock:
         # function beneath it: scores_N += column * weight, for a matrix of one column.
         for at, term in enumerate(terms.tolist()):
             edges, weight = self._starts[term : term + 2], wide[at : at + 1]
-            self._add_column(self._rows, 1, edges, self._passages, self._weights, weight, scores_N)
+            csc_matvec(self._rows, 1, edges, self._passages, self._weights, weight, scores_N)
         return BoundedScores(scores_N, 0.0, scores_N.__getitem__)
 
 
 class RowsBlock:
-    """The rows of a block of passages, as a matrix that shares their memory."""
+    """The rows of a block of passages, as a matrix."""
 
-    def __init__(self, rows: SparseRows) -> None:
-        self._matrix_NV = _matrix(rows)
-        lengths = np.diff(rows.offsets)
-        squares = np.add.reduceat(rows.weights.astype(np.float64) ** 2, rows.offsets[:-1][lengths > 0])
+    def __init__(self, rows: csr_array) -> None:
+        self._matrix_NV = rows
+        lengths = np.diff(rows.indptr)
+        squares = np.add.reduceat(rows.data.astype(np.float64) ** 2, rows.indptr[:-1][lengths > 0])
         # Higham 2002, (3.5), as in dense.py; but a sum has only as many products as the passage has terms.
         unit = int(lengths.max(initial=0)) * 2.0**-24
         self._error = float(np.sqrt(squares.max(initial=0))) * unit / (1 - unit)
@@ -198,21 +197,6 @@ class RowsBlock:
         return scores_N
 
 
-def _matrix(rows: SparseRows) -> "sparse.csr_array":
-    """Offsets as int32, like the terms: scipy's functions copy what is not of one type."""
-    from scipy import sparse
-
-    return sparse.csr_array((rows.weights, rows.terms, rows.offsets.astype(np.int32)), shape=(len(rows), rows.width))
-
-
-def _tile(queries: SparseRows, members: list[int]) -> Floats:
-    tile_VB = np.zeros((queries.width, len(members)), dtype=np.float32)
-    for column, query in enumerate(members):
-        terms, weights = queries.row(query)
-        tile_VB[terms, column] = weights
-    return tile_VB
-
-
 class HybridShard(Shard):
     """Passages that are searched by both views at once.
 
@@ -230,7 +214,7 @@ class HybridShard(Shard):
     def __init__(
         self,
         vectors: Sequence[Floats],
-        rows: SparseRows,
+        rows: csr_array,
         doc_ids: pa.ChunkedArray,
         *,
         first: int = 0,
@@ -240,11 +224,11 @@ class HybridShard(Shard):
     ) -> None:
         super().__init__(doc_ids, first, threads)
         self._embeddings = Embeddings(vectors)
-        if self._embeddings.rows != len(rows):
-            raise ValueError(f"{self._embeddings.rows} dense and {len(rows)} lexical views; they must be of one shard")
+        if self._embeddings.rows != rows.shape[0]:
+            raise ValueError(f"{self._embeddings.rows} dense and {rows.shape[0]} lexical views are not of one shard")
         self._index = LexicalIndex(rows)
         self._dense: FlatGuesses | DenseShard = (
-            FlatGuesses(self._embeddings, float(np.abs(rows.weights).max(initial=0)))
+            FlatGuesses(self._embeddings, float(np.abs(rows.data).max(initial=0)))
             if index is None
             else DenseShard(vectors, doc_ids, index=index, rescore=rescore, threads=threads)
         )
@@ -262,7 +246,7 @@ class HybridShard(Shard):
 
         def search(part: slice) -> list[Best]:
             found = [Best(k, self._places_N) for _ in range(part.start, part.stop)]
-            for members, block, scores in self._index.scores(words.slice(part.start, part.stop)):
+            for members, block, scores in self._index.scores(words[part]):
                 numbers = np.array(members) + part.start
                 for query, own, guessed in zip(numbers, proposals.of(numbers, block), scores, strict=True):
                     best = found[query - part.start]
@@ -271,7 +255,7 @@ class HybridShard(Shard):
                     best.offer((dense_N + guessed.exact(near_N)).astype(np.float32), near_N + block.start)
             return found
 
-        return search_in_batches(search, len(words), k, self._threads)
+        return search_in_batches(search, words.shape[0], k, self._threads)
 
 
 class FlatGuesses:
@@ -293,15 +277,15 @@ class FlatGuesses:
 class FlatProposals:
     """All passages that the errors leave a chance to be among the best k."""
 
-    def __init__(self, guesses: FlatGuesses, dense_QD: Floats, lexical: SparseRows, k: int) -> None:
+    def __init__(self, guesses: FlatGuesses, dense_QD: Floats, lexical: csr_array, k: int) -> None:
         self._centred_ND = guesses.centred_ND
         self._dense_QD = dense_QD
         self._k = k
         wide_QD = dense_QD.astype(np.float64)
         self._shares_Q = np.vecdot(wide_QD, guesses.mean_D.astype(np.float64))  # added by the mean to all scores
-        sums = np.concatenate([np.zeros(1), np.abs(lexical.weights).cumsum(dtype=np.float64)])
+        sums = np.concatenate([np.zeros(1), np.abs(lexical.data).cumsum(dtype=np.float64)])
         lengths_Q = np.linalg.norm(wide_QD, axis=1)
-        self._errors_Q = guesses.dense_error * lengths_Q + guesses.lexical_error * np.diff(sums[lexical.offsets])
+        self._errors_Q = guesses.dense_error * lengths_Q + guesses.lexical_error * np.diff(sums[lexical.indptr])
 
     def of(self, queries: Ints, block: range) -> Floats:
         """Dense scores of some queries with a block of passages less their mean, [B, n]."""

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from midmask.core.randomness import fixed_sample
+from midmask.corpora.checked_rows import pair_texts
 from midmask.corpora.writer import ANSWERS, MISSING_PASSAGES
 from midmask.errors import UserError, known_names
 from midmask.store.artifact import Artifact
@@ -100,7 +101,7 @@ def excluded_pairs(ranked: Artifact, corpus: Artifact) -> pa.Table:
 def is_self(table: pa.Table, pairs: pa.Table) -> NDArray[np.bool_]:
     """Marks each row (query_id, doc_id) of a table that is one of the pairs."""
     rows = np.flatnonzero(pc.is_in(table["query_id"], value_set=pairs["query_id"]).to_numpy())
-    matches = pc.is_in(_join_ids(table.take(pa.array(rows))), value_set=_join_ids(pairs)).to_numpy()
+    matches = pc.is_in(pair_texts(table.take(pa.array(rows))), value_set=pair_texts(pairs)).to_numpy()
     mask = np.zeros(len(table), bool)
     mask[rows[matches]] = True
     return mask
@@ -122,8 +123,3 @@ def without_self(ranked: pa.Table, pairs: pa.Table, depth: int | None = None) ->
     chosen = keep if depth is None else keep & (rank <= depth)
     closed = ranked.set_column(ranked.column_names.index("rank"), "rank", pa.array(rank, pa.int32()))
     return closed.filter(pa.array(chosen)), int((~keep).sum())
-
-
-def _join_ids(table: pa.Table) -> pa.ChunkedArray:
-    """Query and passage as one text; ids hold no white space."""
-    return pc.binary_join_element_wise(table["query_id"], table["doc_id"], "\t")

@@ -1,4 +1,5 @@
-"""Lexical views: rows that are nearly all zeros, in memory and in a file of as few bytes as the papers count.
+"""Lexical views: rows that are nearly all zeros, in memory (scipy's CSR, terms ascending in each row) and in a file of
+as few bytes as the papers count.
 
 DupMAE counts "384+260" as 768 floats a passage: 384 of the dense view, and 260 entries of 32 + 15 bits, a float32 and
 ceil(log2 V) bits of index each. The file, all little-endian:
@@ -13,124 +14,57 @@ ceil(log2 V) bits of index each. The file, all little-endian:
 
 import struct
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from midmask.core.arrays import Floats
+from midmask.core.arrays import Floats, Ints
 from midmask.errors import UserError
 
 
-@dataclass(frozen=True)
-class SparseRows:
-    """N rows over a vocabulary; row i has the entries `offsets[i]` .. `offsets[i + 1]`.
-
-    Args:
-        offsets: int64 [N + 1], from 0, never falling.
-        terms: int32, ascending within a row, each in 0 .. width.
-        weights: float32, finite, of any sign.
-        width: V.
+def top_rows(weights_NV: Floats, k: int | None) -> csr_array:
+    """The k largest weights of each row (by value, not by magnitude), less zeros; of equal ones at the cut, those
+    of smaller terms stay. k none: all that are not zero.
 
     Raises:
-        ValueError: if the arrays do not describe such rows.
         UserError: naming the row, if a weight is NaN or infinite.
     """
-
-    offsets: NDArray[np.int64]
-    terms: NDArray[np.int32]
-    weights: Floats
-    width: int
-
-    def __post_init__(self) -> None:
-        types = " ".join(array.dtype.name for array in (self.offsets, self.terms, self.weights))
-        if types != "int64 int32 float32":
-            raise ValueError(f"offsets, terms and weights are {types}; wanted int64 int32 float32")
-        if not len(self.offsets) or self.offsets[0] != 0 or (np.diff(self.offsets) < 0).any():
-            raise ValueError("offsets must begin with 0 and never fall")
-        if not self.offsets[-1] == len(self.terms) == len(self.weights):
-            raise ValueError(
-                f"{self.offsets[-1]} entries by the offsets, {len(self.terms)} terms, {len(self.weights)} weights"
-            )
-        if len(self.terms) and not 0 <= self.terms.min() <= self.terms.max() < self.width:
-            raise ValueError(f"terms reach from {self.terms.min()} to {self.terms.max()}; the width is {self.width}")
-        rises = np.diff(self.terms) > 0
-        begins = self.offsets[1:-1]
-        rises[begins[(begins > 0) & (begins < len(self.terms))] - 1] = True
-        if not rises.all():
-            raise ValueError(f"the terms of row {self._row_of(int(rises.argmin()))} do not ascend")
-        if not np.isfinite(self.weights).all():
-            at = int(np.isfinite(self.weights).argmin())
-            raise _not_finite(self._row_of(at), int(self.terms[at]), float(self.weights[at]))
-
-    @classmethod
-    def top(cls, weights_NV: Floats, k: int | None) -> "SparseRows":
-        """The k largest weights of each row (by value, not by magnitude), less zeros; of equal ones at the cut, those
-        of smaller terms stay. k none: all that are not zero.
-
-        Raises:
-            UserError: naming the row, if a weight is NaN or infinite.
-        """
-        finite = np.isfinite(weights_NV)
-        if not finite.all():
-            row, term = (int(at[0]) for at in np.nonzero(~finite))
-            raise _not_finite(row, term, float(weights_NV[row, term]))
-        kept_NV = weights_NV != 0
-        if k is not None and k < weights_NV.shape[1]:
-            kept_NV &= _mark_largest(weights_NV, k)
-        rows, terms = np.nonzero(kept_NV)
-        offsets = np.searchsorted(rows, np.arange(len(weights_NV) + 1))
-        weights = weights_NV[rows, terms].astype(np.float32, copy=False)
-        return cls(offsets.astype(np.int64), terms.astype(np.int32), weights, weights_NV.shape[1])
-
-    @classmethod
-    def concat(cls, parts: Sequence["SparseRows"]) -> "SparseRows":
-        """The rows of all parts, one after the other; at least one part, all of one width."""
-        if len(widths := {part.width for part in parts}) != 1:
-            raise ValueError(f"rows of widths {sorted(widths)} cannot be joined; they are of different vocabularies")
-        starts = np.cumsum([0, *(len(part.terms) for part in parts)])
-        offsets = [part.offsets[1:] + start for part, start in zip(parts, starts[:-1], strict=True)]
-        return cls(
-            np.concatenate([np.zeros(1, np.int64), *offsets]),
-            np.concatenate([part.terms for part in parts]),
-            np.concatenate([part.weights for part in parts]),
-            parts[0].width,
+    finite = np.isfinite(weights_NV)
+    if not finite.all():
+        row, term = (int(at[0]) for at in np.nonzero(~finite))
+        raise UserError(
+            f"lexical weights, row {row}: the weight of term {term} is {weights_NV[row, term]}; the encoder that made "
+            "them is broken, look at the losses of its training"
         )
+    kept_NV = weights_NV != 0
+    if k is not None and k < weights_NV.shape[1]:
+        kept_NV &= _mark_largest(weights_NV, k)
+    rows, terms = np.nonzero(kept_NV)
+    offsets = np.searchsorted(rows, np.arange(len(weights_NV) + 1))
+    return _as_rows(weights_NV[rows, terms].astype(np.float32), terms, offsets, weights_NV.shape[1])
 
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
 
-    def slice(self, start: int, stop: int) -> "SparseRows":
-        """Rows `start` .. `stop`; terms and weights share memory with these."""
-        start, stop, _ = slice(start, stop).indices(len(self))
-        offsets = self.offsets[start : max(start, stop) + 1]
-        entries = slice(offsets[0], offsets[-1])
-        return SparseRows(offsets - offsets[0], self.terms[entries], self.weights[entries], self.width)
+def heaviest(rows: csr_array, k: int) -> csr_array:
+    """The k largest weights of each row, as `top_rows` chooses them."""
+    row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    by_weight = np.lexsort((rows.indices, -rows.data, row))
+    kept = np.sort(by_weight[np.arange(len(row)) - rows.indptr[row] < k])
+    offsets = np.searchsorted(row[kept], np.arange(rows.shape[0] + 1))
+    return _as_rows(rows.data[kept], rows.indices[kept], offsets, rows.shape[1])
 
-    def take(self, rows: NDArray[np.int64]) -> "SparseRows":
-        """The rows with these numbers, in this order."""
-        counts = np.diff(self.offsets)[rows]
-        offsets = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
-        entries = np.repeat(self.offsets[rows] - offsets[:-1], counts) + np.arange(offsets[-1])
-        return SparseRows(offsets, self.terms[entries], self.weights[entries], self.width)
 
-    def heaviest(self, k: int) -> "SparseRows":
-        """The k largest weights of each row, as `top` chooses them."""
-        row = np.repeat(np.arange(len(self)), np.diff(self.offsets))
-        by_weight = np.lexsort((self.terms, -self.weights, row))
-        kept = np.sort(by_weight[np.arange(len(row)) - self.offsets[row] < k])
-        offsets = np.searchsorted(row[kept], np.arange(len(self) + 1)).astype(np.int64)
-        return SparseRows(offsets, self.terms[kept], self.weights[kept], self.width)
+def _as_rows(weights: Floats, terms: Ints, offsets: Ints, width: int) -> csr_array:
+    """Rows of a block, whose entries 32 bits can count; scipy would keep, and compute with, 64."""
+    arrays = weights, terms.astype(np.int32), offsets.astype(np.int32)
+    return csr_array(arrays, shape=(len(offsets) - 1, width))
 
-    def row(self, index: int) -> tuple[NDArray[np.int32], Floats]:
-        """Terms and weights of one row."""
-        entries = slice(self.offsets[index], self.offsets[index + 1])
-        return self.terms[entries], self.weights[entries]
 
-    def _row_of(self, entry: int) -> int:
-        return int(np.searchsorted(self.offsets, entry, side="right")) - 1
+def row_of(rows: csr_array, index: int) -> tuple[NDArray[np.int32], Floats]:
+    """Terms and weights of one row."""
+    entries = slice(rows.indptr[index], rows.indptr[index + 1])
+    return rows.indices[entries], rows.data[entries]
 
 
 def _mark_largest(weights_NV: Floats, k: int) -> NDArray[np.bool_]:
@@ -144,13 +78,6 @@ def _mark_largest(weights_NV: Floats, k: int) -> NDArray[np.bool_]:
     return kept_NV
 
 
-def _not_finite(row: int, term: int, weight: float) -> UserError:
-    return UserError(
-        f"lexical weights, row {row}: the weight of term {term} is {weight}; the encoder that made them is broken, "
-        "look at the losses of its training"
-    )
-
-
 MAGIC = b"midmask lexical\0"
 VERSION = 1
 HEADER = struct.Struct("<16sI5QI")
@@ -159,21 +86,18 @@ PACKED_AT_ONCE = 1 << 16
 """Numbers spread to bits at once, 32 bytes each; a multiple of 8, so that every part ends with a whole byte."""
 
 
-def write_rows(stream: BinaryIO, rows: SparseRows) -> None:
+def write_rows(stream: BinaryIO, rows: csr_array) -> None:
     """Writes rows to a stream; equal rows give equal bytes."""
-    lengths = np.diff(rows.offsets)
-    shortest = int(lengths.min()) if len(lengths) else 0
+    lengths, (count, width) = np.diff(rows.indptr), rows.shape
+    shortest = int(lengths.min()) if count else 0
     length_bits = int(lengths.max(initial=shortest) - shortest).bit_length()
-    body = (
-        rows.weights.astype("<f4").tobytes()
-        + _pack(rows.terms, _term_bits(rows.width))
-        + _pack(lengths - shortest, length_bits)
-    )
-    counts = (len(rows), len(rows.terms), rows.width, shortest, length_bits)
+    packed = _pack(rows.indices, _term_bits(width)) + _pack(lengths - shortest, length_bits)
+    body = rows.data.astype("<f4").tobytes() + packed
+    counts = (count, rows.nnz, width, shortest, length_bits)
     stream.write(HEADER.pack(MAGIC, VERSION, *counts, zlib.crc32(body)) + body)
 
 
-def read_rows(stream: BinaryIO) -> SparseRows:
+def read_rows(stream: BinaryIO) -> csr_array:
     """The rows of a file that `write_rows` wrote.
 
     Raises:
@@ -195,12 +119,10 @@ def read_rows(stream: BinaryIO) -> SparseRows:
     if zlib.crc32(body) != checksum:
         raise UserError("lexical views whose checksum is wrong: the file was changed; encode again")
     lengths = shortest + _unpack(body[sizes[0] + sizes[1] :], count, length_bits)
-    return SparseRows(
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)]),
-        _unpack(body[sizes[0] : sizes[0] + sizes[1]], entries, term_bits).astype(np.int32),
-        np.frombuffer(body[: sizes[0]], dtype="<f4").astype(np.float32),
-        width,
-    )
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+    terms = _unpack(body[sizes[0] : sizes[0] + sizes[1]], entries, term_bits)
+    weights = np.frombuffer(body[: sizes[0]], dtype="<f4").astype(np.float32)
+    return _as_rows(weights, terms, offsets, width)
 
 
 def read_lengths(stream: BinaryIO) -> tuple[NDArray[np.int64], int]:

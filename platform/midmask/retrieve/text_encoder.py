@@ -31,7 +31,7 @@ from midmask.encoders.reading import read_base_model
 from midmask.encoders.representation import Representation, Side, TextVectors, TokenVectors, pool, token_vectors
 from midmask.errors import UserError
 from midmask.masking.words import one_thread
-from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.sparse import top_rows
 from midmask.retrieve.views import CodedTokens, Views
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -270,7 +270,7 @@ def _encode_batch(encoder: Encoder, rows: list[NDArray[Any]], encoding: Encoding
     return (
         Views(
             None if views.dense_BD is None else views.dense_BD.float().cpu().numpy(),
-            None if lexical_BV is None else SparseRows.top(lexical_BV.float().cpu().numpy(), encoding.terms),
+            None if lexical_BV is None else top_rows(lexical_BV.float().cpu().numpy(), encoding.terms),
         ),
         finite_B.cpu().numpy(),
     )

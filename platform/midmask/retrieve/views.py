@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
 
 from midmask.core.arrays import Floats, Ints, Ints32
-from midmask.retrieve.sparse import SparseRows, packed_size, read_lengths, read_rows, write_rows
+from midmask.retrieve.sparse import heaviest, packed_size, read_lengths, read_rows, write_rows
 from midmask.store.place import Place
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ class Views:
     """The views of N texts: dense vectors, lexical rows or both; or token vectors alone."""
 
     dense_ND: Floats | None
-    lexical: SparseRows | None  # N rows over the vocabulary
+    lexical: csr_array | None  # N rows over the vocabulary
     late: CodedTokens | None = None  # the vectors of the texts' tokens in 8 bits
 
     @property
@@ -122,7 +123,7 @@ class Views:
         return np.asarray(_present("dense", self.dense_ND))
 
     @property
-    def words(self) -> SparseRows:
+    def words(self) -> csr_array:
         """The lexical rows, which must be there."""
         return _present("lexical", self.lexical)
 
@@ -145,7 +146,7 @@ class Views:
         """The views of some texts, in the given order."""
         return Views(
             None if self.dense_ND is None else np.asarray(self.dense_ND)[rows],
-            None if self.lexical is None else self.lexical.take(rows),
+            None if self.lexical is None else self.lexical[rows],
             None if self.late is None else self.late.take(rows),
         )
 
@@ -157,7 +158,7 @@ class Views:
         late = [part.late for part in parts if part.late is not None]
         return cls(
             np.concatenate(dense) if dense else None,
-            SparseRows.concat(lexical) if lexical else None,
+            vstack(lexical, format="csr") if lexical else None,
             CodedTokens.concat(late) if late else None,
         )
 
@@ -172,7 +173,7 @@ class Views:
 
     def pruned(self, terms: int | None) -> "Views":
         """With the `terms` heaviest words of each text alone; none: all that are there."""
-        return self if terms is None or self.lexical is None else Views(self.dense_ND, self.lexical.heaviest(terms))
+        return self if terms is None or self.lexical is None else Views(self.dense_ND, heaviest(self.lexical, terms))
 
 
 def _present(name: str, view: T | None) -> T:

@@ -14,6 +14,7 @@ from midmask.app.run import compute, run_recipe_steps
 from midmask.app.run_contents import (
     all_datasets,
     base_tags,
+    log_curve,
     log_recipe,
     log_report,
     metric_keys,
@@ -60,7 +61,8 @@ from midmask.sweep.space import Space, briefly, budget, describe_point, mark_of
 from midmask.sweep.study import Outcome, open_study, outcomes, remaining
 from midmask.sweep.sweep_file import SWEEP_FILE, parse_sweep
 from midmask.sweep.trials import Trial, Trials, importance
-from midmask.tracking import TrackedRun, collection_key, metric_key, queries_key
+from midmask.tracking.names import collection_key, metric_key, queries_key
+from midmask.tracking.runs import TrackedRun
 
 log = logging.getLogger(__name__)
 
@@ -92,11 +94,11 @@ class TrialsObserver:
         self._sweep = sweep
         self._trials: dict[str, _Trial] = {}
 
-    def __call__(self, told: TrialEvent) -> None:
-        if isinstance(told.event, TrialStarted):
-            self._start(told.trial, told.event)
-        elif trial := self._trials.get(told.trial):  # else the report that it has started was lost
-            self._observe(told.trial, trial, told.event)
+    def __call__(self, report: TrialEvent) -> None:
+        if isinstance(report.event, TrialStarted):
+            self._start(report.trial, report.event)
+        elif trial := self._trials.get(report.trial):  # else the report that it has started was lost
+            self._observe(report.trial, trial, report.event)
 
     def _observe(self, source: str, trial: _Trial, event: StepEvent | RungMeasured | EndedEarly) -> None:
         match event:
@@ -142,6 +144,8 @@ class TrialsObserver:
             trial.run.log_input_model(model)
         else:
             trial.run.log_output_model(model, step.optimiser_steps)
+            artifact, before = load(step.place(self._context.storage)), trial.before.get(step.fingerprint, 0)
+            log_curve(trial.run, step, artifact, before=before)
 
     def _log(self, source: str, trial: _Trial, event: Logged) -> None:
         step, of = event.step, event.step.optimiser_steps

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, field_
 from midmask.core.config import Config, as_user_error
 from midmask.errors import UserError
 from midmask.evaluation.statistics.significance import ComparisonOutcome
-from midmask.tracking import artifact_file
+from midmask.tracking.reading import artifact_file
 
 SWEEP_FILE = "sweep.json"
 FORMAT: Final = 1

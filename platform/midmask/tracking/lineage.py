@@ -6,7 +6,6 @@ that sends the same once more all mean one model, in whatever order they arrive.
 """
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,25 +13,11 @@ from typing import Any
 
 import mlflow.entities
 from mlflow import MlflowClient
-from mlflow.entities import (
-    DatasetInput,
-    InputTag,
-    LoggedModel,
-    LoggedModelInput,
-    LoggedModelOutput,
-    LoggedModelStatus,
-    Metric,
-)
+from mlflow.entities import DatasetInput, InputTag, LoggedModelInput, LoggedModelOutput, LoggedModelStatus
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
 from midmask.core.redaction import redacted
 from midmask.tracking.names import ARTIFACT
-
-KINDS = ("datasets", "made", "used", "measured")
-"""Kinds of journal entries that `send_lineage` sends."""
-
-MetricRow = list[Any]
-"""A metric in a journal: key, value, time in ms, step."""
 
 
 @dataclass(frozen=True)
@@ -67,63 +52,47 @@ def model_name(text: str) -> str:
     return re.sub(r"\W+", "-", text).strip("-")
 
 
-def datasets_entry(datasets: list[Dataset]) -> list[dict[str, Any]]:
+def dataset_entries(datasets: list[Dataset]) -> list[dict[str, Any]]:
+    """Datasets as plain data, which `log_datasets` sends."""
     return [asdict(dataset) | {"source": redacted(dataset.source)} for dataset in datasets]
 
 
 def model_entry(model: TrackedModel) -> dict[str, Any]:
+    """A model as plain data, which `log_made`, `log_used` and `model_id_of` send."""
     return asdict(model) | {"place": redacted(model.place)}
 
 
-def measured_entry(model: dict[str, Any], dataset: Dataset, rows: list[MetricRow]) -> dict[str, Any]:
-    """Metrics of a model on a dataset; a value that is not finite is left to the run, MLflow would call it 0 here."""
-    finite = [row for row in rows if math.isfinite(row[1])]
-    return {"model": model, "dataset": [dataset.name, dataset.digest], "rows": finite}
-
-
-def send_lineage(client: MlflowClient, run_id: str, kind: str, value: Any) -> None:
-    """Sends one entry to the store; one that had arrived already changes nothing."""
-    if kind == "datasets":
-        client.log_inputs(run_id, datasets=[_dataset_input(dataset) for dataset in value])
-    elif kind == "made":
-        _send_made(client, run_id, value["model"], value["at"])
-    elif kind == "used":
-        model_id = _model(client, run_id, value).model_id
-        if model_id not in {dataset.model_id for dataset in client.get_run(run_id).inputs.model_inputs}:
-            client.log_inputs(run_id, models=[LoggedModelInput(model_id)])
-    else:
-        _send_measured(client, run_id, value)
+def log_datasets(client: MlflowClient, run_id: str, values: list[dict[str, Any]]) -> None:
+    """Logs datasets as inputs; one that the run has already keeps the context that it had first."""
+    client.log_inputs(run_id, datasets=[_dataset_input(value) for value in values])
 
 
 def _dataset_input(value: Mapping[str, Any]) -> DatasetInput:
     kind = "local" if value["source"].startswith("/") else "midmask"
-    dataset = mlflow.entities.Dataset(
-        value["name"],
-        value["digest"],
-        kind,
-        json.dumps({"uri": value["source"]}),
-        profile=json.dumps(value["counts"]),
-    )
+    source, profile = json.dumps({"uri": value["source"]}), json.dumps(value["counts"])
+    dataset = mlflow.entities.Dataset(value["name"], value["digest"], kind, source, profile=profile)
     return DatasetInput(dataset, [InputTag(MLFLOW_DATASET_CONTEXT, value["context"])])
 
 
-def _send_made(client: MlflowClient, run_id: str, value: Mapping[str, Any], at: int) -> None:
-    model_id = _model(client, run_id, value, made_here=True).model_id
+def log_made(client: MlflowClient, run_id: str, value: Mapping[str, Any], at: int) -> None:
+    """Links the run to a model that it has trained, unless it is linked."""
+    model_id = model_id_of(client, run_id, value, made_here=True)
     if model_id not in {output.model_id for output in client.get_run(run_id).outputs.model_outputs}:
         client.log_outputs(run_id, [LoggedModelOutput(model_id, at)])
 
 
-def _send_measured(client: MlflowClient, run_id: str, value: Mapping[str, Any]) -> None:
-    model_id, (name, digest) = _model(client, run_id, value["model"]).model_id, value["dataset"]
-    about = {"model_id": model_id, "dataset_name": name, "dataset_digest": digest, "run_id": run_id}
-    client.log_batch(run_id, metrics=[Metric(*row, **about) for row in value["rows"]], synchronous=True)
+def log_used(client: MlflowClient, run_id: str, value: Mapping[str, Any]) -> None:
+    """Links the run to a model that it has read, unless it is linked."""
+    model_id = model_id_of(client, run_id, value)
+    if model_id not in {model_input.model_id for model_input in client.get_run(run_id).inputs.model_inputs}:
+        client.log_inputs(run_id, models=[LoggedModelInput(model_id)])
 
 
-def _model(client: MlflowClient, run_id: str, value: Mapping[str, Any], *, made_here: bool = False) -> LoggedModel:
-    """The logged model of a step and fingerprint, created if missing; one that a kill left pending is finished.
+def model_id_of(client: MlflowClient, run_id: str, value: Mapping[str, Any], *, made_here: bool = False) -> str:
+    """The id of a step's model, created if missing; one that a kill left pending is finished.
 
     Args:
-        made_here: whether this run is the one that trained it.
+        value: as `model_entry` gives it. made_here: whether this run is the one that trained it.
     """
     experiment = str(client.get_run(run_id).info.experiment_id)
     identity = {"midmask.step": value["step"], "midmask.fingerprint": value["fingerprint"]}
@@ -139,4 +108,4 @@ def _model(client: MlflowClient, run_id: str, value: Mapping[str, Any], *, made_
     )  # fmt: skip
     if model.status != LoggedModelStatus.READY:
         client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
-    return model
+    return str(model.model_id)

@@ -24,11 +24,11 @@ from midmask.core.redaction import redacted
 from midmask.errors import UserError
 from midmask.tracking.lineage import model_name
 from midmask.tracking.names import ARTIFACT, LONGEST_TAG, check_key, shorten
+from midmask.tracking.opening import FINGERPRINT
 from midmask.tracking.store import FAILURES, Patience, create_store, patiently, reason
 
 log = logging.getLogger(__name__)
 
-FINGERPRINT = "midmask.fingerprint"
 LOGGED = "midmask.logged_model"
 """Which LoggedModel a version is of: a SQL registry keeps no id."""
 

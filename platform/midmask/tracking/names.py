@@ -41,16 +41,14 @@ def resolve_tracking_uri(flag: str | None, home: Path) -> str:
 
 
 def _absolute_sqlite(uri: str, home: Path) -> str:
-    shown = redacted(uri)
     prefix, _, rest = uri.partition(":///")
     path, mark, query = rest.partition("?")
     if not path or path == ":memory:":
-        raise UserError(f"tracking URI {shown!r} names no file, so nothing would be kept. {_ADVICE}")
-    if unfit := set(str(home.absolute() / path)) & set("#%?"):
-        raise UserError(
-            f"tracking URI {shown!r} below {home}: MLflow opens no file with {min(unfit)!r} in its path. {_ADVICE}"
-        )
-    return f"{prefix}:///{(home.absolute() / path)}{mark}{query}"
+        raise UserError(f"tracking URI {redacted(uri)!r} names no file, so nothing would be kept. {_ADVICE}")
+    file = str(home.absolute() / path)
+    if unfit := set(file) & set("#%?"):
+        raise UserError(f"tracking URI {redacted(uri)!r}: MLflow opens no file with {min(unfit)!r}: {file}. {_ADVICE}")
+    return f"{prefix}:///{file}{mark}{query}"
 
 
 def scheme_of(uri: str) -> str:
@@ -85,39 +83,17 @@ def ui_address(uri: str, ui: str | None = None) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
 
 
-LONGEST_KEY = 250
-LONGEST_PARAM = 6000
-LONGEST_TAG = 5000
+LONGEST_KEY, LONGEST_PARAM, LONGEST_TAG = 250, 6000, 5000
 
 RECIPE_FILE = "recipe.json"
 """Of a run: its whole recipe, from which `--recipe FILE` makes it again."""
 
-ARTIFACT = "midmask.artifact"
-"""The tag that tells where a run's artifact or a model's weights lie; a model that was only registered has none."""
-
-RUN_FILE = "midmask.run_file"
-"""The tag with the place of the TREC run file that a system was measured from."""
-
-EXECUTOR = "midmask.executor"
-"""The tag that says where a job's trainings run: `process` or `ray train`."""
-
-LOG = "midmask.log"
-"""The tag with the path of a job's log, on the machine that runs it."""
-
-PROGRESS = "midmask.progress"
-"""The tag with the last line of a job's progress: phase, steps, time left, best so far."""
-
-COLLECTION = "midmask.collection"
-"""Start of the tags that hold the fingerprint of an evaluated collection; two collections may share a short name."""
-
-QUERIES = "midmask.queries"
-"""Start of the tags that hold the number of queries of an evaluation."""
-
-MADE_HERE = "midmask.split_made_here"
-"""Start of the tags of splits that midmask drew itself."""
-
-SELF_MATCHES = "midmask.self_matches"
-"""Start of the tags that hold the number of results that an evaluation left out for being the query itself."""
+# Tags of runs.
+ARTIFACT = "midmask.artifact"  # where an artifact or a model's weights lie; a model that was only registered has none
+RUN_FILE = "midmask.run_file"  # the TREC run file that a system was measured from
+EXECUTOR = "midmask.executor"  # where a job's trainings run: `process` or `ray train`
+LOG = "midmask.log"  # the path of a job's log, on the machine that runs it
+PROGRESS = "midmask.progress"  # the last line of a job's progress: phase, steps, time left, best so far
 
 _MEASURE = re.compile(r"(?P<name>[^@(]+)(\((?P<params>[^@()]+)\))?(@(?P<cutoff>[^@()]+))?", re.DOTALL)
 _PARAM = re.compile(r"(?P<key>[^=,]+)=(?P<value>[^=,]+)", re.DOTALL)
@@ -146,27 +122,33 @@ def metric_key(corpus: str, split: str, measure: str) -> str:
 
 def artifact_key(corpus: str, split: str) -> str:
     """The tag with the place of a run's evaluation on a corpus and split, in a form that MLflow accepts."""
-    return f"{ARTIFACT}/{_segment(corpus)}/{_segment(split)}"
+    return _key(ARTIFACT, corpus, split)
 
 
 def collection_key(corpus: str) -> str:
-    """The tag with the fingerprint of the collection that a run's metrics of `corpus` were measured on."""
-    return f"{COLLECTION}/{_segment(corpus)}"
+    """The tag with the fingerprint of the collection that a run's metrics of `corpus` were measured on; two collections
+    may share a short name.
+    """
+    return _key("midmask.collection", corpus)
 
 
 def queries_key(corpus: str, split: str) -> str:
     """The tag with the number of queries that a run's metrics on a corpus and split are means of."""
-    return f"{QUERIES}/{_segment(corpus)}/{_segment(split)}"
+    return _key("midmask.queries", corpus, split)
 
 
 def made_here_key(corpus: str, split: str) -> str:
     """The tag, "true", of a run on a split of a corpus that midmask drew, since the collection has none of its own."""
-    return f"{MADE_HERE}/{_segment(corpus)}/{_segment(split)}"
+    return _key("midmask.split_made_here", corpus, split)
 
 
 def self_matches_key(corpus: str, split: str) -> str:
     """The tag with the number of results that a run's evaluation left out because they are the query itself."""
-    return f"{SELF_MATCHES}/{_segment(corpus)}/{_segment(split)}"
+    return _key("midmask.self_matches", corpus, split)
+
+
+def _key(tag: str, *names: str) -> str:
+    return "/".join([tag, *map(_segment, names)])
 
 
 def result_key(step: str, name: str) -> str:

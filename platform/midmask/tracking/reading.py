@@ -1,25 +1,28 @@
-"""Reads tracked runs: as rows of plain data, their files, and the histories of their metrics. Creates no store."""
+"""Reads tracked runs: as rows of plain data, their files and histories, and the artifacts that they name.
 
-import contextlib
+Creates no store.
+"""
+
 import os
+import re
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 from mlflow.entities import Experiment, LoggedModel, Run, ViewType
 from mlflow.entities.model_registry import ModelVersion
-from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
-from midmask.errors import UserError
-from midmask.tracking.names import collection_key, sqlite_file
-from midmask.tracking.store import EXPERIMENT, FAILURES, alone_with, connect, unreachable, unusable
-from midmask.tracking.writer import PARENT
+from midmask.core.config import fingerprints_in
+from midmask.tracking.names import ARTIFACT, sqlite_file
+from midmask.tracking.opening import PARENT, STATUS, STEP, is_written
+from midmask.tracking.sending import unsent_files
+from midmask.tracking.store import EXPERIMENT, alone_with, connect, explained
 
 
 def artifact_file(uri: str, run_id: str, path: str, cache: Path) -> Path | None:
@@ -35,28 +38,22 @@ def artifact_file(uri: str, run_id: str, path: str, cache: Path) -> Path | None:
     copy = cache / run_id / path
     if copy.exists():
         return copy
-    try:
+    with explained(uri):
         client = connect(uri)
         place = client.get_run(run_id).info.artifact_uri
-        if (local := _local(place)) is not None:
-            return file if (file := local / path).exists() else None
+        parts = urlsplit(place)
+        if parts.scheme in ("", "file"):
+            file = Path(unquote(parts.path)) / path
+            return file if file.exists() else None
         names = {item.path for item in client.list_artifacts(run_id, str(PurePosixPath(path).parent))}
         return _copy(f"{place}/{path}", copy, uri) if path in names else None
-    except FAILURES as error:
-        raise UserError(unreachable(uri, error)) from None
-
-
-def _local(place: str) -> Path | None:
-    parts = urlsplit(place)
-    return Path(unquote(parts.path)) if parts.scheme in ("", "file") else None
 
 
 def _copy(place: str, copy: Path, uri: str) -> Path:
     """The copy appears at once and whole: another page may look for it meanwhile."""
     copy.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=copy.parent) as folder:
-        fetched = download_artifacts(artifact_uri=place, dst_path=folder, tracking_uri=uri)
-        os.replace(fetched, copy)
+        os.replace(download_artifacts(artifact_uri=place, dst_path=folder, tracking_uri=uri), copy)
     return copy
 
 
@@ -78,15 +75,11 @@ def read_histories(uri: str, run_id: str, keys: Iterable[str]) -> dict[str, Hist
     Raises:
         UserError: if the store does not answer, or has no such run.
     """
-    try:
+    with explained(uri):
         client = connect(uri)
         histories = {key: client.get_metric_history(run_id, key) for key in keys}
-    except FAILURES as error:
-        raise UserError(unreachable(uri, error)) from None
     return {
-        key: sorted(
-            {metric.step: _point(metric) for metric in sorted(metrics, key=lambda metric: metric.timestamp)}.values()
-        )
+        key: sorted({metric.step: _point(metric) for metric in sorted(metrics, key=lambda one: one.timestamp)}.values())
         for key, metrics in histories.items()
     }
 
@@ -125,7 +118,7 @@ class StoreReader:
         self._experiment: Experiment | None = None
         path = sqlite_file(uri)
         if path is None or path.exists():
-            with self._name_errors(), alone_with(uri):  # a job may be creating it
+            with explained(uri), alone_with(uri):  # a job may be creating it
                 self._client = connect(uri)
                 self._experiment = self._client.get_experiment_by_name(EXPERIMENT)
 
@@ -173,60 +166,43 @@ class StoreReader:
     def run(self, run_id: str) -> Run:
         """One run, with the models it used: MLflow lists runs without these."""
         assert self._client is not None, "a run is listed before"
-        with self._name_errors():
+        with explained(self._uri):
             return self._client.get_run(run_id)
 
     def models(self) -> list[LoggedModel]:
         """Every checkpoint that runs made or used, as MLflow has it."""
-        models: list[LoggedModel] = []
-        token: str | None = None
-        while self._client is not None and self._experiment is not None:
-            with self._name_errors():
-                page = self._client.search_logged_models([self._experiment.experiment_id], page_token=token)
-            models += page
-            token = page.token
-            if not token:
-                break
-        return models
+        return [
+            model
+            for page in self._read(lambda client, of, token: client.search_logged_models(of, page_token=token))
+            for model in page
+        ]
 
     def versions(self) -> list[ModelVersion]:
         """Every version of a model in the registry."""
-        versions: list[ModelVersion] = []
-        token: str | None = None
-        while self._client is not None:
-            with self._name_errors():
-                page = self._client.search_model_versions(max_results=PAGE, page_token=token)
-            versions += page
-            token = page.token
-            if not token:
-                break
-        return versions
+
+        def search(client: MlflowClient, of: list[str], token: str | None) -> Any:
+            return client.search_model_versions(max_results=PAGE, page_token=token)
+
+        return [version for page in self._read(search) for version in page]
 
     def _rows(self, query: str) -> Iterator[TrackedRow]:
         return (_row(run) for page in self._pages(query) for run in page)
 
     def _pages(self, query: str, view: int = ViewType.ACTIVE_ONLY) -> Iterator[list[Run]]:
+        return self._read(
+            lambda client, of, token: client.search_runs(of, query, view, PAGE, ["start_time ASC"], token)
+        )
+
+    def _read(self, search: Callable[[MlflowClient, list[str], str | None], Any]) -> Iterator[Any]:
+        """The pages of a search; none while nothing is tracked."""
         token = None
         while self._client is not None and self._experiment is not None:
-            with self._name_errors():
-                page = self._client.search_runs(
-                    [self._experiment.experiment_id], query, view, PAGE, ["start_time ASC"], token
-                )
+            with explained(self._uri):
+                page = search(self._client, [self._experiment.experiment_id], token)
             yield page
             token = page.token
             if not token:
                 break
-
-    @contextlib.contextmanager
-    def _name_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except FAILURES as error:
-            raise UserError(unreachable(self._uri, error)) from None
-        except UserError:
-            raise
-        except Exception as error:  # protobuf's ParseError, KeyError, TypeError, … of answers that are not MLflow's
-            raise UserError(unusable(self._uri, error)) from error
 
 
 def read_runs(uri: str) -> list[TrackedRow]:
@@ -240,7 +216,7 @@ def read_runs(uri: str) -> list[TrackedRow]:
 
 def _row(run: Run) -> TrackedRow:
     info, data = run.info, run.data
-    status = data.tags.get("midmask.status", info.status.lower())
+    status = data.tags.get(STATUS, info.status.lower())
     ended = info.end_time if status != "running" else None  # a resumed run keeps the end of its first life
     return TrackedRow(
         run_id=info.run_id,
@@ -250,20 +226,81 @@ def _row(run: Run) -> TrackedRow:
         status=status,
         started=_time(info.start_time),
         ended=_time(ended) if ended else None,
-        tags={**_dataset_tags(run), **data.tags},
+        tags=dict(data.tags),
         params=dict(data.params),
         metrics=dict(data.metrics),
     )
 
 
-def _dataset_tags(run: Run) -> dict[str, str]:
-    """The tags `collection_key` of the datasets that the run was evaluated on: runs of older versions lack them."""
-    return {
-        collection_key(dataset_input.dataset.name): dataset_input.dataset.digest
-        for dataset_input in (run.inputs.dataset_inputs if run.inputs else [])
-        if any(tag.key == MLFLOW_DATASET_CONTEXT and "eval" in tag.value.split(", ") for tag in dataset_input.tags)
-    }
-
-
 def _time(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+_STEP_PLACE = re.compile(r"/[^/?]+/[^/?]+(?=\?|$)")
+"""STEP/FINGERPRINT in the place of an artifact, before a URI's options."""
+
+
+@dataclass(frozen=True)
+class References:
+    """The artifacts that tracked runs and registered models name, and the jobs that still run."""
+
+    # fingerprints in runs that are not deleted, their models, registered models, and values not sent yet
+    named: frozenset[str] = frozenset()
+    # fingerprints of the models of a sweep's trials, whose runs name no evaluations
+    tried: frozenset[str] = frozenset()
+    storages: frozenset[str] = frozenset()  # places of the stores in which artifacts of these runs lie
+    running: tuple[str, ...] = ()  # names of the runs that a process writes; those of other hosts are believed to live
+    runs: int = 0  # how many there are
+
+    def __or__(self, other: "References") -> "References":
+        return References(
+            self.named | other.named,
+            self.tried | other.tried,
+            self.storages | other.storages,
+            (*self.running, *other.running),
+            self.runs + other.runs,
+        )
+
+
+def read_references(uri: str, home: Path) -> References:
+    """Reads the references of one tracking store; all are empty if nothing was tracked there yet.
+
+    Args:
+        home: the folder of `mlflow-unsent/`, where values wait that have not reached the store.
+
+    Raises:
+        UserError: if the store does not answer.
+    """
+    unsent = [{"": path.read_text()} for path in unsent_files(home, uri)]
+    reader = StoreReader(uri)
+    runs = {run.info.run_id: run for run in reader.runs()}
+    models = {model.model_id: model for model in reader.models()}
+    trials = [name for name, run in runs.items() if run.data.tags.get(STEP) == "trial"]
+    in_trials = set[str]().union(*(_models_of(reader.run(name)) for name in trials)) & models.keys()
+    # A model that a run only used is in the record of what the run made; one whose maker is not known counts.
+    counted = [
+        model
+        for name, model in models.items()
+        if name in in_trials or not model.source_run_id or model.source_run_id in runs
+    ]
+    texts = [dict(part) for run in runs.values() for part in (run.data.tags, run.data.params)]
+    texts += [dict(record.tags) for record in (*counted, *reader.versions())]
+    places = (text for values in texts for name, text in values.items() if name.split("/")[0] == ARTIFACT)
+    return References(
+        named=_fingerprints(texts + unsent),
+        tried=_fingerprints(dict(models[name].tags) for name in in_trials),
+        storages=frozenset(_STEP_PLACE.sub("", place) for place in places),
+        running=tuple(run.info.run_name for run in runs.values() if is_written(run)),
+        runs=len(runs),
+    )
+
+
+def _models_of(run: Run) -> set[str]:
+    """Ids of the models that a run used or made."""
+    used = run.inputs.model_inputs if run.inputs else []
+    made = run.outputs.model_outputs if run.outputs else []
+    return {link.model_id for link in (*used, *made)}
+
+
+def _fingerprints(texts: Iterable[Mapping[str, str]]) -> frozenset[str]:
+    return frozenset(name for values in texts for text in values.values() for name in fingerprints_in(text))

@@ -29,13 +29,11 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+EXPERIMENT = "midmask"
+
 _REFUSALS = {
-    "BAD_REQUEST",
-    "INVALID_PARAMETER_VALUE",
-    "RESOURCE_DOES_NOT_EXIST",
-    "RESOURCE_ALREADY_EXISTS",
-    "NOT_FOUND",
-    "NOT_IMPLEMENTED",
+    *("BAD_REQUEST", "INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"),
+    *("NOT_FOUND", "NOT_IMPLEMENTED"),
 }
 _DENIED = (401, 403)
 _CLOSED_FOLDER = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -45,19 +43,13 @@ FAILURES = (MlflowException, requests.RequestException, sqlalchemy.exc.SQLAlchem
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to wait, in seconds, for a store that does not answer.
+    """How long to wait, in seconds, for a store that does not answer."""
 
-    answer: for what a job cannot go on without (opening the store, creating a run).
-    close: for the last values, before they are left in the journal.
-    flush: how long values are gathered before they are sent together.
-    retry, longest_retry: the first and the longest pause between attempts.
-    """
-
-    answer: float = 300.0
-    close: float = 60.0
-    flush: float = 1.0
-    retry: float = 1.0
-    longest_retry: float = 30.0
+    answer: float = 60.0  # for what a job cannot begin without
+    close: float = 60.0  # for the last values, before they are written to disk
+    flush: float = 1.0  # while which values are gathered, to be sent together
+    retry: float = 1.0  # the first pause between attempts
+    longest_retry: float = 30.0  # the longest
 
 
 def is_refusal(error: Exception) -> bool:
@@ -84,46 +76,9 @@ def _status(uri: str) -> int:
         return 0
 
 
-def patiently(call: Callable[[], T], uri: str, patience: Patience) -> T:
-    """`call()`, tried again for `patience.answer` seconds while the store is away, with one warning.
-
-    Raises:
-        UserError: if it stays away; at once if it refuses, or sends what MLflow's client cannot read, or if a folder
-            cannot be written.
-    """
-    end, pause, warned = time.monotonic() + patience.answer, patience.retry, False
-    while True:
-        try:
-            return call()
-        except FAILURES as error:
-            if is_refusal(error):
-                raise UserError(unusable(uri, error)) from error
-            if is_lasting(error, uri) or time.monotonic() + pause > end:
-                raise UserError(unreachable(uri, error)) from None
-            if not warned:
-                log.warning(
-                    "the tracking store %s does not answer (%s); waiting up to %.0f s",
-                    redacted(uri),
-                    reason(error),
-                    patience.answer,
-                )
-                warned = True
-        except UserError:
-            raise
-        except Exception as error:  # protobuf's ParseError, KeyError, TypeError, … of answers that are not MLflow's
-            raise UserError(unusable(uri, error)) from error
-        time.sleep(pause)
-        pause = min(2 * pause, patience.longest_retry)
-
-
-def is_closed_folder(error: Exception) -> bool:
-    """Whether a file of this machine may not be written, which waiting does not change."""
-    return isinstance(error, OSError) and error.errno in _CLOSED_FOLDER and bool(error.filename)
-
-
-def is_lasting(error: Exception, uri: str) -> bool:
-    """Whether waiting does not help: refused credentials, or a folder or database that may not be written."""
-    return is_denied(error, uri) or is_closed_folder(error) or "readonly database" in str(error)
+def _closed_folder(error: Exception) -> str:
+    """A file of this machine that may not be written, which waiting does not change; empty if that is not the error."""
+    return error.filename or "" if isinstance(error, OSError) and error.errno in _CLOSED_FOLDER else ""
 
 
 def reason(error: Exception) -> str:
@@ -142,13 +97,12 @@ def unusable(uri: str, error: Exception) -> str:
 
 
 def unreachable(uri: str, error: Exception) -> str:
-    """One line for a person: which store, why, what to do."""
+    """The user's error for a store that cannot be reached: which store, why, what to do."""
     shown = redacted(uri)
-    if is_closed_folder(error):
-        assert isinstance(error, OSError)
+    if path := _closed_folder(error):
         return (
-            f"{error.filename} cannot be written ({error.strerror}), which the tracking store {shown} needs; set "
-            "MIDMASK_HOME to a folder that can be written, or name another store with --tracking-uri"
+            f"{path} cannot be written ({os.strerror(getattr(error, 'errno', 0))}), which the tracking store {shown} "
+            "needs; set MIDMASK_HOME to a folder that can be written, or name another store with --tracking-uri"
         )
     if is_denied(error, uri):
         return (
@@ -162,11 +116,49 @@ def unreachable(uri: str, error: Exception) -> str:
     )
 
 
-EXPERIMENT = "midmask"
+@contextlib.contextmanager
+def explained(uri: str) -> Iterator[None]:
+    """Turns what a store can raise into the user's error."""
+    try:
+        yield
+    except FAILURES as error:
+        raise UserError(unreachable(uri, error)) from None
+    except UserError:
+        raise
+    except Exception as error:  # protobuf's ParseError, KeyError, TypeError, … of answers that are not MLflow's
+        raise UserError(unusable(uri, error)) from error
+
+
+def patiently(call: Callable[[], T], uri: str, patience: Patience) -> T:
+    """`call()`, tried again for `patience.answer` seconds while the store is away, with one warning.
+
+    Raises:
+        UserError: if it stays away; at once if waiting does not help: refusals, credentials that are refused, answers
+            that MLflow's client cannot read, and what may not be written.
+    """
+    end, pause = time.monotonic() + patience.answer, patience.retry
+    while True:
+        with explained(uri):
+            try:
+                return call()
+            except FAILURES as error:
+                if is_refusal(error):
+                    raise UserError(unusable(uri, error)) from error
+                lasts = is_denied(error, uri) or _closed_folder(error) or "readonly database" in str(error)
+                if lasts or time.monotonic() + pause > end:
+                    raise
+                if pause == patience.retry:
+                    text = "the tracking store %s does not answer (%s); waiting up to %.0f s"
+                    log.warning(text, redacted(uri), reason(error), patience.answer)
+        time.sleep(pause)
+        pause = min(2 * pause, patience.longest_retry)
 
 
 def connect(uri: str) -> MlflowClient:
-    """A client that leaves waiting to us: MLflow's own retries take four minutes for a server, two for a database."""
+    """A client that leaves waiting to us: MLflow would repeat each request for four minutes, for a database for two.
+
+    It would also repeat those that make a run or a model, which are then there twice if only an answer was lost.
+    """
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
     mlflow.store.db.utils.MAX_RETRY_COUNT = 1  # no setting of MLflow's reaches it
@@ -198,7 +190,8 @@ def create_store(uri: str, home: Path) -> tuple[MlflowClient, str]:
         client = connect(uri)
         experiment = client.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
-            place = artifact_place(home) if is_database(uri) else None
+            # MLflow decodes the place once, hence `quote`.
+            place = f"file://{quote(str(home.absolute() / 'mlartifacts'))}" if is_database(uri) else None
             try:
                 return client, str(client.create_experiment(EXPERIMENT, artifact_location=place))
             except MlflowException as error:
@@ -206,20 +199,13 @@ def create_store(uri: str, home: Path) -> tuple[MlflowClient, str]:
                     raise
                 experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment.lifecycle_stage != "active":
+        shown = redacted(uri)
+        secret = "" if shown == uri else f" (the password in place of {HIDDEN})"
         raise UserError(
-            f"the experiment {EXPERIMENT!r} of {redacted(uri)} is deleted; bring it back with{_secret(uri)}: "
-            f"MLFLOW_TRACKING_URI={shlex.quote(redacted(uri))} mlflow experiments restore -x {experiment.experiment_id}"
+            f"the experiment {EXPERIMENT!r} of {shown} is deleted; bring it back with{secret}: "
+            f"MLFLOW_TRACKING_URI={shlex.quote(shown)} mlflow experiments restore -x {experiment.experiment_id}"
         )
     return client, str(experiment.experiment_id)
-
-
-def _secret(uri: str) -> str:
-    return "" if redacted(uri) == uri else f" (the password in place of {HIDDEN})"
-
-
-def artifact_place(home: Path) -> str:
-    """`<home>/mlartifacts` as a URI. MLflow decodes it once, hence `quote`."""
-    return f"file://{quote(str(home.absolute() / 'mlartifacts'))}"
 
 
 @contextlib.contextmanager

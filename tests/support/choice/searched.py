@@ -94,7 +94,7 @@ def verdict(**changes: object) -> Verdict:
 
 def system(name: str, representation: str, rank: int, estimate: float, gain: float, model: str) -> SystemEstimate:
     ends = (estimate, estimate - 0.02, estimate + 0.02, gain, gain - 0.02, gain + 0.02)
-    return SystemEstimate(name, representation, rank, *ends, 60, 3072, model)
+    return SystemEstimate(name, representation, rank, *ends, 60, 3072, model, joined="BM25" in representation)
 
 
 def rewrite(folder: Path, **changes: object) -> None:

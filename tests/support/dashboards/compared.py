@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.tracking import TrackedRow, Tracker, collection_key, metric_key, queries_key
+from midmask.tracking.names import collection_key, metric_key, queries_key
+from midmask.tracking.reading import TrackedRow
+from midmask.tracking.runs import Tracker
 
 QUERIES = [f"q{number:02d}" for number in range(60)]
 SEEDS = (0, 1, 2)

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
-from lxml.html import fragment_fromstring
 from streamlit.testing.v1 import AppTest
 
 from midmask.leaderboard.entries import PerQueryOf
-from midmask.tracking import TrackedRow
+from midmask.tracking.reading import TrackedRow
 
 LONGEST = 120
 """Seconds; the first page of a process imports Plotly."""
@@ -53,7 +53,8 @@ def captions(app: AppTest) -> str:
 def words(app: AppTest) -> str:
     """All texts of the page, and its HTML."""
     kinds = ("header", "subheader", "markdown", "caption", "info", "warning", "error", "code")
-    return "\n".join([*(one.value for kind in kinds for one in app.get(kind)), html(app)])
+    tables = [one.value.to_string() for one in app.table]
+    return "\n".join([*(one.value for kind in kinds for one in app.get(kind)), *tables, html(app)])
 
 
 def html(app: AppTest) -> str:
@@ -62,11 +63,7 @@ def html(app: AppTest) -> str:
     return "\n".join([*own, *(json.loads(one.proto.json)["html"] for one in app.get("bidi_component"))])
 
 
-def table(app: AppTest, label: str) -> tuple[list[str], list[list[str]]]:
-    """The heads and the lines of the table with this label, as texts; the class of a cell follows its text behind a
-    bar: `▲ better|gain`.
-    """
-    (found,) = fragment_fromstring(html(app), create_parent=True).xpath("//table[@aria-label=$label]", label=label)
-    cells = ([*line.iter("td", "th")] for line in found.iter("tr"))
-    lines = [[f"{cell.text_content()}|{cell.get('class') or ''}" for cell in line] for line in cells]
-    return lines[0], lines[1:]
+def table(app: AppTest, label: str) -> list[dict[str, Any]]:
+    """The lines of the table with this label: head -> cell, Markdown or a number; None where nothing is known."""
+    (found,) = (one for one in app.table if one.proto.alt == label)
+    return [dict(line) for line in found.value.astype(object).where(found.value.notna(), None).to_dict("records")]

@@ -4,7 +4,8 @@ import json
 from itertools import product
 from typing import Any
 
-from midmask.tracking import Tracker, collection_key, metric_key, queries_key
+from midmask.tracking.names import collection_key, metric_key, queries_key
+from midmask.tracking.runs import Tracker
 from tests.support.dashboards.tracked import COLLECTIONS, QUERIES, tags
 
 WIDTH, WORDS, VIEW = "representation.width", "evaluation.passage_terms", "representation.lexical"

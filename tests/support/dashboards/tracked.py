@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from midmask.tracking import Patience, TrackedRun, Tracker, collection_key, made_here_key, metric_key, queries_key
+from midmask.tracking.names import collection_key, made_here_key, metric_key, queries_key
+from midmask.tracking.runs import TrackedRun, Tracker
+from midmask.tracking.store import Patience
 
 QUICK = Patience(answer=30, close=30, flush=0.02)
 RATIOS = [(encoder, decoder) for encoder in (0.15, 0.3, 0.5) for decoder in (0.5, 0.7, 0.9)]

@@ -17,7 +17,7 @@ from midmask.experiment.run import Runner, report_finished
 from midmask.experiment.schema import Recipe
 from midmask.recipes import RECIPES
 from midmask.store.place import Place
-from midmask.tracking import Tracker
+from midmask.tracking.runs import Tracker
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.dashboards.tracked import QUICK
 

@@ -9,7 +9,8 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel
 
-from midmask.tracking import Dataset, Patience, TrackedModel
+from midmask.tracking.lineage import Dataset, TrackedModel
+from midmask.tracking.store import Patience
 
 QUICK = Patience(answer=30, close=20, flush=0.02, retry=0.05, longest_retry=0.2)
 NEVER = Patience(answer=30, close=20, flush=3600, retry=0.05)
@@ -55,7 +56,8 @@ def links(uri: str, run_id: str) -> dict[str, Any]:
 DRIVER = """
 import os, signal, sys
 from pathlib import Path
-from midmask.tracking import Patience, Tracker
+from midmask.tracking.runs import Tracker
+from midmask.tracking.store import Patience
 from tests.support.tracking.stores import MODEL, SQUAD, TAGS
 tracker = Tracker(sys.argv[1], Path(sys.argv[2]), Patience(flush=3600))
 {}

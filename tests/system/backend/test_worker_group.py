@@ -32,7 +32,7 @@ from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import IndexConfig
 from midmask.retrieve.search import search
 from midmask.retrieve.search_config import SearchConfig
-from midmask.retrieve.sparse import SparseRows
+from midmask.retrieve.sparse import top_rows
 from midmask.retrieve.views import Views
 from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
@@ -238,7 +238,7 @@ def planted(root: Path, kind: str, vectors: dict[str, Artifact]) -> np.ndarray:
             words_NV = draw.integers(-1, 3, (block.rows, 30))
             lexical_NV = (words_NV * (draw.random((block.rows, 30)) < 0.2)).astype(np.float32)
             own = {"dense": dense_ND, "lexical": lexical_NV}
-            rows = SparseRows.top(lexical_NV, None) if "lexical" in KINDS[kind] else None
+            rows = top_rows(lexical_NV, None) if "lexical" in KINDS[kind] else None
             Views(dense_ND if "dense" in KINDS[kind] else None, rows).write(place, block.name)
             parts.append(np.concatenate([own[view] for view in KINDS[kind]], axis=1))
         all_views[name] = np.concatenate(parts).astype(np.float64)

@@ -22,7 +22,7 @@ from midmask.benchmark.run import run_benchmark
 from midmask.leaderboard.artifacts import artifact_place
 from midmask.leaderboard.rows import rows
 from midmask.store.place import Place
-from midmask.tracking import read_runs
+from midmask.tracking.reading import read_runs
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection
 from tests.support.waiting import wait_until
 

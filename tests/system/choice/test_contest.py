@@ -9,7 +9,8 @@ import pytest
 import midmask
 from midmask import Corpus
 from midmask.benchmark.layout import BenchmarkCell
-from midmask.choice.contenders import LEXICAL, MEASURE, TUNED, Contender, Request, name_of
+from midmask.choice.calibration import load_levels, load_records
+from midmask.choice.contenders import LEXICAL, MEASURE, TUNED, Request, System
 from midmask.choice.contest import Contest, LocalWorkshop
 from midmask.choice.contest_terms import Clock, Conditions, ContestJournal
 from midmask.choice.reveal import reveal
@@ -21,8 +22,9 @@ from midmask.queries.config import QueriesConfig
 from midmask.store.place import Place
 from tests.support.choice.documents import SETTINGS, SOURCES, SYSTEMS, ask, conditions_in, documents, judged, workshop
 from tests.support.encoders.tokenizers import write_classifier
+from tests.tools.calibrate import collect
 
-TUNED_ONLY, MLM = (Contender(system, "dense", TUNED) for system in ("none", "mlm"))
+TUNED_ONLY, MLM = (System(system, "dense", TUNED) for system in ("none", "mlm"))
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def test_what_is_trained_already_takes_part_though_no_time_is_left(conditions, t
     Contest(conditions, workshop(tmp_path), Clock(1e6), first).hold([LEXICAL, TUNED_ONLY])
     journal = ContestJournal(tmp_path / "second", "one")
     outcome = Contest(conditions, workshop(tmp_path), Clock(60.0, spent=59.0), journal).hold([LEXICAL, TUNED_ONLY, MLM])
-    assert outcome.measured == (LEXICAL, TUNED_ONLY) and outcome.not_tried.keys() == {MLM.label}
+    assert outcome.measured == (LEXICAL, TUNED_ONLY) and outcome.not_tried.keys() == {str(MLM)}
     assert outcome.enough is not None and outcome.enough > 60.0
     journal.finalists = None
     again = Contest(conditions, workshop(tmp_path), Clock(1e6), journal).hold([LEXICAL, TUNED_ONLY, MLM])
@@ -64,7 +66,7 @@ def test_a_training_that_fails_is_not_tried_for_the_reason_that_it_failed_for(co
     failing = KeepsGoing(Runner(Place(str(tmp_path / "store")), {**LOCAL, "pretrain": fail}))
     journal = ContestJournal(tmp_path / "verdict", "one")
     outcome = Contest(conditions, failing, Clock(1e6), journal).hold([LEXICAL, TUNED_ONLY, MLM])
-    assert outcome.not_tried == {MLM.label: "round 1: the disk is full"}
+    assert outcome.not_tried == {str(MLM): "round 1: the disk is full"}
     assert MLM not in outcome.measured and not any(MLM in one.contenders for one in journal.rounds[1:])
 
 
@@ -74,7 +76,7 @@ def test_no_system_is_both_measured_and_not_tried(conditions, tmp_path) -> None:
     running.hold([LEXICAL, TUNED_ONLY, MLM])
     journal.give_up([MLM], "behind")
     outcome = running.hold([LEXICAL, TUNED_ONLY, MLM])
-    assert MLM in outcome.measured and MLM.label in outcome.given_up and not outcome.not_tried
+    assert MLM in outcome.measured and str(MLM) in outcome.given_up and not outcome.not_tried
 
 
 def test_with_a_cross_encoder_its_margins_are_learned(tmp_path):
@@ -101,7 +103,7 @@ def test_judgements_are_compared_with_the_verdict(tmp_path):
     workshop = LocalWorkshop(Runner(store, LOCAL))
     choice = choose(request, workshop)
     found = reveal(request, choice, workshop)
-    rows = {(one.system, one.representation): value for one, value in zip(found.systems, found.judged, strict=True)}
+    rows = {(one.system, one.representation): one.judged for one in found.systems}
     for one in choice.verdict.systems:
         if one.representation == "dense":
             scores = midmask.evaluate(one.model, corpus, split="test", storage=tmp_path / "other", progress=False)
@@ -111,10 +113,14 @@ def test_judgements_are_compared_with_the_verdict(tmp_path):
     chosen = rows[choice.verdict.recommendation.system, choice.verdict.recommendation.representation]
     assert found.regret == pytest.approx(max(rows.values()) - chosen)
     assert len(found.records) == len(choice.verdict.systems) - 1
-    results = {" · ".join(name_of(one.key)): one.result for one in choice.measured}
+    results = {one.system: one.result for one in choice.measured}
     for record in found.records:
         own = results[record.system]
-        base = choice.counterparts.of(own.key)[own.split]
+        base = choice.counterparts.of(record.system)[own.split]
         assert record.made == pytest.approx(own.measures[MEASURE] - base.measures[MEASURE], abs=1e-9)
-    assert [one.source for one in found.sources] == sorted(SOURCES)
-    assert {"system", "representation", "judged"} == json.loads(found.as_json())["systems"][0].keys()
+    found.write(tmp_path / "verdict")
+    written = json.loads((tmp_path / "verdict" / "revealed.json").read_text())
+    assert written["systems"][0].keys() == {"system", "representation", "judged"} and written["regret"] == found.regret
+    collect([tmp_path / "verdict"], tmp_path / "records")
+    assert load_records(tmp_path / "records" / "calibration.jsonl") == found.records
+    assert load_levels(tmp_path / "records" / "levels.jsonl") == [found.level]

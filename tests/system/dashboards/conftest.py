@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import Chrome
 
-from midmask.tracking import Tracker
+from midmask.tracking.runs import Tracker
 from tests.support.choice.searched import write_verdict
 from tests.support.dashboards import compared, swept, tracked
 from tests.support.dashboards.browser import PAGE, chromium, served

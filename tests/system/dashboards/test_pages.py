@@ -10,7 +10,8 @@ from midmask.evaluation.statistics.pairing import pair_systems, widest
 from midmask.leaderboard.artifacts import artifacts_behind
 from midmask.leaderboard.rows import LeaderboardRow, PerQueryFiles, rows
 from midmask.store.place import Place
-from midmask.tracking import ARTIFACT, TrackedRow, read_runs
+from midmask.tracking.names import ARTIFACT
+from midmask.tracking.reading import TrackedRow, read_runs
 from tests.support.dashboards.pages import (
     choose,
     click,

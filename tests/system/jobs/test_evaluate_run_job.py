@@ -23,7 +23,8 @@ from midmask.queries.query_model import GenerateConfig
 from midmask.queries.written import ModelQueries
 from midmask.recipes import RECIPES
 from midmask.store.place import Place
-from midmask.tracking import LOG, read_runs
+from midmask.tracking.names import LOG
+from midmask.tracking.reading import read_runs
 from tests.support.benchmark.tiny import write_collection
 from tests.support.jobs.processes import finished_points, killed_after_one_trial, start
 from tests.support.jobs.running import run_job

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from midmask.tracking import Tracker
+from midmask.tracking.runs import Tracker
 from tests.support.benchmark.tiny import write_collection
 from tests.support.cluster.head import head
 from tests.support.jobs.planted import ENVIRONMENT, PASSWORD, USER, found_below, found_in, outcome, tracking_uri

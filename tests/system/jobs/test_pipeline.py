@@ -18,7 +18,7 @@ from transformers import AutoModel
 
 from midmask.app.run_contents import MODEL_PARAM
 from midmask.leaderboard.rows import rows
-from midmask.tracking import read_runs
+from midmask.tracking.reading import read_runs
 from tests.support.benchmark.tiny import reciprocal_ranks, relevant, write_collection
 from tests.support.jobs.running import Done, run_job
 

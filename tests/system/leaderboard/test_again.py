@@ -7,8 +7,8 @@ from pathlib import Path
 
 from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, command_again
 from midmask.leaderboard.rows import measured
-from midmask.tracking import artifact_file, read_runs
 from midmask.tracking.names import RECIPE_FILE
+from midmask.tracking.reading import artifact_file, read_runs
 from tests.support.dashboards.browser import ROOT
 
 

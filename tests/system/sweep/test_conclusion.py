@@ -22,7 +22,8 @@ from midmask.sweep.search import RungMeasured, SweepProgress, TrialContext, Tria
 from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining, suggest
 from midmask.sweep.trials import Trials, importance
-from midmask.tracking import Tracker, read_runs
+from midmask.tracking.reading import read_runs
+from midmask.tracking.runs import Tracker
 from tests.support.benchmark.tiny import write_collection
 from tests.support.cluster.spaces import DEPTH, SHORT, SIZE, check_repeated_seeds, check_words_and_bytes
 

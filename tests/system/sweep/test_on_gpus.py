@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from midmask.tracking import read_runs
+from midmask.tracking.reading import read_runs
 from tests.support.benchmark.tiny import TWO_TRIALS, write_collection
 from tests.support.cluster.head import head
 from tests.support.jobs.running import JOBS, run_job

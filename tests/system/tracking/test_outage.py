@@ -1,6 +1,5 @@
-"""An MLflow server that goes away and comes back."""
+"""MLflow's own server, killed and started again, and PostgreSQL under it."""
 
-import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +7,17 @@ from pathlib import Path
 import pytest
 
 from midmask.errors import UserError
-from midmask.tracking import Patience, Tracker, read_runs
-from midmask.tracking.outbox import find_left_behind
+from midmask.tracking.reading import read_runs
+from midmask.tracking.runs import Tracker
+from midmask.tracking.sending import unsent_files
+from midmask.tracking.store import Patience
+from tests.support.postgres import PASSWORD, postgres
 from tests.support.tracking.server import Server
 from tests.support.tracking.stores import MODEL, QUICK, SQUAD, TAGS, history, links, models
+
+LONG = replace(QUICK, answer=240, close=240)
+"""A server may start slowly."""
+BRIEF = Patience(answer=60, close=0.2, flush=0.02, retry=0.05)
 
 
 @pytest.fixture
@@ -23,14 +29,12 @@ def server(tmp_path: Path) -> Iterator[Server]:
     server.stop()
 
 
-def test_a_server_away_for_a_while_costs_one_warning(
-    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, logger="midmask")
-    with Tracker(server.uri, tmp_path, replace(QUICK, answer=240)) as tracker:  # a server may start slowly
+def test_a_server_that_is_killed_costs_no_value(server: Server, tmp_path: Path) -> None:
+    with Tracker(server.uri, tmp_path, LONG) as tracker:
         run = tracker.run("a", tags=TAGS, params={"seed": 1})
         for step in range(90):
             if step == 30:
+                assert run.id
                 server.stop()
             if step == 45:
                 run.log_input_model(MODEL)
@@ -41,12 +45,9 @@ def test_a_server_away_for_a_while_costs_one_warning(
         run.log_file(tmp_path / "a.txt", "files")
         run.log_inputs([SQUAD])
         run.log_output_model(MODEL, 60)
-        child = tracker.run("b", tags={}, params={}, parent=run.id)  # waits until the server is back
+        child = tracker.run("b", tags={}, params={}, parent=run.id)
         child.finish()
         run.finish()
-    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert 1 <= len(warnings) <= 2, warnings  # of the sender, and of the call that could not go on without an answer
-    assert any("mlflow-pending" in text for text in warnings)
     assert history(server.uri, run.id, "loss") == [(step, step / 3) for step in range(90)]
     assert len(history(server.uri, run.id, "odd")) == 90
     assert list((tmp_path / "art").rglob("a.txt"))
@@ -56,20 +57,38 @@ def test_a_server_away_for_a_while_costs_one_warning(
     }  # fmt: skip
     assert {row.run_id: row.status for row in read_runs(server.uri)} == {run.id: "finished", child.id: "finished"}
 
-    # away at the end: what is left waits on disk, and the next tracker sends it first
-    with Tracker(server.uri, tmp_path, Patience(answer=60, close=0.2, flush=0.02, retry=0.05)) as tracker:
+    with Tracker(server.uri, tmp_path, BRIEF) as tracker:
         last = tracker.run("c", tags={"midmask.fingerprint": "beef", "midmask.step": "evaluate"}, params={})
+        assert last.id
         server.stop()
         last.log({"loss": 1.5}, 7)
         last.finish()
-    assert "they are kept in" in caplog.text
+    assert len(unsent_files(tmp_path, server.uri)) == 1
     with pytest.raises(UserError, match="start the server"):
         read_runs(server.uri)
     with pytest.raises(UserError, match="start the server"):
-        Tracker(server.uri, tmp_path, Patience(answer=0.2, retry=0.05))
+        Tracker(server.uri, tmp_path, replace(BRIEF, answer=0.2))
     server.start()
     server.wait()
-    with Tracker(server.uri, tmp_path, QUICK) as tracker:
+    with Tracker(server.uri, tmp_path, LONG) as tracker:
         assert tracker.find("beef", step="evaluate").finished == last.id
-    assert history(server.uri, last.id, "loss") == [(7, 1.5)]
-    assert find_left_behind(tmp_path, server.uri) == []
+    assert history(server.uri, last.id, "loss") == [(7, 1.5)] and not unsent_files(tmp_path, server.uri)
+
+
+def test_postgresql_that_ends_under_a_job_does_not_end_the_job(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with postgres() as address:
+        uri = address.replace("postgresql://postgres@", f"postgresql+psycopg://postgres:{PASSWORD}@")
+        tracker = Tracker(uri, tmp_path, BRIEF)
+        run = tracker.run("a", tags=TAGS, params={})
+        run.log({"loss": 1.0}, 0)
+        assert tracker.find("f00d", step="pretrain").unfinished == (run.id,)
+        assert history(uri, run.id, "loss") == [(0, 1.0)]
+    for step in range(1, 20):
+        run.log({"loss": 1.0}, step)
+    run.finish()
+    tracker.close()
+    assert len(unsent_files(tmp_path, uri)) == 1
+    assert "midmask doctor --resend" in caplog.text and PASSWORD not in caplog.text
+    assert not any(PASSWORD in file.read_text() for file in unsent_files(tmp_path, uri))

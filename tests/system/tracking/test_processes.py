@@ -5,17 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mlflow import MlflowClient
-
-from midmask.tracking import Tracker, read_runs
-from midmask.tracking.writer import OWNER
-from tests.support.tracking.stores import MODEL, QUICK, TAGS, killed, links, models, statuses
+from midmask.tracking.reading import read_runs
+from midmask.tracking.runs import Tracker
+from tests.support.tracking.stores import MODEL, QUICK, SQUAD, TAGS, killed, links, models, statuses
 
 JOB = {"midmask.fingerprint": "beef", "midmask.step": "job"}
 WRITER = """
 import sys, time
 from pathlib import Path
-from midmask.tracking import Patience, Tracker
+from midmask.tracking.runs import Tracker
+from midmask.tracking.store import Patience
 from tests.support.tracking.stores import TAGS
 tracker = Tracker(sys.argv[1], Path(sys.argv[2]), Patience(flush=0.02))
 parent = tracker.run("job", tags={"midmask.fingerprint": "beef", "midmask.step": "job"}, params={})
@@ -30,7 +29,8 @@ def test_processes_that_open_a_fresh_file_at_once_all_write(tmp_path: Path) -> N
     script = """
 import sys
 from pathlib import Path
-from midmask.tracking import Patience, Tracker
+from midmask.tracking.runs import Tracker
+from midmask.tracking.store import Patience
 uri, home, number = sys.argv[1:]
 with Tracker(uri, Path(home), Patience(flush=0.02)) as tracker, tracker.run(f"run {number}", tags={}, params={}) as run:
     run.log({"loss": float(number)}, 0)
@@ -41,33 +41,25 @@ with Tracker(uri, Path(home), Patience(flush=0.02)) as tracker, tracker.run(f"ru
 
 
 def test_runs_of_a_killed_process_are_marked_by_the_next_job_and_resumed(uri: str, tmp_path: Path) -> None:
-    """From another home, where its journal is not seen; while it lives, nobody else touches its runs."""
+    """From another home; while it lives, nobody else touches its runs."""
     home, other = tmp_path / "home", tmp_path / "other"
     with subprocess.Popen([sys.executable, "-c", WRITER, uri, home], stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         ids = writer.stdout.readline().split()
         with Tracker(uri, other, QUICK) as tracker:
-            assert not tracker.run("b", tags=TAGS, params={}).resumed, "its writer lives"
+            assert tracker.run("b", tags=TAGS, params={}).id not in ids, "its writer lives"
         assert [statuses(uri)[one] for one in ids] == [("RUNNING", "running")] * 2
         writer.kill()
         os.waitid(os.P_PID, writer.pid, os.WEXITED | os.WNOWAIT)  # dead, but not reaped: its process id is still taken
         with Tracker(uri, other, QUICK) as tracker:
             assert [statuses(uri)[one] for one in ids] == [("KILLED", "killed")] * 2
             with tracker.run("a", tags={**TAGS, **JOB}, params={}) as run:
-                assert (run.id, run.resumed) == (ids[0], True)
+                assert run.id == ids[0]
                 assert statuses(uri)[run.id][0] == "RUNNING"
         assert statuses(uri)[ids[0]] == ("FINISHED", "finished")
 
 
-def test_a_journal_left_behind_ends_its_run_as_killed(uri: str, tmp_path: Path) -> None:
-    """Also where the tags tell nothing, as those of earlier versions do."""
-    run_id = killed(uri, tmp_path, 'print(tracker.run("a", tags=TAGS, params={}).id, flush=True)')
-    MlflowClient(uri).delete_tag(run_id, OWNER)
-    Tracker(uri, tmp_path, QUICK).close()
-    assert statuses(uri)[run_id] == ("KILLED", "killed")
-
-
-def test_a_driver_that_was_killed_loses_no_lineage(uri: str, tmp_path: Path) -> None:
+def test_what_a_driver_that_was_killed_had_not_sent_is_logged_again(uri: str, tmp_path: Path) -> None:
     work = """
 run = tracker.run("finetune", tags=TAGS, params={})
 run.log_inputs([SQUAD])
@@ -77,7 +69,8 @@ print(run.id, flush=True)
     run_id = killed(uri, tmp_path, work)
     assert models(uri) == [], "nothing may have been sent, or this test shows nothing"
     with Tracker(uri, tmp_path, QUICK) as tracker, tracker.run("finetune", tags=TAGS, params={}) as again:
-        assert (again.id, again.resumed) == (run_id, True)
+        assert again.id == run_id
+        again.log_inputs([SQUAD])
         again.log_output_model(MODEL, 500)
     (model,) = models(uri)
     assert links(uri, run_id) == {
@@ -87,5 +80,5 @@ print(run.id, flush=True)
 
 
 def test_neither_torch_nor_ray_is_imported() -> None:
-    check = "import sys, midmask.tracking, midmask.leaderboard.rows; print(sorted({'torch', 'ray'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True).stdout == "[]\n"
+    check = "import sys, midmask.tracking.runs, midmask.leaderboard.rows; print({'torch', 'ray'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True).stdout == "set()\n"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from selenium.webdriver import Chrome
 
-from midmask.tracking import resolve_tracking_uri
+from midmask.tracking.names import resolve_tracking_uri
 from tests.support.dashboards.browser import PAGE, ROOT, chromium, served
 from tests.support.dashboards.pages import PAGES
 from tests.tools.screenshots.guides import SCENES, Picture, take

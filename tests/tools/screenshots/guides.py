@@ -21,7 +21,8 @@ from selenium.webdriver import Chrome
 from midmask.benchmark.records import CellRecord, read_records
 from midmask.core.config import fingerprint
 from midmask.store.place import Place
-from midmask.tracking import Tracker, collection_key, metric_key, queries_key
+from midmask.tracking.names import collection_key, metric_key, queries_key
+from midmask.tracking.runs import Tracker
 from tests.support.dashboards.browser import PAGE, ROOT, appearance, served
 from tests.support.dashboards.pages import wait_for_text, wait_until_drawn
 

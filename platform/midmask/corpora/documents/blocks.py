@@ -197,16 +197,14 @@ def guess_encoding(stream: BinaryIO) -> tuple[str, str]:
     head = stream.read(SAMPLE)
     if not head.strip() and not stream.read(1):
         raise Unreadable(EMPTY_FILE)
-    found = wide_encoding(head)
-    if not found and not head.startswith(codecs.BOM_UTF8) and _is_binary(head):
+    codec = name = wide_encoding(head)
+    if not codec and not head.startswith(codecs.BOM_UTF8) and _is_binary(head):
         raise Unreadable(BINARY, "it holds control characters")
     stream.seek(0)
-    if not found:
-        found, name = _guess_bytewise(stream)
-    else:
-        name = found
-    stream.seek(0)
-    return found, name
+    if not codec:
+        codec, name = _guess_bytewise(stream)
+        stream.seek(0)
+    return codec, name
 
 
 def _is_binary(head: bytes) -> bool:

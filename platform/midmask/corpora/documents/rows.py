@@ -36,17 +36,11 @@ DELIMITERS = ",;\t|"
 TableRow = Mapping[str, Any]
 
 
-def read_csv(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
-    """The rows of a table whose first line has the columns' names; divided by the sign that this line has most of."""
-    yield from _read_separated(source, DELIMITERS)
-
-
-def read_tsv(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
-    """The rows of a table divided by tabs, whose first line has the columns' names."""
-    yield from _read_separated(source, "\t")
-
-
-def _read_separated(source: DocumentFile, delimiters: str) -> Iterator[ParsedDocument | BadRow]:
+def read_separated(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
+    """The rows of a table whose first line has the columns' names; .tsv: divided by tabs, else by the sign that this
+    line has most of.
+    """
+    delimiters = "\t" if source.name.lower().endswith(".tsv") else DELIMITERS
     with source.reading() as stream:
         codec, encoding = guess_encoding(stream)
         text = io.TextIOWrapper(stream, codec, errors="replace", newline="")

@@ -1,0 +1,171 @@
+"""A server that fails in the ways servers fail, in the middle of a job and at its end: every value is there once."""
+
+import logging
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from midmask.errors import UserError
+from midmask.tracking.opening import OWNER
+from midmask.tracking.reading import read_runs
+from midmask.tracking.runs import TrackedRun, Tracker
+from midmask.tracking.sending import unsent_files
+from midmask.tracking.store import Patience
+from tests.support.tracking.faults import FaultyServer, faulty_server
+from tests.support.tracking.stores import MODEL, QUICK, SQUAD, TAGS, history, links, models
+from tests.support.waiting import wait_until
+
+SOON = Patience(answer=60, close=0.3, flush=0.01, retry=0.02, longest_retry=0.05)
+FAULTS = ["401", "403", "500", "502", "silent", "lost", "stopped"]
+STEPS = [(step, step / 3) for step in range(30)]
+
+
+@pytest.fixture
+def server(uri: str, tmp_path: Path) -> Iterator[FaultyServer]:
+    with faulty_server(uri, f"file://{tmp_path}/art") as server:
+        yield server
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    own = [
+        record
+        for record in caplog.records
+        if record.name.startswith(("midmask.tracking.sending", "midmask.tracking.runs"))
+    ]
+    return [record.getMessage() for record in own if record.levelno >= logging.WARNING]
+
+
+def log_all(run: TrackedRun, folder: Path) -> None:
+    """What is logged besides curves."""
+    (folder / "a.txt").write_text("kept")
+    run.log_file(folder / "a.txt", "files")
+    run.log_inputs([SQUAD])
+    run.log_output_model(MODEL, 60)
+    run.log({"squad/dev/RR": 0.5}, 0, of=MODEL, on=SQUAD)
+
+
+def check_all(uri: str, run_id: str, folder: Path) -> None:
+    """That all of it has arrived, once."""
+    assert history(uri, run_id, "loss") == STEPS
+    assert history(uri, run_id, "squad/dev/RR") == [(0, 0.5)]
+    (model,) = models(uri)
+    made = [(model.model_id, 60)]
+    assert links(uri, run_id) == {"datasets": [("squad", "c0ffee123456", "pretrain")], "used": [], "made": made}
+    assert len(list((folder / "art").rglob("a.txt"))) == 1
+    assert MlflowClient(uri).get_run(run_id).info.status == "FINISHED"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_middle_costs_one_warning_and_no_value(
+    fault: str, server: FaultyServer, uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Tracker(server.uri, tmp_path, QUICK) as tracker, tracker.run("job", tags={}, params={}) as job:
+        run = tracker.run("a", tags=TAGS, params={"seed": 1}, parent=job.id)
+        assert run.id
+        for step, loss in STEPS:
+            if step == 10:
+                server.fail(fault)
+            run.log({"loss": loss}, step)
+        log_all(run, tmp_path)
+        wait_until(lambda: bool(warnings(caplog)))
+        nested = tracker.run("b", tags={}, params={}, parent=job.id)  # made when the server is back
+        nested.log({"loss": 1.0}, 0)
+        assert tracker.find("f00d", step="pretrain").unfinished == (), "nobody waits"
+        for ended in (run, nested):
+            ended.finish()
+        server.mend()
+    (warning,) = warnings(caplog)
+    assert "does not answer" in warning and "the job goes on" in warning
+    check_all(uri, run.id, tmp_path)
+    assert history(uri, nested.id, "loss") == [(0, 1.0)]
+    assert {row.name: row.status for row in read_runs(uri)} == dict.fromkeys(("job", "a", "b"), "finished")
+    assert unsent_files(tmp_path, server.uri) == []
+
+
+@pytest.mark.parametrize("fault", ["401", "lost", "silent", "stopped"])
+def test_what_a_job_could_not_send_is_sent_by_the_next_one_of_its_home(
+    fault: str, server: FaultyServer, uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Tracker(server.uri, tmp_path, SOON) as tracker, tracker.run("job", tags={}, params={}) as job:
+        run = tracker.run("a", tags=TAGS, params={"seed": 1}, parent=job.id)
+        assert run.id
+        server.fail(fault)
+        for step, loss in STEPS:
+            run.log({"loss": loss}, step)
+        log_all(run, tmp_path)
+        run.finish()
+        late = tracker.run("late", tags={"midmask.fingerprint": "1a7e", "midmask.step": "encode"}, params={"a": 2})
+        late.log({"encode/seconds": 2.0}, 0)
+        late.finish()
+    assert any("midmask doctor --resend" in text for text in warnings(caplog))
+    with pytest.raises(UserError):
+        Tracker(server.uri, tmp_path, replace(SOON, answer=0.1))
+    assert len(unsent_files(tmp_path, server.uri)) == 3
+    server.mend()
+    Tracker(server.uri, tmp_path, QUICK).close()
+    check_all(uri, run.id, tmp_path)
+    (row,) = [row for row in read_runs(uri) if row.name == "late"]
+    assert (row.metrics, row.params, row.status) == ({"encode/seconds": 2.0}, {"a": "2"}, "finished")
+    assert unsent_files(tmp_path, server.uri) == []
+    before = [row.tags for row in read_runs(uri)]
+    Tracker(server.uri, tmp_path, QUICK).close()
+    assert [row.tags for row in read_runs(uri)] == before
+
+
+def test_what_another_process_has_resumed_meanwhile_is_not_sent(server: FaultyServer, uri: str, tmp_path: Path) -> None:
+    with Tracker(server.uri, tmp_path, SOON) as tracker:
+        run = tracker.run("a", tags=TAGS, params={})
+        assert run.id
+        server.fail("500")
+        run.log({"loss": 1.0}, 1)
+        run.finish()
+    server.mend()
+    MlflowClient(uri).set_tag(run.id, OWNER, "another0host:17:4711")
+    Tracker(server.uri, tmp_path, QUICK).close()
+    assert history(uri, run.id, "loss") == [] and unsent_files(tmp_path, server.uri) == []
+
+
+def test_a_step_that_was_finished_before_is_only_linked_even_if_nobody_could_ask(
+    server: FaultyServer, uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Tracker(server.uri, tmp_path, QUICK) as tracker:
+        with tracker.run("a", tags=TAGS, params={}) as first:
+            first.log({"loss": 1.0}, 0)
+        other = tracker.run("other", tags={}, params={})
+        assert other.id
+        server.fail("500")
+        other.log({"loss": 1.0}, 0)
+        wait_until(lambda: bool(warnings(caplog)))
+        assert tracker.find("f00d", step="pretrain").finished is None
+        with tracker.run("again", tags=TAGS, params={}) as again:
+            again.log({"loss": 1.0}, 0)
+        server.mend()
+        wait_until(lambda: tracker.find("f00d", step="pretrain").finished == first.id)
+    tags = MlflowClient(uri).get_run(again.id).data.tags
+    assert (tags["midmask.status"], tags["midmask.cached_run"]) == ("cached", first.id)
+
+
+def test_a_full_queue_drops_reports_that_the_trace_then_gives_back(
+    server: FaultyServer, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("midmask.tracking.sending.MOST_WAITING", 5)
+
+    def trace(known: Collection[int]) -> Iterator[tuple[int, dict[str, float]]]:
+        return ((step, {"loss": loss, "rate": 1.0}) for step, loss in STEPS if step not in known)
+
+    with Tracker(server.uri, tmp_path, SOON) as tracker:
+        run = tracker.run("a", tags=TAGS, params={})
+        other = tracker.run("b", tags={}, params={})
+        assert run.id and other.id
+        server.fail("500")
+        for step, loss in STEPS:
+            run.log({"loss": loss, "rate": 1.0}, step)
+        run.log_lacking("loss", trace)
+        run.finish()
+    server.mend()
+    Tracker(server.uri, tmp_path, QUICK).close()
+    assert history(uri, run.id, "loss") == STEPS
+    assert history(uri, run.id, "rate") == [(step, 1.0) for step, _ in STEPS]

@@ -1,0 +1,113 @@
+"""Disks that may not be written, and servers that refuse access or answer rubbish: one line each, at once."""
+
+import contextlib
+import logging
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from midmask.errors import UserError
+from midmask.tracking.reading import read_runs
+from midmask.tracking.runs import Tracker
+from midmask.tracking.store import Patience
+from tests.support.disks import mounted
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 64 KiB and 64 files."""
+    with mounted(tmp_path / "disk", "size=64k,nr_inodes=64") as folder:
+        yield folder
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def test_a_home_that_may_not_be_written_is_one_line_at_once(
+    uri: str, small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    for store in (f"sqlite:///{small_disk}/mlflow.db", uri):
+        with pytest.raises(UserError, match=r"cannot be written .*MIDMASK_HOME") as told:
+            Tracker(store, small_disk, Patience())
+        assert "\n" not in str(told.value)
+    assert warnings(caplog) == [], "it waits for nothing"
+
+
+EXPERIMENT = b"""{"experiment_id": "1", "experiment": {
+    "experiment_id": "1", "name": "midmask", "artifact_location": "x", "lifecycle_stage": "active"}}"""
+
+
+@contextlib.contextmanager
+def refusing(status: int, body: bytes, *, lets_experiments: bool = False) -> Iterator[tuple[str, list[str]]]:
+    """The host and port of a server that answers every request with this, and the requests it got.
+
+    Args:
+        lets_experiments: requests for an experiment are answered as they should be.
+    """
+    seen: list[str] = []
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.path)
+            lets = lets_experiments and "/experiments/" in self.path
+            self.send_response(200 if lets else status)
+            self.end_headers()
+            self.wfile.write(EXPERIMENT if lets else body)
+
+        do_POST = do_GET
+
+        def log_message(self, *arguments: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}", seen
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (401, b"go away"),
+        (403, b'{"error_code": "PERMISSION_DENIED", "message": "go away"}'),
+        (401, b'{"detail": "go away"}'),
+    ],
+    ids=["a proxy", "mlflow", "another server"],
+)
+def test_a_refused_token_is_one_line_at_once(
+    status: int, body: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After one request, and two more for the status where MLflow's client has lost it."""
+    with refusing(status, body) as (host, requests):
+        with pytest.raises(UserError, match=r"refuses access: .*MLFLOW_TRACKING_TOKEN") as told:
+            Tracker(f"http://me:pass-word-1@{host}", tmp_path, Patience())
+    assert len(requests) <= 3 and warnings(caplog) == []
+    assert "\n" not in str(told.value) and "pass-word-1" not in str(told.value)
+
+
+def test_a_tracker_that_is_refused_later_leaves_no_thread(tmp_path: Path) -> None:
+    with refusing(403, b"go away", lets_experiments=True) as (host, _):
+        before = set(threading.enumerate())
+        with pytest.raises(UserError, match="refuses access"):
+            Tracker(f"http://{host}", tmp_path, Patience())
+        wait_until(lambda: not set(threading.enumerate()) - before)
+
+
+RUBBISH = [b"", b"null", b"[]", b"5", b"<html>no</html>", b"\xff\xfe", b'{"runs": 5}', b"[" * 100_000]
+
+
+@pytest.mark.parametrize("body", RUBBISH, ids=range(len(RUBBISH)))
+def test_a_server_that_answers_with_something_else_ends_nothing_in_a_traceback(body: bytes, tmp_path: Path) -> None:
+    soon = Patience(answer=0.05, close=0.05, flush=0.01, retry=0.01, longest_retry=0.02)
+    with refusing(200, body, lets_experiments=True) as (host, _):
+        with contextlib.suppress(UserError):
+            read_runs(f"http://{host}")
+        with contextlib.suppress(UserError), Tracker(f"http://{host}", tmp_path, soon) as tracker:
+            with tracker.run("a", tags={}, params={"seed": 1}) as run:
+                run.log({"loss": 1.0}, 0)
