@@ -41,8 +41,8 @@ PRINTED = {"RR@10": "MRR@10", "RR@100": "MRR@100", "R@1000": "R@1k"}
 
 
 def _measure(number: Published) -> str:
-    own = PRINTED.get(number.measure, number.measure)
-    return own if number.corpus == "msmarco" else f"{own} {number.corpus}"
+    measure = PRINTED.get(number.measure, number.measure)
+    return measure if number.corpus == "msmarco" else f"{measure} {number.corpus}"
 
 
 def _view(number: Published) -> str:
@@ -149,15 +149,15 @@ def _name_ours(slots: Sequence[Slot], results: Results) -> tuple[list[Slot], lis
     matched, said = [], []
     for slot in slots:
         key = slot.key
-        own = replace(key, collection=itself) if key.collection not in (*labels, NONE, "") else key
-        if key.collection not in (CORPUS, NONE, "") and own != key:
-            own = key if own in taken else own
-            said += [f"Pre-trained on {itself} in place of {key.collection}."] if own != key else []
+        ours = replace(key, collection=itself) if key.collection not in (*labels, NONE, "") else key
+        if key.collection not in (CORPUS, NONE, "") and ours != key:
+            ours = key if ours in taken else ours
+            said += [f"Pre-trained on {itself} in place of {key.collection}."] if ours != key else []
         if not key.setting:
-            settings = results.where(**{**vars(own), "setting": None}).names("setting")
-            own = replace(own, setting=settings[0] if settings else "")
+            settings = results.where(**{**vars(ours), "setting": None}).names("setting")
+            ours = replace(ours, setting=settings[0] if settings else "")
             said += [f"Fine-tuned as {settings[0]} where the paper does not say how."] if settings else []
-        matched.append(replace(slot, key=own))
+        matched.append(replace(slot, key=ours))
     return matched, list(dict.fromkeys(said))
 
 

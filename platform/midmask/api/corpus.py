@@ -282,10 +282,10 @@ class Corpus:
         Raises:
             UserError: for a column that is not there, and as `from_texts`.
         """
-        columns = [str(column) for column in frame.columns]
-        for wanted in filter(None, (text, title, id)):
-            if wanted not in columns:
-                raise unknown("column", wanted, columns)
+        columns = [str(name) for name in frame.columns]
+        for column in filter(None, (text, title, id)):
+            if column not in columns:
+                raise unknown("column", column, columns)
         return cls.from_texts(
             list(frame[text]),
             titles=list(frame[title]) if title else None,

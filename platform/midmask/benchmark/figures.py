@@ -12,11 +12,11 @@ et al. (SIGIR 2023), a panel per corpus and representation, with no middle train
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -40,29 +40,22 @@ COLUMN_INCHES = 3.35
 """The width of a column in two-column papers."""
 
 
-class HasTitle(Protocol):
-    """A panel of a figure."""
-
-    @property
-    def title(self) -> str: ...
+Panel = TypeVar("Panel")
 
 
-Titled = TypeVar("Titled", bound=HasTitle)
-
-
-def draw_panels(items: Sequence[Titled], path: Path, draw: "Callable[[Axes, Titled], None]", scale: str) -> None:
+def draw_panels(items: Mapping[str, Panel], path: Path, draw: "Callable[[Axes, Panel], None]", scale: str) -> None:
     """A figure of panels below one another, each drawn by `draw`, with one legend for all of them.
 
     Args:
-        scale: label of every panel's vertical axis.
+        items: title -> panel. scale: label of every panel's vertical axis.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(COLUMN_INCHES, 0.8 + 1.8 * len(items)), dpi=300, layout="constrained")
-    for row, panel in enumerate(items):
-        axes = figure.add_subplot(len(items), 1, row + 1)
+    for row, (title, panel) in enumerate(items.items(), 1):
+        axes = figure.add_subplot(len(items), 1, row)
         draw(axes, panel)
-        axes.set_title(panel.title, fontsize=8, loc="left")
+        axes.set_title(title, fontsize=8, loc="left")
         axes.set_ylabel(scale, fontsize=6)
     named = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(named.values(), named, fontsize=6, frameon=False, loc="outside lower center", ncols=2)
@@ -141,7 +134,7 @@ def gains_figure(results: Results, path: Path, baseline: str | None, measure: st
     items = gain_panels(results, baseline, measure) if baseline else []
     if not items:
         return ""
-    draw_panels(items, path, _draw_gains, f"{measure}, gain over {baseline}")
+    draw_panels({panel.title: panel for panel in items}, path, _draw_gains, f"{measure}, gain over {baseline}")
     return (
         f"{measure} less that of `{baseline}` in the same setting, with its 95% interval over queries and "
         f"fine-tuning seeds; each middle training was run once.\n\n{gains_table(items)}"
@@ -241,7 +234,7 @@ def collections_figure(results: Results, path: Path, measure: str = "RR@10") -> 
     items = collection_panels(results, measure)
     if not items:
         return ""
-    draw_panels(items, path, _draw_collections, measure)
+    draw_panels({panel.title: panel for panel in items}, path, _draw_collections, measure)
     return f"{measure}, mean over seeds ± their standard deviation.\n\n{collections_table(items)}"
 
 

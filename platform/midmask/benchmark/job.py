@@ -89,15 +89,17 @@ def preset_with_flags(options: Options, flags: Namespace) -> Benchmark:
 
 def _exceptions(preset: Benchmark, changes: dict[str, Any], options: Options) -> list[str]:
     """What of a benchmark is not as its conditions say: fields that are set, systems without published sizes."""
-    found = []
+    exceptions = []
     if options.changes:
-        told = ", ".join(f"{path} = {value}" for path, value in options.changes.items())
-        found.append(f"But by --set: {told}.")
+        changed = ", ".join(f"{path} = {value}" for path, value in options.changes.items())
+        exceptions.append(f"But by --set: {changed}.")
     names = {variant(system)[0]: None for system in changes.get("systems", preset.systems)}
-    own = [name for name in names if name in set(RECIPES) and not has_sizes(name)]
-    if options.scale == "published" and own:
-        found.append(f"No sizes are known of {', '.join(own)}: their middle training has the steps of a demo.")
-    return found
+    unpublished = [name for name in names if name in set(RECIPES) and not has_sizes(name)]
+    if options.scale == "published" and unpublished:
+        exceptions.append(
+            f"No sizes are known of {', '.join(unpublished)}: their middle training has the steps of a demo."
+        )
+    return exceptions
 
 
 def _narrow(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
@@ -126,7 +128,7 @@ def _narrow(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
         *changes.get("collections", preset.collections),
     }
     new = [name for name in changes.get("systems", ()) if name not in preset.systems]
-    changes["only"] = {name: (*own, *new) for name, own in preset.only.items() if name not in left_out}
+    changes["only"] = {name: (*systems, *new) for name, systems in preset.only.items() if name not in left_out}
     return changes
 
 
@@ -142,18 +144,18 @@ def _choose(flag: str, text: str, known: Collection[str]) -> list[str]:
     return names
 
 
-def report_folder(options: Options, flags: Namespace, wanted: Benchmark) -> Path:
+def report_folder(options: Options, flags: Namespace, benchmark: Benchmark) -> Path:
     """Where the report goes: --out, else benchmarks/PRESET in the project."""
-    return Path(flags.out).expanduser().absolute() if flags.out else options.home / "benchmarks" / wanted.name
+    return Path(flags.out).expanduser().absolute() if flags.out else options.home / "benchmarks" / benchmark.name
 
 
 def describe(job: Job) -> str:
     """What --dry-run prints: conditions, one cell in full, all cells, and the steps that are left of each kind."""
-    wanted = job.layout.benchmark
-    one = job.layout.cells[-1]
-    lines = ["benchmark:", *(f"  {path} = {value}" for path, value in flatten(wanted).items())]
-    lines += ["", f"configuration of {one.name}:"]
-    lines += [f"  {path} = {value}" for path, value in flatten(one.recipe).items()]
+    benchmark = job.layout.benchmark
+    cell = job.layout.cells[-1]
+    lines = ["benchmark:", *(f"  {path} = {value}" for path, value in flatten(benchmark).items())]
+    lines += ["", f"configuration of {cell.name}:"]
+    lines += [f"  {path} = {value}" for path, value in flatten(cell.recipe).items()]
     lines += ["", f"{len(job.layout.cells)} cells:"]
     lines += [f"  {_state(job, cell):<8}  {cell.name}" for cell in job.layout.cells]
     graph = Graph.left_in(job.storage, job.left())
@@ -177,18 +179,18 @@ def best_of(layout: Layout, storage: Place) -> tuple[str, Place | None]:
     """A sentence on the best system by the benchmark's measure, on the first collection; and the folder of its model
     with the first seed, None if nothing was measured, or if it has none here.
     """
-    wanted = layout.benchmark.measure
+    measure = layout.benchmark.measure
     first = layout.cells[0].main
     scores: dict[SystemKey, list[float]] = {}
     for result in collect(layout.cells, storage, layout.recorded).where(corpus=first[0], split=first[1]):
-        if wanted in result.measures and not result.further:
-            scores.setdefault(result.key, []).append(result.measures[wanted])
+        if measure in result.measures and not result.further:
+            scores.setdefault(result.key, []).append(result.measures[measure])
     if not scores:
         return f"No cell was measured on {' '.join(first)}.", None
     best = max(scores, key=lambda key: mean(scores[key]))
-    cell = next(one for one in layout.cells if one.key == best and not one.further)
+    cell = next(cell for cell in layout.cells if cell.key == best and not cell.further)
     sentence = (
-        f"By {wanted} on {' '.join(first)}, the best of {len(scores)} systems is {_label(best)} with "
+        f"By {measure} on {' '.join(first)}, the best of {len(scores)} systems is {_label(best)} with "
         f"{mean(scores[best]):.4f}{_seeds(len(scores[best]))}; the tables say what can be told apart."
     )
     return sentence, _model(cell, storage, layout.recorded)

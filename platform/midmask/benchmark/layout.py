@@ -154,12 +154,12 @@ class Layout:
 
     def steps(self) -> dict[str, Step]:
         """Every step behind the cells by fingerprint, in an order in which they can be run."""
-        found: dict[str, Step] = {}
+        steps: dict[str, Step] = {}
         for cell in self.cells:
             for evaluation in cell.evaluations.values():
                 for step in evaluation.upstream():
-                    found.setdefault(step.fingerprint, step)
-        return found
+                    steps.setdefault(step.fingerprint, step)
+        return steps
 
 
 def lay_out(benchmark: Benchmark) -> Layout:
@@ -171,12 +171,12 @@ def lay_out(benchmark: Benchmark) -> Layout:
     cells: list[BenchmarkCell] = []
     left_out: list[LeftOut] = []
     survey = Survey()
-    for own in (benchmark, *map(benchmark.on, benchmark.further)):
-        found, without = _lay_out_on(own, benchmark.corpus, survey)
-        cells += found
-        left_out += [one for one in without if one not in left_out]
+    for part in (benchmark, *map(benchmark.on, benchmark.further)):
+        run, without = _lay_out_on(part, benchmark.corpus, survey)
+        cells += run
+        left_out += [combination for combination in without if combination not in left_out]
     if not cells:
-        reasons = "; ".join(dict.fromkeys(one.reason for one in left_out))
+        reasons = "; ".join(dict.fromkeys(combination.reason for combination in left_out))
         raise UserError(f"benchmark {benchmark.name}: nothing is left to run ({reasons})")
     return Layout(benchmark, tuple(cells), tuple(left_out))
 
@@ -199,12 +199,12 @@ def _lay_out_on(benchmark: Benchmark, first: str, survey: Survey) -> tuple[list[
             left_out.append(LeftOut(key, reason))
             continue
         seeds = benchmark.seeds if is_fine_tuned(benchmark, key) else benchmark.seeds[:1]
-        own = [cell_of(benchmark, key, recipe.seeded(seed), seed, survey, first=first) for seed in seeds]
-        owner = owners.setdefault(_identity(own[0]), key)
+        seeded = [cell_of(benchmark, key, recipe.seeded(seed), seed, survey, first=first) for seed in seeds]
+        owner = owners.setdefault(_identity(seeded[0]), key)
         if (owner.system, owner.collection) != (key.system, key.collection):
             left_out.append(LeftOut(key, f"the same experiment as {owner.system} ({owner.collection})"))
         else:
-            cells += own
+            cells += seeded
     return cells, left_out
 
 
@@ -263,10 +263,10 @@ def recipe_of(benchmark: Benchmark, key: SystemKey) -> Recipe:
 def _path(recipe: Recipe, name: str) -> str:
     """The dotted path that a variant's field stands for."""
     known = flatten(recipe)
-    found = [path for section in SECTIONS if (path := f"{section}.{name}") in known]
-    if not found and name not in known:
+    paths = [path for section in SECTIONS if (path := f"{section}.{name}") in known]
+    if not paths and name not in known:
         raise unknown(f"field of {recipe.name}", name, [path for path in known if path.startswith(SECTIONS)])
-    return found[0] if found else name
+    return paths[0] if paths else name
 
 
 def _identity(cell: BenchmarkCell) -> str:
@@ -275,8 +275,7 @@ def _identity(cell: BenchmarkCell) -> str:
 
 def group_by_reason(left_out: Sequence[LeftOut]) -> list[str]:
     """A line per reason, with the combinations that it holds for."""
-    found: dict[str, list[str]] = {}
-    for one in left_out:
-        key = one.key
-        found.setdefault(one.reason, []).append(f"{key.system} ({key.collection}, {key.representation}, {key.setting})")
-    return [f"- {', '.join(keys)}: {reason}" for reason, keys in found.items()]
+    reasons: dict[str, list[str]] = {}
+    for key, reason in ((combination.key, combination.reason) for combination in left_out):
+        reasons.setdefault(reason, []).append(f"{key.system} ({key.collection}, {key.representation}, {key.setting})")
+    return [f"- {', '.join(keys)}: {reason}" for reason, keys in reasons.items()]

@@ -63,8 +63,8 @@ class Given:
     def fill(self, value: Any) -> Any:
         """A part of a preset with the collections of the command line in it."""
         if isinstance(value, str) and "{" in value:
-            own, *others = (CorpusConfig(name=name).short_name for name in (self.corpus, *self.pretrain_on))
-            return value.format(corpus=own, pretrain_on="+".join(others))
+            corpus, *others = (CorpusConfig(name=name).short_name for name in (self.corpus, *self.pretrain_on))
+            return value.format(corpus=corpus, pretrain_on="+".join(others))
         if isinstance(value, dict):
             return {self.fill(name): self.fill(part) for name, part in value.items()}
         if isinstance(value, list):
@@ -90,12 +90,12 @@ def preset(name: str, given: Given) -> Benchmark:
     for part in ({key: value for key, value in row.items() if not key.startswith("if ")}, *_parts_of(row, given)):
         fields = _joined(fields, part)
     fields = given.fill(fields)
-    paper, own = fields.pop("paper", None), fields.pop("sizes", None) == "own"
+    paper, has_sizes = fields.pop("paper", None), fields.pop("sizes", None) == "own"
     if paper:
         fields["notes"] = [*fields.get("notes", ()), _difference(given, paper)]
-    if not own and given.scale == "published":
+    if not has_sizes and given.scale == "published":
         fields |= {"changes": SHARED, "own": MIDDLE_TRAININGS}
-    elif not own:
+    elif not has_sizes:
         fields["changes"] = {**TOY, **fields.get("changes", {})}
     return Benchmark.model_validate({"name": name, "scale": given.scale, "corpus": given.corpus, **fields})
 

@@ -119,7 +119,7 @@ def read_records(folder: Place) -> dict[str, CellRecord]:
     Raises:
         UserError: for a file that is no record.
     """
-    found: dict[str, CellRecord] = {}
+    records: dict[str, CellRecord] = {}
     for name in folder.names():
         if name.endswith(ENDING):
             try:
@@ -130,8 +130,8 @@ def read_records(folder: Place) -> dict[str, CellRecord]:
                     f"--records {folder}: {name} is no record of a cell ({error}); delete it, and the cell is "
                     "measured again"
                 ) from None
-            found[record.measurement.identity] = record
-    return found
+            records[record.measurement.identity] = record
+    return records
 
 
 def recorded_results(folder: Place) -> Results:
@@ -147,21 +147,21 @@ def known_records(cells: Iterable[BenchmarkCell], records: Mapping[str, CellReco
     """Cell's name -> its record, for the cells that have one. Cells that compute the same under two settings' names
     share a record, and each has its results as its own.
     """
-    found = ((cell, records.get(identity_of_cell(cell))) for cell in cells)
-    return {cell.name: _as_of(cell, record) for cell, record in found if record is not None}
+    by_cell = ((cell, records.get(identity_of_cell(cell))) for cell in cells)
+    return {cell.name: _as_of(cell, record) for cell, record in by_cell if record is not None}
 
 
 def _as_of(cell: BenchmarkCell, record: CellRecord) -> CellRecord:
-    own = Results(replace(result, key=cell.key, seed=cell.seed) for result in record.results)
-    return replace(record, results=own)
+    results = Results(replace(result, key=cell.key, seed=cell.seed) for result in record.results)
+    return replace(record, results=results)
 
 
 def describe_records(known: Mapping[str, CellRecord]) -> list[str]:
     """Lines on the cells that have a record, one per processor and precision."""
     groups: dict[str, list[str]] = {}
     for name, record in known.items():
-        own = record.measurement
-        where = " in ".join(part for part in (own.processor or "an unknown processor", own.precision) if part)
+        processor = record.measurement.processor or "an unknown processor"
+        where = " in ".join(part for part in (processor, record.measurement.precision) if part)
         groups.setdefault(where, []).append(name)
     return [f"Taken from records, measured on {where}: {'; '.join(names)}." for where, names in groups.items()]
 
@@ -196,7 +196,9 @@ class RecordWriter:
     def _write(self, cell: BenchmarkCell) -> None:
         configs = [step.config for last in cell.evaluations.values() for step in last.upstream()]
         precisions = sorted({config.precision for config in configs if isinstance(config, EncodeConfig)})
-        own = Measurement(identity_of_cell(cell), self._fingerprint(cell), " and ".join(precisions), processor_model())
-        name = re.sub(r"[^a-z0-9]+", "-", f"{cell.name} {own.identity[:6]}".lower())
-        collect([cell], self._storage).write(self._folder / f"{name}{ENDING}", asdict(own))
+        measured = Measurement(
+            identity_of_cell(cell), self._fingerprint(cell), " and ".join(precisions), processor_model()
+        )
+        name = re.sub(r"[^a-z0-9]+", "-", f"{cell.name} {measured.identity[:6]}".lower())
+        collect([cell], self._storage).write(self._folder / f"{name}{ENDING}", asdict(measured))
         log.info("%s: recorded in %s", cell.name, self._folder / f"{name}{ENDING}")

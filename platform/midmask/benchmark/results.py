@@ -188,11 +188,11 @@ def read_results(place: Place) -> tuple[Results, dict[str, Any]]:
         metadata = file.schema_arrow.metadata or {}
         costs: list[dict[str, Any] | None] = json.loads(metadata[COSTS])
         further: list[bool] = json.loads(metadata.get(FURTHER, b"null")) or [False] * len(costs)
-        found = [
+        results = [
             _result(file.read_row_group(number), *stated)
             for number, stated in enumerate(zip(costs, further, strict=True))
         ]
-        return Results(found), json.loads(metadata.get(ABOUT, b"{}"))
+        return Results(results), json.loads(metadata.get(ABOUT, b"{}"))
 
 
 def _result(table: pa.Table, costs: dict[str, Any] | None, further: bool) -> Result:

@@ -28,19 +28,19 @@ from midmask.store.place import Place
 
 def run_benchmark(job: Job) -> tuple[str, dict[str, str]]:
     """Runs what is missing of a benchmark and writes its report: its text, and why cells could not be measured."""
-    wanted, options = job.layout.benchmark, job.options
+    benchmark, options = job.layout.benchmark, job.options
     tags = {
         "midmask.job": options.job,
-        "midmask.recipe": wanted.name,
+        "midmask.recipe": benchmark.name,
         "midmask.objective": "none",
         "midmask.step": "benchmark",
-        "midmask.benchmark": wanted.name,
+        "midmask.benchmark": benchmark.name,
         "midmask.corpus": "+".join(dict.fromkeys(cell.recipe.corpus.short_name for cell in job.layout.cells)),
         "midmask.fingerprint": job.fingerprint,
     }
-    name = f"{options.job}-{wanted.name}-{job.fingerprint[:6]}"
+    name = f"{options.job}-{benchmark.name}-{job.fingerprint[:6]}"
     use = partial(share, len(job.layout.cells), options.workers, options.workers_per_training)
-    with open_job(options, name, tags, flatten(wanted), finished=not job.left(), share=use) as tracked:
+    with open_job(options, name, tags, flatten(benchmark), finished=not job.left(), share=use) as tracked:
         if tracked is None:
             if job.records:
                 _record_writer(job, job.records).write_measured()
