@@ -10,10 +10,9 @@ the collection and of the model's files, so another model is encoded anew and th
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +21,7 @@ from pydantic import ValidationError
 
 from midmask.benchmark.design import BM25_SHARE
 from midmask.choice.contenders import FUSION
-from midmask.choice.verdict import SystemEstimate, Verdict
+from midmask.choice.verdict import Verdict
 from midmask.core.config import as_user_error, override
 from midmask.core.process import usable_cores
 from midmask.core.randomness import fixed_sample
@@ -266,7 +265,8 @@ class SideBySide:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).expanduser().absolute()
         self.verdict = read_verdict(self.folder)
-        self.collection = self.path_of(self.verdict.collection)
+        self.baseline, self.recommended = self.verdict.baseline, self.verdict.recommended.label
+        self.collection = self._path(self.verdict.collection)
         if not self.collection.is_dir():
             raise UserError(
                 f"{self.folder / FILE}: its collection {str(self.collection)!r} is not there; put it back, or run "
@@ -274,51 +274,35 @@ class SideBySide:
             )
         corpus = CorpusConfig(name=f"beir:{self.collection}", splits="official")
         self._store = SearchStore(corpus, Place(str(self.folder / "search")))
+        self._estimates = {one.label: one for one in sorted(self.verdict.systems, key=lambda one: one.rank)}
         self._prepared: Artifact | None = None
         self._open: dict[str, Ranker] = {}
-        self._answers: OrderedDict[tuple[str, str, int], RankedAnswer] = OrderedDict()
         self._opening, self._searching = threading.RLock(), threading.RLock()
+        self._answer = lru_cache(ANSWERS_KEPT)(self._search)
 
-    @cached_property
+    @property
     def systems(self) -> tuple[str, ...]:
         """Labels of the systems that can be asked, the verdict's best first."""
-        return tuple(one.label for one in self._ranked() if one.label not in self.missing)
+        return tuple(label for label in self._estimates if label not in self.missing)
 
     @cached_property
     def missing(self) -> Mapping[str, str]:
         """Label of each system that cannot be asked -> why."""
-        folders = {one.label: self.path_of(one.model) for one in self._ranked() if one.model}
+        folders = {label: self.model_of(label) for label in self._estimates}
         return {
             label: f"its model folder {folder} is not there"
             for label, folder in folders.items()
-            if not (folder / "config.json").is_file()
+            if folder is not None and not (folder / "config.json").is_file()
         }
-
-    @property
-    def recommended(self) -> str:
-        """Label of the recommended system."""
-        wanted = self.verdict.recommendation.name
-        found = (one.label for one in self._ranked() if one.name == wanted)
-        return next(found, self._ranked()[0].label)
-
-    @property
-    def baseline(self) -> str:
-        return self.verdict.baseline
 
     def is_open(self, label: str) -> bool:
         """Whether a system answers at once."""
         return label in self._open
 
-    def estimate(self, label: str) -> SystemEstimate:
-        """The verdict's estimate of a system.
-
-        Raises:
-            UserError: for a label that the verdict does not have.
-        """
-        found = {one.label: one for one in self._ranked()}
-        if label not in found:
-            raise unknown("system", label, found)
-        return found[label]
+    def model_of(self, label: str) -> Path | None:
+        """A system's model folder; None for BM25."""
+        name = self._estimates[label].model
+        return self._path(name) if name else None
 
     def open(self, label: str, show: Show | None = None) -> Ranker:
         """Loads a system. The first time ever this encodes the collection, which may take minutes.
@@ -329,12 +313,13 @@ class SideBySide:
         Raises:
             UserError: for an unknown label, or a model that cannot be read.
         """
-        if label not in self.systems:
-            self.estimate(label)
+        if label not in self._estimates:
+            raise unknown("system", label, self._estimates)
+        if label in self.missing:
             raise UserError(f"{label}: {self.missing[label]}; choose one of {', '.join(self.systems)}")
         with self._opening:
             if label not in self._open:
-                ranker = self._make(self.estimate(label), show or _ignore)
+                ranker = self._make(label, show or _ignore)
                 ranker.rank("warm up", 1)  # opens files and weights, which is no part of a search's time
                 self._open[label] = ranker
         return self._open[label]
@@ -347,17 +332,14 @@ class SideBySide:
         """
         if k < 1:
             raise UserError(f"k = {k}: a search gives at least 1 passage")
-        ranker = self.open(label)
-        key = (label, query, k)
+        self.open(label)
         with self._searching:
-            if key not in self._answers:
-                began = time.perf_counter()
-                scored = tuple(ranker.rank(query, k))
-                self._answers[key] = RankedAnswer(scored, time.perf_counter() - began, ranker.how)
-                while len(self._answers) > ANSWERS_KEPT:
-                    self._answers.popitem(last=False)
-            self._answers.move_to_end(key)
-            return self._answers[key]
+            return self._answer(label, query, k)
+
+    def _search(self, label: str, query: str, k: int) -> RankedAnswer:
+        ranker, began = self._open[label], time.perf_counter()
+        scored = tuple(ranker.rank(query, k))
+        return RankedAnswer(scored, time.perf_counter() - began, ranker.how)
 
     def search(self, label: str, query: str, k: int = 10) -> list[Hit]:
         """The best `k` passages of a query with their texts; `rank` gives the same list with its time.
@@ -399,27 +381,23 @@ class SideBySide:
                 self._prepared = self._store.open_corpus(show or _ignore)
             return self._prepared
 
-    def _make(self, system: SystemEstimate, show: Show) -> Ranker:
+    def _make(self, label: str, show: Show) -> Ranker:
         self._corpus(show)  # read once, whatever systems are opened side by side
-        if not system.model:
+        folder = self.model_of(label)
+        if folder is None:
             return self._store.open_bm25(show, titles=self._titles)
-        folder = self.path_of(system.model)
         encoder = self._store.open_encoder(folder, self._stored, show)
-        if not system.joined:
+        if not self._estimates[label].joined:
             return encoder
         return FusedRanker(encoder, self._store.open_bm25(show, titles=reads_titles(folder)))
 
-    @cached_property
+    @property
     def _titles(self) -> bool:
         """Whether BM25 reads titles: as the best system with a model does, which it was compared with."""
-        folders = [self.path_of(one.model) for one in self._ranked() if one.model and one.label in self.systems]
+        folders = [folder for label in self.systems if (folder := self.model_of(label)) is not None]
         return not folders or reads_titles(folders[0])
 
-    def _ranked(self) -> list[SystemEstimate]:
-        return sorted(self.verdict.systems, key=lambda one: one.rank)
-
-    def path_of(self, name: str) -> Path:
-        """A model folder or a collection as the verdict names it."""
+    def _path(self, name: str) -> Path:
         return (self.folder / Path(name).expanduser()).absolute()
 
 

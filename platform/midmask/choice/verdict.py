@@ -168,7 +168,9 @@ class Verdict:
         return with_model[0] if with_model else self.recommended
 
     def as_json(self) -> str:
-        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+        """The text of `verdict.json`, with a question mark for each character that no file can hold."""
+        text = json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+        return text.encode("utf-8", "replace").decode()
 
     @classmethod
     def from_json(cls, text: str) -> "Verdict":

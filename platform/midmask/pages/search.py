@@ -144,8 +144,7 @@ def show_judged(site: "SideBySide", store: JudgementStore) -> None:
     if relevant:
         with st.expander("Evaluate any model on your judgements"):
             st.markdown("They are a BEIR collection; what was not judged counts as not relevant. In the shell:")
-            folder = site.estimate(site.recommended).model
-            model = shlex.quote(str(site.path_of(folder)) if folder else "MODEL")
+            model = shlex.quote(str(site.model_of(site.recommended) or "MODEL"))
             corpus = shlex.quote(f"beir:{store.folder}")
             command = f"midmask evaluate --model {model} --corpus {corpus} --split test"
             st.code(command, language="bash", wrap_lines=True)
