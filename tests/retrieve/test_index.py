@@ -32,6 +32,7 @@ from midmask.retrieve.views import Views, read_views
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from tests.support.retrieve.collection import encoded, made, with_index
+from tests.support.retrieve.vectors import in_memory
 
 LISTS, DEPTH, QUERIES = 16, 25, 30
 IVF = f"IVF{LISTS},Flat"
@@ -83,7 +84,7 @@ def test_more_lists_find_more_and_all_lists_find_everything(encodings, vectors, 
 @pytest.mark.parametrize(("lists", "wanted", "nprobe"), [(4, None, 4), (16, None, 8), (128, None, 16), (128, 5, 5)])
 def test_without_nprobe_an_eighth_of_the_lists_is_searched_but_at_least_eight(lists, wanted, nprobe):
     vectors_ND = np.random.default_rng(0).standard_normal((lists * 2, 8)).astype(np.float32)
-    index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index=f"IVF{lists},Flat"))
+    index = build_faiss_index(in_memory(vectors_ND), IndexConfig(index=f"IVF{lists},Flat"))
     set_search_parameters(index, IndexFields(index=f"IVF{lists},Flat", nprobe=wanted), DEPTH)
     assert load_faiss().extract_index_ivf(index).nprobe == nprobe
 
@@ -98,7 +99,7 @@ def test_blocks_are_read_one_after_another_and_their_cut_does_not_matter(factory
         read.append(number)
         return parts[number]
 
-    one, other = VectorBlocks.of(vectors_ND), VectorBlocks([len(part) for part in parts], fetch)
+    one, other = in_memory(vectors_ND), VectorBlocks([len(part) for part in parts], fetch)
     files = [load_faiss().serialize_index(build_faiss_index(blocks, config)).tobytes() for blocks in (one, other)]
     assert files[0] == files[1]
     assert read == [0, *range(4), *range(4)] if "PQ" in factory else read == [0, *range(4)]
@@ -148,13 +149,13 @@ def test_an_index_learns_from_the_whole_of_a_sorted_collection_however_it_is_cut
     around_ND = np.repeat([[5.0, 0.0], [-5.0, 0.0]], 1000, axis=0) + draw.standard_normal((2000, 2)) / 4
     vectors_ND = around_ND.astype(np.float32)
     config = IndexConfig(index="IVF2,Flat", training_rows=100)
-    index = build_faiss_index(VectorBlocks.of(vectors_ND), config)
+    index = build_faiss_index(in_memory(vectors_ND), config)
     centres_KD = index.quantizer.reconstruct_n(0, 2)
     np.testing.assert_allclose(sorted(centres_KD.tolist()), [[-1, 0], [1, 0]], atol=0.05)
     faiss = load_faiss()
-    cut = build_faiss_index(VectorBlocks.of(vectors_ND[:1], vectors_ND[1:1300], vectors_ND[1300:]), config)
+    cut = build_faiss_index(in_memory(vectors_ND[:1], vectors_ND[1:1300], vectors_ND[1300:]), config)
     assert np.array_equal(faiss.serialize_index(cut), faiss.serialize_index(index))
-    whole = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index="IVF2,Flat"))
+    whole = build_faiss_index(in_memory(vectors_ND), IndexConfig(index="IVF2,Flat"))
     assert not np.array_equal(whole.quantizer.reconstruct_n(0, 2), centres_KD), "all passages are more than 100"
 
 
@@ -162,7 +163,7 @@ def test_an_index_learns_from_the_whole_of_a_sorted_collection_however_it_is_cut
 def test_one_line_says_that_an_index_learns_from_few_passages(cloud, factory, advised, caplog, capfd):
     """And the index is faiss's own, to the last byte."""
     few_ND = cloud[1][:300]
-    index = build_faiss_index(VectorBlocks.of(few_ND), IndexConfig(index=factory))
+    index = build_faiss_index(in_memory(few_ND), IndexConfig(index=factory))
     assert "clustering" not in capfd.readouterr().err, "faiss says it once for each part, from C++"
     said = [f"index = {factory} learns from 300 passages; faiss advises at least {advised}"] if advised else []
     assert caplog.messages == said
@@ -177,7 +178,7 @@ def test_one_line_says_that_an_index_learns_from_few_passages(cloud, factory, ad
 @pytest.mark.parametrize("factory", FACTORIES)
 def test_an_opened_index_is_a_mapped_file_that_finds_the_same(cloud, tmp_path: Path, factory: str):
     queries_QD, vectors_ND = cloud
-    index = build_faiss_index(VectorBlocks.of(vectors_ND), IndexConfig(index=factory))
+    index = build_faiss_index(in_memory(vectors_ND), IndexConfig(index=factory))
     (tmp_path / "index").mkdir()
     file = tmp_path / "index" / "passages.faiss"
     load_faiss().write_index(index, str(file))

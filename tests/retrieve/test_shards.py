@@ -16,12 +16,12 @@ from midmask.errors import UserError
 from midmask.retrieve import lexical
 from midmask.retrieve.best import near_best
 from midmask.retrieve.dense import DenseShard
-from midmask.retrieve.index import IndexConfig, VectorBlocks, build_faiss_index
+from midmask.retrieve.index import IndexConfig, build_faiss_index
 from midmask.retrieve.lexical import HybridShard, LexicalIndex, LexicalShard
 from midmask.retrieve.sparse import row_of, top_rows
 from midmask.retrieve.views import Views, load_array
 from midmask.store.place import Place
-from tests.support.retrieve.vectors import cancelling, collapsed, ids
+from tests.support.retrieve.vectors import cancelling, collapsed, ids, in_memory
 
 COUNT, WIDTH = 150, 40
 
@@ -266,7 +266,7 @@ def test_an_approximate_index_scores_exactly_what_it_finds(factory: str):
     vectors_ND = generator.standard_normal((700, 16)).astype(np.float32)
     queries_QD = generator.standard_normal((6, 16)).astype(np.float32)
     blocks = [vectors_ND[:300], vectors_ND[300:]]
-    index = build_faiss_index(VectorBlocks.of(*blocks), IndexConfig(index=factory))
+    index = build_faiss_index(in_memory(*blocks), IndexConfig(index=factory))
     scores, rows = DenseShard(blocks, ids(700), index=index).search(Views(queries_QD, None), 200)
     found = rows >= 0
     expected = np.einsum("qd,nd->qn", queries_QD.astype(np.float64), vectors_ND.astype(np.float64)).astype(np.float32)
@@ -282,7 +282,7 @@ def test_an_approximate_index_scores_exactly_what_either_part_proposes(factory: 
     vectors_ND, dense_QD = (draw.standard_normal((rows, 16)).astype(np.float32) for rows in (500, 4))
     rows, queries = (top_rows(sparse_table(draw, count, 0.1, False), None) for count in (500, 4))
     blocks = [vectors_ND[:200], vectors_ND[200:]]
-    index = build_faiss_index(VectorBlocks.of(*blocks), IndexConfig(index=factory))
+    index = build_faiss_index(in_memory(*blocks), IndexConfig(index=factory))
     found = pairs(HybridShard(blocks, rows, ids(500), index=index).search(Views(dense_QD, queries), 30))
     best_lexical = LexicalShard(rows, ids(500)).search(Views(None, queries), 30)[1]
     views = (dense_QD, queries), (vectors_ND, rows)

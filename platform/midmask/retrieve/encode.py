@@ -217,7 +217,11 @@ class EncodeWorker:
         try:
             views = work.encoder.encode(token_rows(table["ids"]))
         except NotFinite as error:
-            raise _not_finite(table[name].take(pa.array(error.rows)).to_pylist(), work.config.side) from None
+            names = table[name].take(pa.array(error.rows)).to_pylist()
+            raise UserError(
+                f"the encoder gives vectors that are not finite for {len(names)} {work.config.side}, among them "
+                f"{', '.join(map(repr, names[:5]))}; its training went wrong, so use an earlier checkpoint"
+            ) from None
         views.write(work.out, block.name)
         log.info("encoded %s %d to %d", work.config.side, block.start, block.start + block.rows)
         return 1
@@ -230,11 +234,3 @@ def encode(config: EncodeConfig, inputs: Mapping[str, Artifact], out: Place) -> 
     for block in range(work.begin()):
         worker.encode(block)
     return work.finish()
-
-
-def _not_finite(names: list[str], kind: str) -> UserError:
-    first = ", ".join(repr(name) for name in names[:5])
-    return UserError(
-        f"the encoder gives vectors that are not finite for {len(names)} {kind}, among them {first}; its training "
-        "went wrong, so use an earlier checkpoint"
-    )

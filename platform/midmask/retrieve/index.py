@@ -60,11 +60,6 @@ class VectorBlocks:
     lengths: Sequence[int]  # rows of each block
     read: Callable[[int], Floats]  # the number of a block -> its vectors, float32 [n, D]
 
-    @classmethod
-    def of(cls, *blocks: Floats) -> Self:
-        """Blocks that are in memory."""
-        return cls([len(block) for block in blocks], blocks.__getitem__)
-
     def __iter__(self) -> Iterator[Floats]:
         return map(self.read, range(len(self.lengths)))
 

@@ -3,10 +3,17 @@
 import numpy as np
 import pyarrow as pa
 
+from midmask.retrieve.index import VectorBlocks
+
 
 def ids(count: int) -> pa.ChunkedArray:
     """Ids whose order has nothing to do with the rows' order."""
     return pa.chunked_array([[f"d{(row * 7919) % 10_007}" for row in range(count)]])
+
+
+def in_memory(*blocks: np.ndarray) -> VectorBlocks:
+    """Blocks that need not be read."""
+    return VectorBlocks([len(block) for block in blocks], blocks.__getitem__)
 
 
 def collapsed(draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
