@@ -6,9 +6,10 @@ from pathlib import Path
 from mlflow import MlflowClient
 
 from midmask.app.run_contents import base_tags
-from midmask.app.tracked_job import TrackedJob
+from midmask.app.tracked_job import GraphObserver, GraphProgress, TrackedJob, TrackedSystem
 from midmask.core.config import override
 from midmask.experiment.plan import plan
+from midmask.experiment.run import report_finished
 from midmask.experiment.schema import Recipe
 from midmask.store.place import Place
 from midmask.tracking.reading import read_runs
@@ -19,9 +20,13 @@ from tests.support.tracking.stores import QUICK, history
 
 
 def run(uri: str, home: Path, recipe: Recipe) -> None:
+    """Computes what is missing, after a report of every step that is finished."""
+    target, storage = plan(recipe).stages[-1], Place(str(home / "store"))
     with Tracker(uri, home, QUICK) as tracker, tracker.run(JOB, tags=base_tags(JOB, recipe), params={}) as parent:
-        job = TrackedJob(JOB, tracker, parent, Place(str(home / "store")), ALONE)
-        run_tracked_here(job, recipe, [plan(recipe).evaluation(recipe.evaluation)])
+        job = TrackedJob(JOB, tracker, parent, storage, ALONE)
+        observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)], GraphProgress(job.progress, ()))
+        report_finished(target.upstream(), storage, observer)
+        run_tracked_here(job, recipe, [target])
 
 
 def curves(uri: str) -> dict[str, list[tuple[int, float]]]:
