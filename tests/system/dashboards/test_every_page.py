@@ -19,7 +19,7 @@ GRAVE = ("serious", "critical")
 
 WORDS = {
     "": "letters: the systems it is significantly better than",
-    "compare": "Paired t-test over the queries",
+    "compare": "Paired t-test over queries",
     "sweep": "What to try next",
     "training": "pretrain-retromae",
     "search": "not relevant · kept in",

@@ -85,7 +85,7 @@ def test_the_card_of_a_system_has_its_curves_and_its_model(browser: Chrome, site
     browser.get(f"{site.address}/?corpus=tiny&split=dev")
     click(browser, "tr[data-system=retromae] button[data-open]")
     wait_for_texts(browser, f"midmask search {model} --corpus", "Loss, pretrain", "Loss, finetune")
-    click(browser, ".st-key-card_rerun input")
+    click(browser, ".st-key-card_rerun label")
     command = ["jobs/evaluate_retriever.py", "--recipe retromae", "--split dev", "--set pretrain.steps=3"]
     told = wait_for_texts(browser, *command, worked.runs["retromae"].tags["midmask.fingerprint"])
     assert "cannot be worked out" not in told
@@ -103,5 +103,5 @@ def test_a_choice_redraws_the_charts_and_lies_in_the_address(browser: Chrome, si
     choose(browser, "across", "tokens")
     wait_until_equal(browser, lambda page: "tokens" in texts(page, ".xtitle"), True)
     choose(browser, "phase", "finetune")
-    assert {line[0].split("-")[1] for line in wait_for_table(browser, "trainings", 2)} == {"retromae", "none"}
+    assert {line[1].split("-")[1] for line in wait_for_table(browser, "trainings", 2)} == {"retromae", "none"}
     wait_for_query(browser, phase="finetune", across="tokens")
