@@ -7,6 +7,7 @@ import pytest
 from midmask.core.config import override
 from midmask.errors import UserError
 from midmask.experiment.changes import apply_changes, for_each_stage, refuse_idle
+from midmask.experiment.events import Begun, Ended, Failed, Logged, StepEvent
 from midmask.experiment.graph import Step
 from midmask.experiment.plan import plan, rungs
 from midmask.experiment.run import Runner
@@ -16,7 +17,6 @@ from midmask.mining.mine import MineConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.retrieve.index import TRAINING_ROWS
-from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from tests.support.corpora.collections import write_beir
 
@@ -101,22 +101,21 @@ def test_whatever_is_evaluated_or_mined_with_a_model_its_passages_are_encoded_on
 
 
 class Notes:
-    """Observes which steps began and which were found."""
+    """Observes which steps began and which were there."""
 
     def __init__(self):
         self.lines = []
 
-    def begin(self, step: Step) -> None:
-        self.lines.append(("begin", step.name))
-
-    def log(self, step: Step, at: int, values: dict[str, float]) -> None:
-        self.lines.append(("log", step.name, at))
-
-    def end(self, step: Step, artifact: Artifact, *, cached: bool) -> None:
-        self.lines.append(("cached" if cached else "end", step.name))
-
-    def fail(self, step: Step, error: Exception, lost: list[Step]) -> None:
-        self.lines.append(("fail", step.name, str(error), *(one.name for one in lost)))
+    def __call__(self, event: StepEvent) -> None:
+        match event:
+            case Begun(step):
+                self.lines.append(("begin", step.name))
+            case Logged(step, at):
+                self.lines.append(("log", step.name, at))
+            case Ended(step, cached=cached):
+                self.lines.append(("cached" if cached else "end", step.name))
+            case Failed(step, error, lost):
+                self.lines.append(("fail", step.name, str(error), *(one.name for one in lost)))
 
 
 STEPS = ("prepare", "tokenise", "pretrain", "finetune", "encode", "search", "evaluate")
