@@ -10,7 +10,7 @@ where it is known to be 0, as for gains of training, whose baseline has gain 0 o
 pools what was assumed with what n collections show, by degrees of freedom: few collections count beside the assumption,
 many outweigh it. `leave_one_out` tells how well each collection's gains are predicted from the records of all others.
 
-A maintainer collects the records of revealed verdicts, and sees that table, by `python -m tests.tools.calibrate`.
+A maintainer collects the records of revealed verdicts, and sees that table, as CONTRIBUTING.md says.
 """
 
 import math
