@@ -266,6 +266,8 @@ class Sender:
                 self._open(outbox)
             case "metrics":
                 _send_reports(self._client, outbox, [entry.value for entry in batch])
+            case "curve":
+                _send_curve(self._client, outbox, *value)
             case "model":
                 outbox.models[value[0]["fingerprint"]] = model_id_of(self._client, outbox.run_id, value[0])
             case "watch":
@@ -308,17 +310,18 @@ def _send_reports(client: MlflowClient, outbox: Outbox, reports: list[Any]) -> N
     outbox.last_steps = last_steps
 
 
-def _send_curve(client: MlflowClient, run_id: str, key: str, points: Points | list[Any], at: int) -> None:
+def _send_curve(client: MlflowClient, outbox: Outbox, key: str, points: Points | list[Any], at: int) -> None:
     """The points of a training that the run lacks, whole points in one request."""
-    steps = {metric.step for metric in client.get_metric_history(run_id, key)}
+    steps = {metric.step for metric in client.get_metric_history(outbox.run_id, key)}
     lacking = points(steps) if callable(points) else [point for point in points if point[0] not in steps]
     rows: list[Metric] = []
     for step, report in lacking:
         if len(rows) + len(report) > AT_ONCE:
-            client.log_batch(run_id, metrics=rows)
+            client.log_batch(outbox.run_id, metrics=rows)
             rows = []
         rows += [Metric(name, value, at, step) for name, value in report.items()]
-    client.log_batch(run_id, metrics=rows)
+        outbox.last_steps |= {name: max(step, outbox.last_steps.get(name, step)) for name in report}
+    client.log_batch(outbox.run_id, metrics=rows)
 
 
 def _send_tags(client: MlflowClient, run_id: str, tags: dict[str, str]) -> None:
@@ -333,12 +336,12 @@ def _send_file(client: MlflowClient, run_id: str, path: str, folder: str | None)
 
 
 SENDERS: dict[str, Callable[..., None]] = {
-    **{"curve": _send_curve, "tags": _send_tags, "file": _send_file, "text": MlflowClient.log_text},
+    **{"tags": _send_tags, "file": _send_file, "text": MlflowClient.log_text},
     **{"datasets": log_datasets, "used": log_used, "made": log_made},
 }
 """Kind -> what sends the value of its entries."""
 
-SPARED = {*SENDERS, "model"} - {"tags"}
+SPARED = {*SENDERS, "model", "curve"} - {"tags"}
 """Kinds that may fail for reasons of their own: a folder that cannot be written, a server that knows no models."""
 
 
