@@ -203,14 +203,15 @@ def _pieces(
 
 
 def _check_schema(file: Place, wanted: Sequence[Column]) -> tuple[int, dict[str, str]]:
-    """The file's bytes, and usual name -> its own name of each column that is wanted and there.
+    """The columns' bytes, by their share of the first batch; and usual name -> the file's own name of each column.
 
     Raises:
         UserError: naming a column that is missing or of another type, and the columns that are there.
     """
     with readable(file, f"wanted is {LAYOUT}"), file.reading() as stream:
-        schema = arrow_batches(stream)[0]
+        schema, batches = arrow_batches(stream)
         size = int(stream.size())  # type: ignore[attr-defined]
+        first = next(batches, None)
     found = {}
     for names, accepts, optional in wanted:
         there = [name for name in names if schema.names.count(name) == 1]
@@ -222,6 +223,9 @@ def _check_schema(file: Place, wanted: Sequence[Column]) -> tuple[int, dict[str,
             raise UserError(
                 f"{file} has no column {names[0]} of the right type; its columns are {columns}; wanted is {LAYOUT}"
             )
+    if first is not None:
+        read = sum(first[name].get_total_buffer_size() for name in found.values())
+        size = round(size * read / max(1, first.get_total_buffer_size()))
     return size, found
 
 
