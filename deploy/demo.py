@@ -30,7 +30,7 @@ def main(command: list[str]) -> int:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     os.environ.pop("RAY_ADDRESS", None)  # `ray start` would join it
     os.environ["MIDMASK_HEAD_COMMAND"] = f"{sys.executable} {sys.argv[0]}"  # a job has the head's variables
-    with tempfile.TemporaryDirectory(prefix="mm", dir="/tmp", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="demo", dir="/tmp", ignore_cleanup_errors=True) as folder:
         start = [
             *("ray", "start", "--head", "--block", "--disable-usage-stats", f"--temp-dir={folder}/ray"),
             *(f"--port={gcs}", f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}"),

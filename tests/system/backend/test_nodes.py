@@ -177,7 +177,7 @@ def test_an_address_without_a_cluster_is_one_line(project: Path) -> None:
 def test_without_a_cluster_a_local_ray_serves_and_leaves_no_token(project: Path, tmp_path: Path) -> None:
     """One in the user's home would make every later `ray start` demand it."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
-    with tempfile.TemporaryDirectory(prefix="mm", dir="/tmp") as short:
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as short:
         environment |= {"HOME": str(tmp_path), "RAY_TMPDIR": short}  # no cluster is on record there
         code, out, err = outcome([sys.executable, str(project / "jobs" / "add.py")], environment)
     assert code == 0 and "sum 5" in out and "started a local one" in err, err

@@ -135,7 +135,7 @@ def test_a_whole_job_leaves_no_credentials(guarded: Guarded, tmp_path: Path, mon
         wait_until(lambda: any("pretrain/loss" in run.data.metrics for run in runs_in(uri)), process, tmp_path / "said")
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 130
-        own = [path for path in Path("/tmp").glob("mm*") if path.stat().st_ctime >= began]
+        own = [path for path in Path("/tmp").glob("demo*") if path.stat().st_ctime >= began]
         assert any(path.name == "raylet.out" for folder in own for path in folder.rglob("raylet.out"))
         assert found_below([home, tmp_path / "server", *own]) == {}
     text = (tmp_path / "said").read_text()
