@@ -169,7 +169,8 @@ def test_a_living_attempt_stays_and_artifacts_wait_for_it(job: Job, capsys: pyte
 
 def test_artifacts_wait_for_a_run_that_is_written(job: Job) -> None:
     before = job.names()
-    with Tracker(job.uri, job.home, QUICK) as tracker, tracker.run("living", tags={}, params={}):
+    with Tracker(job.uri, job.home, QUICK) as tracker, tracker.run("living", tags={}, params={}) as run:
+        assert run.id
         job.gc(*ALL, "--delete")
         assert job.names() == before
     job.gc(*ALL, "--delete")

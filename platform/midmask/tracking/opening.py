@@ -182,7 +182,7 @@ def _choose(client: MlflowClient, experiment_id: str, request: RunRequest) -> Ru
             if not is_written(run):
                 return run
     tags = {**source_tags(), **tags_as_texts(request.tags), TOKEN: request.token}
-    return client.create_run(experiment_id, tags=tags, run_name=redacted(request.name))
+    return client.create_run(experiment_id, tags=tags, run_name=request.name)
 
 
 def close_superseded_runs(client: MlflowClient, experiment_id: str, run_id: str, tags: Mapping[str, str]) -> None:

@@ -188,7 +188,7 @@ class Tracker:
             parent: the id of the run that this one is nested in.
         """
         all_tags = {**tags, STATUS: "running", OWNER: owner(), **({PARENT: parent} if parent else {})}
-        request = RunRequest(name, tags_as_texts(all_tags), params_as_texts(params))
+        request = RunRequest(redacted(name), tags_as_texts(all_tags), params_as_texts(params))
         run = TrackedRun(self._sender, self._sender.open(request))
         self._runs = [*(other for other in self._runs if other.is_open), run]
         return run
@@ -198,7 +198,9 @@ class Tracker:
     ) -> TrackedRun:
         """A small run that links a finished one, because nothing was computed. It has no leaderboard row."""
         all_tags = {**tags, OWNER: owner(), **({PARENT: parent} if parent else {})}
-        return TrackedRun(self._sender, self._sender.open(RunRequest(name, tags_as_texts(all_tags), {}, "", finished)))
+        return TrackedRun(
+            self._sender, self._sender.open(RunRequest(redacted(name), tags_as_texts(all_tags), {}, "", finished))
+        )
 
     def watch(self, run: TrackedRun) -> None:
         """Logs how busy this machine is into the run, until it is finished; nothing if that takes seconds only."""
