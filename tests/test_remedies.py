@@ -148,7 +148,7 @@ FOREIGN = set(
     "--node-ip-address --force-reinstall --no-deps --backend-store-uri --host --port --server --working-dir --quiet "
     "--help --head --mlflow-ui --baseline".split()
 )
-"""Flags of ray, mlflow, streamlit and pip, of the page that Streamlit runs and of `python -m midmask.benchmark.figures`."""
+"""Flags of ray, mlflow, streamlit, pip, the page that Streamlit runs, and `python -m midmask.benchmark.figures`."""
 
 
 def test_commands_flags_and_extras_that_texts_name_are_there() -> None:
