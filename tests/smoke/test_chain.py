@@ -54,7 +54,7 @@ def test_a_sweep_of_two_trials_ends_the_one_that_is_behind(ray_local: None, tmp_
     with opens(tmp_path / "words", tmp_path / "words" / "qrels") as counts:
         done = run_job("sweep", "--space", str(space), "--corpus", collection, "--workers", "1", home=tmp_path)
     assert done.code == 0, done.err[-2000:]
-    assert max(counts.values()) <= 7, "twice whole, by the plan and by prepare; the others look at the first rows"
+    assert max(counts.values()) <= 10, "twice whole, by the plan and by prepare; the others look at the first rows"
 
     assert re.search(rf"\n\nmodel: {tmp_path}/store/finetune/\w+/model\n    from sentence_transformers ", done.out)
     assert done.out.rsplit("\n\n", 1)[1].splitlines()[-1].startswith("make it again: ")

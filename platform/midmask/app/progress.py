@@ -95,6 +95,7 @@ class JobProgress:
         self.budget_left: Callable[[], float] | None = None  # seconds after which a job with a time budget ends
         self.phase = next(iter(phases), "")  # may be set while steps of those before it are left
         self._expect, self._clock, self._began = expect, clock, clock()
+        self._expected: dict[str, float] = {}  # seconds by fingerprint, of every step that was ever planned
         self._left: dict[str, dict[str, _Left]] = {name: {} for name in phases}  # by phase and fingerprint
         self._done, self._times = 0, StepTimes()  # of parts of the time by the clock
         self._lock = threading.Lock()
@@ -103,17 +104,17 @@ class JobProgress:
     def plan(self, phases: Mapping[str, Iterable[Step]]) -> None:
         """Sets the steps that are left in these phases. A step that several phases need belongs to the first."""
         planned = {phase: {step.fingerprint: step for step in steps} for phase, steps in phases.items()}
-        expected: Mapping[str, float] = {}
-        if self.budget_left is None:
+        unknown = {key: step for steps in planned.values() for key, step in steps.items() if key not in self._expected}
+        if unknown and self.budget_left is None:
             try:
-                expected = self._expect([step for steps in planned.values() for step in steps.values()])
+                self._expected |= self._expect(list(unknown.values()))
             except Exception as error:  # a job does not fail because its end is unknown
                 details_log.info("the time that is left is not known: %s", error, exc_info=True)
         with self._lock:
             for phase, steps in planned.items():
                 self._left[phase] = {}
                 new = {key: step for key, step in steps.items() if not self._holder(key)}
-                self._left[phase] = {key: _Left(step, expected.get(key)) for key, step in new.items()}
+                self._left[phase] = {key: _Left(step, self._expected.get(key)) for key, step in new.items()}
             self.phase = self.phase or next(iter(self._left), "")
 
     def enter(self, phase: str) -> None:

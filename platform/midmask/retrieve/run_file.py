@@ -36,6 +36,9 @@ DIGEST_PARAM = "run.digest"
 """Param of a tracked run that was measured from a run file: `run_digest` of the file."""
 
 
+TIES_PARAM = "run.ties"
+"""Param of its tracked run: the order of documents of equal score."""
+
 COPIES_PARAM = "run.leave_out_copies"
 """Param of a tracked run whose run file was measured without copies of queries."""
 

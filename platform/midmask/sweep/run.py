@@ -144,8 +144,7 @@ class TrialsObserver:
             trial.run.log_input_model(model)
         else:
             trial.run.log_output_model(model, step.optimiser_steps)
-            artifact, before = load(step.place(self._context.storage)), trial.before.get(step.fingerprint, 0)
-            log_curve(trial.run, step, artifact, before=before)
+            log_curve(trial.run, step, event.artifact, before=trial.before.get(step.fingerprint, 0))
 
     def _log(self, source: str, trial: _Trial, event: Logged) -> None:
         step, of = event.step, event.step.optimiser_steps
