@@ -13,14 +13,11 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from midmask.core.config import library_versions, model_content
-from midmask.corpora.documents.passages import splitter
-from midmask.errors import UserError
+from midmask.core.config import library_versions
 from midmask.queries.collection import CollectionFacts, draw_passages, read_drawn
-from midmask.queries.config import ALL, PLAIN, SPLITS, TRAIN, QueriesConfig, kind_and_place
+from midmask.queries.config import ALL, PLAIN, SPLITS, TRAIN, QueriesConfig
 from midmask.queries.plain_sources import (
     FileQueries,
     KeyphraseQueries,
@@ -33,6 +30,7 @@ from midmask.queries.plain_sources import (
     TitleQueries,
     draw,
 )
+from midmask.queries.sources import file_content, kind_and_place, source_content
 from midmask.queries.written import ModelQueries, ServerQueries
 from midmask.retrieve.bm25.search import Bm25Index
 from midmask.store.place import Place
@@ -91,14 +89,10 @@ def queries_content(config: QueriesConfig) -> dict[str, Any]:
     content: dict[str, Any] = {"libraries": library_versions(("bm25s", "PyStemmer"))}
     for source in config.sources:
         kind, place = kind_and_place(source)
-        if kind == "sentences":
-            content["sentences"] = splitter()
         if kind == "file":
-            if not Place(place).exists() or Place(place).is_folder():
-                raise UserError(f"queries.sources, {source}: there is no such file")
-            content[source] = Place(place).digest()
-        if kind == "model":
-            content[source] = model_content(Path(place), "queries.sources")
+            content[source] = file_content(place, f"queries.sources, {source}")
+        elif deciding := source_content(source, "queries.sources"):
+            content[source] = deciding
     return content
 
 

@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby, islice, pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,8 @@ from midmask.corpora.writer import read_shard
 from midmask.errors import UserError
 from midmask.exchange.passage_files import DocumentSpans, read_spans
 from midmask.masking.words import LEAST_WORDS, MOST_WORDS, phrases
-from midmask.queries.given import GivenLine, Sourced, count_given, read_given, sort_by_shard
+from midmask.queries.given import GivenLine, count_given, read_given, sort_by_shard
+from midmask.queries.sources import Sourced, kind_and_place
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
 from midmask.store.tables import read_batches, read_metadata, read_table, writing_table
@@ -177,6 +178,8 @@ def _spans_by_phrase(spans: list[list[int]], vocabulary: Vocabulary) -> list[set
 class SpansConfig(Sourced, Config):
     """How documents are cut into spans, or where their spans come from."""
 
+    SECTION: ClassVar[str] = "spans"
+
     source: str = Field(
         "cut", description='cut: documents are cut here; file:PATH: spans from lines {"doc_id", "spans": [text, …]}'
     )
@@ -197,25 +200,15 @@ class SpansConfig(Sourced, Config):
     @field_validator("source")
     @classmethod
     def _source_is_known(cls, value: str) -> str:
-        kind, _, place = value.partition(":")
+        kind, place = kind_and_place(value)
         if kind == "file" and place:
             return f"file:{Place.named(place)}"
         if value == "cut":
             return value
         raise ValueError("there is no such source; choose cut or file:PATH")
 
-
-def spans_content(config: SpansConfig) -> dict[str, Any]:
-    """What decides the spans besides the config: the splitter of sentences, and the file that they are read from.
-
-    Raises:
-        UserError: if that is not there.
-    """
-    if not config.place:
-        return splitter()
-    if not Place(config.place).exists():
-        raise UserError(f"spans.source = {config.source}: there is no such file")
-    return {**splitter(), "file": Place(config.place).digest()}
+    def content(self) -> dict[str, Any]:
+        return {**splitter(), **super().content()}
 
 
 def _read_documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, str]]:

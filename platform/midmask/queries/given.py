@@ -39,22 +39,6 @@ from midmask.store.tables import read_table, writing_table
 from midmask.text.tokens import PASSAGES, TOKENISED_QUERIES, finish_tokens
 from midmask.text.vocabulary import Vocabulary
 
-
-class Sourced:
-    """A config whose field `source` is KIND, or KIND:PLACE."""
-
-    source: str
-
-    @property
-    def kind(self) -> str:
-        return self.source.partition(":")[0]
-
-    @property
-    def place(self) -> str:
-        """The path of a file or model; empty where the source has none."""
-        return self.source.partition(":")[2]
-
-
 BLOCK = 1 << 18
 """Lines that are sorted by shard at a time."""
 

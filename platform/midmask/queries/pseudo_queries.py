@@ -28,7 +28,7 @@ passage. Pairs that were dropped are counted in the record.
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -37,12 +37,13 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from midmask.core.arrays import Ints
-from midmask.core.config import Config, added, file_fingerprint, model_content
-from midmask.corpora.documents.passages import sentences, splitter
+from midmask.core.config import Config, added
+from midmask.corpora.documents.passages import sentences
 from midmask.corpora.writer import QRELS
 from midmask.errors import UserError
-from midmask.queries.given import Sourced, judged_queries, read_file, read_given, sort_by_shard
+from midmask.queries.given import judged_queries, read_file, read_given, sort_by_shard
 from midmask.queries.query_model import GenerateConfig, QueryGenerator
+from midmask.queries.sources import Sourced, canonical
 from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -82,9 +83,7 @@ FOLDER = "pseudo_queries"
 SCHEMA = pa.schema(
     [("doc_id", pa.string()), ("queries", pa.list_(pa.string())), ("ids", pa.list_(pa.list_(pa.int32())))]
 )
-PLAIN = ("sentences", "titles", "neighbours", "train")
-SOURCES = f"{', '.join(PLAIN)}, file:PATH or model:FOLDER"
-CHOICES = f"choose {SOURCES}"
+SOURCES = ("sentences", "titles", "neighbours", "train", "file:PATH", "model:FOLDER")
 
 BM25, MIDDLE_TRAINING = "bm25", "middle_training"
 """Judges of pairs that are no model's name."""
@@ -94,7 +93,9 @@ JUDGES = f"{BM25}, {MIDDLE_TRAINING} (this recipe's, on all pairs) or a model (m
 class PseudoQueriesConfig(Sourced, Config):
     """Where the queries of passages come from."""
 
-    source: str = Field("sentences", description=SOURCES)
+    SECTION: ClassVar[str] = "pseudo_queries"
+
+    source: str = Field("sentences", description=f"{', '.join(SOURCES[:-1])} or {SOURCES[-1]}")
     per_passage: int = Field(
         5, ge=1, le=1000, description="model: queries for each passage (CoT-MoTE: 5, query-as-context: 20)"
     )
@@ -116,12 +117,7 @@ class PseudoQueriesConfig(Sourced, Config):
     @field_validator("source")
     @classmethod
     def _source_is_known(cls, value: str) -> str:
-        kind, colon, place = value.partition(":")
-        if kind in PLAIN and not colon:
-            return value
-        if kind in ("file", "model") and place:  # absolute, since workers run in other folders
-            return value if "://" in place else f"{kind}:{Path(place).expanduser().absolute()}"
-        raise ValueError(f"there is no such source; {CHOICES}")
+        return canonical(value, SOURCES)
 
     @model_validator(mode="after")
     def _a_rank_has_a_judge(self) -> Self:
@@ -141,21 +137,6 @@ class PseudoQueriesConfig(Sourced, Config):
     def all_pairs(self) -> "PseudoQueriesConfig":
         """The config without the consistency filter."""
         return self.model_copy(update={"judged_by": None, "keep_rank": None})
-
-
-def pseudo_queries_content(config: PseudoQueriesConfig) -> dict[str, Any]:
-    """Fingerprints of the source's files, as a part of the artifact's identity.
-
-    Raises:
-        UserError: if the file or the model is not there.
-    """
-    if config.kind == "sentences":
-        return splitter()
-    if config.kind == "file":
-        return {"file": file_fingerprint(config.place, f"pseudo_queries.source = {config.source}")}
-    if config.kind == "model":
-        return dict(model_content(Path(config.place), "pseudo_queries.source"))
-    return {}
 
 
 def _begin_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> None:
@@ -220,7 +201,8 @@ def _finish_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> 
     counts = count_queries(out)
     if not counts["queries"]:
         raise UserError(
-            f"pseudo_queries.source = {config.source}: none of {counts['passages']:,} passages has a query; {CHOICES}"
+            f"pseudo_queries.source = {config.source}: none of {counts['passages']:,} passages has a query; "
+            f"choose {', '.join(SOURCES)}"
         )
     return {**counts, **({"given": (out / "given.json").read_json()} if (out / "given.json").exists() else {})}
 

@@ -21,7 +21,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,8 @@ from midmask.core.config import Config, file_fingerprint
 from midmask.corpora.text_files import text_lines
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.errors import UserError, unknown
-from midmask.queries.given import GivenLine, Sourced, is_utf8, read_given, sort_by_shard
+from midmask.queries.given import GivenLine, is_utf8, read_given, sort_by_shard
+from midmask.queries.sources import Sourced, kind_and_place
 from midmask.queries.word_statistics import ShardWords, shard_words, token_ids
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -235,6 +236,8 @@ SOURCES = ("idf", "bm25", "attention", "uniform", "file")
 class WeighConfig(Sourced, Config):
     """Where term weights come from."""
 
+    SECTION: ClassVar[str] = "weights"
+
     source: str = Field(
         "idf",
         description="idf or bm25, by the corpus's counts; attention, of a frozen encoder; uniform, all 0, the control; "
@@ -260,7 +263,7 @@ class WeighConfig(Sourced, Config):
     @field_validator("source")
     @classmethod
     def _check_source(cls, source: str) -> str:
-        kind, _, path = source.partition(":")
+        kind, path = kind_and_place(source)
         if kind not in SOURCES or bool(path) != (kind == "file"):
             raise unknown("weights.source", source, SOURCES, hint="Write file:PATH for a file of weights.")
         return source
@@ -293,18 +296,10 @@ class WeighConfig(Sourced, Config):
             )
         return folder
 
-
-def weigh_content(config: WeighConfig) -> dict[str, Any]:
-    """Fingerprints of the source's files, as a part of the artifact's identity.
-
-    Raises:
-        UserError: if the file or the encoder is not there.
-    """
-    if config.kind == "file":
-        return {"file": file_fingerprint(config.place, f"weights.source = {config.source}")}
-    if config.kind == "attention":
-        return {name: file_fingerprint(config.encoder_folder / name) for name in ("config.json", "model.safetensors")}
-    return {}
+    def content(self) -> dict[str, Any]:
+        if self.kind == "attention":
+            return {name: file_fingerprint(self.encoder_folder / name) for name in ("config.json", "model.safetensors")}
+        return super().content()
 
 
 class CountWeigher:
