@@ -35,6 +35,9 @@ from midmask.queries.written import ModelQueries, ServerQueries
 from midmask.retrieve.bm25.search import Bm25Index
 from midmask.store.place import Place
 
+SAMPLE = 500
+"""Passages in the sample from which the number of a source's queries is estimated."""
+
 WHOLE = ("titles", "file")
 """Kinds that go through all passages: most of these give no query, and it costs nothing."""
 
@@ -48,7 +51,9 @@ class Known:
     index: Bm25Index | None = None  # BM25 over the passages before anything is hidden; None if no source needs it
 
 
-def open_source(source: str, config: QueriesConfig, known: Known, limit: int, cache: Place) -> Source:
+def open_source(
+    source: str, config: QueriesConfig, known: Known, limit: int = SAMPLE, cache: Place | None = None
+) -> Source:
     """Opens a source by its name in `QueriesConfig.sources`.
 
     Args:
@@ -59,23 +64,21 @@ def open_source(source: str, config: QueriesConfig, known: Known, limit: int, ca
         UserError: if its file, model or server is not what it should be.
     """
     kind, place = kind_and_place(source)
-    if kind in PLAIN:
-        return open_plain(kind, config, known)
-    if kind == "file":
-        assert known.index is not None
-        return FileQueries(Place(place), known.index, config.margin, limit, config.seed)
-    return ModelQueries(place, config, cache=cache) if kind == "model" else ServerQueries(place, config, cache=cache)
-
-
-def open_plain(kind: str, config: QueriesConfig, known: Known) -> Source:
-    """Opens a source that needs only the passages and their statistics: one of `PLAIN`."""
-    if kind == "titles":
-        return TitleQueries(known.titles, config.copies)
-    if kind == "sentences":
-        return SentenceQueries(config.seed, config.per_passage)
-    if kind == "spans":
-        return SpanQueries(config.seed, config.per_passage)
-    return KeyphraseQueries(known.weights, config.seed, config.per_passage)
+    match kind:
+        case "titles":
+            return TitleQueries(known.titles, config.copies)
+        case "sentences":
+            return SentenceQueries(config.seed, config.per_passage)
+        case "spans":
+            return SpanQueries(config.seed, config.per_passage)
+        case "keyphrases":
+            return KeyphraseQueries(known.weights, config.seed, config.per_passage)
+        case "file":
+            assert known.index is not None
+            return FileQueries(Place(place), known.index, config.margin, limit, config.seed)
+        case "model":
+            return ModelQueries(place, config, cache=cache)
+    return ServerQueries(place, config, cache=cache)
 
 
 def queries_content(config: QueriesConfig) -> dict[str, Any]:
@@ -103,9 +106,6 @@ queries, and keyphrases and spans are words of their passage.
 
 ENOUGH = 200
 """Fewest queries for dev and test, before any is dropped, that let a source judge alone."""
-
-SAMPLE = 500
-"""Passages in the sample from which the number of a source's queries is estimated."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _possible(source: str, config: QueriesConfig, corpus: Place, known: Collecti
         return judged
     drawn = draw_passages(known.doc_ids, config.seed, f"{kind} sample", SAMPLE)
     read = [passage for some in read_drawn(corpus, drawn) for passage in some]
-    opened = open_plain(kind, config, Known(known.weights, known.titles))
+    opened = open_source(source, config, Known(known.weights, known.titles))
     makers = {made.doc_id for made in opened.queries(read)}
     return judged * len(makers) / len(read)
 

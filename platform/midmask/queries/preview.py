@@ -22,7 +22,7 @@ from midmask.queries.plain_sources import MadeQuery, Passage
 from midmask.queries.selection import reciprocal_rank
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.tables import read_batches, read_table, write_table
+from midmask.store.tables import read_batches, read_table
 from midmask.text.vocabulary import load_tokenizer
 
 MEASURES = ("RR@10", "nDCG@10")
@@ -107,9 +107,9 @@ def _mean(numbers: Sequence[float]) -> float:
     return round(sum(numbers) / len(numbers), 4)
 
 
-SAVED_EXAMPLES = 200
+SAVED = 200
 
-EXAMPLES_SCHEMA = pa.schema(
+EXAMPLES = pa.schema(
     [
         *((name, pa.string()) for name in ("query_id", "query", "source", "split", "doc_id")),
         ("rank", pa.int32()),
@@ -120,7 +120,7 @@ EXAMPLES_SCHEMA = pa.schema(
 )
 
 ExampleRow = dict[str, Any]
-"""A row of EXAMPLES; parts: the passage's text from beginning to end, hidden parts marked."""
+"""A row of examples.parquet; parts: the passage's text from beginning to end, hidden parts marked."""
 
 _templates = Environment(loader=PackageLoader("midmask.queries"), autoescape=True, keep_trailing_newline=True)
 
@@ -136,7 +136,7 @@ def examples_of(
     order = sorted(range(len(kept)), key=lambda row: (hashes[row], kept[row].query_id))
     return [
         _example(kept[row], hiding[kept[row].made.doc_id], passages[kept[row].made.doc_id], splits)
-        for row in order[:SAVED_EXAMPLES]
+        for row in order[:SAVED]
     ]
 
 
@@ -161,10 +161,6 @@ def _parts(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[dict[str, A
         yield {"text": text[start:end], "hidden": True}
         at = end
     yield {"text": text[at:], "hidden": False}
-
-
-def write_examples(place: Place, examples: Sequence[ExampleRow]) -> None:
-    write_table(pa.Table.from_pylist(list(examples), EXAMPLES_SCHEMA), place)
 
 
 def _read_examples(artifact: Artifact, count: int) -> list[ExampleRow]:

@@ -27,6 +27,7 @@ passage. Pairs that were dropped are counted in the record.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -55,18 +56,16 @@ from midmask.text.tokens import ROW_GROUP, TOKENISED_QUERIES, encoder, make_cutt
 def neighbour_reader(docs: Place) -> Callable[[str, int, pa.RecordBatch], list[list[str]]]:
     """(shard, number of the first row, passages) -> the texts before and after each passage under its title.
 
-    A passage without a title has none, and a passage in another shard is no neighbour. The titles and texts of a shard
-    are held while its rows are read.
+    A passage without a title has none, and a passage in another shard is no neighbour.
     """
-    held: dict[str, tuple[list[str], list[str]]] = {}
+
+    @lru_cache(maxsize=1)
+    def columns(name: str) -> tuple[list[str], list[str]]:
+        table = read_table(docs / name, ["title", "text"])
+        return table["title"].to_pylist(), table["text"].to_pylist()
 
     def read(name: str, first: int, rows: pa.RecordBatch) -> list[list[str]]:
-        if name not in held:
-            held.clear()
-            table = read_table(docs / name, ["title", "text"])
-            held[name] = table["title"].to_pylist(), table["text"].to_pylist()
-        titles, texts = held[name]
-        return [_neighbours(titles, texts, row) for row in range(first, first + len(rows))]
+        return [_neighbours(*columns(name), row) for row in range(first, first + len(rows))]
 
     return read
 
@@ -168,7 +167,9 @@ def _writer_of_queries(
 ) -> Callable[[str, int, pa.RecordBatch], list[list[str]]]:
     """(shard, number of the first row, passages) -> the queries of each passage."""
     if config.kind == "sentences":
-        return lambda name, first, rows: [_split_sentences(text) for text in rows["text"].to_pylist()]
+        return lambda name, first, rows: [
+            [sentence.strip() for sentence in sentences(text) if sentence.strip()] for text in rows["text"].to_pylist()
+        ]
     if config.kind == "titles":
         return lambda name, first, rows: [[title] if title else [] for title in rows["title"].to_pylist()]
     if config.kind == "neighbours":
@@ -180,10 +181,6 @@ def _writer_of_queries(
         )
     shards = docs.names()
     return lambda name, first, rows: read_given(out, shards.index(name), first, len(rows))
-
-
-def _split_sentences(text: str) -> list[str]:
-    return [sentence.strip() for sentence in sentences(text) if sentence.strip()]
 
 
 def _tokenise(doc_ids: pa.Array, queries: list[list[str]], encode: Callable[[list[str]], Any]) -> pa.Table:
@@ -283,10 +280,6 @@ def _read_pairs(pairs: Place) -> Iterator[tuple[list[str], list[str]]]:
             yield rows["doc_id"].take(pc.list_parent_indices(lists)).to_pylist(), lists.flatten().to_pylist()
 
 
-def _begin_filter(config: KeepPairsConfig, inputs: Inputs, out: Place) -> None:
-    """There is nothing to do before the first shard."""
-
-
 def _filter_worker(config: KeepPairsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     """Inputs: `pairs`, pseudo-queries; `ranked`, the judge's ranked lists of the split `pairs`."""
     pairs = inputs["pairs"].place
@@ -352,5 +345,5 @@ def _finish_filter(config: KeepPairsConfig, inputs: Inputs, out: Place) -> dict[
     return {**counts, "judged": judged, "dropped": judged - counts["queries"]}
 
 
-KEEP_PAIRS = Sharded(FOLDER, f"pairs/{FOLDER}", _begin_filter, _filter_worker, _finish_filter)
+KEEP_PAIRS = Sharded(FOLDER, f"pairs/{FOLDER}", lambda config, inputs, out: None, _filter_worker, _finish_filter)
 """The step: pseudo-queries and a judge's ranked lists in, the pairs that are kept out, as pseudo-queries."""

@@ -338,17 +338,7 @@ class CountWeigher:
         return (lowest, highest) if self._config.kind == "idf" else (0.0, highest * (self._config.k1 + 1))
 
 
-class UniformWeigher:
-    """Nothing matters more than anything else."""
-
-    def weights(self, found: ShardWords, name: str) -> Doubles:
-        return np.zeros(len(found.word_U))
-
-    def bounds(self) -> tuple[float, float]:
-        return 0.0, 1.0
-
-
-Weigher = CountWeigher | UniformWeigher | AttentionWeigher | FileWeigher
+Weigher = CountWeigher | AttentionWeigher | FileWeigher
 """`weights(found, name)`: the raw weight of each use in the shard of that name, [U]; `bounds()`: of them all."""
 
 
@@ -362,8 +352,10 @@ def scale(weight_U: Doubles, passage_U: NDArray[np.int64], passages: int) -> Dou
     return scaled_U
 
 
-def scale_weights(config: WeighConfig, weigher: Weigher, found: ShardWords, name: str) -> Doubles:
-    """The weight of each use of a word in a shard, in [0, 1]."""
+def scale_weights(config: WeighConfig, weigher: Weigher | None, found: ShardWords, name: str) -> Doubles:
+    """The weight of each use of a word in a shard, in [0, 1]; without a weigher, nothing matters more than the rest."""
+    if weigher is None:
+        return np.zeros(len(found.word_U))
     weight_U = weigher.weights(found, name)
     if config.scaling == "passage":
         return scale(weight_U, found.passage_U, len(found.lengths_P))
@@ -373,15 +365,12 @@ def scale_weights(config: WeighConfig, weigher: Weigher, found: ShardWords, name
     return weight_U.clip(0.0, 1.0)
 
 
-def _make_weigher(config: WeighConfig, inputs: Inputs, out: Place, vocabulary: Vocabulary) -> Weigher:
+def _make_weigher(config: WeighConfig, inputs: Inputs, out: Place, vocabulary: Vocabulary) -> Weigher | None:
     if config.needs_statistics:
         return CountWeigher(config, inputs["statistics"])
-    tokens = inputs["tokens"].place
     if config.kind == "attention":
         return AttentionWeigher(config.encoder_folder, vocabulary, config.attention_from, config.attention_pieces)
-    if config.kind == "file":
-        return FileWeigher(tokens, out)
-    return UniformWeigher()
+    return FileWeigher(inputs["tokens"].place, out) if config.kind == "file" else None
 
 
 def _begin(config: WeighConfig, inputs: Inputs, out: Place) -> None:
@@ -396,8 +385,7 @@ def _worker(config: WeighConfig, inputs: Inputs, out: Place) -> Callable[[str], 
 
     def write(name: str) -> None:
         rows = read_table(tokens / "passages" / name, ["doc_id", "ids"])
-        ids = rows["ids"].combine_chunks()
-        words = shard_words(ids, vocabulary)
+        words = shard_words(rows["ids"].combine_chunks(), vocabulary)
         weight_T = np.zeros(len(words.candidate_T), np.float32)
         weight_T[words.candidate_T] = scale_weights(config, weigher, words, name)[words.use_of_C]
         offsets = np.concatenate([[0], np.cumsum(words.lengths_P)]).astype(np.int32)
