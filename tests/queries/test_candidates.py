@@ -19,6 +19,7 @@ from midmask.queries import selection
 from midmask.queries.candidates import Candidate, CandidatePool, Roles, queries_content, roles_of
 from midmask.queries.collection import BY_DOCUMENT, BY_PASSAGE, CollectionFacts, split_by_document, without_hidden
 from midmask.queries.config import QueriesConfig
+from midmask.queries.given import read_file
 from midmask.queries.plain_sources import (
     STOP_WORDS,
     FileQueries,
@@ -31,7 +32,8 @@ from midmask.queries.plain_sources import (
     TermWeights,
     TitleQueries,
     normalised,
-    parse_query_line,
+    query_of_object,
+    query_of_row,
     title_query,
 )
 from midmask.queries.selection import TOO_EASY, bm25_over, draw_shares, drop_unfound, reciprocal_rank, shares, thin
@@ -218,9 +220,9 @@ def real_looking() -> list[str]:
 
 
 LINES = [
-    ("what is  a wing", False, "what is a wing"),
+    ("what is  a wing", False, "what is  a wing"),
     ("17\twhat is a wing", False, "what is a wing"),
-    (" ", False, None),
+    ("17\t ", False, None),
     ('{"text": "a wing"}', True, "a wing"),
     ('{"_id": "1", "query": " a wing "}', True, "a wing"),
     ('{"_id": "1"}', True, None),
@@ -231,8 +233,11 @@ LINES = [
 
 
 @pytest.mark.parametrize(("line", "json_lines", "wanted"), LINES)
-def test_lines(line: str, json_lines: bool, wanted: str | None) -> None:
-    assert parse_query_line(line, json_lines=json_lines) == wanted
+def test_lines(tmp_path: Path, line: str, json_lines: bool, wanted: str | None) -> None:
+    (tmp_path / "q").write_text(line)
+    parse = query_of_object if json_lines else query_of_row
+    (given,) = read_file(Place(str(tmp_path / "q")), "queries.sources", parse)
+    assert (given.fault is None, given.texts) == (wanted is not None, [wanted or line])
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.1, 0.5])

@@ -26,7 +26,6 @@ from midmask.queries.plain_sources import (
     SentenceQueries,
     Source,
     SpanQueries,
-    TermWeights,
     TitleQueries,
     draw,
 )
@@ -42,22 +41,19 @@ WHOLE = ("titles", "file")
 """Kinds that go through all passages: most of these give no query, and it costs nothing."""
 
 
-@dataclass(frozen=True)
-class Known:
-    """Statistics of the whole collection that sources use."""
-
-    weights: TermWeights
-    titles: Mapping[str, int]  # title -> number of passages with it
-    index: Bm25Index | None = None  # BM25 over the passages before anything is hidden; None if no source needs it
-
-
 def open_source(
-    source: str, config: QueriesConfig, known: Known, limit: int = SAMPLE, cache: Place | None = None
+    source: str,
+    config: QueriesConfig,
+    known: CollectionFacts,
+    limit: int = SAMPLE,
+    index: Bm25Index | None = None,
+    cache: Place | None = None,
 ) -> Source:
     """Opens a source by its name in `QueriesConfig.sources`.
 
     Args:
         limit: number of queries that are needed from the source.
+        index: BM25 over the passages before anything is hidden, for a file.
         cache: where a model's or a server's answers are kept until the step has ended.
 
     Raises:
@@ -74,8 +70,8 @@ def open_source(
         case "keyphrases":
             return KeyphraseQueries(known.weights, config.seed, config.per_passage)
         case "file":
-            assert known.index is not None
-            return FileQueries(Place(place), known.index, config.margin, limit, config.seed)
+            assert index is not None
+            return FileQueries(Place(place), index, config.margin, limit, config.seed)
         case "model":
             return ModelQueries(place, config, cache=cache)
     return ServerQueries(place, config, cache=cache)
@@ -161,7 +157,7 @@ def _possible(source: str, config: QueriesConfig, corpus: Place, known: Collecti
         return judged
     drawn = draw_passages(known.doc_ids, config.seed, f"{kind} sample", SAMPLE)
     read = [passage for some in read_drawn(corpus, drawn) for passage in some]
-    opened = open_source(source, config, Known(known.weights, known.titles))
+    opened = open_source(source, config, known)
     makers = {made.doc_id for made in opened.queries(read)}
     return judged * len(makers) / len(read)
 
@@ -223,11 +219,10 @@ def collect(
     candidates: dict[str, Candidate] = {}
     passages: dict[str, Passage] = {}
     facts: dict[str, dict[str, int]] = {}
-    index_known = Known(known.weights, known.titles, index)
     for number, (source, weight) in enumerate(config.sources.items()):
         count = sum(config.wanted(split) * roles.share(source, split) for split in SPLITS)
         limit = math.ceil(config.candidates * count)
-        opened = open_source(source, config, index_known, limit, out / WRITTEN / f"{number:02d}")
+        opened = open_source(source, config, known, limit, index, out / WRITTEN / f"{number:02d}")
         purpose = roles.splits(source)
         drawn = _drawn(source, config, known, purpose, splits, limit)
         for block in read_drawn(corpus, drawn):

@@ -20,7 +20,6 @@ is given unless it is longer than `span_length`: then it is cut as documents are
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import groupby, islice, pairwise
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -212,17 +211,17 @@ class SpansConfig(Sourced, Config):
 
 
 def _read_documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, str]]:
-    """(doc_id, text) of the shard's documents, in order."""
+    """(doc_id, text) of the shard's documents, in order; passages without a title are documents by themselves."""
+
+    def document(row: tuple[str, str, str]) -> tuple[bool, str]:
+        doc_id, title, _ = row
+        by_title = config.documents == "titles" and bool(title)
+        return by_title, title if by_title else doc_id
+
     rows = (row for columns in read_shard(shard) for row in zip(*columns, strict=True))
-    for _, passages in groupby(rows, partial(_document_of, config.documents == "titles")):
+    for _, passages in groupby(rows, document):
         doc_ids, _, texts = zip(*passages, strict=True)
         yield doc_ids[0], "\n\n".join(texts)
-
-
-def _document_of(titles: bool, row: tuple[str, str, str]) -> tuple[str, str]:
-    """What rows (id, title, text) of one document share: their title, if titles make documents and there is one."""
-    doc_id, title, _ = row
-    return ("title", title) if titles and title else ("passage", doc_id)
 
 
 def _read_given(config: SpansConfig) -> Iterator[GivenLine]:

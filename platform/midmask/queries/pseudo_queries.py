@@ -42,7 +42,7 @@ from midmask.core.config import Config, added
 from midmask.corpora.documents.passages import sentences
 from midmask.corpora.writer import QRELS
 from midmask.errors import UserError
-from midmask.queries.given import judged_queries, read_file, read_given, sort_by_shard
+from midmask.queries.given import judged_queries, passage_and_queries, read_file, read_given, sort_by_shard
 from midmask.queries.query_model import GenerateConfig, QueryGenerator
 from midmask.queries.sources import Sourced, canonical
 from midmask.retrieve import ranked
@@ -141,7 +141,8 @@ class PseudoQueriesConfig(Sourced, Config):
 def _begin_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> None:
     corpus = inputs["corpus"].place
     if config.kind == "file":
-        sort_by_shard(read_file(Place(config.place)), corpus, out)
+        lines = read_file(Place(config.place), f"pseudo_queries.source = {config.source}", passage_and_queries)
+        sort_by_shard(lines, corpus, out)
     if config.kind == "train":
         sort_by_shard(judged_queries(corpus, "train"), corpus, out)
 

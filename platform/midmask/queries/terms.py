@@ -217,12 +217,9 @@ class FileWeigher:
     @staticmethod
     def counts(out: Place) -> dict[str, Any]:
         """Over all shards: passages without a vector, terms, those that are no word of their passage, bad lines."""
-        names = (out / "matched").names()
-        shards = [(out / "matched" / name).read_json() for name in names]
-        return {
-            **{key: sum(shard[key] for shard in shards) for key in shards[0]},
-            "file": (out / "given.json").read_json(),
-        }
+        shards = [(out / "matched" / name).read_json() for name in (out / "matched").names()]
+        totals = {key: sum(shard[key] for shard in shards) for key in shards[0]}
+        return {**totals, "file": (out / "given.json").read_json()}
 
 
 def _normalise(text: str) -> str:

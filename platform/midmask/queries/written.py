@@ -290,9 +290,8 @@ class ServerQueries:
 
     def _room(self) -> int:
         """Number of passages that may be in progress: enough that no thread waits for an earlier answer."""
-        most = self._config.server_max_requests
-        left = most - self._asked if most is not None else 2 * self._config.server_concurrency
-        return min(left, 2 * self._config.server_concurrency)
+        room, most = 2 * self._config.server_concurrency, self._config.server_max_requests
+        return room if most is None else min(room, most - self._asked)
 
     def _is_spent(self) -> bool:
         requests, tokens = self._config.server_max_requests, self._config.server_max_tokens
