@@ -50,7 +50,6 @@ class MadeQuery:
 
     doc_id: str
     text: str
-    source: str
     hidden: tuple[int, int] | None = None  # characters [start, end) that are removed from the passage's text
     hides_title: bool = False  # whether the passage's title is removed
 
@@ -158,7 +157,7 @@ class TitleQueries:
         for passage in passages:
             text = title_query(passage.title)
             if text and self._shared[passage.title] <= self._copies:
-                yield MadeQuery(passage.doc_id, text, "titles", hidden=_copy(passage, text), hides_title=True)
+                yield MadeQuery(passage.doc_id, text, hidden=_copy(passage, text), hides_title=True)
 
 
 def _copy(passage: Passage, query: str) -> tuple[int, int] | None:
@@ -202,7 +201,7 @@ class SentenceQueries:
             for number in draw_order(self._seed, len(fitting), "sentences", passage.doc_id)[: self._each]:
                 start, end = fitting[number]
                 query = " ".join(passage.text[start:end].split())
-                yield MadeQuery(passage.doc_id, query, "sentences", hidden=(start, end))
+                yield MadeQuery(passage.doc_id, query, hidden=(start, end))
 
 
 def _fitting(text: str) -> Iterator[tuple[int, int]]:
@@ -241,7 +240,7 @@ class SpanQueries:
                     taken.append(span)
                     start, end = words[span.start][0], words[span.stop - 1][1]
                     query = " ".join(passage.text[start:end].split())
-                    yield MadeQuery(passage.doc_id, query, "spans", hidden=(start, end))
+                    yield MadeQuery(passage.doc_id, query, hidden=(start, end))
 
     def _draw_span(self, doc_id: str, number: int, words: int) -> range | None:
         """Draws the word positions of a span; None if the passage is too short."""
@@ -287,7 +286,7 @@ class KeyphraseQueries:
                 chosen = _take(ranked, stems, used, count)
                 if len(chosen) < FEWEST_PHRASE_WORDS:
                     break
-                yield MadeQuery(passage.doc_id, " ".join(words[at] for at in chosen), "keyphrases")
+                yield MadeQuery(passage.doc_id, " ".join(words[at] for at in chosen))
 
     def _draw(self, doc_id: str, text: str, stems: list[int]) -> list[Phrase]:
         """Phrases in a random order: each next one is drawn with a probability proportional to its score."""
@@ -360,23 +359,23 @@ class FileQueries:
 
     def __init__(self, place: Place, index: Bm25Index, margin: float, limit: int, seed: int) -> None:
         self.facts: Counter[str] = Counter()  # lines read, malformed, repeated; queries searched, without a match
-        self._name = f"file:{place}"
-        texts = self._read(place)
+        named = f"queries.sources, file:{place}"
+        texts = self._read(place, named)
         if not texts:
-            raise UserError(f"queries.sources, {self._name}: there is no query in it; {LAYOUT}")
+            raise UserError(f"{named}: there is no query in it; {LAYOUT}")
         order = sorted(zip(hash64(texts, f"queries {seed} file").tolist(), texts, strict=True))
         self._of = self._answers([text for _, text in order[:limit]], index, margin)
 
     def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
         for passage in passages:
             for text in self._of.get(passage.doc_id, ()):
-                yield MadeQuery(passage.doc_id, text, self._name)
+                yield MadeQuery(passage.doc_id, text)
 
-    def _read(self, place: Place) -> list[str]:
+    def _read(self, place: Place, named: str) -> list[str]:
         """The distinct queries of the file, in order of appearance; counts its lines in `facts`."""
         parse = query_of_object if form_by_name(place.base) == "objects" else query_of_row
         texts: dict[str, None] = {}
-        for line in read_file(place, f"queries.sources, {self._name}", parse):
+        for line in read_file(place, named, parse):
             text = " ".join(line.texts[0].split())
             self.facts["lines"] += 1
             if line.fault:
