@@ -286,7 +286,7 @@ def reasons(folder: Path, made: list[MadeQuery], extra: list[Passage] | None = N
     """Candidates take their places in the order in which they stand here."""
     passages = [*FEW_ARTICLES, *(extra or [])]
     known = CollectionFacts(corpus_of(folder, passages).place)
-    some = [Candidate(one, one.source, f"q{n:03d}", "train", float(n)) for n, one in enumerate(made)]
+    some = [Candidate(one, "spans", f"q{n:03d}", "train", float(n)) for n, one in enumerate(made)]
     selection.screen(CandidatePool(some, {one.doc_id: one for one in passages}, {}), known, QueriesConfig(**fields))
     return [one.reason for one in some]
 
