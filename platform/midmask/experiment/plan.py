@@ -40,9 +40,9 @@ from midmask.experiment.training_steps import (
     stages_content,
 )
 from midmask.mining.mine import MineConfig
-from midmask.queries.document_spans import SpansConfig, span_texts, spans_content
-from midmask.queries.pseudo_queries import pseudo_queries_content
-from midmask.queries.terms import WeighConfig, weigh_content
+from midmask.queries.document_spans import SpansConfig, span_texts
+from midmask.queries.pseudo_queries import PseudoQueriesConfig
+from midmask.queries.terms import WeighConfig
 from midmask.queries.word_statistics import StatisticsConfig
 from midmask.retrieve.index import IndexFields
 from midmask.retrieve.search_config import PoolFields
@@ -81,10 +81,10 @@ def contents_of(recipe: Recipe, survey: Survey) -> Contents:
         tokenizer=survey.find(folder_content, recipe.tokens.tokenizer),
         backbone=survey.find(folder_content, recipe.backbone.name),
         objective={place: survey.find(folder_content, place) for place in objective.places()} if objective else {},
-        spans=survey.find(spans_content, recipe.spans),
-        pseudo_queries=survey.find(pseudo_queries_content, recipe.pseudo_queries),
+        spans=survey.find(SpansConfig.content, recipe.spans),
+        pseudo_queries=survey.find(PseudoQueriesConfig.content, recipe.pseudo_queries),
         judge=survey.find(judge_content, recipe.pseudo_queries),
-        weights=survey.find(weigh_content, weigh_config(recipe)) if weighed else {},
+        weights=survey.find(WeighConfig.content, weigh_config(recipe)) if weighed else {},
         stages=stages_content(recipe, survey),
     )
 

@@ -3,6 +3,7 @@
 The queries step makes a collection without labels one with train, dev and test queries:
 
 config                 which queries are made, how many, and which of them are kept
+sources                names of sources, parsed in one place, and fingerprints of their files and models
 plain_sources          sources that need no model: titles, sentences, spans, keyphrases, lines of a file
 query_model            a language model that writes queries: prompts, sampling, and the step that trains one
 written, chat          sources whose queries a model or a server writes, and what they answered before

@@ -13,14 +13,11 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from midmask.core.config import library_versions, model_content
-from midmask.corpora.documents.passages import splitter
-from midmask.errors import UserError
+from midmask.core.config import library_versions
 from midmask.queries.collection import CollectionFacts, draw_passages, read_drawn
-from midmask.queries.config import ALL, PLAIN, SPLITS, TRAIN, QueriesConfig, kind_and_place
+from midmask.queries.config import ALL, PLAIN, SPLITS, TRAIN, QueriesConfig
 from midmask.queries.plain_sources import (
     FileQueries,
     KeyphraseQueries,
@@ -29,55 +26,55 @@ from midmask.queries.plain_sources import (
     SentenceQueries,
     Source,
     SpanQueries,
-    TermWeights,
     TitleQueries,
     draw,
 )
+from midmask.queries.sources import file_content, kind_and_place, source_content
 from midmask.queries.written import ModelQueries, ServerQueries
 from midmask.retrieve.bm25.search import Bm25Index
 from midmask.store.place import Place
+
+SAMPLE = 500
+"""Passages in the sample from which the number of a source's queries is estimated."""
 
 WHOLE = ("titles", "file")
 """Kinds that go through all passages: most of these give no query, and it costs nothing."""
 
 
-@dataclass(frozen=True)
-class Known:
-    """Statistics of the whole collection that sources use."""
-
-    weights: TermWeights
-    titles: Mapping[str, int]  # title -> number of passages with it
-    index: Bm25Index | None = None  # BM25 over the passages before anything is hidden; None if no source needs it
-
-
-def open_source(source: str, config: QueriesConfig, known: Known, limit: int, cache: Place) -> Source:
+def open_source(
+    source: str,
+    config: QueriesConfig,
+    known: CollectionFacts,
+    limit: int = SAMPLE,
+    index: Bm25Index | None = None,
+    cache: Place | None = None,
+) -> Source:
     """Opens a source by its name in `QueriesConfig.sources`.
 
     Args:
         limit: number of queries that are needed from the source.
+        index: BM25 over the passages before anything is hidden, for a file.
         cache: where a model's or a server's answers are kept until the step has ended.
 
     Raises:
         UserError: if its file, model or server is not what it should be.
     """
     kind, place = kind_and_place(source)
-    if kind in PLAIN:
-        return open_plain(kind, config, known)
-    if kind == "file":
-        assert known.index is not None
-        return FileQueries(Place(place), known.index, config.margin, limit, config.seed)
-    return ModelQueries(place, config, cache=cache) if kind == "model" else ServerQueries(place, config, cache=cache)
-
-
-def open_plain(kind: str, config: QueriesConfig, known: Known) -> Source:
-    """Opens a source that needs only the passages and their statistics: one of `PLAIN`."""
-    if kind == "titles":
-        return TitleQueries(known.titles, config.copies)
-    if kind == "sentences":
-        return SentenceQueries(config.seed, config.per_passage)
-    if kind == "spans":
-        return SpanQueries(config.seed, config.per_passage)
-    return KeyphraseQueries(known.weights, config.seed, config.per_passage)
+    match kind:
+        case "titles":
+            return TitleQueries(known.titles, config.copies)
+        case "sentences":
+            return SentenceQueries(config.seed, config.per_passage)
+        case "spans":
+            return SpanQueries(config.seed, config.per_passage)
+        case "keyphrases":
+            return KeyphraseQueries(known.weights, config.seed, config.per_passage)
+        case "file":
+            assert index is not None
+            return FileQueries(Place(place), index, config.margin, limit, config.seed)
+        case "model":
+            return ModelQueries(place, config, cache=cache)
+    return ServerQueries(place, config, cache=cache)
 
 
 def queries_content(config: QueriesConfig) -> dict[str, Any]:
@@ -91,14 +88,10 @@ def queries_content(config: QueriesConfig) -> dict[str, Any]:
     content: dict[str, Any] = {"libraries": library_versions(("bm25s", "PyStemmer"))}
     for source in config.sources:
         kind, place = kind_and_place(source)
-        if kind == "sentences":
-            content["sentences"] = splitter()
         if kind == "file":
-            if not Place(place).exists() or Place(place).is_folder():
-                raise UserError(f"queries.sources, {source}: there is no such file")
-            content[source] = Place(place).digest()
-        if kind == "model":
-            content[source] = model_content(Path(place), "queries.sources")
+            content[source] = file_content(place, f"queries.sources, {source}")
+        elif deciding := source_content(source, "queries.sources"):
+            content[source] = deciding
     return content
 
 
@@ -109,9 +102,6 @@ queries, and keyphrases and spans are words of their passage.
 
 ENOUGH = 200
 """Fewest queries for dev and test, before any is dropped, that let a source judge alone."""
-
-SAMPLE = 500
-"""Passages in the sample from which the number of a source's queries is estimated."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +157,7 @@ def _possible(source: str, config: QueriesConfig, corpus: Place, known: Collecti
         return judged
     drawn = draw_passages(known.doc_ids, config.seed, f"{kind} sample", SAMPLE)
     read = [passage for some in read_drawn(corpus, drawn) for passage in some]
-    opened = open_plain(kind, config, Known(known.weights, known.titles))
+    opened = open_source(source, config, known)
     makers = {made.doc_id for made in opened.queries(read)}
     return judged * len(makers) / len(read)
 
@@ -229,11 +219,10 @@ def collect(
     candidates: dict[str, Candidate] = {}
     passages: dict[str, Passage] = {}
     facts: dict[str, dict[str, int]] = {}
-    index_known = Known(known.weights, known.titles, index)
     for number, (source, weight) in enumerate(config.sources.items()):
         count = sum(config.wanted(split) * roles.share(source, split) for split in SPLITS)
         limit = math.ceil(config.candidates * count)
-        opened = open_source(source, config, index_known, limit, out / WRITTEN / f"{number:02d}")
+        opened = open_source(source, config, known, limit, index, out / WRITTEN / f"{number:02d}")
         purpose = roles.splits(source)
         drawn = _drawn(source, config, known, purpose, splits, limit)
         for block in read_drawn(corpus, drawn):

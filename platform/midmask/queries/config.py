@@ -1,13 +1,13 @@
 """Configuration of made queries: their sources, their number, and the rules for keeping them."""
 
 import math
-from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from midmask.core.config import Config, runtime
 from midmask.queries.query_model import PASSAGE, GenerateConfig
+from midmask.queries.sources import canonical
 
 PLAIN = ("titles", "sentences", "spans", "keyphrases")
 """Sources that need nothing but the passages."""
@@ -19,15 +19,7 @@ JUDGE = (DEV, TEST)
 ALL = "all"
 """Value of `judged_by` that stands for every source."""
 
-CHOICES = f"choose {', '.join(PLAIN)}, file:PATH, model:FOLDER or http:URL"
-
-
-def kind_and_place(source: str) -> tuple[str, str]:
-    """A source's kind (`titles`, …, `file`, `model`, `http`) and its path or URL; a URL alone is a server."""
-    if source.startswith(("http://", "https://")):
-        return "http", source
-    kind, _, place = source.partition(":")
-    return kind, place
+SOURCES = (*PLAIN, "file:PATH", "model:FOLDER", "http:URL")
 
 
 class QueriesConfig(Config):
@@ -116,7 +108,7 @@ class QueriesConfig(Config):
         for source, weight in sources.items():
             if not (weight > 0 and math.isfinite(weight)):
                 raise ValueError(f"{source} has the weight {weight}; weights are above 0, leave the source out instead")
-            name = _canonical(source)
+            name = canonical(source, SOURCES)
             if name in weights:
                 raise ValueError(f"{name} is named twice")
             weights[name] = weight
@@ -125,7 +117,7 @@ class QueriesConfig(Config):
     @field_validator("judged_by")
     @classmethod
     def _canonical_judges(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(source if source == ALL else _canonical(source) for source in sources)
+        return tuple(source if source == ALL else canonical(source, SOURCES) for source in sources)
 
     @model_validator(mode="after")
     def _judges_are_sources(self) -> Self:
@@ -152,15 +144,3 @@ class QueriesConfig(Config):
         """The most queries that are kept for a split."""
         judged = {DEV: round(self.dev_share * self.max_queries), TEST: round(self.test_share * self.max_queries)}
         return self.max_queries - sum(judged.values()) if split == TRAIN else judged[split]
-
-
-def _canonical(source: str) -> str:
-    """One name for each source: paths absolute, since workers run in other folders; a server by its URL."""
-    kind, place = kind_and_place(source)
-    if source in PLAIN:
-        return source
-    if kind in ("file", "model") and place:
-        return source if "://" in place else f"{kind}:{Path(place).expanduser().absolute()}"
-    if kind == "http" and place.startswith(("http://", "https://")):
-        return place
-    raise ValueError(f"there is no source {source!r}; {CHOICES}")

@@ -20,9 +20,8 @@ is given unless it is longer than `span_length`: then it is cut as documents are
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import groupby, islice, pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +39,8 @@ from midmask.corpora.writer import read_shard
 from midmask.errors import UserError
 from midmask.exchange.passage_files import DocumentSpans, read_spans
 from midmask.masking.words import LEAST_WORDS, MOST_WORDS, phrases
-from midmask.queries.given import GivenLine, Sourced, count_given, read_given, sort_by_shard
+from midmask.queries.given import GivenLine, count_given, read_given, sort_by_shard
+from midmask.queries.sources import Sourced, kind_and_place
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
 from midmask.store.tables import read_batches, read_metadata, read_table, writing_table
@@ -177,6 +177,8 @@ def _spans_by_phrase(spans: list[list[int]], vocabulary: Vocabulary) -> list[set
 class SpansConfig(Sourced, Config):
     """How documents are cut into spans, or where their spans come from."""
 
+    SECTION: ClassVar[str] = "spans"
+
     source: str = Field(
         "cut", description='cut: documents are cut here; file:PATH: spans from lines {"doc_id", "spans": [text, …]}'
     )
@@ -197,39 +199,29 @@ class SpansConfig(Sourced, Config):
     @field_validator("source")
     @classmethod
     def _source_is_known(cls, value: str) -> str:
-        kind, _, place = value.partition(":")
+        kind, place = kind_and_place(value)
         if kind == "file" and place:
             return f"file:{Place.named(place)}"
         if value == "cut":
             return value
         raise ValueError("there is no such source; choose cut or file:PATH")
 
-
-def spans_content(config: SpansConfig) -> dict[str, Any]:
-    """What decides the spans besides the config: the splitter of sentences, and the file that they are read from.
-
-    Raises:
-        UserError: if that is not there.
-    """
-    if not config.place:
-        return splitter()
-    if not Place(config.place).exists():
-        raise UserError(f"spans.source = {config.source}: there is no such file")
-    return {**splitter(), "file": Place(config.place).digest()}
+    def content(self) -> dict[str, Any]:
+        return {**splitter(), **super().content()}
 
 
 def _read_documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, str]]:
-    """(doc_id, text) of the shard's documents, in order."""
+    """(doc_id, text) of the shard's documents, in order; passages without a title are documents by themselves."""
+
+    def document(row: tuple[str, str, str]) -> tuple[bool, str]:
+        doc_id, title, _ = row
+        by_title = config.documents == "titles" and bool(title)
+        return by_title, title if by_title else doc_id
+
     rows = (row for columns in read_shard(shard) for row in zip(*columns, strict=True))
-    for _, passages in groupby(rows, partial(_document_of, config.documents == "titles")):
+    for _, passages in groupby(rows, document):
         doc_ids, _, texts = zip(*passages, strict=True)
         yield doc_ids[0], "\n\n".join(texts)
-
-
-def _document_of(titles: bool, row: tuple[str, str, str]) -> tuple[str, str]:
-    """What rows (id, title, text) of one document share: their title, if titles make documents and there is one."""
-    doc_id, title, _ = row
-    return ("title", title) if titles and title else ("passage", doc_id)
 
 
 def _read_given(config: SpansConfig) -> Iterator[GivenLine]:

@@ -16,7 +16,7 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
@@ -39,27 +39,10 @@ from midmask.store.tables import read_table, writing_table
 from midmask.text.tokens import PASSAGES, TOKENISED_QUERIES, finish_tokens
 from midmask.text.vocabulary import Vocabulary
 
-
-class Sourced:
-    """A config whose field `source` is KIND, or KIND:PLACE."""
-
-    source: str
-
-    @property
-    def kind(self) -> str:
-        return self.source.partition(":")[0]
-
-    @property
-    def place(self) -> str:
-        """The path of a file or model; empty where the source has none."""
-        return self.source.partition(":")[2]
-
-
 BLOCK = 1 << 18
 """Lines that are sorted by shard at a time."""
 
 SCHEMA = pa.schema([("shard", pa.int32()), ("row", pa.int64()), ("text", pa.string())])
-LAYOUT = 'wanted is a line {"doc_id": …, "queries": […]}, {"doc_id": …, "query": …} or doc_id<TAB>query'
 
 
 class GivenLine(NamedTuple):
@@ -71,39 +54,45 @@ class GivenLine(NamedTuple):
     fault: str | None = None
 
 
-def read_file(place: Place) -> Iterator[GivenLine]:
-    """The lines of a JSON-lines or tab-separated file of queries; which of both is read off each line.
+def read_file(place: Place, named: str, parse: Callable[[str], tuple[str, list[str]]]) -> Iterator[GivenLine]:
+    """The lines of a file of queries, plain or gzip'd; a line without a query has a fault.
+
+    Args:
+        named: what messages call the file.
+        parse: a line's passage ("" if none is named) and queries; raises ValueError or LookupError if it has none.
 
     Raises:
         UserError: as `corpora.text_files.text_lines`.
     """
-    lines = text_lines(
-        place, name=f"pseudo_queries.source = file:{place}", errors="replace", form=form_by_name(place.base)
-    )
-    return (_parse_line(number, text) for number, text in lines)
-
-
-def _parse_line(number: int, text: str) -> GivenLine:
-    try:
-        if text.lstrip().startswith("{"):
-            row = json.loads(text)
-            doc_id = row["doc_id"] if "doc_id" in row else row["_id"]
-            queries = row["queries"] if "queries" in row else [row["query"]]
+    for number, text in text_lines(place, name=named, errors="replace", form=form_by_name(place.base)):
+        try:
+            doc_id, queries = parse(text)
+        except (ValueError, LookupError, RecursionError):
+            yield GivenLine(number, "", [text], "malformed line")
+            continue
+        filled = [query.strip() for query in queries if query.strip()]
+        if not all(map(is_utf8, [doc_id, *queries])):
+            yield GivenLine(number, "", [text], "invalid UTF-8")
+        elif filled:
+            yield GivenLine(number, doc_id, filled)
         else:
-            doc_id, query = text.split("\t", 1)
-            queries = [query]
-    except (ValueError, KeyError, RecursionError):
-        return GivenLine(number, "", [text], "malformed line")
-    if not isinstance(doc_id, str | int) or not isinstance(queries, list) or not all(map(_is_text, queries)):
-        return GivenLine(number, "", [text], "malformed line")
-    if not all(map(is_utf8, [str(doc_id), *queries])):
-        return GivenLine(number, "", [text], "invalid UTF-8")
-    filled = [query.strip() for query in queries if query.strip()]
-    return GivenLine(number, str(doc_id), filled) if filled else GivenLine(number, str(doc_id), [text], "no query")
+            yield GivenLine(number, doc_id, [text], "no query")
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+def passage_and_queries(line: str) -> tuple[str, list[str]]:
+    """Parses {"doc_id", "queries"}, {"doc_id", "query"} or doc_id<TAB>query; which of both is read off each line."""
+    if line.lstrip().startswith("{"):
+        row = json.loads(line)
+        doc_id = row["doc_id"] if "doc_id" in row else row["_id"]
+        queries = row["queries"] if "queries" in row else [row["query"]]
+    else:
+        doc_id, query = line.split("\t", 1)
+        queries = [query]
+    if not isinstance(doc_id, str | int) or not isinstance(queries, list):
+        raise ValueError("an id is a text or a number, and queries are a list")
+    if not all(isinstance(query, str) for query in queries):
+        raise ValueError("a query is a text")
+    return str(doc_id), queries
 
 
 def is_utf8(text: str) -> bool:

@@ -9,14 +9,13 @@ Numbers that sources draw with are functions of seed, passage and purpose, so ne
     file        queries of real people, without judgements
 
 Phrases are runs of words without a stop word or punctuation between them (RAKE, Rose et al. 2010). A phrase's score is
-the sum of its stems' BM25 weights: idf * tf / (tf + 0.9). They are drawn with probabilities as their scores, not taken
-from the top: people ask for any part of a text, and its most telling words would be found by any word search. Words
-that only one passage of the collection has are left out for the same reason.
+the sum of its stems' BM25 weights: idf * tf / (tf + 0.9). They are drawn with probabilities as their scores, and words
+that only one passage has are left out: a passage's most telling words would be found by any word search.
 
 Queries of a file get their positive from BM25: the first passage of its ranking, if that passage's score is above the
-second's by a margin. THIS IS A WEAK LABEL. It is often wrong, and BM25 is right by construction: so the queries are
-good for training and for their wording, BM25's own values on them say nothing, and a system that finds a better passage
-is marked down. They stay out of the sums that state how hard the made queries are.
+second's by a margin. THIS IS A WEAK LABEL, often wrong, and BM25 is right by construction: BM25's own values on them
+say nothing, and a system that finds a better passage is marked down. They stay out of the sums that state how hard the
+made queries are.
 """
 
 import json
@@ -29,9 +28,9 @@ from typing import NamedTuple, Protocol
 
 from midmask.core.randomness import hash64
 from midmask.corpora.documents.passages import sentences
-from midmask.corpora.text_files import form_by_name, text_lines
+from midmask.corpora.text_files import form_by_name
 from midmask.errors import UserError
-from midmask.queries.given import is_utf8
+from midmask.queries.given import read_file
 from midmask.retrieve.bm25.search import Bm25Index
 from midmask.retrieve.bm25.words import WORD, StemmedWords
 from midmask.store.place import Place
@@ -51,7 +50,6 @@ class MadeQuery:
 
     doc_id: str
     text: str
-    source: str
     hidden: tuple[int, int] | None = None  # characters [start, end) that are removed from the passage's text
     hides_title: bool = False  # whether the passage's title is removed
 
@@ -159,7 +157,7 @@ class TitleQueries:
         for passage in passages:
             text = title_query(passage.title)
             if text and self._shared[passage.title] <= self._copies:
-                yield MadeQuery(passage.doc_id, text, "titles", hidden=_copy(passage, text), hides_title=True)
+                yield MadeQuery(passage.doc_id, text, hidden=_copy(passage, text), hides_title=True)
 
 
 def _copy(passage: Passage, query: str) -> tuple[int, int] | None:
@@ -203,7 +201,7 @@ class SentenceQueries:
             for number in draw_order(self._seed, len(fitting), "sentences", passage.doc_id)[: self._each]:
                 start, end = fitting[number]
                 query = " ".join(passage.text[start:end].split())
-                yield MadeQuery(passage.doc_id, query, "sentences", hidden=(start, end))
+                yield MadeQuery(passage.doc_id, query, hidden=(start, end))
 
 
 def _fitting(text: str) -> Iterator[tuple[int, int]]:
@@ -242,7 +240,7 @@ class SpanQueries:
                     taken.append(span)
                     start, end = words[span.start][0], words[span.stop - 1][1]
                     query = " ".join(passage.text[start:end].split())
-                    yield MadeQuery(passage.doc_id, query, "spans", hidden=(start, end))
+                    yield MadeQuery(passage.doc_id, query, hidden=(start, end))
 
     def _draw_span(self, doc_id: str, number: int, words: int) -> range | None:
         """Draws the word positions of a span; None if the passage is too short."""
@@ -288,7 +286,7 @@ class KeyphraseQueries:
                 chosen = _take(ranked, stems, used, count)
                 if len(chosen) < FEWEST_PHRASE_WORDS:
                     break
-                yield MadeQuery(passage.doc_id, " ".join(words[at] for at in chosen), "keyphrases")
+                yield MadeQuery(passage.doc_id, " ".join(words[at] for at in chosen))
 
     def _draw(self, doc_id: str, text: str, stems: list[int]) -> list[Phrase]:
         """Phrases in a random order: each next one is drawn with a probability proportional to its score."""
@@ -361,27 +359,26 @@ class FileQueries:
 
     def __init__(self, place: Place, index: Bm25Index, margin: float, limit: int, seed: int) -> None:
         self.facts: Counter[str] = Counter()  # lines read, malformed, repeated; queries searched, without a match
-        self._name = f"file:{place}"
-        texts = self._read(place)
+        named = f"queries.sources, file:{place}"
+        texts = self._read(place, named)
         if not texts:
-            raise UserError(f"queries.sources, {self._name}: there is no query in it; {LAYOUT}")
+            raise UserError(f"{named}: there is no query in it; {LAYOUT}")
         order = sorted(zip(hash64(texts, f"queries {seed} file").tolist(), texts, strict=True))
         self._of = self._answers([text for _, text in order[:limit]], index, margin)
 
     def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
         for passage in passages:
             for text in self._of.get(passage.doc_id, ()):
-                yield MadeQuery(passage.doc_id, text, self._name)
+                yield MadeQuery(passage.doc_id, text)
 
-    def _read(self, place: Place) -> list[str]:
+    def _read(self, place: Place, named: str) -> list[str]:
         """The distinct queries of the file, in order of appearance; counts its lines in `facts`."""
+        parse = query_of_object if form_by_name(place.base) == "objects" else query_of_row
         texts: dict[str, None] = {}
-        for _, line in text_lines(
-            place, name=f"queries.sources, {self._name}", errors="replace", form=form_by_name(place.base)
-        ):
+        for line in read_file(place, named, parse):
+            text = " ".join(line.texts[0].split())
             self.facts["lines"] += 1
-            text = parse_query_line(line, json_lines=re.search(r"\.jsonl(\.gz)?$", place.base) is not None)
-            if text is None:
+            if line.fault:
                 self.facts["malformed"] += 1
             elif text in texts:
                 self.facts["repeated"] += 1
@@ -405,15 +402,12 @@ class FileQueries:
         return answers
 
 
-def parse_query_line(line: str, *, json_lines: bool) -> str | None:
-    """Parses the query of a line, with single spaces; None if the line has none."""
-    if json_lines:
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            return None
-        value = next((row[key] for key in KEYS if isinstance(row, dict) and isinstance(row.get(key), str)), "")
-    else:
-        value = line.rsplit("\t", 1)[-1]
-    text = " ".join(value.split())
-    return text if text and is_utf8(text) else None
+def query_of_object(line: str) -> tuple[str, list[str]]:
+    """Parses the query of a line of JSON, under the first of `KEYS` that holds a text."""
+    row = json.loads(line)
+    return "", [row[key] for key in KEYS if isinstance(row, dict) and isinstance(row.get(key), str)][:1]
+
+
+def query_of_row(line: str) -> tuple[str, list[str]]:
+    """Parses the last column of a tab-separated line."""
+    return "", [line.rsplit("\t", 1)[-1]]

@@ -7,12 +7,12 @@ text in it is escaped.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from itertools import islice, pairwise
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from jinja2 import Environment, PackageLoader
 
 from midmask.core.randomness import hash64
 from midmask.corpora.writer import QRELS
@@ -22,7 +22,7 @@ from midmask.queries.plain_sources import MadeQuery, Passage
 from midmask.queries.selection import reciprocal_rank
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.tables import read_batches, read_table, write_table
+from midmask.store.tables import read_batches, read_table
 from midmask.text.vocabulary import load_tokenizer
 
 MEASURES = ("RR@10", "nDCG@10")
@@ -107,9 +107,9 @@ def _mean(numbers: Sequence[float]) -> float:
     return round(sum(numbers) / len(numbers), 4)
 
 
-SAVED_EXAMPLES = 200
+SAVED = 200
 
-EXAMPLES_SCHEMA = pa.schema(
+EXAMPLES = pa.schema(
     [
         *((name, pa.string()) for name in ("query_id", "query", "source", "split", "doc_id")),
         ("rank", pa.int32()),
@@ -120,17 +120,9 @@ EXAMPLES_SCHEMA = pa.schema(
 )
 
 ExampleRow = dict[str, Any]
-"""A row of EXAMPLES; parts: the passage's text from beginning to end, hidden parts marked."""
+"""A row of examples.parquet; parts: the passage's text from beginning to end, hidden parts marked."""
 
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 50rem; padding: 0 1rem; color: #1b1b1b;
-  background: #fff }
-article { border-top: 1px solid #ccc; padding: .8rem 0; overflow-wrap: anywhere }
-h2 { font-size: 1.05rem; margin: 0 } h3 { font-size: .95rem; margin: .6rem 0 0 }
-p { margin: .3rem 0 } .about { color: #555; font-size: .85rem } del { background: #fde2e1; color: #7a1f1a }
-@media (prefers-color-scheme: dark) { body { background: #16181b; color: #e6e6e6 } .about { color: #a8a8a8 }
-  article { border-color: #444 } del { background: #4a2020; color: #ffc9c4 } }
-"""
+_templates = Environment(loader=PackageLoader("midmask.queries"), autoescape=True, keep_trailing_newline=True)
 
 
 def examples_of(
@@ -144,7 +136,7 @@ def examples_of(
     order = sorted(range(len(kept)), key=lambda row: (hashes[row], kept[row].query_id))
     return [
         _example(kept[row], hiding[kept[row].made.doc_id], passages[kept[row].made.doc_id], splits)
-        for row in order[:SAVED_EXAMPLES]
+        for row in order[:SAVED]
     ]
 
 
@@ -169,10 +161,6 @@ def _parts(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[dict[str, A
         yield {"text": text[start:end], "hidden": True}
         at = end
     yield {"text": text[at:], "hidden": False}
-
-
-def write_examples(place: Place, examples: Sequence[ExampleRow]) -> None:
-    write_table(pa.Table.from_pylist(list(examples), EXAMPLES_SCHEMA), place)
 
 
 def _read_examples(artifact: Artifact, count: int) -> list[ExampleRow]:
@@ -212,29 +200,7 @@ def queries_page(artifact: Artifact, count: int = 50) -> str:
 
 def page(name: str, examples: Sequence[ExampleRow]) -> str:
     """HTML page of the examples from the collection `name`."""
-    title = escape(f"Made queries of {name}")
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}</style></head>\n<body><h1>{title}</h1>\n"
-        f"<p>{len(examples)} of the queries that were kept, drawn by a hash, each with the passage that it was made "
-        "of. <del>Struck out</del> is what the searched passage lacks.</p>\n"
-        + "\n".join(_article(row) for row in examples)
-        + "\n</body></html>\n"
-    )
-
-
-def _article(row: ExampleRow) -> str:
-    heading = _struck(row["title"], row["hides_title"])
-    text = "".join(_struck(part["text"], part["hidden"]) for part in row["parts"])
-    return (
-        f'<article><h2>{escape(row["query"])}</h2><p class="about">{escape(_about(row))}</p>'
-        f"{f'<h3>{heading}</h3>' if heading else ''}<p>{text}</p></article>"
-    )
-
-
-def _struck(text: str, hidden: bool) -> str:
-    return f"<del>{escape(text)}</del>" if hidden and text else escape(text)
+    return _templates.get_template("queries.html.jinja").render(name=name, examples=examples, about=_about)
 
 
 SHOWN_ROWS = 3

@@ -27,8 +27,9 @@ passage. Pairs that were dropped are counted in the record.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -37,12 +38,13 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from midmask.core.arrays import Ints
-from midmask.core.config import Config, added, file_fingerprint, model_content
-from midmask.corpora.documents.passages import sentences, splitter
+from midmask.core.config import Config, added
+from midmask.corpora.documents.passages import sentences
 from midmask.corpora.writer import QRELS
 from midmask.errors import UserError
-from midmask.queries.given import Sourced, judged_queries, read_file, read_given, sort_by_shard
+from midmask.queries.given import judged_queries, passage_and_queries, read_file, read_given, sort_by_shard
 from midmask.queries.query_model import GenerateConfig, QueryGenerator
+from midmask.queries.sources import Sourced, canonical
 from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -54,18 +56,16 @@ from midmask.text.tokens import ROW_GROUP, TOKENISED_QUERIES, encoder, make_cutt
 def neighbour_reader(docs: Place) -> Callable[[str, int, pa.RecordBatch], list[list[str]]]:
     """(shard, number of the first row, passages) -> the texts before and after each passage under its title.
 
-    A passage without a title has none, and a passage in another shard is no neighbour. The titles and texts of a shard
-    are held while its rows are read.
+    A passage without a title has none, and a passage in another shard is no neighbour.
     """
-    held: dict[str, tuple[list[str], list[str]]] = {}
+
+    @lru_cache(maxsize=1)
+    def columns(name: str) -> tuple[list[str], list[str]]:
+        table = read_table(docs / name, ["title", "text"])
+        return table["title"].to_pylist(), table["text"].to_pylist()
 
     def read(name: str, first: int, rows: pa.RecordBatch) -> list[list[str]]:
-        if name not in held:
-            held.clear()
-            table = read_table(docs / name, ["title", "text"])
-            held[name] = table["title"].to_pylist(), table["text"].to_pylist()
-        titles, texts = held[name]
-        return [_neighbours(titles, texts, row) for row in range(first, first + len(rows))]
+        return [_neighbours(*columns(name), row) for row in range(first, first + len(rows))]
 
     return read
 
@@ -82,9 +82,7 @@ FOLDER = "pseudo_queries"
 SCHEMA = pa.schema(
     [("doc_id", pa.string()), ("queries", pa.list_(pa.string())), ("ids", pa.list_(pa.list_(pa.int32())))]
 )
-PLAIN = ("sentences", "titles", "neighbours", "train")
-SOURCES = f"{', '.join(PLAIN)}, file:PATH or model:FOLDER"
-CHOICES = f"choose {SOURCES}"
+SOURCES = ("sentences", "titles", "neighbours", "train", "file:PATH", "model:FOLDER")
 
 BM25, MIDDLE_TRAINING = "bm25", "middle_training"
 """Judges of pairs that are no model's name."""
@@ -94,7 +92,9 @@ JUDGES = f"{BM25}, {MIDDLE_TRAINING} (this recipe's, on all pairs) or a model (m
 class PseudoQueriesConfig(Sourced, Config):
     """Where the queries of passages come from."""
 
-    source: str = Field("sentences", description=SOURCES)
+    SECTION: ClassVar[str] = "pseudo_queries"
+
+    source: str = Field("sentences", description=f"{', '.join(SOURCES[:-1])} or {SOURCES[-1]}")
     per_passage: int = Field(
         5, ge=1, le=1000, description="model: queries for each passage (CoT-MoTE: 5, query-as-context: 20)"
     )
@@ -116,12 +116,7 @@ class PseudoQueriesConfig(Sourced, Config):
     @field_validator("source")
     @classmethod
     def _source_is_known(cls, value: str) -> str:
-        kind, colon, place = value.partition(":")
-        if kind in PLAIN and not colon:
-            return value
-        if kind in ("file", "model") and place:  # absolute, since workers run in other folders
-            return value if "://" in place else f"{kind}:{Path(place).expanduser().absolute()}"
-        raise ValueError(f"there is no such source; {CHOICES}")
+        return canonical(value, SOURCES)
 
     @model_validator(mode="after")
     def _a_rank_has_a_judge(self) -> Self:
@@ -143,25 +138,11 @@ class PseudoQueriesConfig(Sourced, Config):
         return self.model_copy(update={"judged_by": None, "keep_rank": None})
 
 
-def pseudo_queries_content(config: PseudoQueriesConfig) -> dict[str, Any]:
-    """Fingerprints of the source's files, as a part of the artifact's identity.
-
-    Raises:
-        UserError: if the file or the model is not there.
-    """
-    if config.kind == "sentences":
-        return splitter()
-    if config.kind == "file":
-        return {"file": file_fingerprint(config.place, f"pseudo_queries.source = {config.source}")}
-    if config.kind == "model":
-        return dict(model_content(Path(config.place), "pseudo_queries.source"))
-    return {}
-
-
 def _begin_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> None:
     corpus = inputs["corpus"].place
     if config.kind == "file":
-        sort_by_shard(read_file(Place(config.place)), corpus, out)
+        lines = read_file(Place(config.place), f"pseudo_queries.source = {config.source}", passage_and_queries)
+        sort_by_shard(lines, corpus, out)
     if config.kind == "train":
         sort_by_shard(judged_queries(corpus, "train"), corpus, out)
 
@@ -187,7 +168,9 @@ def _writer_of_queries(
 ) -> Callable[[str, int, pa.RecordBatch], list[list[str]]]:
     """(shard, number of the first row, passages) -> the queries of each passage."""
     if config.kind == "sentences":
-        return lambda name, first, rows: [_split_sentences(text) for text in rows["text"].to_pylist()]
+        return lambda name, first, rows: [
+            [sentence.strip() for sentence in sentences(text) if sentence.strip()] for text in rows["text"].to_pylist()
+        ]
     if config.kind == "titles":
         return lambda name, first, rows: [[title] if title else [] for title in rows["title"].to_pylist()]
     if config.kind == "neighbours":
@@ -199,10 +182,6 @@ def _writer_of_queries(
         )
     shards = docs.names()
     return lambda name, first, rows: read_given(out, shards.index(name), first, len(rows))
-
-
-def _split_sentences(text: str) -> list[str]:
-    return [sentence.strip() for sentence in sentences(text) if sentence.strip()]
 
 
 def _tokenise(doc_ids: pa.Array, queries: list[list[str]], encode: Callable[[list[str]], Any]) -> pa.Table:
@@ -220,7 +199,8 @@ def _finish_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> 
     counts = count_queries(out)
     if not counts["queries"]:
         raise UserError(
-            f"pseudo_queries.source = {config.source}: none of {counts['passages']:,} passages has a query; {CHOICES}"
+            f"pseudo_queries.source = {config.source}: none of {counts['passages']:,} passages has a query; "
+            f"choose {', '.join(SOURCES)}"
         )
     return {**counts, **({"given": (out / "given.json").read_json()} if (out / "given.json").exists() else {})}
 
@@ -301,10 +281,6 @@ def _read_pairs(pairs: Place) -> Iterator[tuple[list[str], list[str]]]:
             yield rows["doc_id"].take(pc.list_parent_indices(lists)).to_pylist(), lists.flatten().to_pylist()
 
 
-def _begin_filter(config: KeepPairsConfig, inputs: Inputs, out: Place) -> None:
-    """There is nothing to do before the first shard."""
-
-
 def _filter_worker(config: KeepPairsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     """Inputs: `pairs`, pseudo-queries; `ranked`, the judge's ranked lists of the split `pairs`."""
     pairs = inputs["pairs"].place
@@ -370,5 +346,5 @@ def _finish_filter(config: KeepPairsConfig, inputs: Inputs, out: Place) -> dict[
     return {**counts, "judged": judged, "dropped": judged - counts["queries"]}
 
 
-KEEP_PAIRS = Sharded(FOLDER, f"pairs/{FOLDER}", _begin_filter, _filter_worker, _finish_filter)
+KEEP_PAIRS = Sharded(FOLDER, f"pairs/{FOLDER}", lambda config, inputs, out: None, _filter_worker, _finish_filter)
 """The step: pseudo-queries and a judge's ranked lists in, the pairs that are kept out, as pseudo-queries."""

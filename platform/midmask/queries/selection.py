@@ -8,6 +8,7 @@ An encoder takes part because BM25 alone would keep only queries that it answers
 import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -126,15 +127,8 @@ def bm25_over(corpus: Place, hiding: Mapping[str, Sequence[MadeQuery]], folder: 
 
 
 def _texts(passages: Iterator[Passage]) -> Iterator[tuple[list[str], list[str]]]:
-    ids: list[str] = []
-    texts: list[str] = []
-    for passage in passages:
-        ids.append(passage.doc_id)
-        texts.append(f"{passage.title} {passage.text}")
-        if len(ids) == AT_ONCE:
-            yield ids, texts
-            ids, texts = [], []
-    yield ids, texts
+    while several := list(islice(passages, AT_ONCE)):
+        yield [passage.doc_id for passage in several], [f"{passage.title} {passage.text}" for passage in several]
 
 
 def relevant_of(candidates: Sequence[Candidate], known: CollectionFacts) -> dict[str, list[str]]:
@@ -203,7 +197,7 @@ def find_by_encoder(
     searched = [passage for passage in read_as_searched(inputs["corpus"].place, hiding) if passage.doc_id in pool]
     row = {passage.doc_id: number for number, passage in enumerate(searched)}
     passages_PD = _encode_passages(searched, inputs, precision)
-    queries_QD = _encode_queries([query.made.text for query in lost], inputs, precision)
+    queries_QD = _dense(_reader("query", inputs, precision).encode_queries([query.made.text for query in lost]))
     allowed = max(1, depth * len(searched) // len(known.doc_ids))
     for query, query_D in zip(lost, queries_QD, strict=True):
         scores_P = passages_PD @ query_D
@@ -217,11 +211,6 @@ def _encode_passages(passages: Sequence[Passage], inputs: Mapping[str, Artifact]
     cut = TokensConfig.model_validate(inputs["tokens"].record["config"]).cut_passages(reader.tokenizer)
     rows, _ = cut([passage.title for passage in passages], [passage.text for passage in passages])
     return _dense(reader.encode([np.array(row) for row in rows]))
-
-
-def _encode_queries(texts: Sequence[str], inputs: Mapping[str, Artifact], precision: Precision) -> Floats:
-    """Dense vectors [Q, D]."""
-    return _dense(_reader("query", inputs, precision).encode_queries(texts))
 
 
 def _reader(side: Side, inputs: Mapping[str, Artifact], precision: Precision) -> TextEncoder:

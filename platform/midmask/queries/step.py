@@ -23,8 +23,8 @@ from midmask.corpora.writer import write_beir
 from midmask.errors import UserError
 from midmask.queries.candidates import WRITTEN, Candidate, CandidatePool, Roles, collect, roles_of
 from midmask.queries.collection import CollectionFacts, query_row, read_as_searched, split_passages
-from midmask.queries.config import SPLITS, QueriesConfig, kind_and_place
-from midmask.queries.preview import examples_of, give_away, page, qrels_table, summary, write_examples
+from midmask.queries.config import SPLITS, QueriesConfig
+from midmask.queries.preview import EXAMPLES, examples_of, give_away, page, qrels_table, summary
 from midmask.queries.selection import (
     CUT,
     TOO_EASY,
@@ -38,6 +38,7 @@ from midmask.queries.selection import (
     search_again,
     thin,
 )
+from midmask.queries.sources import kind_and_place
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import write_table
@@ -189,7 +190,7 @@ def _write(
     write_beir(out / "collection" / name, read_as_searched(corpus, hiding), rows, pairs)
     _write_candidates(out / "queries.parquet", pool.candidates, known, splits)
     examples = examples_of(kept, hiding, pool.passages, splits)
-    write_examples(out / "examples.parquet", examples)
+    write_table(pa.Table.from_pylist(examples, EXAMPLES), out / "examples.parquet")
     (out / "queries.html").write(page(name, examples[:50]).encode())
 
 

@@ -21,7 +21,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,8 @@ from midmask.core.config import Config, file_fingerprint
 from midmask.corpora.text_files import text_lines
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.errors import UserError, unknown
-from midmask.queries.given import GivenLine, Sourced, is_utf8, read_given, sort_by_shard
+from midmask.queries.given import GivenLine, is_utf8, read_given, sort_by_shard
+from midmask.queries.sources import Sourced, kind_and_place
 from midmask.queries.word_statistics import ShardWords, shard_words, token_ids
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -216,12 +217,9 @@ class FileWeigher:
     @staticmethod
     def counts(out: Place) -> dict[str, Any]:
         """Over all shards: passages without a vector, terms, those that are no word of their passage, bad lines."""
-        names = (out / "matched").names()
-        shards = [(out / "matched" / name).read_json() for name in names]
-        return {
-            **{key: sum(shard[key] for shard in shards) for key in shards[0]},
-            "file": (out / "given.json").read_json(),
-        }
+        shards = [(out / "matched" / name).read_json() for name in (out / "matched").names()]
+        totals = {key: sum(shard[key] for shard in shards) for key in shards[0]}
+        return {**totals, "file": (out / "given.json").read_json()}
 
 
 def _normalise(text: str) -> str:
@@ -234,6 +232,8 @@ SOURCES = ("idf", "bm25", "attention", "uniform", "file")
 
 class WeighConfig(Sourced, Config):
     """Where term weights come from."""
+
+    SECTION: ClassVar[str] = "weights"
 
     source: str = Field(
         "idf",
@@ -260,7 +260,7 @@ class WeighConfig(Sourced, Config):
     @field_validator("source")
     @classmethod
     def _check_source(cls, source: str) -> str:
-        kind, _, path = source.partition(":")
+        kind, path = kind_and_place(source)
         if kind not in SOURCES or bool(path) != (kind == "file"):
             raise unknown("weights.source", source, SOURCES, hint="Write file:PATH for a file of weights.")
         return source
@@ -293,18 +293,10 @@ class WeighConfig(Sourced, Config):
             )
         return folder
 
-
-def weigh_content(config: WeighConfig) -> dict[str, Any]:
-    """Fingerprints of the source's files, as a part of the artifact's identity.
-
-    Raises:
-        UserError: if the file or the encoder is not there.
-    """
-    if config.kind == "file":
-        return {"file": file_fingerprint(config.place, f"weights.source = {config.source}")}
-    if config.kind == "attention":
-        return {name: file_fingerprint(config.encoder_folder / name) for name in ("config.json", "model.safetensors")}
-    return {}
+    def content(self) -> dict[str, Any]:
+        if self.kind == "attention":
+            return {name: file_fingerprint(self.encoder_folder / name) for name in ("config.json", "model.safetensors")}
+        return super().content()
 
 
 class CountWeigher:
@@ -343,17 +335,7 @@ class CountWeigher:
         return (lowest, highest) if self._config.kind == "idf" else (0.0, highest * (self._config.k1 + 1))
 
 
-class UniformWeigher:
-    """Nothing matters more than anything else."""
-
-    def weights(self, found: ShardWords, name: str) -> Doubles:
-        return np.zeros(len(found.word_U))
-
-    def bounds(self) -> tuple[float, float]:
-        return 0.0, 1.0
-
-
-Weigher = CountWeigher | UniformWeigher | AttentionWeigher | FileWeigher
+Weigher = CountWeigher | AttentionWeigher | FileWeigher
 """`weights(found, name)`: the raw weight of each use in the shard of that name, [U]; `bounds()`: of them all."""
 
 
@@ -367,8 +349,10 @@ def scale(weight_U: Doubles, passage_U: NDArray[np.int64], passages: int) -> Dou
     return scaled_U
 
 
-def scale_weights(config: WeighConfig, weigher: Weigher, found: ShardWords, name: str) -> Doubles:
-    """The weight of each use of a word in a shard, in [0, 1]."""
+def scale_weights(config: WeighConfig, weigher: Weigher | None, found: ShardWords, name: str) -> Doubles:
+    """The weight of each use of a word in a shard, in [0, 1]; without a weigher, nothing matters more than the rest."""
+    if weigher is None:
+        return np.zeros(len(found.word_U))
     weight_U = weigher.weights(found, name)
     if config.scaling == "passage":
         return scale(weight_U, found.passage_U, len(found.lengths_P))
@@ -378,15 +362,12 @@ def scale_weights(config: WeighConfig, weigher: Weigher, found: ShardWords, name
     return weight_U.clip(0.0, 1.0)
 
 
-def _make_weigher(config: WeighConfig, inputs: Inputs, out: Place, vocabulary: Vocabulary) -> Weigher:
+def _make_weigher(config: WeighConfig, inputs: Inputs, out: Place, vocabulary: Vocabulary) -> Weigher | None:
     if config.needs_statistics:
         return CountWeigher(config, inputs["statistics"])
-    tokens = inputs["tokens"].place
     if config.kind == "attention":
         return AttentionWeigher(config.encoder_folder, vocabulary, config.attention_from, config.attention_pieces)
-    if config.kind == "file":
-        return FileWeigher(tokens, out)
-    return UniformWeigher()
+    return FileWeigher(inputs["tokens"].place, out) if config.kind == "file" else None
 
 
 def _begin(config: WeighConfig, inputs: Inputs, out: Place) -> None:
@@ -401,8 +382,7 @@ def _worker(config: WeighConfig, inputs: Inputs, out: Place) -> Callable[[str], 
 
     def write(name: str) -> None:
         rows = read_table(tokens / "passages" / name, ["doc_id", "ids"])
-        ids = rows["ids"].combine_chunks()
-        words = shard_words(ids, vocabulary)
+        words = shard_words(rows["ids"].combine_chunks(), vocabulary)
         weight_T = np.zeros(len(words.candidate_T), np.float32)
         weight_T[words.candidate_T] = scale_weights(config, weigher, words, name)[words.use_of_C]
         offsets = np.concatenate([[0], np.cumsum(words.lengths_P)]).astype(np.int32)

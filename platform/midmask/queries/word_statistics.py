@@ -80,16 +80,13 @@ def token_ids(word: bytes) -> list[int]:
     return ids
 
 
-def read_ids(shard: Place) -> pa.ListArray:
-    return read_table(shard, ["ids"])["ids"].combine_chunks()
-
-
 def _make_counter(config: StatisticsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     tokens = inputs["tokens"].place
     vocabulary = Vocabulary.of((tokens / "tokenizer").local())
 
     def write(name: str) -> None:
-        shard = shard_words(read_ids(tokens / "passages" / name), vocabulary)
+        ids = read_table(tokens / "passages" / name, ["ids"])["ids"].combine_chunks()
+        shard = shard_words(ids, vocabulary)
         word, _, _ = shard.occurrences()
         counted = pa.table([shard.words, np.bincount(word, minlength=len(shard.words))], schema=COUNTED)
         totals = {"passages": str(len(shard.lengths_P)), "words": str(len(shard.word_U))}

@@ -106,8 +106,6 @@ class QueryCache:
 log = logging.getLogger(__name__)
 
 FIELD = "queries.sources"
-MODEL = "model"
-"""The source of queries that a model or a server has written."""
 
 
 class ModelQueries:
@@ -143,7 +141,7 @@ class ModelQueries:
                     answer = self._cache.find(passage)
                     assert answer is not None
                     without += not answer.queries
-                    yield from (MadeQuery(passage.doc_id, query, MODEL) for query in answer.queries)
+                    yield from (MadeQuery(passage.doc_id, query) for query in answer.queries)
         finally:
             self._cache.flush()
         if without:
@@ -163,9 +161,6 @@ def text_of(passage: Passage) -> str:
     """The text for which queries are written: the passage's title and text."""
     return f"{passage.title} {passage.text}".strip()
 
-
-HTTP = "http"
-"""The source of queries that a server has written."""
 
 COUNT = "{count}"
 """Placeholder for the number of queries in a prompt."""
@@ -232,7 +227,7 @@ class ServerQueries:
             for passage, answer in answers:
                 answered += 1
                 without += not answer.queries
-                yield from (MadeQuery(passage.doc_id, query, HTTP) for query in answer.queries)
+                yield from (MadeQuery(passage.doc_id, query) for query in answer.queries)
         finally:
             answers.close()
         if without:
@@ -290,9 +285,8 @@ class ServerQueries:
 
     def _room(self) -> int:
         """Number of passages that may be in progress: enough that no thread waits for an earlier answer."""
-        most = self._config.server_max_requests
-        left = most - self._asked if most is not None else 2 * self._config.server_concurrency
-        return min(left, 2 * self._config.server_concurrency)
+        room, most = 2 * self._config.server_concurrency, self._config.server_max_requests
+        return room if most is None else min(room, most - self._asked)
 
     def _is_spent(self) -> bool:
         requests, tokens = self._config.server_max_requests, self._config.server_max_tokens
