@@ -259,11 +259,7 @@ def _refuse_foreign_settings(folder: Path) -> Iterator[None]:
 
 
 def read_representation(folder: Path) -> Representation:
-    """Which views of a text a folder's model was made for.
-
-    Raises:
-        UserError: as `read_facts`.
-    """
+    """Which views of a text a folder's model was made for. Raises UserError as `read_facts`."""
     return read_facts(folder).representation
 
 

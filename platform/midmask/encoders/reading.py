@@ -65,10 +65,7 @@ def what_is_wrong(error: BaseException) -> str:
 
 
 def refuse_not_finite(name: object, weights: Iterable[tuple[str, Tensor]]) -> None:
-    """
-    Raises:
-        UserError: naming the first tensor with a NaN or an infinity, and how many there are.
-    """
+    """Raises UserError naming the first tensor with a NaN or an infinity, and how many there are."""
     bad = [key for key, weight in weights if weight.is_floating_point() and not torch.isfinite(weight).all()]
     if bad:
         raise UserError(
@@ -405,11 +402,7 @@ def count_fresh(model: Any, missing: Collection[str]) -> str:
 
 
 def named_folder(name: str) -> Path:
-    """Where the files of a backbone are that is none of `SIZES`.
-
-    Raises:
-        UserError: if they are not on this machine.
-    """
+    """Where the files of a backbone are that is none of `SIZES`. Raises UserError if they are not on this machine."""
     return model_folder(name, field="backbone.name", choices=SIZES)
 
 

@@ -136,10 +136,7 @@ class TokensConfig(Config):
         return self
 
     def cut_passages(self, tokenizer_folder: Path) -> CutPassages:
-        """
-        Raises:
-            UserError: for a tokenizer that cannot join a title as `title_join` says.
-        """
+        """Raises UserError for a tokenizer that cannot join a title as `title_join` says."""
         if self.title_join != "space":
             _refuse_no_pairs(self, tokenizer_folder)
         return passage_cutter(
