@@ -185,7 +185,7 @@ FAULTS: dict[str, tuple[dict[str, Any] | list[Any] | str, str]] = {
     "unknown key": ({"format": 1, "representation": {}, "depth": 3}, r"midmask\.json\.depth"),
     "unknown view": ({"format": 1, "representation": {"dense": "max"}}, r"representation\.dense = 'max'"),
     "a list": ([], "a list"),
-    "torn": ('{"format": 1, ', "not JSON"),
+    "torn": ('{"format": 1, ', "cannot be read"),
 }
 
 

@@ -14,8 +14,10 @@ from transformers import GPT2Config
 from transformers.models.gpt2.modeling_gpt2 import GPT2Block
 
 from midmask.encoders import heads
+from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.heads import linear_column_max, linear_cross_entropy
 from midmask.objectives.decoders import CausalBlock, CausalDecoder, DecoderLayer, causal_window
+from tests.support.objectives.texts import small_vocabulary
 
 V, D, R = 50, 12, 17
 B, L = 6, 5
@@ -315,8 +317,9 @@ def test_fresh_projections_onto_the_residual_stream_are_scaled_by_depth() -> Non
 
 
 def test_dropout_acts_before_the_blocks_and_only_while_training() -> None:
-    decoder = CausalDecoder(WIDTH, HEADS, layers=1, window=3, dropout=0.5, norm_eps=1e-12)
-    x, lengths = torch.randn(1, 5, WIDTH), torch.tensor([5])
+    backbone = build_backbone(BackboneConfig(name="tiny", dropout=0.5), small_vocabulary(), seed=0)
+    decoder = CausalDecoder(backbone, layers=1, window=3)
+    x, lengths = torch.randn(1, 5, backbone.width), torch.tensor([5])
     decoder.blocks[0].dropout = 0.0
     assert not torch.equal(decoder(x, lengths), decoder(x, lengths))
     decoder.eval()

@@ -10,11 +10,7 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """A read-only table: name -> entry. kind: what an entry is, for the error.
-
-    Raises:
-        UserError: on an unknown name.
-    """
+    """A read-only table: name -> entry. kind: what an entry is, for the error. Raises UserError on an unknown name."""
 
     def __init__(self, kind: str, entries: Mapping[str, T]) -> None:
         self.kind = kind

@@ -202,11 +202,9 @@ class Backbone(nn.Module):
             return self.hidden(ids_BL, lengths_B, side)[:, 0]
         return first_token(self.encoder, ids_BL, self._visible(ids_BL, lengths_B), self._types(ids_BL, lengths_B))
 
-    def hidden_and_layer(
-        self, ids_BL: Tensor, lengths_B: Tensor, layer: int, side: Side = "passage"
-    ) -> tuple[Tensor, Tensor]:
-        """Last hidden states, and those behind layer 1 … `layers` (0: the embeddings), both [B, L, D]."""
-        outputs = self._encode(ids_BL, lengths_B, side, output_hidden_states=True)
+    def hidden_and_layer(self, ids_BL: Tensor, lengths_B: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """Of passages, last hidden states, and those behind layer 1 … `layers` (0: the embeddings), both [B, L, D]."""
+        outputs = self._encode(ids_BL, lengths_B, "passage", output_hidden_states=True)
         return outputs[0], outputs.hidden_states[layer]
 
     def sentence_vector(self, hidden_BLD: Tensor, lengths_B: Tensor) -> Tensor:

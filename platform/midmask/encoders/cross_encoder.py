@@ -9,13 +9,12 @@ Shapes: Q queries, N passages, `group` to a query, L tokens.
 
 import logging
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification
 
 from midmask.core.batch import TokenRows
 from midmask.encoders.backbone import BackboneConfig
@@ -23,14 +22,12 @@ from midmask.encoders.families import FAMILIES, count_token_types, shape_from, w
 from midmask.encoders.reading import (
     SIZES,
     count_fresh,
-    library_reading,
     named_folder,
     quiet_transformers,
+    read_folder_settings,
     read_pretrained,
     read_settings,
-    refuse_no_model,
     sized_settings,
-    unreadable,
 )
 from midmask.errors import UserError
 from midmask.masking.randomness import fresh_weights
@@ -147,7 +144,7 @@ def build_cross_encoder(config: BackboneConfig, tokenizer_folder: Path, *, max_l
     with fresh_weights(seed):
         settings = _classifier_settings(config, len(tokenizer), tokenizer.pad_token_id)
         if name in SIZES or config.fresh:
-            model = _make(settings)
+            model = AutoModelForSequenceClassification.from_config(settings, dtype=torch.float32)
         else:
             model, fresh = _read(named_folder(name), settings)
             log.info("teacher: %s of %s are fresh, those of its head", count_fresh(model, fresh), name)
@@ -172,10 +169,6 @@ def _classifier_settings(config: BackboneConfig, vocabulary: int, pad_id: int) -
     return settings
 
 
-def _make(settings: Any) -> Any:
-    return AutoModelForSequenceClassification.from_config(settings, dtype=torch.float32)
-
-
 def read_cross_encoder(folder: Path, max_length: int | None = None) -> CrossEncoder:
     """A sequence-classification folder of any family, in eval mode.
 
@@ -185,7 +178,7 @@ def read_cross_encoder(folder: Path, max_length: int | None = None) -> CrossEnco
     Raises:
         UserError: if there is none, its head is missing, it has more than two labels, or takes no such pairs.
     """
-    settings, tokenizer = _settings(folder), load_tokenizer(folder)
+    settings, tokenizer = read_folder_settings(folder, f"teacher {folder}"), load_tokenizer(folder)
     if settings.num_labels > 2:
         raise UserError(
             f"teacher {folder}: {settings.num_labels} labels ({', '.join(settings.id2label.values())}), of which none "
@@ -227,12 +220,6 @@ def template_of(tokenizer: Any, *, typed: bool) -> Template:
     types = (two[TYPES][starts[0]], two[TYPES][starts[1]]) if typed else None
     before, between, behind = ids[: starts[0]], ids[ends[0] : starts[1]], ids[ends[1] :]
     return Template(tuple(before), tuple(between), tuple(behind), types, int(tokenizer.pad_token_id))
-
-
-def _settings(folder: Path) -> Any:
-    refuse_no_model(f"teacher {folder}", folder)
-    with library_reading(partial(unreadable, f"teacher {folder}")):
-        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
 
 
 def _read(folder: Path, settings: Any) -> tuple[Any, list[str]]:

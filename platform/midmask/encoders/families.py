@@ -248,11 +248,7 @@ FAMILIES = Registry(
 
 
 def shape_from(settings: Any) -> BackboneShape:
-    """The shape of the model that a Hugging Face config describes.
-
-    Raises:
-        UserError: if its family is not supported.
-    """
+    """The shape of the model that a Hugging Face config describes. Raises UserError if its family is not supported."""
     family = FAMILIES[settings.model_type]
     return BackboneShape(
         family=str(settings.model_type),

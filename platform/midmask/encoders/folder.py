@@ -5,7 +5,7 @@
                                                   vectors in a MultiVectorEncoder, from version 6 on
     query/, router_config.json                    the queries' encoder, whole, if there are experts
     midmask.json, experts.safetensors             midmask: all views; what queries have for themselves
-    README.md                                     what the model is, where it comes from, what each library sees of it
+    README.md                                     what the model is, what each library sees of it
 
 Stock modules cannot leave special tokens out of a lexical view, nor take logits as weights, nor give two views at once.
 Of a hybrid, SentenceTransformer sees the dense view; a lexical view that it cannot say has no modules.json. The README
@@ -15,14 +15,13 @@ says nothing that the folder or its maker does not know; above all, no quality.
 import copy
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import safetensors.torch
 from torch import nn
 
-from midmask.encoders.backbone import Backbone, BackboneConfig, load_backbone
+from midmask.encoders.backbone import Backbone, load_backbone
 from midmask.encoders.experts import put_query_expert
 from midmask.encoders.families import count_token_types
 from midmask.encoders.model_settings import PROJECTION, ModelSettings, read_projection, read_representation
@@ -35,15 +34,7 @@ from midmask.text.vocabulary import copy_untruncated, load_tokenizer, save_token
 Loader = Literal["SentenceTransformer", "SparseEncoder", "MultiVectorEncoder"]
 
 
-@dataclass(frozen=True)
-class Card:
-    """Where a model comes from. lineage: name -> value of what made it, such as recipe, corpus, backbone."""
-
-    fingerprint: str | None = None
-    lineage: Mapping[str, str] = field(default_factory=dict)
-
-
-def model_card(facts: ModelSettings, *, loader: Loader | None, routed: bool, card: Card | None) -> str:
+def model_card(facts: ModelSettings, *, loader: Loader | None, routed: bool) -> str:
     """The text of README.md.
 
     Args:
@@ -52,8 +43,6 @@ def model_card(facts: ModelSettings, *, loader: Loader | None, routed: bool, car
     """
     representation = facts.representation
     library = "sentence-transformers" if loader else "transformers"
-    made_by = [*([("fingerprint", card.fingerprint)] if card and card.fingerprint else [])]
-    made_by += list(card.lineage.items()) if card else []
     sections = [
         f"---\nlibrary_name: {library}\ntags: [midmask, information-retrieval]\n---\n",
         "# A bi-encoder trained with midmask\n",
@@ -64,7 +53,6 @@ def model_card(facts: ModelSettings, *, loader: Loader | None, routed: bool, car
         "## What loads it\n",
         *[f"- {line}" for line in _libraries(representation, loader)],
         "- midmask: everything, from `midmask.json`.\n",
-        *(["## Made by\n", *[f"- {name}: `{value}`" for name, value in made_by], ""] if made_by else []),
     ]
     return "\n".join(sections)
 
@@ -159,7 +147,6 @@ def save_bi_encoder(
     max_length: int,
     query_length: int | None = None,
     form: TextForm | None = None,
-    card: Card | None = None,
 ) -> None:
     """Writes a folder that gives the views of `backbone.pooling` wherever it is loaded; see the head of this module.
 
@@ -168,7 +155,6 @@ def save_bi_encoder(
         query_length: tokens of the longest query; none: max_length. sentence-transformers cuts both alike, but for
             a MultiVectorEncoder.
         form: how its texts were written before they were tokenised; none: not known.
-        card: where the model comes from, for README.md.
     """
     representation, form = backbone.pooling.representation, form or TextForm()
     lengths = {"query_length": query_length or max_length, "passage_length": max_length}
@@ -187,20 +173,17 @@ def save_bi_encoder(
         _write(folder / "modules.json", listed)
         _write(folder / "config_sentence_transformers.json", _settings(representation, loader, form))
     facts.write(folder)
-    text = model_card(facts, loader=loader, routed=backbone.experts is not None, card=card)
+    text = model_card(facts, loader=loader, routed=backbone.experts is not None)
     (folder / "README.md").write_text(text, "utf-8")
 
 
-def load_bi_encoder(folder: Path, *, dropout: float, wanted: BackboneConfig | None = None) -> Backbone:
-    """The backbone in a folder with the views that the folder's files name, its projection included.
-
-    Args:
-        wanted: with which experts; none: with those that the folder holds.
+def load_bi_encoder(folder: Path, *, dropout: float) -> Backbone:
+    """The backbone in a folder with the views that the folder's files name, its projection and experts included.
 
     Raises:
         UserError: as `backbone.load_backbone` and `model_settings.read_facts`.
     """
-    backbone = load_backbone(folder, dropout=dropout, wanted=wanted)
+    backbone = load_backbone(folder, dropout=dropout)
     backbone.represent_as(read_representation(folder), seed=0)
     take_projection(backbone, folder)
     return backbone

@@ -13,9 +13,6 @@ from torch import nn
 
 from midmask.errors import UserError
 
-INDUCTOR = "inductor"
-"""torch's own backend."""
-
 COMPILERS = ("c++", "g++", "clang++")
 """By which torch compiles for a CPU."""
 
@@ -43,28 +40,25 @@ def recompute_layers(backbone: nn.Module) -> None:
             part.gradient_checkpointing = False  # of the model as a whole: all it does is to warn of a cache
 
 
-def compile_layers(backbone: nn.Module, **settings: Any) -> None:
+def compile_layers(backbone: nn.Module) -> None:
     """Compiles each layer by torch, at its first use; weights keep their names. Dropout is drawn as in layers that are
     not compiled, so that numbers differ in their last digits alone.
 
     Args:
-        backbone: as of `recompute_layers`. settings: of `torch.compile`; by default for rows of any length.
+        backbone: as of `recompute_layers`.
 
     Raises:
         UserError: if there is no compiler, or transformers names no layers of the model.
     """
     model = _model_with_layers(backbone, "compile")
-    options = {"dynamic": True, **settings}
-    if options.setdefault("backend", INDUCTOR) == INDUCTOR:
-        options["options"] = {"fallback_random": True}
     on_cpu = all(weight.device.type == "cpu" for weight in model.parameters())
-    if on_cpu and options["backend"] == INDUCTOR and not any(map(shutil.which, COMPILERS)):
+    if on_cpu and not any(map(shutil.which, COMPILERS)):
         raise UserError(
             f"train.compile = true: torch needs a C++ compiler ({', '.join(COMPILERS)}) on a CPU, and there is none; "
             "install one, or leave train.compile out"
         )
     for layer in _layers(model):
-        layer.compile(**options)
+        layer.compile(dynamic=True, options={"fallback_random": True})  # for rows of any length
 
 
 @contextmanager

@@ -16,11 +16,10 @@ is refused by its module's name. The settings beside the modules give the longes
 passages, the similarity, and how many dimensions are kept; each means what it means to version 6.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import safetensors.torch
 import torch
@@ -259,11 +258,7 @@ def _refuse_foreign_settings(folder: Path) -> Iterator[None]:
 
 
 def read_representation(folder: Path) -> Representation:
-    """Which views of a text a folder's model was made for.
-
-    Raises:
-        UserError: as `read_facts`.
-    """
+    """Which views of a text a folder's model was made for. Raises UserError as `read_facts`."""
     return read_facts(folder).representation
 
 
@@ -324,12 +319,7 @@ def _read_weight(place: Path) -> Tensor:
 
 
 def _read_own(path: Path) -> ModelSettings:
-    try:
-        data: Any = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not JSON ({what_is_wrong(error)}); save the model again") from None
-    if not isinstance(data, dict):
-        raise UserError(f"{path}: a {type(data).__name__} instead of an object; save the model again")
+    data = read_json(path, dict)
     version = data.get("format")
     if isinstance(version, int) and version > FORMAT:
         raise UserError(f"{path}: format = {version}, but this midmask knows {FORMAT}. Use a newer midmask.")

@@ -65,10 +65,7 @@ def what_is_wrong(error: BaseException) -> str:
 
 
 def refuse_not_finite(name: object, weights: Iterable[tuple[str, Tensor]]) -> None:
-    """
-    Raises:
-        UserError: naming the first tensor with a NaN or an infinity, and how many there are.
-    """
+    """Raises UserError naming the first tensor with a NaN or an infinity, and how many there are."""
     bad = [key for key, weight in weights if weight.is_floating_point() and not torch.isfinite(weight).all()]
     if bad:
         raise UserError(
@@ -324,13 +321,17 @@ def read_settings(name: str, dropout: float) -> Any:
     Raises:
         UserError: if there is none, or its family is not supported.
     """
-    folder, named = named_folder(name), f"backbone.name = {name!r}"
-    refuse_no_model(named, folder)
-    with library_reading(partial(unreadable, named)):
-        settings = AutoConfig.from_pretrained(transformer_folder(folder), trust_remote_code=False)
+    settings = read_folder_settings(named_folder(name), f"backbone.name = {name!r}")
     for field in FAMILIES[settings.model_type].dropouts:
         setattr(settings, field, dropout)
     return settings
+
+
+def read_folder_settings(folder: Path, named: str) -> Any:
+    """The Hugging Face config of a folder, of any family; raises UserError as `refuse_no_model`."""
+    refuse_no_model(named, folder)
+    with library_reading(partial(unreadable, named)):
+        return AutoConfig.from_pretrained(transformer_folder(folder), trust_remote_code=False)
 
 
 def read_model(name: str, dropout: float) -> tuple[Any, bool]:
@@ -357,10 +358,8 @@ def read_base_model(folder: Path, named: str) -> Any:
     Raises:
         UserError: as `read_pretrained`.
     """
-    refuse_no_model(named, folder)
-    place = transformer_folder(folder)
+    settings = read_folder_settings(folder, named)
     with library_reading(partial(unreadable, named)):
-        settings = AutoConfig.from_pretrained(place, trust_remote_code=False)
         classes = AutoModel._model_mapping[type(settings)]
         takes = inspect.signature((classes[0] if isinstance(classes, tuple) else classes).__init__).parameters
     pooler = {"add_pooling_layer": False} if "add_pooling_layer" in takes else {}
@@ -405,11 +404,7 @@ def count_fresh(model: Any, missing: Collection[str]) -> str:
 
 
 def named_folder(name: str) -> Path:
-    """Where the files of a backbone are that is none of `SIZES`.
-
-    Raises:
-        UserError: if they are not on this machine.
-    """
+    """Where the files of a backbone are that is none of `SIZES`. Raises UserError if they are not on this machine."""
     return model_folder(name, field="backbone.name", choices=SIZES)
 
 

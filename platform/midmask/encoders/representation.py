@@ -355,15 +355,9 @@ class Pooling(nn.Module):
         if self.projection is not None and self.representation.tokens is not None:
             return TextVectors(None, None, token_vectors(hidden_BLD, lengths_B, self.projection.weight))
         seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
-        return TextVectors(
-            self._dense(hidden_BLD, seen_BL), self._lexical(backbone, hidden_BLD, ids_BL, seen_BL, special_V)
-        )
-
-    def _dense(self, hidden_BLD: Tensor, seen_BL: Tensor) -> Tensor | None:
         kind = self.representation.dense
-        if kind is None:
-            return None
-        return self._project(pool(kind, hidden_BLD, seen_BL))
+        dense_BD = None if kind is None else self._project(pool(kind, hidden_BLD, seen_BL))
+        return TextVectors(dense_BD, self._lexical(backbone, hidden_BLD, ids_BL, seen_BL, special_V))
 
     def _project(self, dense_BD: Tensor) -> Tensor:
         if self.projection is not None:
@@ -383,7 +377,10 @@ class Pooling(nn.Module):
 
 def pool(kind: Literal["cls", "mean"], hidden_BLD: Tensor, seen_BL: Tensor) -> Tensor:
     """One vector for each row, [B, D]: the first token's state, or the mean of those that are seen."""
-    return hidden_BLD[:, 0] if kind == "cls" else mean_of(hidden_BLD, seen_BL)
+    if kind == "cls":
+        return hidden_BLD[:, 0]
+    seen_BL1 = seen_BL[..., None].to(hidden_BLD.dtype)
+    return (hidden_BLD * seen_BL1).sum(1) / seen_BL1.sum(1)
 
 
 def token_vectors(hidden_BLD: Tensor, lengths_B: Tensor, projection_WD: Tensor) -> TokenVectors:
@@ -391,12 +388,6 @@ def token_vectors(hidden_BLD: Tensor, lengths_B: Tensor, projection_WD: Tensor) 
     projected = F.linear(TokenVectors.of_rows(hidden_BLD, lengths_B).vectors_TD, projection_WD)
     wide = projected.to(torch.promote_types(projected.dtype, torch.float32))
     return TokenVectors(F.normalize(wide, dim=-1), lengths_B)
-
-
-def mean_of(hidden_BLD: Tensor, seen_BL: Tensor) -> Tensor:
-    """The mean of a row's true tokens, [B, D]."""
-    seen_BL1 = seen_BL[..., None].to(hidden_BLD.dtype)
-    return (hidden_BLD * seen_BL1).sum(1) / seen_BL1.sum(1)
 
 
 def highest_logits(backbone: PooledModel, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:

@@ -127,10 +127,7 @@ DEFAULTS = (
     Default(r"representation\.normalise", False, _normalise),
     Default(r"stages\.\d+\.loss\.temperature", 1.0, _temperature),
 )
-"""Fields by an expression for their paths. 5e-5 is BERT's own rate. After 12 steps of fine-tuning all-MiniLM-L6-v2 on
-8 queries of SQuAD each, the mean cosine of random passages is 0.10 at this rate, and 0.81 at 1e-3. all-MiniLM-L6-v2 has
-no MLM head; after 200 steps of MLM on SQuAD with a fresh one the loss is 6.03 from a bias of 0, and 5.81 from unigrams.
-"""
+"""Fields by an expression for their paths. 5e-5 is BERT's own rate."""
 
 
 def apply_changes(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:

@@ -124,11 +124,7 @@ EVALUATION_FIELDS = ("split", "depth", "measures", "max_queries")
 
 
 def collection_step(corpus: CorpusConfig) -> Step:
-    """The collection, as the step that every plan on it has.
-
-    Raises:
-        UserError: if the collection is not there.
-    """
+    """The collection, as the step that every plan on it has. Raises UserError if the collection is not there."""
     return Step("prepare", corpus, content=corpus_identity(corpus))
 
 

@@ -3,7 +3,7 @@
 Also what was found in the run files that ranked lists were read from. Apart from `report`, since that needs scipy.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from midmask.corpora.statistics import describe_missing
@@ -74,7 +74,9 @@ def notes(evaluations: Mapping[str, Artifact]) -> str:
             ways.setdefault(_reading(done.result["read"]), []).append(label)
     recalls = [line for label, done in evaluations.items() if (line := _recall_note(label, done)) is not None]
     warnings = dict.fromkeys(filter(None, (_warning(done) for done in evaluations.values())))
-    warnings |= dict.fromkeys(_empty(label, done.result) for label, done in evaluations.items() if _slots(done.result))
+    for label, done in evaluations.items():
+        if slots := int(done.result.get("empty_slots", 0)):
+            warnings[_empty(label, done.result, slots)] = None
     warnings |= dict.fromkeys(line for label, done in runs.items() for line in run_warnings(label, done))
     read = [f"{'; '.join(labels)}: {way}." for way, labels in ways.items()]
     given = [run_note(label, done) for label, done in runs.items()]
@@ -125,7 +127,7 @@ def _reading(read: Mapping[str, Any]) -> str:
     """Lengths, cut shares and titles in words."""
     passages, queries = read.get("passages", {}), read.get("queries", {})
     titles = {True: "with titles", False: "without titles"}.get(passages.get("titles"))
-    return "; ".join(_drop_empty([_side("passages", passages, titles), _side("queries", queries, None)]))
+    return "; ".join(filter(None, [_side("passages", passages, titles), _side("queries", queries, None)]))
 
 
 def _side(name: str, read: Mapping[str, Any], more: str | None) -> str | None:
@@ -133,11 +135,7 @@ def _side(name: str, read: Mapping[str, Any], more: str | None) -> str | None:
         return None
     length, cut = read.get("length"), read.get("cut_share")
     whole = f"{name} read up to {length} tokens" if length else f"whole {name}"
-    return ", ".join(_drop_empty([whole, more, None if cut is None else f"{cut:.1%} cut"]))
-
-
-def _drop_empty(parts: Iterable[str | None]) -> list[str]:
-    return [part for part in parts if part is not None]
+    return ", ".join(filter(None, [whole, more, None if cut is None else f"{cut:.1%} cut"]))
 
 
 def _recall_note(label: str, done: Artifact) -> str | None:
@@ -152,14 +150,10 @@ def _recall_note(label: str, done: Artifact) -> str | None:
     return f"{label}, {split}: against an exact search, {index} finds {shares_found} (sample of {queries:,} queries)."
 
 
-def _slots(result: Mapping[str, Any]) -> int:
-    return int(result.get("empty_slots", 0))
-
-
-def _empty(label: str, result: Mapping[str, Any]) -> str:
+def _empty(label: str, result: Mapping[str, Any], slots: int) -> str:
     """A search with an index that found fewer passages than were asked for."""
     return (
-        f"Warning: {label}, {result['corpus']} {result['split']}: the index left {_slots(result):,} result slots "
+        f"Warning: {label}, {result['corpus']} {result['split']}: the index left {slots:,} result slots "
         "empty. To search more of it, raise evaluation.nprobe (IVF) or evaluation.ef_search (HNSW)."
     )
 

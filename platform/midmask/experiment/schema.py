@@ -281,11 +281,7 @@ def _is_read_length(path: str) -> bool:
 
 
 def recipe_from(data: dict[str, Any]) -> Recipe:
-    """A recipe from plain data, validated.
-
-    Raises:
-        UserError: naming the first wrong field.
-    """
+    """A recipe from plain data, validated. Raises UserError naming the first wrong field."""
     try:
         return Recipe.model_validate(data)
     except ValidationError as error:

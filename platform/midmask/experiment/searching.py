@@ -89,15 +89,11 @@ def _approximate_inputs(
         threads=wanted.threads,
     )
     exact = config.model_copy(update=IndexFields().model_dump())
+    sample = Step("sample", SampleConfig(), {"queries": encoded["queries"]})  # by which all its indexes are measured
     return {
         "index": Step("index", built, passages),
-        "exact": Step("search_sample", exact, {**passages, "queries": query_sample(encoded["queries"])}),
+        "exact": Step("search_sample", exact, {**passages, "queries": sample}),
     }
-
-
-def query_sample(queries: Step) -> Step:
-    """The encoded queries by which every index of an encoding is measured."""
-    return Step("sample", SampleConfig(), {"queries": queries})
 
 
 def passage_encoding_step(tokens: Step, model: Step, wanted: EvaluateConfig | MineConfig) -> Step:

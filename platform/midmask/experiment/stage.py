@@ -27,11 +27,7 @@ class NegativeSource:
 
     @staticmethod
     def parse(text: str) -> "NegativeSource":
-        """Parses `bm25`, `mined`, `mined:0` or `file:PATH`.
-
-        Raises:
-            ValueError: for anything else.
-        """
+        """Parses `bm25`, `mined`, `mined:0` or `file:PATH`. Raises ValueError for anything else."""
         kind, colon, rest = text.partition(":")
         if kind == "file" and rest:
             return NegativeSource("file", file=rest)

@@ -164,11 +164,7 @@ class AdoptConfig(Config):
 
 
 def adopt(config: AdoptConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """Copies the folder's files to `model/`.
-
-    Raises:
-        UserError: if it holds no model.
-    """
+    """Copies the folder's files to `model/`. Raises UserError if it holds no model."""
     folder = Path(config.folder)
     refuse_no_model(f"--model {folder}", folder)
     refuse_unfit(folder)

@@ -12,6 +12,15 @@ from torch import Tensor, nn
 from midmask.encoders.backbone import Backbone
 
 
+def fresh_linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
+    """A linear layer with weights from N(0, 0.02), biases zero."""
+    linear = nn.Linear(inputs, outputs, bias=bias)
+    nn.init.normal_(linear.weight, std=0.02)
+    if bias:
+        nn.init.zeros_(linear.bias)
+    return linear
+
+
 class DecoderLayer(nn.Module):
     """One post-norm Transformer layer whose queries and keys may come from different streams.
 
@@ -19,6 +28,12 @@ class DecoderLayer(nn.Module):
     drop(FFN(y))). The residual is the query stream (RetroMAE's two-stream decoder). With the same tensor for both
     streams it is an ordinary BERT layer. Fresh weights from N(0, 0.02), biases zero.
     """
+
+    @classmethod
+    def behind(cls, backbone: Backbone) -> "DecoderLayer":
+        """A fresh layer of the shape of the encoder's."""
+        shape = (backbone.width, backbone.heads, backbone.feed_forward)
+        return cls(*shape, dropout=backbone.dropout, norm_eps=backbone.norm_eps)
 
     def __init__(self, width: int, heads: int, feed_forward: int, *, dropout: float, norm_eps: float) -> None:
         super().__init__()
@@ -72,20 +87,10 @@ def feed_forward_half(parts: Mapping[str, nn.Module], y_BLD: Tensor, *, dropout:
 
 
 class Decoder(nn.ModuleList):
-    """Ordinary layers on top of each other; each row sees all columns but padding."""
+    """Ordinary layers of the encoder's shape on top of each other; each row sees all columns but padding."""
 
-    @classmethod
-    def behind(cls, backbone: Backbone, *, layers: int) -> "Decoder":
-        """Fresh layers of the shape of the encoder's."""
-        shape = (backbone.width, backbone.heads, backbone.feed_forward)
-        return cls(*shape, layers=layers, dropout=backbone.dropout, norm_eps=backbone.norm_eps)
-
-    def __init__(
-        self, width: int, heads: int, feed_forward: int, *, layers: int, dropout: float, norm_eps: float
-    ) -> None:
-        super().__init__(
-            DecoderLayer(width, heads, feed_forward, dropout=dropout, norm_eps=norm_eps) for _ in range(layers)
-        )
+    def __init__(self, backbone: Backbone, *, layers: int) -> None:
+        super().__init__(DecoderLayer.behind(backbone) for _ in range(layers))
 
     def forward(self, x_BLD: Tensor, lengths_B: Tensor) -> Tensor:
         """The last states, [B, L, D]."""
@@ -133,36 +138,16 @@ class CausalBlock(nn.Module):
 
 
 class CausalDecoder(nn.Module):
-    """A GPT-2 without embeddings: dropout, `CausalBlock`s, LN. Rows see the vectors and, with a window, little else."""
+    """A GPT-2 as wide as the encoder, without embeddings: dropout, `CausalBlock`s, LN. Rows see the
+    vectors and, with a window, little else.
+    """
 
-    @classmethod
-    def behind(cls, backbone: Backbone, *, layers: int, window: int | None, vectors: int = 1) -> "CausalDecoder":
-        """Fresh blocks as wide as the encoder."""
-        return cls(
-            backbone.width,
-            backbone.heads,
-            layers=layers,
-            window=window,
-            dropout=backbone.dropout,
-            norm_eps=backbone.norm_eps,
-            vectors=vectors,
-        )
-
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        *,
-        layers: int,
-        window: int | None,
-        dropout: float,
-        norm_eps: float,
-        vectors: int = 1,
-    ) -> None:
+    def __init__(self, backbone: Backbone, *, layers: int, window: int | None, vectors: int = 1) -> None:
         super().__init__()
-        self.window, self.vectors, self.dropout = window, vectors, dropout
+        self.window, self.vectors, self.dropout = window, vectors, backbone.dropout
+        width, heads, norm_eps = backbone.width, backbone.heads, backbone.norm_eps
         self.blocks = nn.ModuleList(
-            CausalBlock(width, heads, dropout=dropout, norm_eps=norm_eps, layers=layers) for _ in range(layers)
+            CausalBlock(width, heads, dropout=self.dropout, norm_eps=norm_eps, layers=layers) for _ in range(layers)
         )
         self.norm = nn.LayerNorm(width, norm_eps)
 

@@ -35,17 +35,19 @@ class ObjectiveConfig(Config):
     """Base of the objectives' configs; `name` is a literal, the key in the table of objectives.
 
     trains_queries: whether texts go through the encoder as queries too, so that a query expert learns. factors: the
-    fields that weigh the terms of the loss, if they are of all its terms.
+    fields that weigh the terms of the loss, if they are of all its terms. contrastive: whether a text is told from the
+    texts of other rows.
     """
 
     trains_queries: ClassVar[bool] = False
     factors: ClassVar[tuple[str, ...]] = ()
+    contrastive: ClassVar[bool] = False
     name: str
 
     @property
     def compares_rows(self) -> bool:
-        """Whether a text is told from the texts of other rows."""
-        return False
+        """Whether a text is told from the texts of other rows, with these settings."""
+        return self.contrastive
 
     @property
     def remembers_rows(self) -> bool:
@@ -86,6 +88,10 @@ class Objective(nn.Module, ABC):
     def __init__(self, config: ObjectiveConfig, backbone: Backbone, vocabulary: Vocabulary) -> None:
         super().__init__()
         self.config, self.backbone, self._vocabulary = config, backbone, vocabulary
+        self.add_heads()
+
+    def add_heads(self) -> None:
+        """Makes the modules that are dropped after training, with fresh weights; by default there are none."""
 
     @abstractmethod
     def draw(self, batch: Batch) -> Any:

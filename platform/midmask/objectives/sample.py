@@ -13,7 +13,7 @@ from midmask.text.vocabulary import Vocabulary
 CONTINUATIONS = 0.2
 """Share of tokens that continue a word, about that of English text under BERT's vocabulary."""
 QUERY_LENGTH = 32
-"""Tokens of a pseudo-query, specials included."""
+"""Tokens of a pseudo-query at most, specials included."""
 
 
 def full_rows(rows: int, length: int, words: Vocabulary, *, seed: int) -> TokenRows:
@@ -29,19 +29,13 @@ def full_rows(rows: int, length: int, words: Vocabulary, *, seed: int) -> TokenR
     return TokenRows(ids, torch.full((rows,), length), row_keys(seed, 0, np.arange(rows)), weights)
 
 
-def pretraining_batch(
-    config: ObjectiveConfig, words: Vocabulary, *, rows: int, length: int, context: int | None = None
-) -> Batch:
-    """A batch for a middle training: passages, or each with a second span or a pseudo-query.
-
-    Args:
-        context: tokens of the second text; none: as many as the passage's, a pseudo-query at most `QUERY_LENGTH`.
-    """
+def pretraining_batch(config: ObjectiveConfig, words: Vocabulary, *, rows: int, length: int) -> Batch:
+    """A batch for a middle training: passages, or each with a second span or a pseudo-query."""
     reads = config.reads()
     texts = {"passage": full_rows(rows, length, words, seed=1)}
     if reads.rows in ("spans", "pseudo_queries"):
-        usual = length if reads.rows == "spans" else min(length, QUERY_LENGTH)
-        texts["context"] = full_rows(rows, context or usual, words, seed=2)
+        second = length if reads.rows == "spans" else min(length, QUERY_LENGTH)
+        texts["context"] = full_rows(rows, second, words, seed=2)
     if not reads.term_weights:
         texts = {name: replace(text, weights_BL=None) for name, text in texts.items()}
     return Batch(0, texts)

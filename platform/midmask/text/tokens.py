@@ -136,10 +136,7 @@ class TokensConfig(Config):
         return self
 
     def cut_passages(self, tokenizer_folder: Path) -> CutPassages:
-        """
-        Raises:
-            UserError: for a tokenizer that cannot join a title as `title_join` says.
-        """
+        """Raises UserError for a tokenizer that cannot join a title as `title_join` says."""
         if self.title_join != "space":
             _refuse_no_pairs(self, tokenizer_folder)
         return passage_cutter(
@@ -273,12 +270,8 @@ def _finish(config: TokensConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     encode = make_cutter((out / "tokenizer").local(), config.query_length)
     ids, cut = encode([config.query_prompt + text for text in queries["text"].to_pylist()])
     rows = pa.table([queries["query_id"], ids, cut], schema=TOKENISED_QUERIES)
-    return finish_tokens(out, rows, sum(_count_cut(out / "passages" / name) for name in (out / "passages").names()))
-
-
-def _count_cut(shard: Place) -> int:
-    """Number of passages of a shard that were cut."""
-    return int(read_metadata(shard).metadata[CUT])
+    shards = [out / "passages" / name for name in (out / "passages").names()]
+    return finish_tokens(out, rows, sum(int(read_metadata(shard).metadata[CUT]) for shard in shards))
 
 
 def finish_tokens(out: Place, queries: pa.Table, cut: int) -> dict[str, Any]:

@@ -127,11 +127,7 @@ def speller(tokenizer: Any) -> Callable[[list[str]], str]:
 
 @lru_cache(maxsize=4)
 def load_tokenizer(folder: Path) -> Any:
-    """The fast tokenizer of a folder; runs no code from it.
-
-    Raises:
-        UserError: if the folder holds none.
-    """
+    """The fast tokenizer of a folder; runs no code from it. Raises UserError if the folder holds none."""
     from transformers import AutoTokenizer
 
     try:

@@ -123,15 +123,11 @@ class HealthWatch:
 
     def look(self, step: int, values: dict[str, float]) -> None:
         """Reads what `examine` gave after `step` steps."""
-        for kind, meaning in find_collapses(step, self.steps, values).items():
-            self._warn(kind, step, meaning, values)
-
-    def _warn(self, kind: str, step: int, meaning: str, values: dict[str, float]) -> None:
-        if kind in self.collapses:
-            return
-        self.collapses[kind] = step
         numbers = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
-        log.warning("collapse of the %s at step %d: %s (%s)", kind, step, meaning, numbers)
+        for kind, meaning in find_collapses(step, self.steps, values).items():
+            if kind not in self.collapses:
+                self.collapses[kind] = step
+                log.warning("collapse of the %s at step %d: %s (%s)", kind, step, meaning, numbers)
 
 
 PROBE_QUERIES, PROBE_PASSAGES = 200, 2000

@@ -161,11 +161,7 @@ class PairSource:
         return Lists.of(numbers, passage, len(self._queries))
 
     def _find_wanted(self, wanted: pa.ChunkedArray) -> Rows:
-        """The wanted queries.
-
-        Raises:
-            UserError: if one of them has no positive in the split.
-        """
+        """The wanted queries. Raises UserError if one of them has no positive in the split."""
         having = self._queries["query_id"].take(pa.array(self._kept))
         strange = wanted.filter(pc.invert(pc.is_in(wanted, value_set=having)))
         if len(strange):

@@ -198,11 +198,7 @@ class SpanSource:
 
 
 def _read_sharing(spans: Place) -> NDArray[np.int8]:
-    """How many other spans share a phrase with each.
-
-    Raises:
-        UserError: if the artifact was made without them.
-    """
+    """How many other spans share a phrase with each. Raises UserError if the artifact was made without them."""
     if not (spans / "sharing.npy").exists():
         raise UserError(f"{spans}: it is not noted which spans have words in common; set spans.recurring=true")
     return (spans / "sharing.npy").read_array()

@@ -67,11 +67,8 @@ def run_training(
     Raises:
         NonFiniteLoss: naming the step, its examples and the last good checkpoint.
     """
-    return _Run(setup, out, device or default_device()).go(reader, log)
-
-
-def default_device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    here = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return _Run(setup, out, here).go(reader, log)
 
 
 class _Run:
@@ -88,6 +85,7 @@ class _Run:
             )
         self.setup, self.out, self.device, self.config = setup, out, device, config
         self.pretraining = setup if isinstance(setup, PretrainSetup) else None
+        self.prefix = self.pretraining.resume if self.pretraining else None  # an artifact of the run's first steps
         self.examples = setup.rows
         self.plan: BatchPlan = plan_of(self.examples, config.batch_size, config.seed)
         _, objective, self.vocabulary = setup.build()
@@ -189,7 +187,7 @@ class _Run:
 
     def _resume(self) -> int:
         """Loads the newest state there is; the number of steps it has behind it."""
-        final = [place / "checkpoint" for place in (self.out, self._prefix()) if place is not None]
+        final = [place / "checkpoint" for place in (self.out, self.prefix) if place is not None]
         ready = [place for place in final if (place / checkpoint.POSITION).exists()]
         self.good = next(iter([*filter(None, [checkpoint.newest(self.checkpoints)]), *ready]), None)
         if self.good is None:
@@ -211,10 +209,6 @@ class _Run:
                 torch.get_num_threads(),
             )
         return int(position["step"])
-
-    def _prefix(self) -> Place | None:
-        """The artifact of a prefix of this run."""
-        return self.pretraining.resume if self.pretraining else None
 
     def _settle(self) -> None:
         """Reads the steps' numbers off the device and stops at one that is not finite."""
@@ -251,11 +245,13 @@ class _Run:
 
     def _finish(self) -> dict[str, Any]:
         """Writes the artifact's files, each whole, so that it can be done again; deletes what only served the run."""
-        self._save_model()
+        with tempfile.TemporaryDirectory() as name:
+            self.setup.save(self.objective, Path(name))
+            save_heads(self.objective, self.setup.objective.name, Path(name))
+            (self.out / "model").upload(Path(name))
         if self.pretraining:
             checkpoint.save(self.out / "checkpoint", self.objective, self.optimiser, self._position(self.setup.stop))
-        prefix = self._prefix()
-        before = prefix / "trace.parquet" if prefix else None
+        before = self.prefix / "trace.parquet" if self.prefix else None
         trace = self.trace.finish(self.out, self.setup.stop, before)
         self.checkpoints.delete()
         (self.out / "trace").delete()
@@ -268,13 +264,6 @@ class _Run:
             "threads": torch.get_num_threads(),
             "device": self.device.type,
         }
-
-    def _save_model(self) -> None:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            self.setup.save(self.objective, folder)
-            save_heads(self.objective, self.setup.objective.name, folder)
-            (self.out / "model").upload(folder)
 
 
 def _is_due(done: int, every: int) -> bool:

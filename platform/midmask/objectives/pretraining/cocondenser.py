@@ -21,7 +21,6 @@ from pydantic import Field
 from torch import Tensor
 
 from midmask.core.batch import Batch, Part
-from midmask.encoders.backbone import Backbone
 from midmask.masking.randomness import rekey
 from midmask.objectives import distributed as world
 from midmask.objectives.in_batch import agreement, in_batch_part
@@ -29,7 +28,6 @@ from midmask.objectives.objective import CoupledObjective, Reads, Represented
 from midmask.objectives.pretraining.condenser import Head, HeadConfig
 from midmask.objectives.pretraining.encoder_mask import MaskedRows
 from midmask.objectives.pretraining.vector_decoding import end_to_end
-from midmask.text.vocabulary import Vocabulary
 
 
 class CoCondenser(CoupledObjective):
@@ -51,9 +49,8 @@ class CoCondenser(CoupledObjective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive", "head_mlm", "late_mlm")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(config, backbone, vocabulary)
-        self.head = Head(config, backbone)
+    def add_heads(self) -> None:
+        self.head = Head(self.config, self.backbone)
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> MaskedRows:

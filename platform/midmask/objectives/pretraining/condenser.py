@@ -66,7 +66,7 @@ class Head(nn.Module):
         super().__init__()
         self.config = config
         self.skip_from = config.skip_from or backbone.layers // 2
-        self.layers = Decoder.behind(backbone, layers=config.head_layers)
+        self.layers = Decoder(backbone, layers=config.head_layers)
 
     def encode(self, backbone: Backbone, rows: MaskedRows) -> tuple[Tensor, Tensor]:
         """Late states and early ones, both [B, L, D]."""
@@ -99,9 +99,8 @@ class Condenser(Objective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("head_mlm", "late_mlm")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(config, backbone, vocabulary)
-        self.head = Head(config, backbone)
+    def add_heads(self) -> None:
+        self.head = Head(self.config, self.backbone)
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> MaskedRows:

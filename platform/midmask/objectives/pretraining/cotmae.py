@@ -19,7 +19,6 @@ import torch
 from pydantic import Field
 
 from midmask.core.batch import Batch
-from midmask.encoders.backbone import Backbone
 from midmask.objectives.decoders import Decoder
 from midmask.objectives.objective import Reads
 from midmask.objectives.pretraining.encoder_mask import mask_for_encoder
@@ -30,7 +29,6 @@ from midmask.objectives.pretraining.vector_decoding import (
     end_to_end,
     mask_for_context,
 )
-from midmask.text.vocabulary import Vocabulary
 
 
 class CoTMAE(VectorDecoding):
@@ -50,8 +48,8 @@ class CoTMAE(VectorDecoding):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(config, backbone, vocabulary, Decoder.behind(backbone, layers=config.decoder_layers))
+    def make_decoder(self) -> Decoder:
+        return Decoder(self.backbone, layers=self.config.decoder_layers)
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> BothSides:

@@ -20,12 +20,10 @@ import torch
 from pydantic import Field
 
 from midmask.core.batch import Batch
-from midmask.encoders.backbone import Backbone
 from midmask.objectives.decoders import CausalDecoder
 from midmask.objectives.objective import Reads
 from midmask.objectives.pretraining.encoder_mask import mask_for_encoder
 from midmask.objectives.pretraining.vector_decoding import BothSides, DecodedConfig, VectorDecoding, next_tokens
-from midmask.text.vocabulary import Vocabulary
 
 
 class QueryAsContext(VectorDecoding):
@@ -44,9 +42,8 @@ class QueryAsContext(VectorDecoding):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_clm")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        decoder = CausalDecoder.behind(backbone, layers=config.decoder_layers, window=config.window)
-        super().__init__(config, backbone, vocabulary, decoder)
+    def make_decoder(self) -> CausalDecoder:
+        return CausalDecoder(self.backbone, layers=self.config.decoder_layers, window=self.config.window)
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> BothSides:

@@ -24,7 +24,6 @@ from pydantic import Field
 from torch import Tensor
 
 from midmask.core.batch import Batch, Loss, Part
-from midmask.encoders.backbone import Backbone
 from midmask.objectives.decoders import CausalDecoder, Decoder, DecoderPositions
 from midmask.objectives.objective import Objective, Reads, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
@@ -36,7 +35,6 @@ from midmask.objectives.pretraining.vocabulary_weights import (
     project,
     sparse_weights,
 )
-from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -87,11 +85,11 @@ class CoTMAEv2(Objective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "ae_mlm", "ar_clm")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(config, backbone, vocabulary)
-        self.decoder = Decoder.behind(backbone, layers=config.ae_layers)
-        self.causal_decoder = CausalDecoder.behind(backbone, layers=config.ar_layers, window=config.window, vectors=2)
-        self.positions = DecoderPositions(backbone)
+    def add_heads(self) -> None:
+        config = self.config
+        self.decoder = Decoder(self.backbone, layers=config.ae_layers)
+        self.causal_decoder = CausalDecoder(self.backbone, layers=config.ar_layers, window=config.window, vectors=2)
+        self.positions = DecoderPositions(self.backbone)
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> CoTMAEv2Rows:

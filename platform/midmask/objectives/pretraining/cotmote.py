@@ -29,7 +29,6 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from midmask.core.batch import Batch, Loss, Part, TokenRows
-from midmask.encoders.backbone import Backbone
 from midmask.encoders.representation import Side
 from midmask.objectives.decoders import CausalDecoder, DecoderPositions
 from midmask.objectives.objective import Objective, Reads, use_of_vector
@@ -43,7 +42,6 @@ from midmask.objectives.pretraining.vocabulary_weights import (
     sparse_weights,
     winning_vocabulary,
 )
-from midmask.text.vocabulary import Vocabulary
 
 OTHER: dict[Side, Side] = {"passage": "query", "query": "passage"}
 
@@ -109,12 +107,11 @@ class CoTMoTE(Objective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("passage_mlm", "query_mlm", "passage_clm", "query_clm")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(config, backbone, vocabulary)
-        self.positions = DecoderPositions(backbone)
-        vectors = 2 if config.views == "both" and config.decoding == "together" else 1
-        self.causal_decoder = CausalDecoder.behind(
-            backbone, layers=config.decoder_layers, window=config.window, vectors=vectors
+    def add_heads(self) -> None:
+        self.positions = DecoderPositions(self.backbone)
+        vectors = 2 if self.config.views == "both" and self.config.decoding == "together" else 1
+        self.causal_decoder = CausalDecoder(
+            self.backbone, layers=self.config.decoder_layers, window=self.config.window, vectors=vectors
         )
 
     @torch.no_grad()

@@ -33,7 +33,7 @@ from midmask.encoders.backbone import Backbone
 from midmask.encoders.families import BackboneShape
 from midmask.masking.randomness import rekey
 from midmask.objectives import distributed as world
-from midmask.objectives.decoders import attention_half, feed_forward_half
+from midmask.objectives.decoders import attention_half, feed_forward_half, fresh_linear
 from midmask.objectives.in_batch import in_batch_part, uniformity
 from midmask.objectives.objective import (
     CoupledObjective,
@@ -52,7 +52,6 @@ from midmask.objectives.pretraining.generator import (
 )
 from midmask.objectives.pretraining.simcse import two_passes
 from midmask.objectives.pretraining.vector_decoding import end_to_end
-from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -98,9 +97,7 @@ class Discriminator(nn.Module):
     def __init__(self, backbone: Backbone) -> None:
         super().__init__()
         self.encoder = copy.deepcopy(backbone.encoder)
-        self.head = nn.Linear(backbone.width, 2)
-        nn.init.normal_(self.head.weight, std=0.02)
-        nn.init.zeros_(self.head.bias)
+        self.head = fresh_linear(backbone.width, 2)
 
     def forward(self, backbone: Backbone, vectors_BD: Tensor, rows: EditedRows) -> Tensor:
         """Logits of kept and replaced, [B, L, 2]."""
@@ -119,6 +116,7 @@ class DiffCSE(CoupledObjective):
     class Config(TokenGeneratorConfig, MaskedConfig):
         """DiffCSE; the defaults are the published command's, but for the generator and its guesses."""
 
+        contrastive: ClassVar[bool] = True
         name: Literal["diffcse"] = Field("diffcse", description="name of the objective")
         temperature: float = Field(0.05, gt=0.0, le=100.0, description="divisor of the cosines")
         replaced_weight: float = Field(0.005, ge=0.0, description="factor of the loss of replaced-token detection")
@@ -130,10 +128,6 @@ class DiffCSE(CoupledObjective):
             "but [CLS], as in the published code",
         )
 
-        @property
-        def compares_rows(self) -> bool:
-            return True
-
         def check(self, shape: BackboneShape) -> None:
             require_dropout(shape, self.name)
             require_plain_layers(
@@ -144,11 +138,10 @@ class DiffCSE(CoupledObjective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive", "replaced", "generator_mlm")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(config, backbone, vocabulary)
-        self.projector = Projector(backbone.width)
-        self.discriminator = Discriminator(backbone)
-        self.generator = build_generator(config.generator, backbone, vocabulary)
+    def add_heads(self) -> None:
+        self.projector = Projector(self.backbone.width)
+        self.discriminator = Discriminator(self.backbone)
+        self.generator = build_generator(self.config.generator, self.backbone, self._vocabulary)
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> DiffCSERows:

@@ -23,13 +23,12 @@ from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 
 from midmask.core.batch import Batch, Loss, Part
-from midmask.encoders.backbone import Backbone
 from midmask.encoders.families import BackboneShape
 from midmask.encoders.heads import linear_column_max
-from midmask.objectives.decoders import DecoderPositions
+from midmask.objectives.decoders import DecoderPositions, fresh_linear
 from midmask.objectives.objective import Objective, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
 from midmask.objectives.pretraining.retromae import DecodingConfig, RetroMAEDecoder
@@ -40,7 +39,6 @@ from midmask.objectives.pretraining.vocabulary_weights import (
     bag_of_words,
     winning_vocabulary,
 )
-from midmask.text.vocabulary import Vocabulary
 
 IDLE = {
     "cls": ("bow_weight", "bow_head", "bow_targets", "pool_masked", "pool_sep"),
@@ -106,14 +104,12 @@ class DupMAE(Objective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm", "bag_of_words")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(config, backbone, vocabulary)
-        self.decoder = None if config.decode == "ot" else RetroMAEDecoder(config, backbone)
-        self.positions = None if config.decode == "ot" else DecoderPositions(backbone)
+    def add_heads(self) -> None:
+        self.decoder = None if self.config.decode == "ot" else RetroMAEDecoder(self.config, self.backbone)
+        self.positions = None if self.config.decode == "ot" else DecoderPositions(self.backbone)
         self.projection = None
-        if config.bow_head == "projection":
-            self.projection = nn.Linear(backbone.width, len(backbone.output_weight_VD), bias=False)
-            nn.init.normal_(self.projection.weight, std=0.02)
+        if self.config.bow_head == "projection":
+            self.projection = fresh_linear(self.backbone.width, len(self.backbone.output_weight_VD), bias=False)
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> DupMAERows:

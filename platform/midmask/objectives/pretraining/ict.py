@@ -68,15 +68,12 @@ class ICT(CoupledObjective):
     class Config(ClozeConfig):
         """Inverse cloze task and random crops."""
 
+        contrastive: ClassVar[bool] = True
         name: Literal["ict"] = Field("ict", description="name of the objective")
         views: Literal["cloze", "crops"] = Field("cloze", description="a run of words and the rest, or two runs")
         delete: float = Field(0.1, ge=0.0, lt=1.0, description="crops: chance of each token to be left out")
         temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the scores")
         normalise: bool = Field(False, description="score by cosine instead of the dot product")
-
-        @property
-        def compares_rows(self) -> bool:
-            return True
 
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive",)

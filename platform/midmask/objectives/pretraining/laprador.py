@@ -28,7 +28,6 @@ from pydantic import Field
 from torch import Tensor
 
 from midmask.core.batch import Batch, Part, TokenRows
-from midmask.encoders.backbone import Backbone
 from midmask.encoders.families import BackboneShape
 from midmask.encoders.representation import Side, sentence_vectors
 from midmask.objectives import distributed as world
@@ -36,7 +35,6 @@ from midmask.objectives.in_batch import agreement, cross_entropy_part, in_batch_
 from midmask.objectives.objective import CoupledObjective, Represented, require_dropout
 from midmask.objectives.pretraining.ict import ClozeConfig, PieceRows
 from midmask.objectives.pretraining.simcse import two_passes
-from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -56,6 +54,7 @@ class LaPraDoR(CoupledObjective):
     class Config(ClozeConfig):
         """LaPraDoR; its hyper-parameters are those of its relatives."""
 
+        contrastive: ClassVar[bool] = True
         trains_queries: ClassVar[bool] = True
         name: Literal["laprador"] = Field("laprador", description="name of the objective")
         temperature: float = Field(0.05, gt=0.0, le=100.0, description="divisor of the cosines (not found out)")
@@ -70,10 +69,6 @@ class LaPraDoR(CoupledObjective):
         )
 
         @property
-        def compares_rows(self) -> bool:
-            return True
-
-        @property
         def remembers_rows(self) -> bool:
             return self.cache > 0 and self.turn_steps > 1
 
@@ -83,11 +78,10 @@ class LaPraDoR(CoupledObjective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive", "dropout")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(config, backbone, vocabulary)
+    def add_heads(self) -> None:
         self.cache_KD: Tensor
         self.cached: Tensor
-        self.register_buffer("cache_KD", torch.zeros(config.cache, backbone.width))
+        self.register_buffer("cache_KD", torch.zeros(self.config.cache, self.backbone.width))
         self.register_buffer("cached", torch.zeros((), dtype=torch.int64))
 
     @torch.no_grad()

@@ -27,15 +27,13 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from midmask.core.batch import Batch, Part
-from midmask.encoders.backbone import Backbone
 from midmask.encoders.heads import linear_column_max, linear_cross_entropy
 from midmask.masking import select_tokens
 from midmask.masking.randomness import Purpose, rekey
-from midmask.objectives.decoders import Decoder, decoder_input
-from midmask.objectives.pretraining.encoder_mask import EncoderMask, MaskedConfig, corrupted_rows, mask_for_encoder
-from midmask.objectives.pretraining.vector_decoding import BothSides, VectorDecoding
+from midmask.objectives.decoders import Decoder, decoder_input, fresh_linear
+from midmask.objectives.pretraining.encoder_mask import EncoderMask, corrupted_rows, mask_for_encoder
+from midmask.objectives.pretraining.vector_decoding import BothSides, DecodedConfig, VectorDecoding
 from midmask.objectives.pretraining.vocabulary_weights import winning_vocabulary
-from midmask.text.vocabulary import Vocabulary
 
 SATURATED_FLOOR = 1e-4
 """Added to the sum that "saturated" divides by."""
@@ -49,7 +47,7 @@ class LexMAERows(BothSides):
 
 
 class LexMAE(VectorDecoding):
-    class Config(MaskedConfig):
+    class Config(DecodedConfig):
         """LexMAE; the defaults are the paper's."""
 
         name: Literal["lexmae"] = Field("lexmae", description="name of the objective")
@@ -64,9 +62,6 @@ class LexMAE(VectorDecoding):
             "softmax", description="what the decoder reads: words by softmax or log(1 + relu); the [CLS] state; nothing"
         )
         decoder_layers: int = Field(2, ge=1, le=12, description="layers of the decoder")
-        factors: ClassVar[tuple[str, ...]] = ("encoder_weight", "decoder_weight")
-        encoder_weight: float = Field(1.0, ge=0.0, description="factor of the encoder's loss")
-        decoder_weight: float = Field(1.0, ge=0.0, description="factor of the decoder's loss")
 
         @property
         def chance(self) -> float:
@@ -93,12 +88,14 @@ class LexMAE(VectorDecoding):
     decoder: Decoder
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(config, backbone, vocabulary, Decoder.behind(backbone, layers=config.decoder_layers))
-        entries, width = backbone.output_weight_VD.shape
-        self.transform, self.norm = nn.Linear(backbone.width, width), nn.LayerNorm(width, backbone.norm_eps)
-        nn.init.normal_(self.transform.weight, std=0.02)
-        nn.init.zeros_(self.transform.bias)
+    def make_decoder(self) -> Decoder:
+        return Decoder(self.backbone, layers=self.config.decoder_layers)
+
+    def add_heads(self) -> None:
+        super().add_heads()
+        entries, width = self.backbone.output_weight_VD.shape
+        self.transform = fresh_linear(self.backbone.width, width)
+        self.norm = nn.LayerNorm(width, self.backbone.norm_eps)
         self.bias = nn.Parameter(torch.zeros(entries))
 
     @torch.no_grad()

@@ -28,7 +28,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from midmask.core.batch import Batch, Loss, Part, TokenRows
-from midmask.encoders.backbone import Backbone
 from midmask.masking import find_words, only, select_highest, select_words
 from midmask.masking.randomness import Purpose, rekey
 from midmask.objectives.decoders import Decoder, DecoderPositions
@@ -74,10 +73,10 @@ class MASTER(Objective):
         *(f"decoder_{name}_mlm" for name in BEHIND),
     )
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(config, backbone, vocabulary)
-        self.decoders = nn.ModuleDict({name: Decoder.behind(backbone, layers=config.decoder_layers) for name in BEHIND})
-        self.positions = DecoderPositions(backbone)
+    def add_heads(self) -> None:
+        layers = self.config.decoder_layers
+        self.decoders = nn.ModuleDict({name: Decoder(self.backbone, layers=layers) for name in BEHIND})
+        self.positions = DecoderPositions(self.backbone)
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> MASTERRows:

@@ -19,10 +19,10 @@ from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 
 from midmask.core.batch import Batch, Loss, Part
-from midmask.encoders.backbone import Backbone
+from midmask.objectives.decoders import fresh_linear
 from midmask.objectives.objective import Objective
 from midmask.objectives.pretraining.encoder_mask import (
     EncoderMask,
@@ -32,7 +32,6 @@ from midmask.objectives.pretraining.encoder_mask import (
     masked_lm_part,
 )
 from midmask.objectives.pretraining.vocabulary_weights import Bag, bag_of_words, vocabulary_logits
-from midmask.text.vocabulary import Vocabulary
 
 SHORTEST = 1e-12
 """Lower bound of |y| in the cosine."""
@@ -74,13 +73,10 @@ class MLMTermFrequency(Objective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("mlm", "term_frequencies")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(config, backbone, vocabulary)
+    def add_heads(self) -> None:
         self.frequencies = None
-        if config.tf_head == "linear":
-            self.frequencies = nn.Linear(backbone.width, len(backbone.output_weight_VD))
-            nn.init.normal_(self.frequencies.weight, std=0.02)
-            nn.init.zeros_(self.frequencies.bias)
+        if self.config.tf_head == "linear":
+            self.frequencies = fresh_linear(self.backbone.width, len(self.backbone.output_weight_VD))
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> TermFrequencyRows:

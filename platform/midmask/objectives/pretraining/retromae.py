@@ -30,8 +30,8 @@ from midmask.masking import select_words, visibility
 from midmask.masking.randomness import Purpose
 from midmask.objectives.decoders import DecoderLayer, DecoderPositions, decoder_input
 from midmask.objectives.objective import flat_targets
-from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.objectives.pretraining.vector_decoding import BothSides, VectorDecoding
+from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
+from midmask.objectives.pretraining.vector_decoding import BothSides, DecodedConfig, VectorDecoding
 from midmask.text.vocabulary import Vocabulary
 
 
@@ -43,7 +43,7 @@ class RetroMAERows(BothSides):
     visible_BXL: Tensor
 
 
-class DecodingConfig(MaskedConfig):
+class DecodingConfig(DecodedConfig):
     """Base of the configs of methods that decode as RetroMAE does; the defaults are RetroMAE's paper's."""
 
     decoder_mask_ratio: float = Field(0.5, gt=0.0, lt=1.0, description="share of tokens hidden from a decoder row")
@@ -57,9 +57,6 @@ class DecodingConfig(MaskedConfig):
     decoder_masks: Literal["published", "independent"] = Field(
         "published", description="enhanced: rows pick from min(length, 256) masks, or each draws its own"
     )
-    factors: ClassVar[tuple[str, ...]] = ("encoder_weight", "decoder_weight")
-    encoder_weight: float = Field(1.0, ge=0.0, description="factor of the encoder's loss")
-    decoder_weight: float = Field(1.0, ge=0.0, description="factor of the decoder's loss")
 
     @model_validator(mode="after")
     def _one_enhanced_layer(self) -> Self:
@@ -85,11 +82,7 @@ class RetroMAEDecoder(nn.ModuleList):
     """
 
     def __init__(self, config: DecodingConfig, backbone: Backbone) -> None:
-        shape = (backbone.width, backbone.heads, backbone.feed_forward)
-        super().__init__(
-            DecoderLayer(*shape, dropout=backbone.dropout, norm_eps=backbone.norm_eps)
-            for _ in range(config.decoder_layers)
-        )
+        super().__init__(DecoderLayer.behind(backbone) for _ in range(config.decoder_layers))
         self.config = config
 
     def draw(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
@@ -145,8 +138,8 @@ class RetroMAE(VectorDecoding):
     decoder: RetroMAEDecoder
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(config, backbone, vocabulary, RetroMAEDecoder(config, backbone))
+    def make_decoder(self) -> RetroMAEDecoder:
+        return RetroMAEDecoder(self.config, self.backbone)
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> RetroMAERows:

@@ -18,11 +18,9 @@ import torch
 from pydantic import Field
 
 from midmask.core.batch import Batch
-from midmask.encoders.backbone import Backbone
 from midmask.objectives.decoders import CausalDecoder
 from midmask.objectives.pretraining.encoder_mask import EncoderMask, mask_for_encoder
 from midmask.objectives.pretraining.vector_decoding import BothSides, DecodedConfig, VectorDecoding, next_tokens
-from midmask.text.vocabulary import Vocabulary
 
 
 class SEED(VectorDecoding):
@@ -42,9 +40,8 @@ class SEED(VectorDecoding):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_clm")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        decoder = CausalDecoder.behind(backbone, layers=config.decoder_layers, window=config.window)
-        super().__init__(config, backbone, vocabulary, decoder)
+    def make_decoder(self) -> CausalDecoder:
+        return CausalDecoder(self.backbone, layers=self.config.decoder_layers, window=self.config.window)
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> BothSides:

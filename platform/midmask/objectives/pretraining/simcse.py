@@ -17,13 +17,14 @@ from typing import ClassVar, Literal
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from midmask.core.batch import Batch, Part, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.families import BackboneShape
 from midmask.encoders.representation import Side, sentence_vectors
 from midmask.objectives import distributed as world
+from midmask.objectives.decoders import fresh_linear
 from midmask.objectives.in_batch import in_batch_part, uniformity
 from midmask.objectives.objective import CoupledObjective, Reads, Represented, require_dropout
 from midmask.objectives.pretraining.encoder_mask import (
@@ -33,7 +34,6 @@ from midmask.objectives.pretraining.encoder_mask import (
     mask_for_encoder,
     masked_lm_part,
 )
-from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class SimCSE(CoupledObjective):
     class Config(MaskedConfig):
         """Unsupervised SimCSE; the defaults are the published commands'."""
 
+        contrastive: ClassVar[bool] = True
         name: Literal["simcse"] = Field("simcse", description="name of the objective")
         temperature: float = Field(0.05, gt=0.0, le=100.0, description="divisor of the cosines")
         projection: bool = Field(
@@ -56,10 +57,6 @@ class SimCSE(CoupledObjective):
         mlm_weight: float = Field(0.0, ge=0.0, description="factor of the auxiliary MLM loss; 0: no such pass")
         encoder_mask_ratio: float = Field(0.15, gt=0.0, lt=1.0, description="MLM: share of tokens to predict")
         encoder_mask: EncoderMask = Field("token", description="MLM: which tokens, as for other masked methods")
-
-        @property
-        def compares_rows(self) -> bool:
-            return True
 
         def reads(self) -> Reads:
             return Reads(term_weights=self.mlm_weight > 0 and self.encoder_mask == "weighted")
@@ -70,12 +67,8 @@ class SimCSE(CoupledObjective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive", "mlm")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(config, backbone, vocabulary)
-        self.projection = nn.Linear(backbone.width, backbone.width) if config.projection else None
-        if self.projection is not None:
-            nn.init.normal_(self.projection.weight, std=0.02)
-            nn.init.zeros_(self.projection.bias)
+    def add_heads(self) -> None:
+        self.projection = fresh_linear(self.backbone.width, self.backbone.width) if self.config.projection else None
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> SimCSERows:

@@ -24,7 +24,6 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from midmask.core.batch import Batch, Loss, TokenRows
-from midmask.encoders.backbone import Backbone
 from midmask.encoders.families import BackboneShape
 from midmask.errors import UserError
 from midmask.masking import find_words, keep_pairs, select_words
@@ -83,13 +82,16 @@ class SimLM(VectorDecoding):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("encoder_rlm", "decoder_rlm", "generator_mlm")
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        decoder = Decoder.behind(backbone, layers=config.decoder_layers)
-        for number, layer in enumerate(decoder, backbone.layers - config.decoder_layers):
-            for name, part in backbone.layer_parts(number).items():
+    def make_decoder(self) -> Decoder:
+        decoder = Decoder(self.backbone, layers=self.config.decoder_layers)
+        for number, layer in enumerate(decoder, self.backbone.layers - self.config.decoder_layers):
+            for name, part in self.backbone.layer_parts(number).items():
                 layer.get_submodule(name).load_state_dict(part.state_dict())
-        super().__init__(config, backbone, vocabulary, decoder)
-        self.generator = build_generator(config.generator, backbone, vocabulary)
+        return decoder
+
+    def add_heads(self) -> None:
+        super().add_heads()
+        self.generator = build_generator(self.config.generator, self.backbone, self._vocabulary)
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> SimLMRows:

@@ -57,6 +57,7 @@ class Spider(CoupledObjective):
     class Config(ObjectiveConfig):
         """Recurring span retrieval; the defaults are the paper's."""
 
+        contrastive: ClassVar[bool] = True
         name: Literal["spider"] = Field("spider", description="name of the objective")
         shortest_phrase: int = Field(LEAST_WORDS, ge=1, le=64, description="fewest words of a phrase")
         longest_phrase: int = Field(MOST_WORDS, ge=1, le=64, description="most words of a phrase")
@@ -64,10 +65,6 @@ class Spider(CoupledObjective):
         longest_window: int = Field(30, ge=1, le=8192, description="most tokens of a query")
         remove: float = Field(0.5, ge=0.0, le=1.0, description="chance that a query lacks the phrase")
         temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the scores")
-
-        @property
-        def compares_rows(self) -> bool:
-            return True
 
         def reads(self) -> Reads:
             return Reads(rows="spans", context="recurring")

@@ -30,7 +30,6 @@ from midmask.objectives.decoders import attention_half, feed_forward_half
 from midmask.objectives.objective import Objective, ObjectiveConfig, require_plain_layers, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, masked_lm_part
 from midmask.objectives.pretraining.vector_decoding import next_tokens
-from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -75,9 +74,8 @@ class TSDAE(Objective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("decoder_clm",)
 
-    def __init__(self, config: Config, backbone: Backbone, vocabulary: Vocabulary) -> None:
-        super().__init__(config, backbone, vocabulary)
-        self.attentions = nn.ModuleList(VectorAttention(backbone) for _ in range(backbone.layers))
+    def add_heads(self) -> None:
+        self.attentions = nn.ModuleList(VectorAttention(self.backbone) for _ in range(self.backbone.layers))
 
     @torch.no_grad()
     def draw(self, batch: Batch) -> DamagedRows:

@@ -5,6 +5,7 @@ What they share: both sides' rows, both losses, the contexts that decoders read,
 Shapes: B rows, L tokens, D width, K sentence vectors of a row.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -44,11 +45,15 @@ class VectorDecoding(Objective):
     """A masked encoder and one decoder behind its sentence vector, both weighed by fields of the config. Subclasses,
     which are final, draw both sides; the first two of their `parts` are the encoder's and the decoder's."""
 
-    def __init__(self, config: MaskedConfig, backbone: Backbone, vocabulary: Vocabulary, decoder: nn.Module) -> None:
-        super().__init__(config, backbone, vocabulary)
+    @abstractmethod
+    def make_decoder(self) -> nn.Module:
+        """The decoder, with fresh weights."""
+
+    def add_heads(self) -> None:
+        decoder = self.make_decoder()
         self._decoder_name = "causal_decoder" if isinstance(decoder, CausalDecoder) else "decoder"
         self.add_module(self._decoder_name, decoder)
-        self.positions = DecoderPositions(backbone)
+        self.positions = DecoderPositions(self.backbone)
 
     def counts(self, drawn: Any) -> dict[str, Tensor]:
         return dict(zip(self.parts, (drawn.encoder.count, drawn.decoder.count), strict=False))

@@ -44,15 +44,12 @@ class WeakPairs(CoupledObjective):
     class Config(ObjectiveConfig):
         """Contrastive pre-training on weak pairs; the defaults are E5's."""
 
+        contrastive: ClassVar[bool] = True
         name: Literal["weak_pairs"] = Field("weak_pairs", description="name of the objective")
         temperature: float = Field(0.01, gt=0.0, le=100.0, description="divisor of the cosines")
         candidates: Literal["passages", "all"] = Field(
             "passages", description="what a pair is told from: all passages (E5), or all queries and passages (GTE)"
         )
-
-        @property
-        def compares_rows(self) -> bool:
-            return True
 
         def reads(self) -> Reads:
             return Reads(rows="pseudo_queries")
