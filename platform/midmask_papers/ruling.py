@@ -233,7 +233,7 @@ class Ruling:
         places: dict[str, list[str]] = {}
         for place, condition in self.weak:
             places.setdefault(place, []).append(condition)
-        weak = [f"On {place} too little to decide it: {'; '.join(names)}." for place, names in places.items()]
+        weak = [f"On {place} too little to decide it, at most: {'; '.join(names)}." for place, names in places.items()]
         return " ".join(("; ".join((self.statement, *self.conditions)) + ".", *weak, *self.remarks))
 
     @property
@@ -309,7 +309,7 @@ def below_floor(
         for name, systems in _conditions(keys).items():
             best = max(_mean(here.where(**vars(key)), measure) for key in systems)
             if best < LEAST_OF_BM25 * bm25:
-                weak.append(Weak(f"{corpus} {split} (BM25 {bm25:.4f})", f"{name} at most {best:.4f}"))
+                weak.append(Weak(f"{corpus} {split} (BM25 {bm25:.4f})", f"{name} {best:.4f}"))
     return tuple(weak)
 
 

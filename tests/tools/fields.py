@@ -35,7 +35,7 @@ A row holds for each of its paths and stands in the section of the first. †: d
 shell, or `midmask.settings("retromae")` in Python, shows the values of one recipe. A field that several methods declare
 differently has a row for each declaration.
 """
-WORDS = {int: "integer", float: "number", bool: "true or false", str: "text", types.NoneType: "none"}
+WORDS = {int: "integer", float: "number", bool: "boolean", str: "text", types.NoneType: "none"}
 BOUNDS = {"ge": "≥ {:,}", "gt": "> {:,}", "le": "≤ {:,}", "lt": "< {:,}", "min_length": "length ≥ {:,}"}
 """Attribute of a bound in the schema -> how the bound is written."""
 
