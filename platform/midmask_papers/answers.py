@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from string import ascii_uppercase
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -100,9 +101,9 @@ encoder learns, and one that does not may hold for BERT. From MiniLM, "none" is 
 start from BERT. Every statement rests on one middle training of each system: the seeds are those of the fine-tuning.
 
 `python -m midmask_papers.answers docs/results/records` prints this page from all records in the repository, and a test
-holds it and every page that quotes a verdict to that. A row is a claim, a column a collection with what the encoders
-start from and the tokens of middle training, those of the methods that read single texts; methods that read pairs read
-up to twice as many. Records of the same three are decided together. `—`: not measured."""
+holds it and every page that quotes a verdict to that. A row is a claim, a column an experiment: a collection, what the
+encoders start from, and the tokens of middle training, those of the methods that read single texts; methods that read
+pairs read up to twice as many. Records of the same three are decided together. `—`: not measured. The experiments:"""
 
 
 class RecordedRun(Config):
@@ -232,10 +233,11 @@ def page(experiments: Sequence[Experiment]) -> str:
     """Markdown: how claims are decided, what held where, and a table for each paper with the sentences behind it."""
     columns = [*experiments, TEXTS]
     rows = decide_claims(columns)
-    parts = [BEGINNING, METHOD, "\n".join(f"- {line}" for line in _summary(rows))]
+    titles = "\n".join(f"- {letter}: {one.title}" for letter, one in zip(ascii_uppercase, columns, strict=False))
+    parts = [BEGINNING, titles, METHOD, "\n".join(f"- {line}" for line in _summary(rows))]
     for name in PAPERS:
         parts.append(f"## {paper(name).citation}")
-        parts += _section([row for row in rows if row.claim.paper == name], columns)
+        parts += _section([row for row in rows if row.claim.paper == name])
     return "\n\n".join(parts) + "\n"
 
 
@@ -261,8 +263,9 @@ def _summary(rows: Sequence[ClaimPoints]) -> Iterator[str]:
         yield f"{len(names)} {kind}: {', '.join(names)}"
 
 
-def _section(rows: Sequence[ClaimPoints], experiments: Sequence[Experiment]) -> Iterator[str]:
-    shown = {place: one.title for place, one in enumerate(experiments) if any(place in row.rulings for row in rows)}
+def _section(rows: Sequence[ClaimPoints]) -> Iterator[str]:
+    """A table of claims by experiments, and a line for each verdict."""
+    shown = sorted({place for row in rows for place in row.rulings})
     cells = [
         [
             f"{row.claim.text} ({row.claim.name})",
@@ -271,9 +274,9 @@ def _section(rows: Sequence[ClaimPoints], experiments: Sequence[Experiment]) -> 
         ]
         for row in rows
     ]
-    yield markdown(["claim", "representation", *shown.values()], cells)
+    yield markdown(["claim", "representation", *(ascii_uppercase[place] for place in shown)], cells)
     yield "\n".join(
-        f"- **{row.claim.name}**, {shown[place]}: {ruling.sentence}"
+        f"- **{row.claim.name}**, {ascii_uppercase[place]}: {ruling.sentence}"
         for row in rows
         for place, ruling in row.rulings.items()
     )

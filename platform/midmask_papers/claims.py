@@ -100,8 +100,8 @@ class ClaimRow(Config):
             return within(parts[0], results, self.within, self.preset)
         ruling = all_of(results, self.preset, parts)
         counted = [text for part in parts if self.wins is not None and (text := _wins(results, part))]
-        wins = f" Higher on {'; '.join(counted)}{self.wins}." if counted else ""
-        return replace(ruling, sentence=ruling.sentence + wins)
+        wins = (f"Higher on {'; '.join(counted)}{self.wins}.",) if counted else ()
+        return replace(ruling, remarks=(*ruling.remarks, *wins))
 
     def _parts(self, results: Results) -> Iterator[ClaimPart]:
         for pair in self.pairs:
@@ -193,7 +193,7 @@ def retromae_best(results: Results, statistics: Sequence[Statistic]) -> Ruling:
         terms = [term(weight, columns[name][label]) for name in settings for label, weight in weights.items()]
         parts.append(ClaimPart(f"{best} against {rival}", tuple(terms), "RR@10", HOME))
     ruling = all_of(results, "sigir23", parts)
-    return replace(ruling, sentence=f"{ruling.sentence} Mean over: {', '.join(settings)}.")
+    return replace(ruling, remarks=(*ruling.remarks, f"Mean over: {', '.join(settings)}."))
 
 
 def no_trec_difference(results: Results, statistics: Sequence[Statistic]) -> Ruling:
@@ -202,23 +202,23 @@ def no_trec_difference(results: Results, statistics: Sequence[Statistic]) -> Rul
     pairs = [row for place, group in groups for row in _compare_all(group, place)]
     if not pairs:
         how = how_to_measure("sigir23 --zero-shot ir_datasets:msmarco-passage/trec-dl-2019/judged")
-        return Ruling("not measured", f"No two systems on trec-dl-2019 or trec-dl-2020 by nDCG@10. {how}")
+        return Ruling("not measured", "No two systems on trec-dl-2019 or trec-dl-2020 by nDCG@10", remarks=(how,))
     significant = [row for row in pairs if row.significant]
     largest = max(pairs, key=lambda row: abs(row.difference))
     named = ", ".join(f"{row.system} against {row.baseline} {points(row.difference)}" for row in significant[:5])
-    short = [
-        said
+    weak = [
+        condition
         for place, group in groups
-        for said in below_floor(list(dict.fromkeys(one.key for one in group)), [place], results, "nDCG@10")
+        for condition in below_floor(list(dict.fromkeys(one.key for one in group)), [place], results, "nDCG@10")
     ]
     return Ruling(
-        "not decidable" if short else "does not hold" if significant else "holds",
+        "not decidable" if weak else "does not hold" if significant else "holds",
         f"{len(significant)} of {len(pairs)} pairs differ significantly{f' ({named})' if named else ''}; the largest "
-        f"difference is {points(largest.difference)}, the least to be found there {points(largest.detectable)}"
-        f"{''.join(f'; {said}' for said in short)}.",
+        f"difference is {points(largest.difference)}, the least to be found there {points(largest.detectable)}",
         estimate=abs(largest.difference),
         detectable=largest.detectable,
         representations=tuple(dict.fromkeys(one.key.representation for _, group in groups for one in group)),
+        weak=tuple(weak),
     )
 
 

@@ -3,6 +3,7 @@ far queries and passages lie apart. They need statistics that are measured elsew
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -17,7 +18,7 @@ from midmask.core.config import Config
 from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate, Variance, interval
 from midmask_papers.published import pick, read_list
-from midmask_papers.ruling import ClaimOutcome, Ruling, below_floor, combine, judge, judge_between
+from midmask_papers.ruling import ClaimOutcome, Ruling, Weak, below_floor, combine, judge, judge_between
 
 
 class Statistic(Config):
@@ -88,13 +89,13 @@ def stop_share(results: Results, statistics: Sequence[Statistic]) -> Ruling:
     printed = pick("rom", "text").value
     shares = _by_corpus(statistics, STOP_SHARE, "mlm")
     if not shares:
-        return Ruling("not measured", f"the share of stop-words under random masks; {COMMAND}.", published=printed)
+        return Ruling("not measured", f"the share of stop-words under random masks; {COMMAND}", published=printed)
     low, high, rulings = printed - ABOUT, printed + ABOUT, []
     for share in shares.values():
         estimate = interval(share.mean, [share.variance], ALPHA / len(shares))
         said = (
             f"{share.mean:.1%} [{estimate.low:.1%}, {estimate.high:.1%}] of {share.count:,} masked tokens of "
-            f"{share.corpus}, about {printed:.0%} being {low:.0%} to {high:.0%} ({share.source})."
+            f"{share.corpus}, about {printed:.0%} being {low:.0%} to {high:.0%} ({share.source})"
         )
         rulings.append(Ruling.of(judge_between(estimate, low, high), said, estimate, printed))
     return combine(rulings)
@@ -105,11 +106,11 @@ def fewer_stops(results: Results, statistics: Sequence[Statistic]) -> Ruling:
     uniform, weighted = (_by_corpus(statistics, STOP_SHARE, system) for system in ("mlm", "rom"))
     shared = [corpus for corpus in uniform if corpus in weighted]
     if not shared:
-        return Ruling("not measured", f"the shares of stop-words under random masks and ROM's; {COMMAND}.")
+        return Ruling("not measured", f"the shares of stop-words under random masks and ROM's; {COMMAND}")
     rulings = []
     for corpus in shared:
         gap = difference(uniform[corpus], weighted[corpus], ALPHA / len(shared))
-        said = f"{uniform[corpus].mean:.1%} under random masks, {weighted[corpus].mean:.1%} under ROM's on {corpus}."
+        said = f"{uniform[corpus].mean:.1%} under random masks, {weighted[corpus].mean:.1%} under ROM's on {corpus}"
         rulings.append(Ruling.of(judge(gap, None), said, gap, None))
     return combine(rulings)
 
@@ -152,34 +153,34 @@ def _lie_nearer(
         shared = [corpus for corpus in ours if corpus in others]
         if not shared:
             absent = f"No {measure} of {near} and {far} in statistics.yaml beside the results"
-            short = _not_learned((near, *rivals), home(results), results) if results else ()
-            outcome: ClaimOutcome = "not decidable" if short else "not measured"
-            said = "; ".join((absent, *short)) + "."
-            rulings.append(Ruling(outcome, said, published=size, representations=("dense",)))
+            weak = _not_learned((near, *rivals), home(results), results) if results else ()
+            outcome: ClaimOutcome = "not decidable" if weak else "not measured"
+            rulings.append(Ruling(outcome, absent, published=size, representations=("dense",), weak=weak))
         for corpus in shared:
             gap = difference(others[corpus], ours[corpus], ALPHA / len(sizes) / len(rivals) / len(shared))
             text = f"{measure} {others[corpus].mean:.2e} ({far}) against {ours[corpus].mean:.2e} ({near}) on {corpus}"
-            short = _not_learned((near, far), corpus, results, is_required=True)
-            outcome = "not decidable" if short else judge(gap, size)
-            rulings.append(Ruling.of(outcome, "; ".join((text, *short)) + ".", gap, size, ["dense"]))
+            weak = _not_learned((near, far), corpus, results, is_required=True)
+            outcome = "not decidable" if weak else judge(gap, size)
+            rulings.append(replace(Ruling.of(outcome, text, gap, size, ["dense"]), weak=weak))
     return rulings
 
 
 def _not_learned(
     systems: Sequence[str], corpus: str, results: Results, *, is_required: bool = False
-) -> tuple[str, ...]:
+) -> tuple[Weak, ...]:
     """The dense encoders of these systems that have not learned to search a corpus, under any fine-tuning that was
     measured: an encoder's divergence is its own, so each of them is a condition.
 
     Args:
         is_required: whether an encoder whose learning the results do not show counts as one that has not.
     """
-    notes: list[str] = []
+    weak: list[Weak] = []
     here = results.where(corpus=corpus)
     for system in systems:
         rows = here.where(system=system, representation="dense")
         if is_required and not (rows and here.where(system=BM25)):
-            notes.append(f"the results do not show whether {system} has learned to search {corpus}")
+            weak.append(Weak(corpus, f"the results do not show whether {system} has learned to search"))
         for key, split in product(dict.fromkeys(one.key for one in rows), order_splits(rows.names("split"))[:1]):
-            notes += (f"{system}: {note}" for note in below_floor([key], [(corpus, split)], results, "RR@10"))
-    return tuple(notes)
+            below = below_floor([key], [(corpus, split)], results, "RR@10")
+            weak += (Weak(place, f"{system}: {condition}") for place, condition in below)
+    return tuple(weak)

@@ -16,8 +16,9 @@ A claim of several parts holds if all parts do, and does not if one does not. Pa
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import fmean
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from midmask.benchmark.design import BM25, NONE
 from midmask.benchmark.results import Results, SystemKey, home, order_splits, tuned_on, weigh
@@ -187,6 +188,13 @@ OutcomeRule = Callable[[IntervalEstimate, float | None], ClaimOutcome]
 """The outcome for an estimate, against the published size."""
 
 
+class Weak(NamedTuple):
+    """A condition in which no system has learned to search."""
+
+    place: str
+    condition: str
+
+
 @dataclass(frozen=True)
 class Ruling:
     """The outcome of a claim.
@@ -195,26 +203,38 @@ class Ruling:
     """
 
     outcome: ClaimOutcome
-    sentence: str
+    statement: str  # what was compared, and the figures
     estimate: float | None = None  # positive in the claimed direction
     low: float | None = None  # lower end of the estimate's confidence interval
     high: float | None = None
     detectable: float | None = None  # the smallest difference that can be told from 0
     published: float | None = None  # the paper's value
     representations: tuple[str, ...] = ()  # of the systems that were compared
+    conditions: tuple[str, ...] = ()  # where it was measured, and how that differs from the paper
+    weak: tuple[Weak, ...] = ()
+    remarks: tuple[str, ...] = ()  # sentences that follow
 
     @classmethod
     def of(
         cls,
         outcome: ClaimOutcome,
-        sentence: str,
+        statement: str,
         estimate: IntervalEstimate,
         published: float | None,
         representations: Iterable[str] = (),
     ) -> "Ruling":
         """With the numbers of an estimate."""
         numbers = (estimate.value, estimate.low, estimate.high, estimate.detectable, published)
-        return cls(outcome, sentence, *numbers, tuple(dict.fromkeys(representations)))
+        return cls(outcome, statement, *numbers, tuple(dict.fromkeys(representations)))
+
+    @property
+    def sentence(self) -> str:
+        """The statement with its conditions, those that decide nothing, and the remarks."""
+        places: dict[str, list[str]] = {}
+        for place, condition in self.weak:
+            places.setdefault(place, []).append(condition)
+        weak = [f"On {place} too little to decide it, at most: {'; '.join(names)}." for place, names in places.items()]
+        return " ".join(("; ".join((self.statement, *self.conditions)) + ".", *weak, *self.remarks))
 
     @property
     def figures(self) -> tuple[float | None, ...]:
@@ -242,28 +262,29 @@ def decide(part: ClaimPart, results: Results, alpha: float = ALPHA, rule: Outcom
     """The ruling on one part, by the rule where its systems have learned to search."""
     ours = match(part, results) if results else MissingResult("there are no results")
     if isinstance(ours, MissingResult):
-        return Ruling("not measured", f"{part.what}: {ours.what}.", published=part.published)
+        return Ruling("not measured", f"{part.what}: {ours.what}", published=part.published)
     estimate = ours.estimate(results, part.measure, alpha)
-    sentence = f"{part.what}: {_figures(estimate, part)} on {', '.join(' '.join(place) for place in ours.places)}"
     seeds = f"{estimate.seeds} seeds" if estimate.seeds > 1 else "1 seed"
     drawn = "" if estimate.floor else ", how much seeds differ is not known"
+    places = ", ".join(" ".join(place) for place in ours.places)
     keys = [term.key for term in ours.terms]
-    short = below_floor(keys, ours.places, results, part.measure)
-    notes = "".join(f"; {note}" for note in (*ours.differs, *short))
-    return Ruling.of(
-        "not decidable" if short else rule(estimate, part.published),
-        f"{sentence} ({estimate.queries:,} queries, {seeds}{drawn}){notes}.",
+    weak = below_floor(keys, ours.places, results, part.measure)
+    ruling = Ruling.of(
+        "not decidable" if weak else rule(estimate, part.published),
+        f"{part.what}: {_figures(estimate, part)}",
         estimate,
         part.published,
         (key.representation for key in keys if key.system != BM25),
     )
+    where = f"on {places} ({estimate.queries:,} queries, {seeds}{drawn})"
+    return replace(ruling, conditions=(where, *ours.differs), weak=weak)
 
 
 def _figures(estimate: IntervalEstimate, part: ClaimPart) -> str:
     size = "" if part.published is None else f"published {points(part.published)}, "
     return (
-        f"{points(estimate.value)} points of {part.measure} [{points(estimate.low)}, {points(estimate.high)}], "
-        f"{size}detectable {100 * estimate.detectable:.2f},"
+        f"{part.measure} {points(estimate.value)} [{points(estimate.low)}, {points(estimate.high)}], "
+        f"{size}detectable {100 * estimate.detectable:.2f}"
     )
 
 
@@ -274,23 +295,22 @@ def points(value: float) -> str:
 
 def below_floor(
     keys: Sequence[SystemKey], places: Sequence[CorpusSplit], results: Results, measure: str
-) -> tuple[str, ...]:
-    """The conditions of a comparison in which no system has learned to search, a sentence part for each.
+) -> tuple[Weak, ...]:
+    """The conditions of a comparison in which no system has learned to search, with the best value of each.
 
     A condition is a fine-tuning, a representation and what the middle training read, on one corpus and split. A system
     without middle training belongs to every condition of its fine-tuning and representation. Places where BM25 was not
     measured are not checked.
     """
-    sentences = []
+    weak = []
     for corpus, split in places:
         here = Results(result for result in results.where(corpus=corpus, split=split) if measure in result.measures)
         bm25 = _mean(here.where(system=BM25), measure)
         for name, systems in _conditions(keys).items():
             best = max(_mean(here.where(**vars(key)), measure) for key in systems)
             if best < LEAST_OF_BM25 * bm25:
-                said = f"{name} reaches at most {best:.4f} on {corpus} {split}, where BM25 has {bm25:.4f}"
-                sentences.append(f"{said}: too little to decide it")
-    return tuple(sentences)
+                weak.append(Weak(f"{corpus} {split} (BM25 {bm25:.4f})", f"{name} {best:.4f}"))
+    return tuple(weak)
 
 
 def _conditions(keys: Sequence[SystemKey]) -> dict[str, list[SystemKey]]:
@@ -318,7 +338,7 @@ def within(part: ClaimPart, results: Results, bound: float, preset: str) -> Ruli
     ruling = decide(part, results, rule=lambda estimate, size: judge_between(estimate, -bound, bound))
     missing = ruling.outcome == "not measured"
     said = how_to_measure(preset) if missing else f"Nothing is at most {100 * bound:g} points."
-    return replace(ruling, sentence=f"{ruling.sentence} {said}")
+    return replace(ruling, remarks=(said,))
 
 
 def all_of(results: Results, preset: str, parts: Sequence[ClaimPart]) -> Ruling:
@@ -328,7 +348,7 @@ def all_of(results: Results, preset: str, parts: Sequence[ClaimPart]) -> Ruling:
     if not any(one.outcome == "not measured" for one in rulings):
         return ruling
     zero_shot = " --zero-shot FORMAT:PLACE" if any(part.elsewhere for part in parts) else ""
-    return replace(ruling, sentence=f"{ruling.sentence} {how_to_measure(preset + zero_shot)}")
+    return replace(ruling, remarks=(*ruling.remarks, how_to_measure(preset + zero_shot)))
 
 
 def how_to_measure(preset: str) -> str:
@@ -343,9 +363,21 @@ def combine(rulings: Sequence[Ruling]) -> Ruling:
     outcome = next(outcome for outcome in OUTCOMES if any(ruling.outcome == outcome for ruling in rulings))
     deciding = [ruling for ruling in rulings if ruling.outcome == outcome]
     chosen = min(deciding, key=lambda ruling: ruling.low or 0.0) if outcome == "holds" else deciding[0]
-    said = " ".join(
-        ruling.sentence if len(rulings) == 1 else f"{ruling.outcome.capitalize()}: {ruling.sentence}"
-        for ruling in rulings
-    )
     views = dict.fromkeys(view for ruling in rulings for view in ruling.representations)
-    return replace(chosen, sentence=said, representations=tuple(views))
+    if len(rulings) == 1:
+        return replace(chosen, representations=tuple(views))
+    measured = [ruling.conditions for ruling in rulings if ruling.conditions]
+    shared = [text for text in dict.fromkeys(chain(*measured)) if all(text in texts for texts in measured)]
+    said = [
+        f"{ruling.outcome.capitalize()}: "
+        + "; ".join((ruling.statement, *(text for text in ruling.conditions if text not in shared)))
+        for ruling in rulings
+    ]
+    return replace(
+        chosen,
+        statement=". ".join(said),
+        representations=tuple(views),
+        conditions=(),
+        weak=tuple(dict.fromkeys(chain(*(ruling.weak for ruling in rulings)))),
+        remarks=(f"All that were measured: {'; '.join(shared)}.",) if shared else (),
+    )

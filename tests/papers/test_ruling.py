@@ -67,7 +67,7 @@ def test_every_place_has_to_be_learned():
     )
     ruling = decide(ClaimPart("", (Term(1, a), Term(-1, b)), "RR@10", ("home", "dev"), elsewhere=True), found)
     assert ruling.outcome == "not decidable" and ruling.low > 0
-    assert "0.0100 on far dev" in ruling.sentence and "near dev, where" not in ruling.sentence
+    assert [weak.place for weak in ruling.weak] == ["far dev (BM25 0.6000)"]
 
 
 def test_a_condition_is_a_fine_tuning_a_representation_and_what_was_read():

@@ -68,7 +68,7 @@ def test_a_difference_is_marked_as_one_and_is_no_value_of_the_system():
     own = [one for one in section("retromae", "Full").figures if one.key == key and one.measure == "RR@10"]
     assert {(one.value, one.against) for one in own} == {(0.3553, ""), (0.0196, "the best baseline")}
     marked = next(one for one in own if one.against)
-    assert marked.cells()[-3:-1] == ["RR@10 over the best baseline", "+0.0196"]
+    assert str(marked) == "RR@10 over the best baseline +0.0196"
     assert list(slots_of("retromae", "text", lambda one: one.label, lambda one: one.measure)) == [], "in no table"
     assert len(list(slots_of("retromae", "main", lambda one: one.label, lambda one: one.measure))) > 20
 
@@ -81,7 +81,7 @@ def test_a_small_table_is_what_the_records_of_its_run_give(name):
     files = sorted((ROOT / "docs" / "results" / "records" / name).glob("*.parquet"))
     measured = Results(one for file in files for one in read_results(Place(str(file)))[0])
     found, left_out = expected(figures(measured, *where, sorted({one.measure for one in promised})))
-    assert sorted(one.cells() for one in found) == sorted(one.cells() for one in promised)
+    assert sorted((one.row, str(one)) for one in found) == sorted((one.row, str(one)) for one in promised)
     assert left_out == small.left_out
 
 

@@ -31,9 +31,9 @@ from midmask_papers.ruling import LEAST_OF_BM25
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reproduce"
 
 SCALES = ("Toy", "Small", "Full")
-HEADER = ("system", "collection", "representation", "setting", "corpus", "split", "measure", "expected", "±")
+HEADER = ("system", "collection", "representation", "setting", "on", "expected")
 
-UNKNOWN, OVER = "—", " over "
+WITHIN, OVER = " ± ", " over "
 LEFT_OUT = "Left out: "
 """How the line below a table begins that says which figures the table lacks, and why."""
 
@@ -53,13 +53,15 @@ class Figure:
     tolerance: float | None
     against: str = ""
 
-    def cells(self) -> list[str]:
-        """In the order of HEADER."""
-        tolerance = UNKNOWN if self.tolerance is None else f"{self.tolerance:.4f}"
-        measure, value = self.measure, f"{self.value:.4f}"
-        if self.against:
-            measure, value = f"{measure}{OVER}{self.against}", f"{self.value:+.4f}"
-        return [*vars(self.key).values(), self.corpus, self.split, measure, value, tolerance]
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The cells of its row but the last, which several measures share."""
+        return (*vars(self.key).values(), f"{self.corpus} {self.split}")
+
+    def __str__(self) -> str:
+        """`RR@10 0.3553 ± 0.0100`, without the tolerance if it is not known."""
+        over = f"{OVER}{self.against} {self.value:+.4f}" if self.against else f" {self.value:.4f}"
+        return f"{self.measure}{over}" + ("" if self.tolerance is None else f"{WITHIN}{self.tolerance:.4f}")
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ class Section:
     def figures(self) -> list[Figure]:
         lines = [line.strip().strip("|") for line in self.text.splitlines() if line.startswith("|")]
         rows = [tuple(cell.strip() for cell in line.split("|")) for line in lines]
-        return [_figure(row) for row in rows if len(row) == len(HEADER) and row != HEADER and "--" not in row[-1]]
+        rows = [row for row in rows if len(row) == len(HEADER) and row != HEADER and "--" not in row[-1]]
+        return [_figure(row, text) for row in rows for text in row[-1].split(", ")]
 
     @property
     def left_out(self) -> str:
@@ -92,12 +95,22 @@ def section(name: str, scale: str) -> Section:
     return Section(found)
 
 
-def _figure(row: tuple[str, ...]) -> Figure:
-    *key, corpus, split, measure, value, tolerance = row
-    known = None if tolerance == UNKNOWN else float(tolerance)
+def _figure(row: tuple[str, ...], text: str) -> Figure:
+    *key, where, _ = row
+    corpus, split = where.split()
+    text, _, tolerance = text.partition(WITHIN)
+    measure, _, value = text.rpartition(" ")
     name, _, against = measure.partition(OVER)
     assert bool(against) == value.startswith(("+", "-")), f"{row}: a difference has a sign and says over what"
-    return Figure(SystemKey(*key), corpus, split, name, float(value), known, against)
+    return Figure(SystemKey(*key), corpus, split, name, float(value), float(tolerance) if tolerance else None, against)
+
+
+def table(kept: Sequence[Figure]) -> str:
+    """Markdown: a row for each system and condition, with all its measures."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for figure in kept:
+        rows.setdefault(figure.row, []).append(str(figure))
+    return markdown(HEADER, [[*row, ", ".join(texts)] for row, texts in rows.items()])
 
 
 LEVEL = 0.05
@@ -161,7 +174,7 @@ def main() -> int:
     measures = options.measure or [name for name in USUAL if name in results[0].measures]
     found = figures(results, results[0].corpus, options.split, measures)
     kept, left_out = expected(found)
-    print(markdown(HEADER, [figure.cells() for figure in kept]), left_out, sep="\n\n")
+    print(table(kept), left_out, sep="\n\n")
     return 0
 
 

@@ -5,9 +5,9 @@
 import json
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -30,20 +30,21 @@ A recipe is the full configuration of one system, and each value in it is a fiel
 [search space](sweeps.md). `stages.*.train.steps` is of every stage of the fine-tuning,
 `stages.0.train.steps` of the first.
 
-The column *default* is the schema's. Recipes and protocols set many fields to the values of their papers: `--dry-run`
-in the shell, or `midmask.settings("retromae")` in Python, shows the values of one recipe. A field that several methods
-declare differently has a row for each declaration.
+A row holds for each of its paths and stands in the section of the first. †: does not change the result. The column
+*default* is the schema's. Recipes and protocols set many fields to the values of their papers: `--dry-run` in the
+shell, or `midmask.settings("retromae")` in Python, shows the values of one recipe. A field that several methods declare
+differently has a row for each declaration.
 """
-WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text", types.NoneType: "none"}
+WORDS = {int: "integer", float: "number", bool: "boolean", str: "text", types.NoneType: "none"}
 BOUNDS = {"ge": "≥ {:,}", "gt": "> {:,}", "le": "≤ {:,}", "lt": "< {:,}", "min_length": "length ≥ {:,}"}
 """Attribute of a bound in the schema -> how the bound is written."""
 
 
 @dataclass(frozen=True)
 class FieldRow:
-    """One declaration of a field, as texts."""
+    """One declaration of a field, as texts. Sections that have a part in common have the same declaration."""
 
-    path: str
+    leaf: str
     type: str
     default: str
     description: str
@@ -62,29 +63,41 @@ def all_configs() -> list[Recipe]:
 
 def page() -> str:
     """The page in Markdown: a table for each section of a recipe, fields sorted by path."""
-    declared: dict[FieldRow, dict[str, None]] = {}
+    declared: dict[FieldRow, Uses] = {}
     for config in all_configs():
-        for row, method in walk(config):
-            declared.setdefault(row, {})[method] = None
+        for path, row, method in walk(config):
+            uses = declared.setdefault(row, Uses({}, {}))
+            uses.paths[path] = None
+            if method:
+                uses.methods[method] = None
     sections: dict[str, list[FieldRow]] = {}
-    for row in sorted(declared, key=lambda row: row.path):
-        sections.setdefault(section_of(row.path), []).append(row)
+    for row, uses in sorted(declared.items(), key=lambda item: min(item[1].paths)):
+        sections.setdefault(section_of(min(uses.paths)), []).append(row)
     return "\n".join([HEAD, *(_render(name, sections[name], declared) for name in sorted(sections))])
 
 
-def walk(config: Config, prefix: str = "") -> Iterator[tuple[FieldRow, str]]:
-    """Every field of a config at any depth, with the name of the method that declares it; empty if none does."""
+class Uses(NamedTuple):
+    """Where a declaration is used: the paths of the field and the methods, as ordered sets."""
+
+    paths: dict[str, None]
+    methods: dict[str, None]
+
+
+def walk(config: Config, prefix: str = "") -> Iterator[tuple[str, FieldRow, str]]:
+    """Path and declaration of every field of a config at any depth, and the method that declares it, empty if none."""
     method = config.name if isinstance(config, ObjectiveConfig) else ""
     for name, info in type(config).model_fields.items():
         value, path = getattr(config, name), f"{prefix}{name}"
         parts = value if isinstance(value, tuple) else ()
         if isinstance(value, Config):
-            yield from ((row, inner or method) for row, inner in walk(value, f"{path}."))
+            yield from ((inner, row, by or method) for inner, row, by in walk(value, f"{path}."))
         elif any(isinstance(part, Config) for part in parts):
             for part in parts:
                 yield from walk(part, f"{path}.*.")
+        elif method and name == "name":
+            yield path, FieldRow(name, "text", "the method", _description(config, name)), method
         else:
-            yield FieldRow(path, describe_type(info), _default(info), _description(config, name)), method
+            yield path, FieldRow(name, describe_type(info), _default(info), _description(config, name)), method
 
 
 def _default(info: FieldInfo) -> str:
@@ -93,7 +106,7 @@ def _default(info: FieldInfo) -> str:
 
 def _description(config: Config, name: str) -> str:
     text = escape_cell(type(config).model_fields[name].description or "")
-    return f"{text} (does not change the result)" if is_runtime(config, name) else text
+    return f"{text} †" if is_runtime(config, name) else text
 
 
 def section_of(path: str) -> str:
@@ -113,7 +126,7 @@ def describe_type(info: FieldInfo) -> str:
         if hasattr(bound, name)
     ]
     absent = ["or none"] if "none" in kinds else []
-    return ", ".join([" or ".join(kind for kind in kinds if kind != "none"), *bounds, *absent])
+    return ", ".join([*(kind for kind in kinds if kind != "none"), *bounds, *absent])
 
 
 def _words(annotation: Any) -> list[str]:
@@ -135,12 +148,12 @@ def show(value: Any) -> str:
     return f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 
-def _render(section: str, rows: list[FieldRow], methods: dict[FieldRow, dict[str, None]]) -> str:
-    is_of_methods = any(any(methods[row]) for row in rows)
+def _render(section: str, rows: list[FieldRow], declared: dict[FieldRow, Uses]) -> str:
+    is_of_methods = any(declared[row].methods for row in rows)
     heads = ["field", "type", "default", "meaning", *(["methods"] if is_of_methods else [])]
-    cells = [[f"`{row.path}`", row.type, row.default, row.description] for row in rows]
+    cells = [[", ".join(f"`{path}`" for path in sorted(declared[row].paths)), *astuple(row)[1:]] for row in rows]
     if is_of_methods:
-        cells = [[*line, ", ".join(filter(None, methods[row]))] for line, row in zip(cells, rows, strict=True)]
+        cells = [[*line, ", ".join(declared[row].methods)] for line, row in zip(cells, rows, strict=True)]
     lines = ["| " + " | ".join(line) + " |" for line in [heads, *cells]]
     lines.insert(1, "| :--- " * len(heads) + "|")
     return "\n".join([f"## {section}\n", *_meaning_of(section), *lines, ""])
