@@ -1,8 +1,7 @@
-"""`sweep.json`, what a sweep says of its winner, suggests next, and its figures."""
+"""`sweep.json`, what a sweep says of its winner, and its figures."""
 
 import json
 import re
-from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,9 @@ from midmask.experiment.report import System, against, comparison_table
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.sweep import figures
-from midmask.sweep.sweep_file import SweepParameter, SweepResult, band, parse_sweep, suggestions
+from midmask.sweep.sweep_file import SweepParameter, SweepResult, band, parse_sweep
 from midmask.sweep.trials import FEW_QUERIES, floor_sentence, outcome, sentence
 from tests.support.cluster.swept import decoder, parameter, sizes
-from tests.support.dashboards import swept
 from tests.support.dashboards.swept import told
 
 
@@ -116,65 +114,6 @@ def test_a_field_of_a_later_version_is_left_out_but_another_format_is_refused() 
             parse_sweep({**decoder(), "format": number})
     with pytest.raises(UserError, match=r"sweep.json.points.0.label: a value is required"):
         parse_sweep({**decoder(), "points": [{}]})
-
-
-Change = Callable[[dict[str, Any]], None]
-
-
-def plain() -> dict[str, Any]:
-    """A sweep over one width whose best is in the middle, with nothing to suggest."""
-    points = [swept.point(width, 16) for width in (16, 32, 64)]
-    for point, value in zip(points, (0.3, 0.6, 0.4), strict=True):
-        point["values"]["nDCG@10"] = value
-        point["to_best"] = {"difference": -0.2, "p": 0.01, "p_corrected": 0.01, "detectable": 0.02,
-                            "distinguishable": True}  # fmt: skip
-    points[1]["to_best"] = None
-    share = {swept.WIDTH: 0.4, swept.WORDS: 0.3, swept.VIEW: 0.3}
-    found = {**swept.told(), "points": points, "best": points[1]["label"]}
-    return {**found, "importance": {"evaluator": "PED-ANOVA", "trials": 13, "quantile": 0.4, "shares": share}}
-
-
-def best_is(at: int) -> Change:
-    def change(data: dict[str, Any]) -> None:
-        data["points"][1]["to_best"] = data["points"][0]["to_best"]
-        data["points"][at]["to_best"] = None
-        data["best"] = data["points"][at]["label"]
-
-    return change
-
-
-def alike(data: dict[str, Any]) -> None:
-    data["points"][0]["to_best"] = {**data["points"][0]["to_best"], "distinguishable": False}
-
-
-def shares(**found: float) -> Change:
-    paths = {"width": swept.WIDTH, "words": swept.WORDS}
-    return lambda data: data["importance"].update(shares={paths[name]: share for name, share in found.items()})
-
-
-def ranked(data: dict[str, Any], shown: bool = True) -> None:
-    data["proxies"] = [
-        {"share": share, "trials": 9, "tau": 0.8, "low": 0.5, "high": 1.0, "shown_to_rank": shown}
-        for share in (0.5, 0.25)
-    ]
-
-
-def pruned(data: dict[str, Any]) -> None:
-    ranked(data, shown=False)
-    data["points"].append(swept.pruned())
-
-
-@pytest.mark.parametrize(("change", "expected"), [
-    (lambda data: None, []), (best_is(2), ["64, is the largest"]), (best_is(0), ["16, is the smallest"]),
-    (alike, ["1 of the other 2 points", "CLS width=16 N=16 is one of them and has 30% less"]),
-    (shares(width=0.7, words=0.3), ["CLS width has 70%"]), (shares(width=0.48, words=0.02), ["N: below 5%"]),
-    (ranked, ["at 25% of"]), (pruned, ["1 trials were pruned by probes that are not shown to rank"]),
-])  # fmt: skip
-def test_each_rule_is_met_by_one_change(change: Change, expected: list[str]) -> None:
-    data = plain()
-    change(data)
-    found = suggestions(parse_sweep(data))
-    assert len(found) == len(expected) and all(words in one for words, one in zip(expected, found, strict=True))
 
 
 MEASURE = "nDCG@10"

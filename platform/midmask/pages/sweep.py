@@ -26,7 +26,6 @@ from midmask.sweep.sweep_file import (
     SweepResult,
     choices,
     read_sweep,
-    suggestions,
 )
 from midmask.tracking.reading import TrackedRow
 
@@ -69,9 +68,6 @@ def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> No
         st.markdown(markdown_text(sentence))
     if choices(sweep):
         over_parameters(sweep)
-    if found := suggestions(sweep):
-        st.subheader("What to try next")
-        st.markdown("\n".join(f"- {markdown_text(one)}" for one in found))
     how(sweep)
     st.subheader("Statistics")
     for sentence in sweep.sentences[1:]:

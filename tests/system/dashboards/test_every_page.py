@@ -20,7 +20,7 @@ GRAVE = ("serious", "critical")
 WORDS = {
     "": "letters: the systems it is significantly better than",
     "compare": "Paired t-test over queries",
-    "sweep": "What to try next",
+    "sweep": "Statistics",
     "training": "pretrain-retromae",
     "search": "not relevant · kept in",
 }
