@@ -141,13 +141,17 @@ class Plan:
             ranked = fused_ranking(ranked, self._bm25_ranking(config, tokens), config)
         return evaluation_step(ranked, tokens.inputs["corpus"], config)
 
-    def bm25_evaluation(self, config: EvaluateConfig) -> Step:
+    def bm25_evaluation(self, config: EvaluateConfig, *, on: Step | None = None) -> Step:
         """BM25 on the recipe's corpus, ranked to the same depth: a row of its own beside the trained systems, whatever
         index those are searched with.
+
+        Args:
+            on: tokens of another collection (`elsewhere`).
         """
+        tokens = on or self.tokens
         changes = {"bm25_share": 0.0, "fusion": "rrf", **IndexFields().model_dump(), **PoolFields().model_dump()}
         words = config.model_copy(update=changes)
-        return evaluation_step(self._bm25_ranking(words, self.tokens), self.corpus, words)
+        return evaluation_step(self._bm25_ranking(words, tokens), tokens.inputs["corpus"], words)
 
     def _bm25_ranking(self, config: EvaluateConfig, tokens: Step) -> Step:
         titles: bool = self.tokens.config.titles  # type: ignore[attr-defined]
