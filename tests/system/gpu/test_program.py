@@ -16,7 +16,7 @@ from tests.gpu.cases import all_cases
 ROOT = Path(__file__).resolve().parents[3]
 BLOCKED = (
     *("ray", "mlflow", "faiss", "optuna", "bm25s", "streamlit", "grpc", "Stemmer", "ir_measures", "pytrec_eval"),
-    *("scipy", "sklearn", "sentence_transformers", "sentencex", "sqlalchemy", "plotly", "matplotlib"),
+    *("sklearn", "sentence_transformers", "sentencex", "sqlalchemy", "plotly", "matplotlib"),
     "charset_normalizer",
 )
 """What a machine with a GPU may lack."""
