@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from midmask.core.randomness import Hashes, hash64, numpy_stream
 
@@ -80,6 +78,9 @@ def similar_pairs(minima: Signatures) -> NDArray[np.int64]:
 
 def clusters(count: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
     """The lowest row of each row's cluster, pairs being joined transitively; int64 [count]."""
+    from scipy.sparse import coo_array  # here: a plan is laid out without it
+    from scipy.sparse.csgraph import connected_components
+
     edges = coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), shape=(count, count))
     found, labels = connected_components(edges, directed=False)
     lowest: NDArray[np.int64] = np.full(found, count, np.int64)

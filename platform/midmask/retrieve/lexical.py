@@ -25,13 +25,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse._sparsetools import csc_matvec
 
 from midmask.core.arrays import Doubles, Floats, Ints
 from midmask.errors import UserError
@@ -39,6 +37,9 @@ from midmask.retrieve.best import Best, Candidates, Neighbours, Shard, near_best
 from midmask.retrieve.dense import GATHERED, DenseShard, Embeddings, check_finite, error_of_guess, longest_of
 from midmask.retrieve.sparse import row_of
 from midmask.retrieve.views import Views
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 PASSAGES = 65_536
 """Passages of a block: their scores for one query stay in a core's cache."""
@@ -56,7 +57,7 @@ QUERIES = 256
 class LexicalShard(Shard):
     """Passages that are searched by their lexical views, one row each."""
 
-    def __init__(self, rows: csr_array, doc_ids: pa.ChunkedArray, *, first: int = 0, threads: int = 1) -> None:
+    def __init__(self, rows: "csr_array", doc_ids: pa.ChunkedArray, *, first: int = 0, threads: int = 1) -> None:
         super().__init__(doc_ids, first, threads)
         self._index = LexicalIndex(rows)
 
@@ -103,13 +104,13 @@ class BoundedScores:
 class LexicalIndex:
     """Scores of sparse or dense queries with all passages of a shard, a block at a time."""
 
-    def __init__(self, rows: csr_array) -> None:
+    def __init__(self, rows: "csr_array") -> None:
         self._rows = rows
         count, width = rows.shape
         self._postings_V = np.bincount(rows.indices, minlength=width)
         self._blocks = [range(at, min(at + PASSAGES, count)) for at in range(0, count, PASSAGES)]
 
-    def prepare(self, queries: csr_array) -> None:
+    def prepare(self, queries: "csr_array") -> None:
         """Builds what `scores` needs, before threads ask for it together.
 
         Raises:
@@ -124,7 +125,7 @@ class LexicalIndex:
         many_Q = self._has_many_postings(queries)
         _ = not many_Q.all() and self._inverted, many_Q.any() and self._multiplied
 
-    def scores(self, queries: csr_array) -> Iterator[tuple[list[int], range, Iterator[BoundedScores]]]:
+    def scores(self, queries: "csr_array") -> Iterator[tuple[list[int], range, Iterator[BoundedScores]]]:
         """Some queries, a block of passages, and each one's scores of the block, until all have met all."""
         many_Q = self._has_many_postings(queries)
         few, many = np.flatnonzero(~many_Q).tolist(), np.flatnonzero(many_Q).tolist()
@@ -136,7 +137,7 @@ class LexicalIndex:
             for members, tile_VB in zip(tiles, dense, strict=True):
                 yield members, block, matrix.scores(tile_VB)
 
-    def _has_many_postings(self, queries: csr_array) -> NDArray[np.bool_]:
+    def _has_many_postings(self, queries: "csr_array") -> NDArray[np.bool_]:
         touched = np.concatenate([np.zeros(1, np.int64), self._postings_V[queries.indices].cumsum()])
         many_Q: NDArray[np.bool_] = np.diff(touched[queries.indptr]) > MANY * self._rows.nnz
         return many_Q
@@ -153,13 +154,15 @@ class LexicalIndex:
 class InvertedBlock:
     """Inverted lists of a block of passages: of each term, the passages that have it and their weights."""
 
-    def __init__(self, rows: csr_array) -> None:
+    def __init__(self, rows: "csr_array") -> None:
         lists = rows.astype(np.float64).tocsc()
         self._rows = rows.shape[0]
         self._starts, self._passages, self._weights = lists.indptr, lists.indices, lists.data
 
     def scores(self, terms: NDArray[np.int32], weights: Floats) -> BoundedScores:
         """Of one query; exact."""
+        from scipy.sparse._sparsetools import csc_matvec  # here: only a lexical search needs scipy
+
         scores_N = np.zeros(self._rows)
         wide = weights.astype(np.float64)
         # scipy's own product with some columns copies them first, which takes longer than adding them up. This is the
@@ -173,7 +176,7 @@ class InvertedBlock:
 class RowsBlock:
     """The rows of a block of passages, as a matrix."""
 
-    def __init__(self, rows: csr_array) -> None:
+    def __init__(self, rows: "csr_array") -> None:
         self._matrix_NV = rows
         lengths = np.diff(rows.indptr)
         squares = np.add.reduceat(rows.data.astype(np.float64) ** 2, rows.indptr[:-1][lengths > 0])
@@ -214,7 +217,7 @@ class HybridShard(Shard):
     def __init__(
         self,
         vectors: Sequence[Floats],
-        rows: csr_array,
+        rows: "csr_array",
         doc_ids: pa.ChunkedArray,
         *,
         first: int = 0,
@@ -277,7 +280,7 @@ class FlatGuesses:
 class FlatProposals:
     """All passages that the errors leave a chance to be among the best k."""
 
-    def __init__(self, guesses: FlatGuesses, dense_QD: Floats, lexical: csr_array, k: int) -> None:
+    def __init__(self, guesses: FlatGuesses, dense_QD: Floats, lexical: "csr_array", k: int) -> None:
         self._centred_ND = guesses.centred_ND
         self._dense_QD = dense_QD
         self._k = k

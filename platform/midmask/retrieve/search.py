@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from scipy.sparse import vstack
 
 from midmask.core.arrays import Ints
 from midmask.errors import UserError
@@ -31,6 +30,7 @@ from midmask.retrieve.index import measure_recall, open_index
 from midmask.retrieve.late import LateShard
 from midmask.retrieve.lexical import HybridShard, LexicalShard
 from midmask.retrieve.search_config import SearchConfig, check_inputs, read_candidates
+from midmask.retrieve.sparse import stacked
 from midmask.retrieve.views import Views, read_views, stored_size
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -62,7 +62,7 @@ def open_shard(
     if "lexical" not in views:
         vectors = [part.vectors_ND for part in parts]
         return DenseShard(vectors, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
-    rows = vstack([part.words for part in parts], format="csr")
+    rows = stacked([part.words for part in parts])
     if "dense" not in views:
         return LexicalShard(rows, doc_ids, first=first, threads=threads)
     vectors = [part.vectors_ND for part in parts]

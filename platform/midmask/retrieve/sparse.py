@@ -14,17 +14,20 @@ ceil(log2 V) bits of index each. The file, all little-endian:
 
 import struct
 import zlib
-from typing import BinaryIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from midmask.core.arrays import Floats, Ints
 from midmask.errors import UserError
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
-def top_rows(weights_NV: Floats, k: int | None) -> csr_array:
+
+def top_rows(weights_NV: Floats, k: int | None) -> "csr_array":
     """The k largest weights of each row (by value, not by magnitude), less zeros; of equal ones at the cut, those
     of smaller terms stay. k none: all that are not zero.
 
@@ -46,7 +49,7 @@ def top_rows(weights_NV: Floats, k: int | None) -> csr_array:
     return _as_rows(weights_NV[rows, terms].astype(np.float32), terms, offsets, weights_NV.shape[1])
 
 
-def heaviest(rows: csr_array, k: int) -> csr_array:
+def heaviest(rows: "csr_array", k: int) -> "csr_array":
     """The k largest weights of each row, as `top_rows` chooses them."""
     row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
     by_weight = np.lexsort((rows.indices, -rows.data, row))
@@ -55,13 +58,22 @@ def heaviest(rows: csr_array, k: int) -> csr_array:
     return _as_rows(rows.data[kept], rows.indices[kept], offsets, rows.shape[1])
 
 
-def _as_rows(weights: Floats, terms: Ints, offsets: Ints, width: int) -> csr_array:
+def _as_rows(weights: Floats, terms: Ints, offsets: Ints, width: int) -> "csr_array":
     """Rows of a block, whose entries 32 bits can count; scipy would keep, and compute with, 64."""
+    from scipy.sparse import csr_array  # here: only who reads or makes lexical views needs scipy
+
     arrays = weights, terms.astype(np.int32), offsets.astype(np.int32)
     return csr_array(arrays, shape=(len(offsets) - 1, width))
 
 
-def row_of(rows: csr_array, index: int) -> tuple[NDArray[np.int32], Floats]:
+def stacked(parts: "Sequence[csr_array]") -> "csr_array":
+    """The rows of several blocks, one after the other; at least one block."""
+    from scipy.sparse import vstack
+
+    return vstack(parts, format="csr")
+
+
+def row_of(rows: "csr_array", index: int) -> tuple[NDArray[np.int32], Floats]:
     """Terms and weights of one row."""
     entries = slice(rows.indptr[index], rows.indptr[index + 1])
     return rows.indices[entries], rows.data[entries]
@@ -86,7 +98,7 @@ PACKED_AT_ONCE = 1 << 16
 """Numbers spread to bits at once, 32 bytes each; a multiple of 8, so that every part ends with a whole byte."""
 
 
-def write_rows(stream: BinaryIO, rows: csr_array) -> None:
+def write_rows(stream: BinaryIO, rows: "csr_array") -> None:
     """Writes rows to a stream; equal rows give equal bytes."""
     lengths, (count, width) = np.diff(rows.indptr), rows.shape
     shortest = int(lengths.min()) if count else 0
@@ -97,7 +109,7 @@ def write_rows(stream: BinaryIO, rows: csr_array) -> None:
     stream.write(HEADER.pack(MAGIC, VERSION, *counts, zlib.crc32(body)) + body)
 
 
-def read_rows(stream: BinaryIO) -> csr_array:
+def read_rows(stream: BinaryIO) -> "csr_array":
     """The rows of a file that `write_rows` wrote.
 
     Raises:

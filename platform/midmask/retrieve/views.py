@@ -13,15 +13,17 @@ Shapes: N texts, T tokens of all of them, D width.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
 
 from midmask.core.arrays import Floats, Ints, Ints32
-from midmask.retrieve.sparse import heaviest, packed_size, read_lengths, read_rows, write_rows
+from midmask.retrieve.sparse import heaviest, packed_size, read_lengths, read_rows, stacked, write_rows
 from midmask.store.place import Place
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 T = TypeVar("T")
 
@@ -114,7 +116,7 @@ class Views:
     """The views of N texts: dense vectors, lexical rows or both; or token vectors alone."""
 
     dense_ND: Floats | None
-    lexical: csr_array | None  # N rows over the vocabulary
+    lexical: "csr_array | None"  # N rows over the vocabulary
     late: CodedTokens | None = None  # the vectors of the texts' tokens in 8 bits
 
     @property
@@ -123,7 +125,7 @@ class Views:
         return np.asarray(_present("dense", self.dense_ND))
 
     @property
-    def words(self) -> csr_array:
+    def words(self) -> "csr_array":
         """The lexical rows, which must be there."""
         return _present("lexical", self.lexical)
 
@@ -158,7 +160,7 @@ class Views:
         late = [part.late for part in parts if part.late is not None]
         return cls(
             np.concatenate(dense) if dense else None,
-            vstack(lexical, format="csr") if lexical else None,
+            stacked(lexical) if lexical else None,
             CodedTokens.concat(late) if late else None,
         )
 
