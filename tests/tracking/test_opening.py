@@ -69,7 +69,7 @@ def test_a_run_that_lasts_has_points_that_go_on_after_a_resume(
     for at_least in (2, 4):
         with Tracker(uri, tmp_path, QUICK) as tracker:
             run = tracker.run("pretrain", tags=TAGS, params={})
-            tracker.watch(run)
+            run.watch()
             wait_until(lambda: len(history(uri, run.id, CPU)) >= at_least)  # noqa: B023
             run.finish("failed")
     steps = [step for step, _ in history(uri, run.id, CPU)]
@@ -83,7 +83,7 @@ def test_mlflows_own_switch_turns_the_machine_off(uri: str, tmp_path: Path, monk
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.01")
     monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
     with Tracker(uri, tmp_path, QUICK) as tracker, tracker.run("a", tags={}, params={}) as run:
-        tracker.watch(run)
+        run.watch()
         tracker.find("none", step="none")  # waits until all is sent
         os.sched_yield()
     assert not [key for key in MlflowClient(uri).get_run(run.id).data.metrics if key.startswith("system/")]

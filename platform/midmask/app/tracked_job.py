@@ -240,7 +240,7 @@ class GraphObserver:
     def _open_run(self, step: Step) -> TrackedRun:
         params = {**flatten(self._owner(step).recipe), **step_params(step)}
         run = self._job.open_run(self._name(step), self._tags(step), params)
-        self._job.tracker.watch(run)
+        run.watch()
         log_recipe(run, self._owner(step).recipe)
         if not step.kind.is_collection and step.name != "evaluate":  # these log their inputs with their result
             log_inputs(run, step, self._job.storage, self._recipe_tags(step))

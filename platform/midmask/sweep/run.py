@@ -123,7 +123,7 @@ class TrialsObserver:
         tags = {**base, "midmask.step": "trial", "midmask.fingerprint": identity}
         title = run_name(f"trial {briefly(space, start.point)}", tags, identity)
         run = self._job.open_run(title, tags, flatten(recipe))
-        self._job.tracker.watch(run)
+        run.watch()
         log_recipe(run, recipe)
         run.log_inputs(all_datasets(measured, self._context.storage))
         trainings = {step.fingerprint for one in measured for step in one.upstream() if step.kind.model}

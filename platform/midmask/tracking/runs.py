@@ -107,6 +107,7 @@ class TrackedRun:
             self._put("tags", tags_as_texts(tags))
 
     def watch(self) -> None:
+        """Logs how busy this machine is into the run, until it is finished; nothing if that takes seconds only."""
         self.tag({"midmask.host": socket.gethostname()})
         self._put("watch")
 
@@ -201,10 +202,6 @@ class Tracker:
         return TrackedRun(
             self._sender, self._sender.open(RunRequest(redacted(name), tags_as_texts(all_tags), {}, "", finished))
         )
-
-    def watch(self, run: TrackedRun) -> None:
-        """Logs how busy this machine is into the run, until it is finished; nothing if that takes seconds only."""
-        run.watch()
 
     def close(self) -> None:
         """Sends what is left, for `patience.close` seconds at most; the rest waits on disk."""

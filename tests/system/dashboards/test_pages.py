@@ -89,7 +89,8 @@ def test_the_card_of_a_system_has_its_curves_and_its_model(browser: Chrome, site
     wait_until_drawn(browser)
     browser.execute_script("document.querySelector('.st-key-card_rerun input').click()")  # it is not seen: a switch is
     command = ["jobs/evaluate_retriever.py", "--recipe", "recipe.json", "--split dev"]
-    wait_for_texts(browser, *command, worked.runs["retromae"].tags["midmask.fingerprint"])
+    shown = wait_for_texts(browser, *command, worked.runs["retromae"].tags["midmask.fingerprint"])
+    assert "has no recipe.json" not in shown
     browser.get(f"{site.address}/?corpus=tiny&split=dev&find=bm25")
     click(browser, "tr[data-system=bm25] button[data-open]")
     wait_for_text(browser, "It has no model folder")
