@@ -8,6 +8,7 @@ RAY_ADDRESS for a driver). The exit code is the command's.
 
 import contextlib
 import os
+import random
 import secrets
 import signal
 import socket
@@ -22,9 +23,7 @@ STARTS_WITHIN_S = 120
 
 def main(command: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(130))
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
-        gcs, dashboard, agent, client = (each.getsockname()[1] for each in sockets)
+    gcs, dashboard, agent, client = free_ports(4)
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     if os.environ.setdefault("RAY_AUTH_MODE", "token") == "token":
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
@@ -51,6 +50,17 @@ def main(command: list[str]) -> int:
         finally:
             head.terminate()
             head.wait()
+
+
+def free_ports(number: int) -> list[int]:
+    """Below those that Linux gives to connections, one of which could take a port before Ray listens."""
+    free = []
+    for port in random.sample(range(20_000, 32_768), 1_000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            free.append(port)
+        if len(free) == number:
+            break
+    return free
 
 
 def answers(port: int) -> bool:
