@@ -12,9 +12,6 @@ estimated in two ways, by what is there:
                 means over k seeds each gets the variance  var(d)/n + 2 s²/k,  d: differences per query, n of them. Part
                 of a trial's own seeds is in d too, so this is rather too large than too small
     contrast    a benchmark: every system has a variance of its own, and what seeds do to single queries is taken out
-
-A two-way bootstrap would be the other choice for either; with three seeds it is too narrow, since it draws from three
-values as if they were all there are.
 """
 
 import math
@@ -241,7 +238,7 @@ class Weighted:
     is_drawn: bool = True  # False for a system without seeds (BM25)
 
 
-def contrast(systems: Sequence[Weighted], alpha: float = ALPHA) -> IntervalEstimate:
+def contrast(systems: Sequence[Weighted]) -> IntervalEstimate:
     """A weighted sum of systems' means (a difference, a difference of differences, a mean of several), on the mean over
     their collections, each weighing the same. Its variance has two parts:
 
@@ -261,7 +258,7 @@ def contrast(systems: Sequence[Weighted], alpha: float = ALPHA) -> IntervalEstim
     value = math.fsum(system.weight * seed_stats.mean for system, seed_stats in zip(systems, seeds, strict=True))
     drawn = [seed_stats.count for system, seed_stats in zip(systems, seeds, strict=True) if system.is_drawn]
     return replace(
-        interval(value, [*over_queries, *_seed_variances(systems, seeds)], alpha),
+        interval(value, [*over_queries, *_seed_variances(systems, seeds)]),
         queries=sum(len(sample.queries) for sample in systems[0].samples),
         seeds=min(drawn, default=1),
         floor=not drawn or max(drawn) > 1,
