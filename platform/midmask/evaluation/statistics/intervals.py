@@ -238,7 +238,7 @@ class Weighted:
     is_drawn: bool = True  # False for a system without seeds (BM25)
 
 
-def contrast(systems: Sequence[Weighted]) -> IntervalEstimate:
+def contrast(systems: Sequence[Weighted], alpha: float = ALPHA) -> IntervalEstimate:
     """A weighted sum of systems' means (a difference, a difference of differences, a mean of several), on the mean over
     their collections, each weighing the same. Its variance has two parts:
 
@@ -258,7 +258,7 @@ def contrast(systems: Sequence[Weighted]) -> IntervalEstimate:
     value = math.fsum(system.weight * seed_stats.mean for system, seed_stats in zip(systems, seeds, strict=True))
     drawn = [seed_stats.count for system, seed_stats in zip(systems, seeds, strict=True) if system.is_drawn]
     return replace(
-        interval(value, [*over_queries, *_seed_variances(systems, seeds)]),
+        interval(value, [*over_queries, *_seed_variances(systems, seeds)], alpha),
         queries=sum(len(sample.queries) for sample in systems[0].samples),
         seeds=min(drawn, default=1),
         floor=not drawn or max(drawn) > 1,
