@@ -4,7 +4,6 @@ import csv
 import io
 import re
 from dataclasses import replace
-from functools import partial
 from html.parser import HTMLParser
 from itertools import chain, combinations
 
@@ -40,10 +39,6 @@ SHIFTS = {"bm25": 0.0, "dense": 0.4, "sparse": 0.41}
 
 def by_corpus(corpora: dict[str, PerQuery]) -> list[TableColumn]:
     return [TableColumn(name, "RR@10", per_query) for name, per_query in corpora.items()]
-
-
-def average_columns(means: dict[str, float]) -> float:
-    return sum(means.values()) / len(means)
 
 
 def both_measures(seed: int, shift: float) -> pa.Table:
@@ -96,24 +91,16 @@ def test_against_a_baseline_there_are_no_tie_groups_and_fewer_tests(systems):
     assert {cell.ties for cell in found.values()} == {""}
 
 
-def test_a_system_that_a_corpus_lacks_is_not_averaged(systems):
-    corpora = {"one": systems, "two": {name: systems[name] for name in ("dense", "sparse")}}
-    shown = tabulate(by_corpus(corpora), averages={"average": average_columns})
-    assert shown.columns == ("one", "two", "average") and ("bm25", "two") not in shown.cells
-    assert ("bm25", "average") not in shown.cells
-    assert shown.cells["dense", "average"].mean == pytest.approx(mean(1, 0.4))
+def test_a_system_that_a_corpus_lacks_has_no_cell_there(systems):
+    shown = tabulate(by_corpus({"one": systems, "two": {name: systems[name] for name in ("dense", "sparse")}}))
+    assert shown.columns == ("one", "two") and ("bm25", "two") not in shown.cells
     assert len(shown.comparisons["one"]) == 3 and len(shown.comparisons["two"]) == 1
-    assert "average" not in shown.comparisons
-    best = max((mean(1, 0.4), "dense"), (mean(2, 0.41), "sparse"))[1]
-    assert [name for name in ("dense", "sparse") if shown.cells[name, "average"].best] == [best]
 
 
 def test_a_group_of_sets_is_averaged_by_its_own_rule():
     """CQADupStack's twelve forums are one set of BEIR's fourteen."""
-    corpora = {folder: {"a": table([float(folder in FORUMS)] * 2)} for folder in folders("beir14")}
-    rules = {"BEIR-14": partial(group_average, "beir14")}
-    shown = tabulate(by_corpus(corpora), averages=rules)
-    assert shown.cells["a", "BEIR-14"].mean == pytest.approx(1 / 14)
+    values = {folder: float(folder in FORUMS) for folder in folders("beir14")}
+    assert group_average("beir14", values) == pytest.approx(1 / 14)
 
 
 def test_seeds_are_averaged_and_their_spread_is_kept():
@@ -135,8 +122,6 @@ def test_equal_systems_are_all_best_in_whatever_order_their_queries_are_summed()
 def test_columns_need_labels_of_their_own(systems):
     with pytest.raises(UserError, match=r"given twice: RR@10$"):
         tabulate(by_measure(systems, ["RR@10", "R@100", "RR@10"]))
-    with pytest.raises(UserError, match=r"given twice: R@100$"):
-        tabulate(by_measure(systems, ["R@100"]), averages={"R@100": average_columns})
     with pytest.raises(UserError, match="unknown baseline 'bm25'"):
         tabulate(by_corpus({"two": {"dense": systems["dense"]}}), ComparisonProtocol(baseline="bm25"))
 
@@ -157,10 +142,7 @@ def shown(**protocol) -> ResultTable:
 @pytest.fixture(scope="module")
 def two_corpora() -> ResultTable:
     systems = {name: table(drawn(seed, shift=shift)) for seed, (name, shift) in enumerate([("x", 0), ("y", 0.5)])}
-    return tabulate(
-        by_corpus({"one": systems, "two": {**systems, "z": table(drawn(5))}}),
-        averages={"mean": average_columns},
-    )
+    return tabulate(by_corpus({"one": systems, "two": {**systems, "z": table(drawn(5))}}))
 
 
 def test_markdown_has_the_best_bold_and_names_who_is_beaten():

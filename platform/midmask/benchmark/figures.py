@@ -268,12 +268,8 @@ def gains_of_records(folder: Path, baseline: str, systems: Sequence[str], settin
         for name in names:
             if name not in results.names(field):
                 raise unknown(f"{field} in {folder}", name, results.names(field))
-    selected = [
-        result
-        for name in settings
-        for result in results.where(setting=name)
-        if result.key.system in (baseline, *systems)
-    ]
+    in_order = (result for name in settings for result in results.where(setting=name))
+    selected = [result for result in in_order if result.key.system in (baseline, *systems)]
     return gains_table(gain_panels(Results(selected), baseline, measure))
 
 

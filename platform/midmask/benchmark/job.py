@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
@@ -105,9 +105,6 @@ def _exceptions(preset: Benchmark, changes: dict[str, Any], options: Options) ->
 def _narrow(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
     """The preset's fields of which the flags name some values, and what is said of the conditions that stay. Systems
     that the preset does not have are run under all of them.
-
-    Raises:
-        UserError: for a setting or collection that the preset has not.
     """
     changes: dict[str, Any] = {}
     if flags.systems:
@@ -133,11 +130,7 @@ def _narrow(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
 
 
 def _choose(flag: str, text: str, known: Collection[str]) -> list[str]:
-    """Names of what a preset has.
-
-    Raises:
-        UserError: for another name.
-    """
+    """Names of what a preset has; a UserError for another name."""
     names = names_in(text)
     if unknown := set(names) - set(known):
         raise UserError(f"--{flag} {', '.join(sorted(unknown))}: the preset has {', '.join(known)}")
@@ -161,11 +154,8 @@ def describe(job: Job) -> str:
     graph = Graph.left_in(job.storage, job.left())
     left = Counter(step.name for step in graph.left.values())
     total = Counter(step.name for step in job.layout.steps().values())
-    lines += [
-        "",
-        "steps:",
-        *(f"  {name:<15} {total[name] - left[name]:>4} cached {left[name]:>4} to do" for name in total),
-    ]
+    lines += ["", "steps:"]
+    lines += [f"  {name:<15} {total[name] - left[name]:>4} cached {left[name]:>4} to do" for name in total]
     return "\n".join(lines)
 
 
@@ -177,7 +167,7 @@ def _state(job: Job, cell: BenchmarkCell) -> str:
 
 def best_of(layout: Layout, storage: Place) -> tuple[str, Place | None]:
     """A sentence on the best system by the benchmark's measure, on the first collection; and the folder of its model
-    with the first seed, None if nothing was measured, or if it has none here.
+    with the first seed, None if nothing was measured, for BM25, and where results come from a record.
     """
     measure = layout.benchmark.measure
     first = layout.cells[0].main
@@ -189,24 +179,16 @@ def best_of(layout: Layout, storage: Place) -> tuple[str, Place | None]:
         return f"No cell was measured on {' '.join(first)}.", None
     best = max(scores, key=lambda key: mean(scores[key]))
     cell = next(cell for cell in layout.cells if cell.key == best and not cell.further)
+    seeds = f" ({len(scores[best])} seeds)" if len(scores[best]) > 1 else ""
     sentence = (
         f"By {measure} on {' '.join(first)}, the best of {len(scores)} systems is {_label(best)} with "
-        f"{mean(scores[best]):.4f}{_seeds(len(scores[best]))}; the tables say what can be told apart."
+        f"{mean(scores[best]):.4f}{seeds}; the tables say what can be told apart."
     )
-    return sentence, _model(cell, storage, layout.recorded)
+    step = None if cell.name in layout.recorded else model_step(cell.evaluations[cell.main])
+    return sentence, None if step is None else step.place(storage) / "model"
 
 
 def _label(key: SystemKey) -> str:
     """The system, representation and setting of a key, without repetition: BM25 is its own representation."""
     parts = dict.fromkeys((key.system, key.representation, key.setting))
     return " ".join(part for part in parts if part not in ("none", ""))
-
-
-def _seeds(count: int) -> str:
-    return f" ({count} seeds)" if count > 1 else ""
-
-
-def _model(cell: BenchmarkCell, storage: Place, recorded: Mapping[str, object]) -> Place | None:
-    """The folder of a cell's model; None for BM25, and for a cell whose results come from a record."""
-    step = None if cell.name in recorded else model_step(cell.evaluations[cell.main])
-    return None if step is None else step.place(storage) / "model"

@@ -154,11 +154,10 @@ class Layout:
 
     def steps(self) -> dict[str, Step]:
         """Every step behind the cells by fingerprint, in an order in which they can be run."""
+        evaluations = (evaluation for cell in self.cells for evaluation in cell.evaluations.values())
         steps: dict[str, Step] = {}
-        for cell in self.cells:
-            for evaluation in cell.evaluations.values():
-                for step in evaluation.upstream():
-                    steps.setdefault(step.fingerprint, step)
+        for step in (step for evaluation in evaluations for step in evaluation.upstream()):
+            steps.setdefault(step.fingerprint, step)
         return steps
 
 
@@ -191,16 +190,13 @@ def _lay_out_on(benchmark: Benchmark, first: str, survey: Survey) -> tuple[list[
     left_out: list[LeftOut] = []
     owners: dict[str, SystemKey] = {}
     for key in benchmark.keys():
-        if reason := _senseless(benchmark, key):
-            left_out.append(LeftOut(key, reason))
-            continue
-        recipe = recipe_of(benchmark, key)
-        if reason := _impossible(recipe):
+        if reason := _senseless(benchmark, key) or _impossible(recipe := recipe_of(benchmark, key)):
             left_out.append(LeftOut(key, reason))
             continue
         seeds = benchmark.seeds if is_fine_tuned(benchmark, key) else benchmark.seeds[:1]
         seeded = [cell_of(benchmark, key, recipe.seeded(seed), seed, survey, first=first) for seed in seeds]
-        owner = owners.setdefault(_identity(seeded[0]), key)
+        identity = " ".join(step.fingerprint for step in seeded[0].evaluations.values())
+        owner = owners.setdefault(identity, key)
         if (owner.system, owner.collection) != (key.system, key.collection):
             left_out.append(LeftOut(key, f"the same experiment as {owner.system} ({owner.collection})"))
         else:
@@ -267,10 +263,6 @@ def _path(recipe: Recipe, name: str) -> str:
     if not paths and name not in known:
         raise unknown(f"field of {recipe.name}", name, [path for path in known if path.startswith(SECTIONS)])
     return paths[0] if paths else name
-
-
-def _identity(cell: BenchmarkCell) -> str:
-    return " ".join(step.fingerprint for step in cell.evaluations.values())
 
 
 def group_by_reason(left_out: Sequence[LeftOut]) -> list[str]:

@@ -86,9 +86,10 @@ def preset(name: str, given: Given) -> Benchmark:
     row = ROWS.get(f"{name} on {given.corpus.partition(':')[0]}", ROWS[name])
     if "{pretrain_on}" in row["title"] and not given.pretrain_on:
         raise UserError(f"--preset {name}: add --pretrain-on FORMAT:PLACE, such as beir:/data/wiki, to compare with")
-    fields: dict[str, Any] = {}
-    for part in ({key: value for key, value in row.items() if not key.startswith("if ")}, *_parts_of(row, given)):
-        fields = _joined(fields, part)
+    fields = {key: value for key, value in row.items() if not key.startswith("if ")}
+    for key, part in row.items():
+        if key.startswith("if ") and key[3:] in given.conditions:
+            fields = _joined(fields, part)
     fields = given.fill(fields)
     paper, has_sizes = fields.pop("paper", None), fields.pop("sizes", None) == "own"
     if paper:
@@ -98,10 +99,6 @@ def preset(name: str, given: Given) -> Benchmark:
     elif not has_sizes:
         fields["changes"] = {**TOY, **fields.get("changes", {})}
     return Benchmark.model_validate({"name": name, "scale": given.scale, "corpus": given.corpus, **fields})
-
-
-def _parts_of(row: Mapping[str, Any], given: Given) -> list[dict[str, Any]]:
-    return [part for key, part in row.items() if key.startswith("if ") and key[3:] in given.conditions]
 
 
 def _joined(fields: Any, more: Any) -> Any:

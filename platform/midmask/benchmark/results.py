@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.errors import unknown
 from midmask.evaluation.measures import aggregate
 from midmask.evaluation.statistics.intervals import Weighted, read_sample
 from midmask.experiment.costs import Costs
@@ -78,15 +77,9 @@ class Results(tuple[Result, ...]):
         )
 
     def names(self, field: str) -> tuple[str, ...]:
-        """The different values of a field of the key or of a result (`system`, `corpus`, …), in order of appearance.
-
-        Raises:
-            UserError: for a field that there is not.
-        """
-        names = [item.name for item in fields(SystemKey)]
-        if field not in (*names, "corpus", "split", "seed"):
-            raise unknown("field of a result", field, [*names, "corpus", "split", "seed"])
-        return tuple(dict.fromkeys(getattr(item.key if field in names else item, field) for item in self))
+        """The different values of a field of the key or of a result (`system`, `corpus`, …), in order of appearance."""
+        of_key = field in {item.name for item in fields(SystemKey)}
+        return tuple(dict.fromkeys(getattr(item.key if of_key else item, field) for item in self))
 
     def per_query(
         self, corpus: str, split: str, by: Callable[[SystemKey], str] = lambda key: key.system
@@ -164,12 +157,8 @@ SCHEMA = pa.schema(
 
 
 def _with_names(result: Result) -> pa.Table:
-    """The table of values per query, with columns for the result's key, seed, corpus and split in front.
-
-    Raises:
-        ValueError: for a result without values, which no file could tell from one that is missing.
-    """
-    if not len(result.per_query):
+    """The table of values per query, with columns for the result's key, seed, corpus and split in front."""
+    if not len(result.per_query):  # no file could tell it from one that is missing
         raise ValueError(f"{result.key} on {result.corpus} {result.split} has no values")
     named = {**vars(result.key), "seed": result.seed, "corpus": result.corpus, "split": result.split}
     columns = [pa.array([named[name]] * len(result.per_query), SCHEMA.field(name).type) for name in NAMES]

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, get_args
 
 from midmask.core.words import MISSING
 from midmask.errors import UserError, unknown
+from midmask.evaluation.statistics.intervals import ALPHA
 from midmask.evaluation.statistics.ranks import label
 from midmask.evaluation.statistics.significance import Comparison
 from midmask.evaluation.tables import ResultTable, TableCell
@@ -101,11 +102,8 @@ def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in [headers, *rows]) for column in range(len(headers))]
 
     def line(cells: Sequence[str]) -> str:
-        padded = [
-            cells[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)),
-        ]
-        return f"| {' | '.join(padded)} |"
+        padded = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
+        return f"| {' | '.join([cells[0].ljust(widths[0]), *padded[1:]])} |"
 
     rule = [f":{'-' * (widths[0] - 1)}", *("-" * (width - 1) + ":" for width in widths[1:])]
     return "\n".join([line(headers), line(rule), *map(line, rows)])
@@ -123,11 +121,7 @@ def as_markdown(table: ResultTable, style: Style = Style(), beside: Beside = Bes
 
 
 def as_html(table: ResultTable, style: Style = Style(), beside: Beside = Beside()) -> str:
-    """A `<table>` without scripts or styles of its own, as notebooks show it, with its caption below.
-
-    Raises:
-        UserError: as `as_markdown`.
-    """
+    """A `<table>` without scripts or styles of its own, as notebooks show it, with its caption below."""
     headers, rows = _grid(table, style, beside, _HTML)
     return html_table(headers, rows, beside.caption(table, style))
 
@@ -141,11 +135,7 @@ def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]], below: str
 
 
 def as_latex(table: ResultTable, style: Style = Style(), beside: Beside = Beside()) -> str:
-    """A `table` environment for booktabs.
-
-    Raises:
-        UserError: as `as_markdown`.
-    """
+    """A `table` environment for booktabs."""
     headers, rows = _grid(table, style, beside, _LATEX)
     body = [" & ".join(row).replace(MISSING, "---") + r" \\" for row in [headers, *rows]]
     return "\n".join(
@@ -195,7 +185,7 @@ def caption(table: ResultTable, style: Style = Style()) -> str:
     said = {
         "better_than": f"Superscripts: the systems that a row is significantly better than ({against}; {tested}).",
         "ties": f"Systems that share a superscript do not differ significantly ({tested}).",
-        "stars": f"* significantly better than {how.baseline}, ** at {how.correction_alpha / STRICTER:g} ({tested}).",
+        "stars": f"* significantly better than {how.baseline}, ** at {ALPHA / STRICTER:g} ({tested}).",
         "none": "",
     }[style.marks]
     queries = {
@@ -203,11 +193,8 @@ def caption(table: ResultTable, style: Style = Style()) -> str:
         for column in table.comparisons
     }
     counts = set(queries.values())
-    shown = (
-        f"{counts.pop()} queries."
-        if len(counts) == 1
-        else f"Queries: {', '.join(f'{column} {count}' for column, count in queries.items())}."
-    )
+    each = ", ".join(f"{column} {count}" for column, count in queries.items())
+    shown = f"{counts.pop()} queries." if len(counts) == 1 else f"Queries: {each}."
     averages = [column for column in table.columns if column not in table.comparisons]
     untested = f"Averages, not tested: {', '.join(averages)}." if averages else ""
     return " ".join(part for part in ("Bold: the best of a column.", said, untested, shown) if part)
@@ -216,8 +203,10 @@ def caption(table: ResultTable, style: Style = Style()) -> str:
 def how_tested(table: ResultTable) -> str:
     """The test, its correction, the size of the family and the level, as a part of a sentence."""
     how, sizes = table.protocol, [len(tests) for tests in table.comparisons.values()]
-    family = f"{CORRECTION_NAMES[how.correction]}, {_comparisons(sizes)} in a column"
-    return f"{TEST_NAMES[how.test]}, {family}, alpha {how.correction_alpha:g}"
+    low, high = min(sizes, default=0), max(sizes, default=0)
+    count = "1 comparison" if low == high == 1 else f"{low if low == high else f'{low} to {high}'} comparisons"
+    family = f"{CORRECTION_NAMES[how.correction]}, {count} in a column"
+    return f"{TEST_NAMES[how.test]}, {family}, alpha {ALPHA:g}"
 
 
 def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> tuple[list[str], list[list[str]]]:
@@ -241,11 +230,8 @@ def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> t
             "stars": _stars(table, place),
         }
         mark = marked.get(style.marks, "")
-        return (
-            (markup.bold(value) if cell.best else value)
-            + (markup.raised(mark) if mark else "")
-            + beside.render_published(place, style)
-        )
+        raised = markup.raised(mark) if mark else ""
+        return (markup.bold(value) if cell.best else value) + raised + beside.render_published(place, style)
 
     rows = []
     for system in table.systems:
@@ -260,15 +246,8 @@ def _stars(table: ResultTable, place: tuple[str, str]) -> str:
     system, column = place
     for row in table.comparisons.get(column, ()):
         if row.system == system and row.outcome == "better":
-            return "**" if row.p_corrected < table.protocol.correction_alpha / STRICTER else "*"
+            return "**" if row.p_corrected < ALPHA / STRICTER else "*"
     return ""
-
-
-def _comparisons(sizes: Sequence[int]) -> str:
-    low, high = min(sizes, default=0), max(sizes, default=0)
-    if low == high:
-        return f"{low} comparison" if low == 1 else f"{low} comparisons"
-    return f"{low} to {high} comparisons"
 
 
 LATEX = str.maketrans(

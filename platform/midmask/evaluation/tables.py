@@ -4,7 +4,7 @@ Each column is tested on its own: its family is the pairs of systems in it (all 
 defaults are those of the SIGIR'23 benchmark of middle training: paired t-test, Bonferroni, 0.05, all pairs.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,11 +12,9 @@ import pyarrow as pa
 
 from midmask.errors import UserError
 from midmask.evaluation.measures import by_query, of_queries
-from midmask.evaluation.statistics.intervals import ALPHA, deviation, tables_of
+from midmask.evaluation.statistics.intervals import deviation, tables_of
 from midmask.evaluation.statistics.ranks import letters, tie_groups
 from midmask.evaluation.statistics.significance import Comparison, Correction, PerQuery, Test, better_than, compare
-
-Average = Callable[[Mapping[str, float]], float]
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,6 @@ class ComparisonProtocol:
     baseline: str | None = None
     test: Test = "t"
     correction: Correction | None = "bonferroni"
-    correction_alpha: float = ALPHA
 
 
 @dataclass(frozen=True)
@@ -68,23 +65,13 @@ def by_measure(per_query: PerQuery, measures: Sequence[str]) -> list[TableColumn
     return [TableColumn(name, name, per_query) for name in measures]
 
 
-def tabulate(
-    columns: Sequence[TableColumn],
-    protocol: ComparisonProtocol = ComparisonProtocol(),
-    *,
-    averages: Mapping[str, Average] | None = None,
-) -> ResultTable:
+def tabulate(columns: Sequence[TableColumn], protocol: ComparisonProtocol = ComparisonProtocol()) -> ResultTable:
     """The table of these columns.
-
-    Args:
-        averages: label -> how one more column is computed from the others' means (label -> mean), for systems that have
-            them all, such as `groups.group_average` of a group of BEIR sets. Averages are not tested.
 
     Raises:
         UserError: for two columns of one label, and whatever `compare` refuses (a column without the baseline, …).
     """
-    averages = averages or {}
-    labels = [*(column.label for column in columns), *averages]
+    labels = [column.label for column in columns]
     if repeated := sorted({label for label in labels if labels.count(label) > 1}):
         raise UserError(f"columns need labels of their own; given twice: {', '.join(repeated)}")
     cells: dict[tuple[str, str], TableCell] = {}
@@ -96,27 +83,18 @@ def tabulate(
             baseline=protocol.baseline,
             test=protocol.test,
             correction=protocol.correction,
-            correction_alpha=protocol.correction_alpha,
             queries=column.queries,
         )
         for name, cell in _cells(column, rows, all_pairs=protocol.baseline is None).items():
             cells[name, column.label] = cell
     systems = tuple(dict.fromkeys(name for column in columns for name in column.per_query))
-    whole = {name: means for name in systems if len(means := _means(cells, name)) == len(columns)}
-    for label, average in averages.items():
-        values = {name: average(means) for name, means in whole.items()}
-        for name, value in values.items():
-            cells[name, label] = TableCell(value, best=_is_best(value, values.values()))
     return ResultTable(systems, tuple(labels), cells, comparisons, protocol)
-
-
-def _means(cells: Mapping[tuple[str, str], TableCell], system: str) -> dict[str, float]:
-    return {label: cell.mean for (name, label), cell in cells.items() if name == system}
 
 
 def _cells(column: TableColumn, comparisons: Sequence[Comparison], *, all_pairs: bool) -> dict[str, TableCell]:
     seeds = {name: [_mean(table, column) for table in tables_of(tables)] for name, tables in column.per_query.items()}
     means = {name: float(np.mean([mean for mean, _ in seed_means])) for name, seed_means in seeds.items()}
+    most = max(means.values())
     beaten = better_than(comparisons)
     ties = letters(tie_groups(comparisons)) if all_pairs else {}
     return {
@@ -125,7 +103,7 @@ def _cells(column: TableColumn, comparisons: Sequence[Comparison], *, all_pairs:
             spread=deviation([mean for mean, _ in seed_means]),
             queries=seed_means[0][1],
             seeds=len(seed_means),
-            best=_is_best(means[name], means.values()),
+            best=means[name] >= most - 1e-12,  # equal values may differ in the last bit, by the order of their queries
             better_than=tuple(beaten.get(name, ())),
             ties=ties.get(name, ""),
         )
@@ -137,8 +115,3 @@ def _mean(table: pa.Table, column: TableColumn) -> tuple[float, int]:
     """The column's mean over its queries, and how many there are."""
     values = by_query(table if column.queries is None else of_queries(table, column.queries), column.measure)
     return float(np.mean(list(values.values()))), len(values)
-
-
-def _is_best(value: float, values: Collection[float]) -> bool:
-    # Means of equal values may differ in the last bit, by the order of their queries.
-    return value >= max(values) - 1e-12

@@ -3,7 +3,6 @@
 A part of `sweep.json` keeps those fields of a comparison, `vars(row)`, that it has.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +17,7 @@ from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
 from midmask.sweep import trials as verdict
 from midmask.sweep.plan import SPLITS, Entrant
-from midmask.sweep.space import Space, briefly, labels, mark_of
+from midmask.sweep.space import briefly, labels, mark_of
 from midmask.sweep.study import proxies
 from midmask.sweep.sweep_file import (
     ComparedSystem,
@@ -55,12 +54,8 @@ class Conclusion:
         repeated = seed_spread(self.trials.seed_means())
         if repeated.degrees:
             return repeated
-        return seed_spread(
-            [
-                [artifact.result["measures"][self.measure] for artifact in system.evaluations["dev"]]
-                for system in self.systems
-            ]
-        )
+        on_dev = [system.evaluations["dev"] for system in self.systems]
+        return seed_spread([[one.result["measures"][self.measure] for one in artifacts] for artifacts in on_dev])
 
     @cached_property
     def standings(self) -> dict[str, Comparison]:
@@ -95,24 +90,22 @@ class Conclusion:
         others = [name for name in self.bm25["test"].result["measures"] if name != self.measure]
         made = [split for split, done in self.bm25.items() if done.result["split_made_here"]]
         note = f"; made here: {' and '.join(made)}, {self.bm25[made[0]].result['split_rule']}" if made else ""
+        share = self.trials.rung_share()
+        probing = f"; rungs took {share:.0%} of their time" if share else ""
         compared = "the winner" if not space.has_several_objectives else "the systems below"
+        by_split = [{system.label: system.evaluations[split][0] for system in self.compared} for split in SPLITS]
         first, *others_told = self.sentences
         parts = [
             first,
-            f"Trials on {corpus} dev ({len(self.trials.all)}, over {counts['dev']:,} queries{self._probing()}):",
+            f"Trials on {corpus} dev ({len(self.trials.all)}, over {counts['dev']:,} queries{probing}):",
             verdict.trials_table(self.trials, self.standings),
             f"Comparison on {corpus} (chosen on {counts['dev']:,} dev queries; test reported once, for {compared} "
             f"alone, on {counts['test']:,} queries{note}):",
             report.comparison_table(self.compared, self.floor.label, self.measure, others),
-            *self._left_out_notes(),
+            *dict.fromkeys(line for evaluations in by_split for line in left_out_notes(evaluations)),
             *others_told,
         ]
         return "\n\n".join(parts)
-
-    def _left_out_notes(self) -> Iterable[str]:
-        """Notes on where the comparison departs from the collection's files; each sentence once."""
-        by_split = [{system.label: system.evaluations[split][0] for system in self.compared} for split in SPLITS]
-        return dict.fromkeys(line for evaluations in by_split for line in left_out_notes(evaluations))
 
     @cached_property
     def sentences(self) -> list[str]:
@@ -140,10 +133,6 @@ class Conclusion:
         """Split -> system -> its comparison with the floor on that split, by the first objective."""
         return {split: report.against(self.compared, self.floor.label, split, self.measure) for split in SPLITS}
 
-    def _probing(self) -> str:
-        share = self.trials.rung_share()
-        return f"; rungs took {share:.0%} of their time" if share else ""
-
     def _system(self, label: str, rows: list[Entrant]) -> report.System:
         """A row of the comparison, with the seconds that its trainings took when they were computed."""
         steps, storage = rows[0].plan, self.trials.storage
@@ -165,6 +154,7 @@ def build_result(end: Conclusion, *, study: str, sweep: str) -> SweepResult:
         sweep: the sweep's fingerprint.
     """
     trials, space = end.trials, end.trials.space
+    names = labels(space)
     return SweepResult(
         name=space.name,
         study=study,
@@ -174,7 +164,10 @@ def build_result(end: Conclusion, *, study: str, sweep: str) -> SweepResult:
         split="dev",
         search=space.search,
         objectives=tuple(SweepTarget(measure=one.measure, mode=one.mode) for one in space.targets),
-        parameters=_parameters(space),
+        parameters=tuple(
+            SweepParameter(**{**one.model_dump(), "label": names[path]}, path=path, constant=one.is_constant)
+            for path, one in space.parameters.items()
+        ),
         points=tuple(_point(end, trial, sweep) for trial in trials.all),
         best=trials.best.label,
         noise_floor=_noise_floor(end),
@@ -186,16 +179,6 @@ def build_result(end: Conclusion, *, study: str, sweep: str) -> SweepResult:
         systems=tuple(_system(system, end) for system in end.systems),
         floor=end.floor.label,
         sentences=tuple(end.sentences),
-    )
-
-
-def _parameters(space: Space) -> tuple[SweepParameter, ...]:
-    names = labels(space)
-    return tuple(
-        SweepParameter(
-            **{**distribution.model_dump(), "label": names[path]}, path=path, constant=distribution.is_constant
-        )
-        for path, distribution in space.parameters.items()
     )
 
 

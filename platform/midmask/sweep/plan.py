@@ -42,11 +42,10 @@ class Measured:
             UserError: for one that is neither a measure nor a cost of these evaluations.
         """
         known = {**self.measures, **self.costs}
+        hint = "These are the measures and costs of the evaluation."
         for one in objectives:
             if one.measure not in known:
-                raise unknown(
-                    "objective", one.measure, known, hint="These are the measures and costs of the evaluation."
-                )
+                raise unknown("objective", one.measure, known, hint=hint)
         return tuple(known[one.measure] for one in objectives)
 
 
@@ -199,17 +198,11 @@ def describe(sweep: Sweep) -> str:
     known = storage.is_path and (Path(storage.uri) / "optuna.db").exists()
     done = len(outcomes(open_study(sweep.study_storage(), sweep.study, sweep.space), sweep.space)) if known else 0
     lines = ["configuration:", *(f"  {path} = {value}" for path, value in flatten(sweep.recipe).items())]
-    lines += [
-        "",
-        f"sweep {sweep.study}: {sweep.space.search} search of {budget(sweep.space)} trials, {done} of them done",
-    ]
-    lines += [
-        f"  {path}: {distribution.model_dump(exclude_defaults=True)}"
-        for path, distribution in sweep.space.parameters.items()
-    ]
+    space, finished = sweep.space, (sweep.place / RECORD).exists()
+    lines += ["", f"sweep {sweep.study}: {space.search} search of {budget(space)} trials, {done} of them done"]
+    lines += [f"  {path}: {one.model_dump(exclude_defaults=True)}" for path, one in space.parameters.items()]
     lines += scale_notes(sweep.recipe, sweep.options)
-    finished = (sweep.place / RECORD).exists()
-    lines += [f"  baselines: bm25, {', '.join(sweep.space.baselines)}; seeds {list(sweep.space.seeds)}"]
+    lines += [f"  baselines: bm25, {', '.join(space.baselines)}; seeds {list(space.seeds)}"]
     lines += ["  finished: the result would be printed again" if finished else "  to do"]
     return "\n".join(lines)
 

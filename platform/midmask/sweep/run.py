@@ -60,7 +60,7 @@ from midmask.sweep.search import (
 from midmask.sweep.space import Space, briefly, budget, describe_point, mark_of
 from midmask.sweep.study import Outcome, open_study, outcomes, remaining
 from midmask.sweep.sweep_file import SWEEP_FILE, parse_sweep
-from midmask.sweep.trials import Trial, Trials, importance
+from midmask.sweep.trials import Trials, importance
 from midmask.tracking.names import collection_key, metric_key, queries_key
 from midmask.tracking.runs import TrackedRun
 
@@ -257,7 +257,10 @@ def run_sweep(sweep: Sweep) -> tuple[str, Place]:
         log_recipe(job.run, recipe)
         record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
         artifact = produce(sweep.place, record, lambda out: _run(sweep, job, out))
-        _log_report(job.run, artifact)
+        folder = artifact.place.local()
+        log_report(job.run, str(artifact.result["report"]))
+        job.run.log_file(folder / SWEEP_FILE)
+        job.run.log_file(figures.write(parse_sweep((artifact.place / SWEEP_FILE).read_json()), folder / "figures"))
         job.run.log({f"sweep/{name}": artifact.result[name] for name in ("best", "rung_share")}, step=0)
         return _report(sweep, artifact)
 
@@ -277,9 +280,8 @@ def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
     whole_job = {SHARED: shared, TRIALS: expected_trials(sweep), COMPARISON: final_targets(sweep)}
     job.progress.plan({name: Graph.left_in(storage, steps).left.values() for name, steps in whole_job.items()})
     run_recipe_steps(recipe, shared, job, whole(sweep.options.training_workers), SHARED)
-    job.run.log_inputs(
-        all_datasets([planned.evaluation(recipe.evaluation)], storage)
-    )  # with the counts of what was prepared
+    # With the counts of what was prepared:
+    job.run.log_inputs(all_datasets([planned.evaluation(recipe.evaluation)], storage))
     job.progress.enter(TRIALS)
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)
     done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
@@ -312,22 +314,10 @@ def _shared(space: Space, planned: Plan, bm25: Iterable[Step]) -> list[Step]:
     workers, instead of by one trial that the others wait for.
     """
     shared = [planned.pretraining_tokens, planned.tokens, *bm25]
-    if planned.pretrained is not None and _shares_pretraining(space):
+    is_same = all(path.split(".")[0] in ("representation", "stages", "evaluation") for path in space.parameters)
+    if planned.pretrained is not None and is_same:
         shared.append(planned.pretrained)
     return shared
-
-
-def _shares_pretraining(space: Space) -> bool:
-    """Whether the middle training is the same for all points of the space."""
-    return all(path.split(".")[0] in ("representation", "stages", "evaluation") for path in space.parameters)
-
-
-def _log_report(parent: TrackedRun, artifact: Artifact) -> None:
-    """Logs the report, its data, and figures of them to the sweep's tracked run."""
-    folder = artifact.place.local()
-    log_report(parent, str(artifact.result["report"]))
-    parent.log_file(folder / SWEEP_FILE)
-    parent.log_file(figures.write(parse_sweep((artifact.place / SWEEP_FILE).read_json()), folder / "figures"))
 
 
 def entrants(sweep: Sweep, trials: Trials) -> list[Entrant]:
@@ -338,13 +328,11 @@ def entrants(sweep: Sweep, trials: Trials) -> list[Entrant]:
     if space.has_several_objectives:
         found = {mark_of(space, trial.outcome.parameters): trial for trial in trials.complete}
         chosen += [found[name] for name in space.marks if name in found and found[name] != trials.best]
-    recipes = {_label(sweep, trial): apply_changes(sweep.recipe, trial.outcome.parameters) for trial in chosen}
+    points = [trial.outcome.parameters for trial in chosen]
+    recipes = {
+        mark_of(space, point) or f"{sweep.recipe.name} {briefly(space, point)}": apply_changes(sweep.recipe, point)
+        for point in points
+    }
     recipes |= {baseline.name: baseline for baseline in sweep.baselines}
     systems = [entrants_of(label, recipe, space.seeds, sweep.survey) for label, recipe in recipes.items()]
     return [one for seed in zip(*systems, strict=True) for one in seed]
-
-
-def _label(sweep: Sweep, trial: Trial) -> str:
-    """A trial's mark, else its recipe and point."""
-    point = trial.outcome.parameters
-    return mark_of(sweep.space, point) or f"{sweep.recipe.name} {briefly(sweep.space, point)}"

@@ -147,9 +147,8 @@ def run_trial(context: TrialContext, parameters: ParameterPoint, report: Report)
         trained = time.perf_counter()
         results = [runner.run(step).result for step in rung.evaluations]
         found = summarise(rung.evaluations, results, context.storage)
-        seconds = time.perf_counter() - trained
         corpus, queries = results[0]["corpus"], results[0]["queries"]
-        tell(RungMeasured(number, rung.share, seconds, corpus, queries, found))
+        tell(RungMeasured(number, rung.share, time.perf_counter() - trained, corpus, queries, found))
         objectives = found.of(space.targets if number == len(rungs) else space.targets[:1])
         report({"rung": number, **{objective(place): value for place, value in enumerate(objectives)}})
 

@@ -7,7 +7,7 @@ impossible point cannot be written down; two points that differ in nothing that 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -18,28 +18,8 @@ from midmask.errors import UserError, quoted, reason, unknown
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.schema import Recipe
 
-C = TypeVar("C", bound=Config)
-
 LARGEST_FILE = 64 << 10
 """Bytes of a YAML file that are read; those in `search_spaces/` have some 2,000."""
-
-
-def load_fields(path: Path, form: type[C], wanted: str) -> C:
-    """The fields in a YAML file.
-
-    Args:
-        wanted: the message for a file that holds no mapping.
-
-    Raises:
-        UserError: if the file is missing, is no YAML mapping, has an alias or a wrong field; the line names the field.
-    """
-    data = _read_yaml(path)
-    if not isinstance(data, dict):
-        raise UserError(wanted)
-    try:
-        return form.model_validate(data)
-    except ValidationError as error:
-        raise as_user_error(error, path.name) from None
 
 
 class _Loader(yaml.SafeLoader):
@@ -53,11 +33,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _read_yaml(path: Path) -> Any:
-    """The plain data of a YAML file.
-
-    Raises:
-        UserError: if the file is missing, too large, no YAML, or has an alias.
-    """
+    """The plain data of a YAML file; a UserError if it is missing, too large, no YAML, or has an alias."""
     try:
         with open(path, "rb") as stream:
             data = stream.read(LARGEST_FILE + 1)
@@ -250,12 +226,10 @@ class Space(Config):
                 if other not in above:
                     hint = "A condition looks at parameters that stand above it."
                     raise unknown("parameter", other, [*above], hint=f"In parameters.{path}.when. {hint}")
-                impossible = [value for value in wanted if value not in above[other].values]
-                if impossible:
-                    raise ValueError(
-                        f"parameters.{path}.when: {other} is never {impossible[0]!r}; its values are "
-                        f"{list(above[other].values)}"
-                    )
+                values = list(above[other].values)
+                if impossible := [value for value in wanted if value not in values]:
+                    where = f"parameters.{path}.when"
+                    raise ValueError(f"{where}: {other} is never {impossible[0]!r}; its values are {values}")
             above[path] = distribution
         return self
 
@@ -274,8 +248,13 @@ def load_space(path: Path) -> Space:
     Raises:
         UserError: if the file is missing, is no YAML mapping, has an alias or a wrong field; the line names the field.
     """
-    wanted = f"search space {path}: a mapping of fields is wanted, with at least name, recipe, parameters"
-    return load_fields(path, Space, wanted)
+    data = _read_yaml(path)
+    if not isinstance(data, dict):
+        raise UserError(f"search space {path}: a mapping of fields is wanted, with at least name, recipe, parameters")
+    try:
+        return Space.model_validate(data)
+    except ValidationError as error:
+        raise as_user_error(error, path.name) from None
 
 
 ParameterPoint = dict[str, ParameterValue]
@@ -350,13 +329,10 @@ def check(space: Space, recipe: Recipe) -> None:
             f"{describe_point(space, point)}: these values exclude each other ({why}). Give one of the parameters a "
             "condition: when: {PATH: VALUE}"
         )
+    has_ranges = any(distribution.low is not None for distribution in space.parameters.values())
     for name, values in space.marks.items():
-        if not any(is_marked(values, point) for point in _corners(space)) and not _has_ranges(space):
+        if not has_ranges and not any(is_marked(values, point) for point in _corners(space)):
             raise UserError(f"marks.{name}: no point of the space has {values}; add the values to its parameters")
-
-
-def _has_ranges(space: Space) -> bool:
-    return any(distribution.low is not None for distribution in space.parameters.values())
 
 
 def _corners(space: Space) -> Iterator[ParameterPoint]:

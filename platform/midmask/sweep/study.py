@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import optuna
 from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
 from midmask.evaluation.statistics.intervals import RankCorrelation, rank_correlation
 from midmask.sweep.space import Distribution, ParameterPoint, ParameterValue, Space, complete, grid
@@ -129,9 +129,6 @@ def remaining(study: optuna.Study, space: Space) -> Remaining:
         again = [point for point in grid(space) if point not in finished]
         return Remaining(again, len(again))
     count = max(0, space.trials - len(finished))
-    return Remaining([_point(trial) for trial in held][:count], count)
-
-
-def _point(trial: FrozenTrial) -> ParameterPoint:
-    """The parameters of a trial; a killed trial may lack some."""
-    return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
+    # A killed trial may lack parameters that it was to have.
+    points = [{**trial.system_attrs.get("fixed_params", {}), **trial.params} for trial in held]
+    return Remaining(points[:count], count)

@@ -274,17 +274,12 @@ def floor_sentence(standings: Mapping[str, Comparison], seeds: SeedSpread, repea
         if seeds.degrees
         else "no repeated fine-tuning, so that what the seed does is not in it"
     )
+    which = f"{alike} of the other {others} complete trials" if others > 1 else "The other trial"
+    swallowed = f"{which} cannot be told from the best" if alike else "Every other trial is significantly worse"
     return (
         f"Noise floor: a difference of {value:.4f} between two trials is found with a probability of 0.8 (queries "
-        f"paired, {spread}; {_family(others)}). {_swallowed(alike, others)}"
+        f"paired, {spread}; {_family(others)}). {swallowed} on dev."
     )
-
-
-def _swallowed(alike: int, others: int) -> str:
-    if not alike:
-        return "Every other trial is significantly worse on dev."
-    which = f"{alike} of the other {others} complete trials" if others > 1 else "The other trial"
-    return f"{which} cannot be told from the best on dev."
 
 
 def front_sentence(trials: Trials, systems: Sequence[System]) -> str:
@@ -316,15 +311,10 @@ def proxy_sentence(share: float, found: RankCorrelation, *, pruned: bool) -> str
     within = (
         f"[95% interval {found.low:+.2f}, {found.high:+.2f}]" if found.low is not None else "[too few for an interval]"
     )
-    advice = (
-        "it may stand for the whole run"
-        if found.is_positive
-        else "it is not shown to rank as the whole run does, so do not choose by it alone"
-    )
-    return (
-        f"The probe at {share:g} of the pre-training: Kendall tau {found.tau:+.2f} {within} on dev over {who}; "
-        f"{advice}."
-    )
+    doubt = "it is not shown to rank as the whole run does, so do not choose by it alone"
+    advice = "it may stand for the whole run" if found.is_positive else doubt
+    told = f"Kendall tau {found.tau:+.2f} {within} on dev over {who}"
+    return f"The probe at {share:g} of the pre-training: {told}; {advice}."
 
 
 def importance_sentence(found: SweepImportance | None, names: Mapping[str, str], trials: int) -> str:

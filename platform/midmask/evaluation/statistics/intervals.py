@@ -12,9 +12,6 @@ estimated in two ways, by what is there:
                 means over k seeds each gets the variance  var(d)/n + 2 s²/k,  d: differences per query, n of them. Part
                 of a trial's own seeds is in d too, so this is rather too large than too small
     contrast    a benchmark: every system has a variance of its own, and what seeds do to single queries is taken out
-
-A two-way bootstrap would be the other choice for either; with three seeds it is too narrow, since it draws from three
-values as if they were all there are.
 """
 
 import math

@@ -2,8 +2,8 @@
 
 Values are paired by query. A system may bring several seeds: its value of a query is then the mean over them, so that
 the query stays the unit of the test. Sweeps also give how much seeds alone move a mean. Argument names (`baseline`,
-`test`, `correction`, `correction_alpha`) and their values are those of PyTerrier's `Experiment`, which are those of
-statsmodels' `multipletests`; as there, the family that a correction looks at is one measure's tests.
+`test`, `correction`) and their values are those of PyTerrier's `Experiment`, which are those of statsmodels'
+`multipletests`; as there, the family that a correction looks at is one measure's tests.
 
 The SIGIR'23 benchmark of middle training compares all systems by paired t-test with Bonferroni at 0.05:
 `compare(tables, measure="RR@10", correction="bonferroni")`.
@@ -89,10 +89,6 @@ def paired_p(difference: Doubles, test: Test, *, seed: int = 0) -> float:
     return TESTS[test](difference, seed)
 
 
-def _bonferroni(p_values: Doubles) -> Doubles:
-    return np.minimum(1.0, len(p_values) * p_values)
-
-
 def _step_down(p_values: Doubles, adjusted: Callable[[Doubles, Doubles], Doubles]) -> Doubles:
     """Each p adjusted for the tests not yet rejected when its turn comes, smallest first, and never below those
     before."""
@@ -103,26 +99,18 @@ def _step_down(p_values: Doubles, adjusted: Callable[[Doubles, Doubles], Doubles
     return corrected
 
 
-def _holm(p_values: Doubles) -> Doubles:
-    return _step_down(p_values, lambda p, remaining: p * remaining)
-
-
 def _holm_sidak(p_values: Doubles) -> Doubles:
     # 1 - (1 - p)^m, without losing a small p to rounding.
     with np.errstate(divide="ignore"):
         return _step_down(p_values, lambda p, remaining: -np.expm1(remaining * np.log1p(-p)))
 
 
-def _benjamini_hochberg(p_values: Doubles) -> Doubles:
-    return np.asarray(stats.false_discovery_control(p_values, method="bh"), dtype=np.float64)
-
-
 CORRECTIONS: Mapping[Correction, Callable[[Doubles], Doubles]] = {
-    "bonferroni": _bonferroni,
-    "holm": _holm,
+    "bonferroni": lambda p: np.minimum(1.0, len(p) * p),
+    "holm": lambda p: _step_down(p, lambda each, remaining: each * remaining),
     "holm-sidak": _holm_sidak,
     "hs": _holm_sidak,
-    "fdr_bh": _benjamini_hochberg,
+    "fdr_bh": stats.false_discovery_control,
 }
 
 
@@ -201,21 +189,16 @@ def compare(
     baseline: str | None = None,
     test: Test = "t",
     correction: Correction | None = "holm",
-    correction_alpha: float = ALPHA,
     queries: Collection[str] | None = None,
     seeds: SeedSpread | None = None,
-    seed: int = 0,
 ) -> list[Comparison]:
     """Every other system against `baseline`, in the order given; without a baseline every system against each before.
 
     Args:
         baseline: a system's name; None: all pairs.
-        correction_alpha: the level that p_corrected is compared with (below it is significant); the interval covers
-            1 - correction_alpha.
         queries: the slice of queries to compare on; None: all.
         seeds: how much the seed alone moves a mean; p, interval and detectable difference of the t-test then count it
             beside the spread over queries.
-        seed: of the permutation test.
 
     Raises:
         UserError: for an unknown baseline, measure, test or correction, systems with different queries, or a slice
@@ -234,16 +217,11 @@ def compare(
         pairs = [(later, earlier) for earlier, later in combinations(samples, 2)]
     else:
         pairs = [(name, baseline) for name in samples if name != baseline]
-    level = strictest_level(correction_alpha, len(pairs), correction)
-    rows = [
-        _difference(samples[system], samples[base], test, correction_alpha, level, seeds, seed)
-        for system, base in pairs
-    ]
+    level = strictest_level(ALPHA, len(pairs), correction)
+    rows = [_difference(samples[name], samples[base], test, level, seeds) for name, base in pairs]
     corrected = correct([row["p"] for row in rows], correction)
     return [
-        Comparison(
-            system=system, baseline=base, measure=measure, p_corrected=p, significant=p < correction_alpha, **row
-        )
+        Comparison(system=system, baseline=base, measure=measure, p_corrected=p, significant=p < ALPHA, **row)
         for (system, base), row, p in zip(pairs, rows, corrected, strict=True)
     ]
 
@@ -277,14 +255,14 @@ def _samples(per_query: PerQuery, measure: str, first: str | None) -> dict[str, 
 
 
 def _difference(
-    own: SeedSample, base: SeedSample, test: Test, alpha: float, level: float, seeds: SeedSpread | None, seed: int
+    own: SeedSample, base: SeedSample, test: Test, level: float, seeds: SeedSpread | None
 ) -> dict[str, Any]:
     """The fields of a comparison that need no names; `level`: what the detectable difference must pass."""
     difference_Q = own.means_Q - base.means_Q
     mean, spread = float(difference_Q.mean()), deviation(difference_Q)
     repeats = len(own.values_SQ), len(base.values_SQ)
     error = standard_error([Variance.of_mean(difference_Q), *([] if seeds is None else seeds.variances(*repeats))])
-    margin = error.margin(alpha)
+    margin = error.margin()
     return {
         "queries": len(own.queries),
         "seeds": repeats[0],
@@ -293,7 +271,7 @@ def _difference(
         "difference": mean,
         "low": mean - margin,
         "high": mean + margin,
-        "p": error.p(mean) if test == "t" else paired_p(difference_Q, test, seed=seed),
+        "p": error.p(mean) if test == "t" else paired_p(difference_Q, test),
         "effect": mean / spread if spread else 0.0,
         "detectable": error.detectable(level),
     }
