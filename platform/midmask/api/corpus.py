@@ -296,11 +296,8 @@ class Corpus:
 
     def in_store(self, storage: Place) -> CorpusConfig:
         """The collection as steps read it; one in memory is written to the store, once."""
-        return read_as(self._stored(storage), self.settings)
-
-    def _stored(self, storage: Place) -> CorpusConfig:
         if isinstance(self.source, CorpusConfig):
-            return self.source
+            return read_as(self.source, self.settings)
         rows = self.source
 
         def write(out: Place) -> dict[str, Any]:
@@ -309,7 +306,7 @@ class Corpus:
 
         record = {"step": COLLECTIONS, "fingerprint": rows.fingerprint, "config": {}, "inputs": {}}
         artifact = produce(storage / COLLECTIONS / rows.fingerprint / self.name, record, write)
-        return CorpusConfig(name=f"beir:{artifact.place / self.name}")
+        return read_as(CorpusConfig(name=f"beir:{artifact.place / self.name}"), self.settings)
 
     def __repr__(self) -> str:
         if isinstance(self.source, CorpusConfig):

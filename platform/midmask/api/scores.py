@@ -29,6 +29,7 @@ from midmask.experiment.graph import Step
 from midmask.experiment.notes import notes
 from midmask.experiment.plan import plan
 from midmask.experiment.report import evaluations_table, per_query
+from midmask.experiment.run import Runner
 from midmask.experiment.searching import adopted
 from midmask.recipes import RECIPES
 from midmask.retrieve.ranked import Fusion, TieRule
@@ -139,9 +140,7 @@ def evaluate(
         UserError: for a corpus without judgements, an unknown split or measure, or a folder that holds no model.
     """
     home = next((given for given in (model, corpus) if isinstance(given, Run)), None)
-    if home is not None and storage is not None:
-        raise UserError(f"storage = {str(storage)!r}: a run is evaluated in its own store; leave storage out")
-    runner = home.runner if home else runner_in(open_store(storage), ray=False, progress=progress)
+    runner = _runner(home, storage, progress=progress)
     changes = as_changes(settings)
     is_run = isinstance(model, Run)
     check_reach(changes, READ if is_run else (*READ, "tokens"), f"the evaluation of {'a run' if is_run else model}")
@@ -158,6 +157,15 @@ def evaluate(
         model, corpus, where, {f"evaluation.{name}": value for name, value in fields.items()} | changes
     )
     return Scores(system, compute(runner, step))
+
+
+def _runner(run: Run | None, storage: str | Path | None, *, progress: bool) -> Runner:
+    """The run's own runner, which has its store; without a run, a new one."""
+    if run is None:
+        return runner_in(open_store(storage), ray=False, progress=progress)
+    if storage is not None:
+        raise UserError(f"storage = {str(storage)!r}: a run is evaluated in its own store; leave storage out")
+    return run.runner
 
 
 def find_collection(model: Run | str | Path, corpus: Corpus | Run | None, storage: Place) -> CorpusConfig:
@@ -252,11 +260,9 @@ def evaluate_run(
     """
     if ties not in get_args(TieRule):
         raise unknown("ties", ties, get_args(TieRule))
-    if isinstance(corpus, Run) and storage is not None:
-        raise UserError(f"storage = {str(storage)!r}: a run is evaluated in its own store; leave storage out")
+    runner = _runner(corpus if isinstance(corpus, Run) else None, storage, progress=progress)
     path = Path(file).expanduser().absolute()
     (system,) = run_names([path], [name] if name else [])
-    runner = corpus.runner if isinstance(corpus, Run) else runner_in(open_store(storage), ray=False, progress=progress)
     changes = as_changes(settings)
     check_reach(changes, ("corpus", *(f"evaluation.{name}" for name in EVALUATION_FIELDS)), "a run file")
     where = read_as(find_collection(path, corpus, runner.storage), changes)

@@ -6,10 +6,8 @@ The widgets that choose the view keep their values in the address. A chart sets 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import NamedTuple
 from urllib.parse import urlencode
 
-import plotly.graph_objects as go
 import streamlit as st
 
 from midmask.core.redaction import redacted
@@ -245,77 +243,47 @@ MINUTES_BELOW_H = 2.0
 """Hours below which the axis of time counts minutes."""
 
 
-class CostPoint(NamedTuple):
-    name: str
-    rank: int
-    cost: float
-    quality: float
-    spent: str
-
-
 def show_costs(board: Board) -> None:
     """The chart, with a choice of the cost; nothing where no cost is known of two systems."""
     assert board.ranked is not None, "a board with lines has a measure"
     found = {
-        column.head: (column, points)
+        column.head: (column, systems)
         for column in board.columns
-        if column.key in COST_HEADS and len(points := points_of(board, column, board.ranked)) >= FEWEST_POINTS
+        if column.key in COST_HEADS and len(systems := costs_of(board, column, board.ranked)) >= FEWEST_POINTS
     }
     if not found:
         return
     st.subheader("Quality against cost")
     chosen = st.segmented_control("Cost", list(found), default=next(iter(found)), key="cost", bind="query-params")
-    column, points = found[chosen or next(iter(found))]
-    front = on_front([(point.quality, point.cost) for point in points], ("max", "min"))
-    draw(cost_figure(points, front, column, board.ranked), "quality_cost", 380)
-    labels = labels_of(points)
-    best = " · ".join(label for label, is_best in zip(labels, front, strict=True) if is_best)
-    ranked = "" if labels[0] == points[0].name else " Numbers are ranks in the table."
+    column, systems = found[chosen or next(iter(found))]
+    names = [_point_name(board, line) for _, _, line in systems]
+    are_named = len(set(names)) == len(names) <= MOST_NAMED
+    unit, size = _unit(column, max(cost for cost, _, _ in systems))
+    front = on_front([(quality, cost) for cost, quality, _ in systems], ("max", "min"))
+    points = []
+    for (cost, quality, line), name, is_best in zip(systems, names, front, strict=True):
+        rank = board.ranks[line.entry.name]
+        text = f"{rank} {name} · {number(board, column, line.cells[column.key])}"
+        points.append(FrontPoint(size * cost, quality, name if are_named else f"{rank}", text, is_best))
+    is_log = all(point.cost > 0 for point in points)  # powers of ten, where none is nothing
+    draw(front_figure(points, f"{column.head} ({unit})", board.ranked.key, log=is_log), "quality_cost", 380)
+    best = " · ".join(point.label for point in points if point.on_front)
+    ranked = "" if are_named else " Numbers are ranks in the table."
     st.caption(f"Nothing is both better and cheaper than what is on the line: {markdown_text(best)}.{ranked}")
 
 
-def points_of(board: Board, cost: BoardColumn, quality: BoardColumn) -> list[CostPoint]:
-    """The systems of which both are known, the cheapest first."""
-    found = []
-    for line in board.lines:
-        paid, value = line.cells[cost.key], line.cells[quality.key].value
-        if paid.number is not None and value is not None:
-            found.append(
-                CostPoint(
-                    _point_name(board, line),
-                    board.ranks[line.entry.name],
-                    paid.number,
-                    value.mean,
-                    number(board, cost, paid),
-                )
-            )
-    return sorted(found, key=lambda point: (point.cost, -point.quality))
+def costs_of(board: Board, cost: BoardColumn, quality: BoardColumn) -> list[tuple[float, float, BoardLine]]:
+    """Cost, quality and line of the systems of which both are known, the cheapest first."""
+    cells = [(line.cells[cost.key].number, line.cells[quality.key].value, line) for line in board.lines]
+    known = [(paid, value.mean, line) for paid, value, line in cells if paid is not None and value is not None]
+    return sorted(known, key=lambda system: (system[0], -system[1]))
 
 
-def cost_figure(
-    points: Sequence[CostPoint], front: Sequence[bool], cost: BoardColumn, quality: BoardColumn
-) -> go.Figure:
-    """Costs in powers of ten where none is nothing."""
-    unit, size = _unit(points, cost)
-    drawn = [
-        FrontPoint(size * point.cost, point.quality, label, f"{point.rank} {point.name} · {point.spent}", is_best)
-        for point, label, is_best in zip(points, labels_of(points), front, strict=True)
-    ]
-    is_log = all(point.cost > 0 for point in points)
-    return front_figure(drawn, f"{cost.head} ({unit})", quality.key, log=is_log)
-
-
-def _unit(points: Sequence[CostPoint], cost: BoardColumn) -> tuple[str, float]:
+def _unit(cost: BoardColumn, highest: float) -> tuple[str, float]:
     """What the axis counts, and how many of that are one of the column's own."""
     if cost.key == HOURS:
-        return ("minutes", 60.0) if max(point.cost for point in points) < MINUTES_BELOW_H else ("hours", 1.0)
+        return ("minutes", 60.0) if highest < MINUTES_BELOW_H else ("hours", 1.0)
     return ("bytes", 1.0) if cost.key == BYTES else ("ms a query", 1.0)
-
-
-def labels_of(points: Sequence[CostPoint]) -> list[str]:
-    """What stands beside each point: names where they are few and differ, else ranks."""
-    names = [point.name for point in points]
-    return names if len(set(names)) == len(names) <= MOST_NAMED else [f"{point.rank}" for point in points]
 
 
 def _point_name(board: Board, line: BoardLine) -> str:

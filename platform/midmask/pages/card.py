@@ -24,9 +24,6 @@ from midmask.tracking.reading import TrackedRow, artifact_file
 KEY = "system"
 WHERE = {"process": "the process of their trial", "ray train": "workers of Ray Train"}
 
-COMMITS = ("midmask.commit", "mlflow.source.git.commit")
-"""Tags with the commit of the code, the first that a run has."""
-
 
 def show(board: Board, context: PageContext) -> None:
     """The choice of a system, which the table's names make too, and the card of the one that is chosen."""
@@ -111,7 +108,7 @@ def again(context: PageContext, row: LeaderboardRow, run: TrackedRow, artifacts:
     arguments = command_again(run, str(recipe), split or row.split, artifacts)
     command = shlex.join(["python", *arguments, "--tracking-uri", redacted(context.uri)])
     st.code(command, language="bash", wrap_lines=True)
-    commit = next((run.tags[name] for name in COMMITS if run.tags.get(name)), "")
+    commit = run.tags.get("mlflow.source.git.commit", "")
     at = f", at commit {commit}" if commit else ""
     st.caption(
         f"In the project's folder{at}. With `--dry-run` it prints steps and fingerprints; the evaluation's was "
