@@ -61,20 +61,12 @@ class GainRecord(LevelRecord):
 
 
 def load_records(path: Path = GAINS_FILE) -> list[GainRecord]:
-    """The gains of a file.
-
-    Raises:
-        UserError: for a line that is no record.
-    """
+    """The gains of a file; a UserError for a line that is no record."""
     return _load(TypeAdapter(GainRecord), path)
 
 
 def load_levels(path: Path = LEVELS_FILE) -> list[LevelRecord]:
-    """The levels of a file.
-
-    Raises:
-        UserError: for a line that is no record.
-    """
+    """The levels of a file; a UserError for a line that is no record."""
     return _load(TypeAdapter(LevelRecord), path)
 
 

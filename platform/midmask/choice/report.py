@@ -167,17 +167,14 @@ def belief(found: Calibration) -> list[str]:
         f"The rankings agreed with a Kendall's tau of {score(tau)}: without ties, {percent((1 + tau) / 2)} of all "
         "pairs of systems stand in the same order."
     )
+    # Too wide ones give no advice: that needs more collections than were measured.
+    advice = " So they are narrower than they should be." if coverage < found.level - BEYOND else ""
     sentences = [
         f"On {many} with judgements ({', '.join(found.collections)}), verdicts were made without looking at these.",
         agreement if math.isfinite(tau) else "Whether rankings agreed there is not known.",
-        f"Stated {level} intervals covered {percent(coverage)} of the judged gains." + _coverage_advice(found),
+        f"Stated {level} intervals covered {percent(coverage)} of the judged gains." + advice,
     ]
     return [*sentences, f"Source: {found.source}"] if found.source else sentences
-
-
-def _coverage_advice(found: Calibration) -> str:
-    """Advice if intervals are too narrow. Too wide ones give none: that needs more collections than were measured."""
-    return " So they are narrower than they should be." if found.coverage < found.level - BEYOND else ""
 
 
 def query_sentence(counts: QueryCounts) -> str:
@@ -374,11 +371,7 @@ TEMPLATES = _templates()
 
 
 def verdict_html(verdict: Verdict) -> str:
-    """The page: the answer, the systems, the picture, examples, and what it leaves out.
-
-    Raises:
-        UserError: if the recommended system is not among the verdict's systems.
-    """
+    """The page: the answer, the systems, the picture, examples, and what it leaves out."""
     template, taken = TEMPLATES.get_template("verdict.html.jinja"), verdict.recommended
     drawn = drawable(verdict)
     finalists = [one for one in drawn if one.finalist]
@@ -433,16 +426,11 @@ def described(verdict: Verdict) -> str:
 
 def _markdown(name: str, verdict: Verdict, **more: object) -> str:
     """The text of a template, in which blank lines are single."""
-    _ = verdict.recommended
     return re.sub(r"\n{3,}", "\n\n", TEMPLATES.get_template(name).render(verdict=verdict, **more)).strip() + "\n"
 
 
 def verdict_markdown(verdict: Verdict) -> str:
-    """The whole verdict: the answer, the systems, the queries, how far to believe it, examples, and what it leaves out.
-
-    Raises:
-        UserError: if the recommended system is not among the verdict's systems.
-    """
+    """The whole verdict: the answer, the systems, the queries, how far to believe it, examples and what is left out."""
     rows = [[md(name), f"{count:,}"] for name, count in verdict.queries.source.items()]
     return _markdown("verdict.md.jinja", verdict, sources_table=markdown(["source", "queries kept"], rows))
 
@@ -453,9 +441,6 @@ def model_card(verdict: Verdict, folder_card: str = "") -> str:
     Args:
         folder_card: README.md that the training wrote into that folder. What it says of views, libraries and origin is
             kept, under a heading of its own.
-
-    Raises:
-        UserError: if the recommended system is not among the verdict's systems.
     """
     shown = (verdict.delivered, verdict.recommended)
     found = loader(verdict.delivered.representation)

@@ -57,9 +57,16 @@ log = logging.getLogger(__name__)
 MEASURED_IN = "docs/results/choose.md"
 """What collections with judgements have shown, and by which commands."""
 
+SAMPLED = (
+    "The whole collection would have taken too much of the budget: {searched:,} of its {passages:,} passages were "
+    f"searched, those of the queries among them. Every system's {MEASURE} is higher than in the whole."
+)
+
 FROM_OTHERS = "What BM25 adds to the encoder as it is, is expected from other collections: made queries do not tell it."
 
-UNCALIBRATED = "no collection with judgements was measured: intervals have an assumed width"
+UNCALIBRATED = (
+    "How far to believe gains is assumed: no collection with judgements was measured: intervals have an assumed width."
+)
 
 
 @dataclass(frozen=True)
@@ -157,7 +164,10 @@ def _choose(request: Request, workshop: Workshop, clock: Clock, journal: Contest
     outcome = held.hold(first_contenders(request.systems, request.backbone))
     if not outcome.finalists:
         raise UserError("no system was measured: give a larger --budget, or fewer --systems")
-    tested = _test(held, outcome, clock)
+    log.info("test queries of %d finalists", len(outcome.finalists))
+    held.announce_tests()
+    # Nothing is trained, so there is no time limit.
+    tested = held.measure(outcome.finalists, outcome.sizes.__getitem__, "test", float("inf"))
     cells = _cells(held, outcome)
     measured = _measured(cells, outcome, tested, workshop.storage, words_of(made.collection))
     counterparts = _counterparts(measured, outcome.dev)
@@ -171,27 +181,12 @@ def _benchmark(request: Request, collection: Place, size: Size, splits: Sequence
     return contest(name, request.systems, size, splits, changes, request.seed, request.teacher)
 
 
-def _size_of(outcome: ContestOutcome, contender: System) -> Size:
-    return outcome.sizes[contender]
-
-
-def _test(held: Contest, outcome: ContestOutcome, clock: Clock) -> dict[System, Result]:
-    """Measures the finalists on the test queries, for the first time. Nothing is trained, so there is no time limit."""
-    log.info("test queries of %d finalists", len(outcome.finalists))
-    held.announce_tests()
-    return held.measure(outcome.finalists, partial(_size_of, outcome), "test", float("inf"))
-
-
 def _cells(held: Contest, outcome: ContestOutcome) -> list[BenchmarkCell]:
     """The cells of all measured contenders at their last size: finalists on the test queries, the others on dev."""
-    return [
-        cell
-        for entry in (
-            *outcome.finalists,
-            *(entry for entry in outcome.measured if entry not in outcome.finalists),
-        )
-        for cell in held.cells(entry, _size_of(outcome, entry), "test" if entry in outcome.finalists else "dev")
-    ]
+    splits = dict.fromkeys(outcome.finalists, "test") | {
+        entry: "dev" for entry in outcome.measured if entry not in outcome.finalists
+    }
+    return [cell for entry, split in splits.items() for cell in held.cells(entry, outcome.sizes[entry], split)]
 
 
 def _measured(
@@ -270,14 +265,7 @@ def _counterparts(measured: Sequence[MeasuredSystem], dev: Mapping[System, Resul
     return Counterparts(by_split(base), by_split(joined) if base == alone and joined in finalists else None)
 
 
-def _limits(
-    request: Request,
-    made: Made,
-    outcome: ContestOutcome,
-    *,
-    joins: bool,
-    calibrated: bool,
-) -> tuple[str, ...]:
+def _limits(request: Request, made: Made, outcome: ContestOutcome, *, joins: bool, calibrated: bool) -> tuple[str, ...]:
     train, judge = ", ".join(made.train_sources), ", ".join(made.judge_sources)
     trained, tested_on = trained_of(outcome.measured), outcome.tested_on
     learned = (
@@ -290,8 +278,8 @@ def _limits(
         *((_trained_once(request, outcome),) if trained else ()),
         "Each query has one relevant passage; others that answer it as well count as wrong.",
         *((FROM_OTHERS,) if joins else ()),
-        *(() if tested_on is None else (_sampled(tested_on.passages, made.passages),)),
-        *(() if calibrated else (f"How far to believe gains is assumed: {UNCALIBRATED}.",)),
+        *(() if tested_on is None else (SAMPLED.format(searched=tested_on.passages, passages=made.passages),)),
+        *(() if calibrated else (UNCALIBRATED,)),
     )
 
 
@@ -303,13 +291,6 @@ def _trained_once(request: Request, outcome: ContestOutcome) -> str:
     given = any(path.endswith(".steps") for path in request.own_changes)  # then sizes are not the contest's
     longest = "" if given else f", for at most {steps} fine-tuning"
     return f"Systems were trained once, with seed {request.seed}{longest}; another seed moves a gain by a point or so."
-
-
-def _sampled(searched: int, passages: int) -> str:
-    return (
-        f"The whole collection would have taken too much of the budget: {searched:,} of its {passages:,} passages were "
-        f"searched, those of the queries among them. Every system's {MEASURE} is higher than in the whole."
-    )
 
 
 MODEL = "model"

@@ -148,11 +148,7 @@ class SearchStore:
         return self._runner(show).run(plan(self._recipe(), self._survey).corpus)
 
     def open_encoder(self, folder: Path, stored: StoredPassages, show: Show) -> EncoderRanker:
-        """A model folder over the collection.
-
-        Raises:
-            UserError: as `open_searcher`.
-        """
+        """A model folder over the collection; raises as `open_searcher`."""
         return EncoderRanker(self.open_searcher(folder, show), stored, read_facts(folder).representation)
 
     def open_searcher(self, folder: Path, show: Show) -> Searcher:
@@ -342,11 +338,7 @@ class SideBySide:
         return RankedAnswer(scored, time.perf_counter() - began, ranker.how)
 
     def search(self, label: str, query: str, k: int = 10) -> list[Hit]:
-        """The best `k` passages of a query with their texts; `rank` gives the same list with its time.
-
-        Raises:
-            UserError: as `rank`.
-        """
+        """The best `k` passages of a query with their texts; `rank` gives the same list with its time."""
         scored = self.rank(label, query, max(k, DEPTH) if k >= 1 else k).scored[:k]
         passages = self.passages([doc_id for doc_id, _ in scored])
         return [Hit(doc_id, score, *passages[doc_id][1:]) for doc_id, score in scored]

@@ -99,7 +99,9 @@ def examples(
 
     def shown(query: str) -> Example:
         ranks = dict(zip(labels, (_rank(own[query]), _rank(other[query])), strict=True))
-        return _example(asked[query], texts[relevant[query]], ranks)
+        row, passage = asked[query], texts[relevant[query]]
+        source = str((row.get("metadata") or {}).get("source", ""))
+        return Example(str(row["text"]), source, passage.title, passage.text, ranks)
 
     return tuple(map(shown, won)), tuple(map(shown, lost))
 
@@ -115,12 +117,6 @@ def _pick(queries: Iterable[str], relevant: Mapping[str, str]) -> list[str]:
 
 def _rank(reciprocal: float) -> int | None:
     return round(1 / reciprocal) if reciprocal > 0 else None
-
-
-def _example(query: Mapping[str, object], passage: Passage, ranks: Mapping[str, int | None]) -> Example:
-    metadata = query.get("metadata")
-    source = str(metadata.get("source", "")) if isinstance(metadata, dict) else ""
-    return Example(str(query["text"]), source, passage.title, passage.text, ranks)
 
 
 def relevant_of(collection: Place, split: str) -> dict[str, list[str]]:
