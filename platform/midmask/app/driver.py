@@ -95,7 +95,11 @@ def _loading_lines(folder: Place) -> list[str]:
     """By the class of sentence-transformers that the folder names, else by its architecture."""
     if (folder / SETTINGS).exists():
         named = (folder / SETTINGS).read_json().get("model_type", "SentenceTransformer")  # before version 5: unnamed
-        return _with_sentence_transformers(named, folder)
+        return [
+            f"from sentence_transformers import {named}",
+            f"model = {named}({folder.uri!r})",
+            'model.similarity(model.encode_query(["a query"]), model.encode_document(["a passage", "another one"]))',
+        ]
     (architecture, *_) = (folder / "config.json").read_json().get("architectures") or [""]
     if architecture.endswith("ForSequenceClassification"):
         return [
@@ -108,14 +112,6 @@ def _loading_lines(folder: Place) -> list[str]:
         f"from transformers import {auto}, AutoTokenizer",
         f"model = {auto}.from_pretrained({folder.uri!r})",
         f"tokenizer = AutoTokenizer.from_pretrained({folder.uri!r})",
-    ]
-
-
-def _with_sentence_transformers(loader: str, folder: Place) -> list[str]:
-    return [
-        f"from sentence_transformers import {loader}",
-        f"model = {loader}({folder.uri!r})",
-        'model.similarity(model.encode_query(["a query"]), model.encode_document(["a passage", "another one"]))',
     ]
 
 

@@ -80,7 +80,6 @@ def _settle_corpora(flags: argparse.Namespace) -> None:
 def add_shared_flags(parser: argparse.ArgumentParser) -> None:
     shared = parser.add_argument_group("flags that all jobs share")
     _add_collection_flags(shared)
-    _add_column_flags(shared)
     shared.add_argument(
         "--recipe",
         metavar="NAME",
@@ -114,7 +113,17 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
         "that no other training of the job would use, and without GPUs 1",
     )
     shared.add_argument("--seed", type=_natural, metavar="N", help="of everything random; default: the recipe's")
-    _add_trust_flags(shared)
+    shared.add_argument(
+        "--verify",
+        action="store_true",
+        help="compare the contents of files on this disk with their digests when they are read (sizes, and what comes "
+        "from elsewhere, always are)",
+    )
+    shared.add_argument(
+        "--allow-download",
+        action="store_true",
+        help="fetch a named model of the Hugging Face hub, or collection of ir_datasets, that this machine lacks",
+    )
     shared.add_argument(
         "--verbose", action="store_true", help="show every line of the log, which lies in logs/ of the storage"
     )
@@ -146,29 +155,12 @@ def _add_collection_flags(shared: argparse._ActionsContainer) -> None:
         help="collection for the middle training alone: FORMAT:PLACE, or tokens:FOLDER (token ids in Parquet or "
         "Arrow); may be given again: all are read together; default: --corpus",
     )
-
-
-def _add_column_flags(shared: argparse._ActionsContainer) -> None:
     shared.add_argument(
         "--text-column",
         metavar="NAME",
         help="of the tables of docs:PLACE; default: text, or that with the longest texts",
     )
     shared.add_argument("--title-column", metavar="NAME", help="of the tables of docs:PLACE; default: title, if there")
-
-
-def _add_trust_flags(shared: argparse._ActionsContainer) -> None:
-    shared.add_argument(
-        "--verify",
-        action="store_true",
-        help="compare the contents of files on this disk with their digests when they are read (sizes, and what comes "
-        "from elsewhere, always are)",
-    )
-    shared.add_argument(
-        "--allow-download",
-        action="store_true",
-        help="fetch a named model of the Hugging Face hub, or collection of ir_datasets, that this machine lacks",
-    )
 
 
 def add_set_flag(parser: argparse._ActionsContainer, of: str) -> None:

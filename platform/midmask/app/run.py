@@ -142,17 +142,13 @@ def track_run_files(options: Options, recipe: Recipe, evaluations: Mapping[str, 
     name, use = f"{options.job}-{recipe.corpus.short_name}-{identity[:6]}", partial(whole, options.training_workers)
     with open_job(options, name, tags, _settings(recipe), finished=finished, share=use) as job:
         if job is not None:
-            _run_files_job(job, recipe, evaluations)
-        done = {name: load(step.place(storage)) for name, step in evaluations.items()}
+            systems = [_run_file_system(name, recipe, step) for name, step in evaluations.items()]
+            compute(job, systems, evaluations.values(), has_run=lambda kind: kind.is_collection)
+        done = _load(evaluations, storage)
         if job is not None:
             job.run.log_inputs(all_datasets(evaluations.values(), storage))
             log_report(job.run, results_table(done))
         return done
-
-
-def _run_files_job(job: TrackedJob, recipe: Recipe, evaluations: Mapping[str, Step]) -> None:
-    systems = [_run_file_system(name, recipe, step) for name, step in evaluations.items()]
-    compute(job, systems, evaluations.values(), has_run=lambda kind: kind.is_collection)
 
 
 def _run_file_system(name: str, recipe: Recipe, evaluation: Step) -> TrackedSystem:

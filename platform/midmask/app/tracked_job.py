@@ -85,7 +85,9 @@ def open_job(
             log.info("already computed in run %s; nothing to do", earlier)
             yield None
             return
-        with log_file(log_folder(options), options.job) as log_path:
+        # beside the artifacts if these lie on a disk, else in the project's folder
+        logs = (Path(storage.uri) if storage.is_path else options.home) / "logs"
+        with log_file(logs, options.job) as log_path:
             log.info("every line of this job's log is in %s", log_path)
             connect()
             use = share()
@@ -100,12 +102,6 @@ def _expected_seconds(steps: Sequence[Step], *, storage: Place, use: Resources) 
     beside = use.side_by_side
     plan = estimate(steps, storage, workers=beside, per_training=use.workers, side_by_side=beside > 1)
     return {charge.step.fingerprint: 3600 * charge.hours for charge in plan.charges}
-
-
-def log_folder(options: Options) -> Path:
-    """The folder of log files: beside the artifacts if these lie on a disk, else in the project's folder."""
-    storage = Place(options.storage)
-    return (Path(storage.uri) if storage.is_path else options.home) / "logs"
 
 
 def _link_finished(tracker: Tracker, name: str, tags: Mapping[str, str], parent: str | None) -> str | None:

@@ -157,7 +157,9 @@ class _Tasks:
     def run(self, until: float, *, keep_going: bool) -> None:
         while self._graph.left:
             if time.monotonic() >= until:
-                self._cancel()
+                for task, step in self._running.items():
+                    ray.cancel(task, force=True)
+                    self._observer(Failed(step, TimeIsUp(f"{step.name}: the time was up"), self._graph.fail(step)))
                 return
             for lane in self._lanes:
                 self._fill(lane)
@@ -176,11 +178,6 @@ class _Tasks:
             self._graph.start(step)
             self._running[task.remote(step, self._storage, self._channel, lane.use)] = step
             self._observer(Begun(step))
-
-    def _cancel(self) -> None:
-        for task, step in self._running.items():
-            ray.cancel(task, force=True)
-            self._observer(Failed(step, TimeIsUp(f"{step.name}: the time was up"), self._graph.fail(step)))
 
     def _end(self, task: Any, step: Step, *, keep_going: bool) -> None:
         try:

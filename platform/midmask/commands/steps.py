@@ -14,11 +14,7 @@ RUN_RECIPE_HELP = """\
 Runs a whole recipe: corpus, tokens, middle training, fine-tuning stages, evaluation on dev and test, beside BM25."""
 
 
-def _run_recipe_flags(parser: ArgumentParser) -> None:
-    add_zero_shot_flag(parser)
-
-
-@program(RUN_RECIPE_HELP, _run_recipe_flags)
+@program(RUN_RECIPE_HELP, add_zero_shot_flag)
 def run_recipe(options: Options, flags: Namespace) -> None:
     from midmask.app.driver import ending, model_product, recipe_for, run_steps
     from midmask.experiment.evaluations import zero_shot

@@ -329,19 +329,13 @@ def join(config: JoinConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
 
     def tables() -> Iterator[pa.Table]:
         for number, (name, source) in enumerate(zip(config.names, sources, strict=True)):
-            for table in _read_joined(source, f"{name}/"):
+            for table in _read_passage_texts(source / "docs"):
                 counts[number] += len(table)
-                yield table
+                ids = pc.binary_join_element_wise(f"{name}/", table["doc_id"], "")
+                yield table.set_column(table.column_names.index("doc_id"), "doc_id", ids)
 
     passages = write_shards(tables(), out / "docs")
     write_tables(iter([QUERIES.empty_table()]), out / "queries.parquet", QUERIES)
     write_tables(iter([QRELS.empty_table()]), out / "qrels.parquet", QRELS)
     by_name = [{"name": name, "passages": count} for name, count in zip(config.names, counts, strict=True)]
     return {"name": "+".join(config.names), "passages": passages, "queries": 0, "collections": by_name}
-
-
-def _read_joined(corpus: Place, prefix: str) -> Iterator[pa.Table]:
-    """The passages of a corpus, a row group at a time, with the prefix before their ids."""
-    for table in _read_passage_texts(corpus / "docs"):
-        ids = pc.binary_join_element_wise(prefix, table["doc_id"], "")
-        yield table.set_column(table.column_names.index("doc_id"), "doc_id", ids)

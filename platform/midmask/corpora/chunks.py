@@ -198,7 +198,9 @@ def check_values(rows: str, values: tuple[Any, ...], max_characters: int) -> tup
     if rows == "docs":
         return _check_passage(values, max_characters)
     if rows == "queries":
-        return _check_query(values)
+        if not values[1].strip():
+            raise Fault(EMPTY_QUERY, f"text is {quoted(values[1])}")
+        return values if len(values) == 3 else (*values, None)  # of a format without answer strings
     return values
 
 
@@ -221,13 +223,6 @@ def _check_passage(values: tuple[Any, ...], max_characters: int) -> tuple[Any, .
     if len(text) > max_characters:
         raise Fault(OVERSIZED, f"{len(text):,} characters, corpus.max_characters = {max_characters:,}")
     return doc_id, title, text
-
-
-def _check_query(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """(query_id, text, answers); a format without answer strings gives None."""
-    if not values[1].strip():
-        raise Fault(EMPTY_QUERY, f"text is {quoted(values[1])}")
-    return values if len(values) == 3 else (*values, None)
 
 
 class ParsedBlock:

@@ -55,13 +55,9 @@ class Column(NamedTuple):
     optional: bool = False
 
 
-def is_text_or_floats(kind: pa.DataType) -> bool:
-    """Whether a column of this type can hold titles: a column of NaN alone, as pandas writes nothing, is of floats."""
-    return is_text(kind) or bool(pa.types.is_floating(kind))
-
-
 ID, TEXT = Column(("_id", "id"), is_id), Column(("text",), is_text)
-TITLE = Column(("title",), is_text_or_floats, optional=True)
+# A column of NaN alone, as pandas writes nothing, is of floats.
+TITLE = Column(("title",), lambda kind: is_text(kind) or bool(pa.types.is_floating(kind)), optional=True)
 TEXTS = (ID._replace(optional=True), TITLE, TEXT)
 JUDGEMENT = (
     Column(("query-id", *sorted(QUERY_NAMES - {"query-id"})), is_id),

@@ -172,17 +172,13 @@ def _can_open(name: str) -> bool:
 BEGIN, END = "<!-- formats: begin -->", "<!-- formats: end -->"
 
 
-def formats_table() -> str:
-    """A Markdown table of the formats and their layouts, in the order of the table of formats."""
-    rows = [f"| `{name}` | {escape_cell(reader_of(name).layout)} |" for name in FORMATS]
-    return "\n".join(["| format | layout |", "| :----- | :----- |", *rows])
-
-
 def with_formats(text: str) -> str:
-    """A Markdown text with the table between its two marks; a text without marks as it is."""
+    """A Markdown text with the table of formats and layouts between its two marks; a text without marks as it is."""
+    rows = [f"| `{name}` | {escape_cell(reader_of(name).layout)} |" for name in FORMATS]
+    table = "\n".join(["| format | layout |", "| :----- | :----- |", *rows])
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{formats_table()}\n{END}{after}" if begin and end else text
+    return f"{before}{BEGIN}\n{table}\n{END}{after}" if begin and end else text
 
 
 def escape_cell(text: str) -> str:

@@ -96,16 +96,22 @@ class Audit:
 
     def report(self, queries: int) -> dict[str, Any]:
         """The report as plain data, for audit.json."""
+        counts = self._counts
         return {
             "queries": queries,
             "per_query": self._per_query,
             "negatives": self.negatives,
             **self.shortfall(queries),
             "verdicts": {
-                name: {rule: int(count) for rule, count in zip(VERDICTS, counts, strict=True) if count}
-                for name, counts in zip(self._sources, self._verdicts, strict=True)
+                name: {rule: int(count) for rule, count in zip(VERDICTS, by_rule, strict=True) if count}
+                for name, by_rule in zip(self._sources, self._verdicts, strict=True)
             },
-            "false_negatives": self._false_negatives(),
+            "false_negatives": {
+                "judged_relevant": _share(counts["judged_relevant"], counts["candidates"]),
+                "near_duplicates": _share(counts["near_duplicates"], counts["candidates"]),
+                "teacher_above_positive": _share(counts["above"], counts["scored"]),
+                "chosen_teacher_above_positive": _share(counts["chosen_above"], counts["chosen_scored"]),
+            },
             "overlap": [
                 {
                     "lists": [self._sources[one], self._sources[other]],
@@ -115,15 +121,6 @@ class Audit:
                 for (one, other), count in self._both.items()
                 if count
             ],
-        }
-
-    def _false_negatives(self) -> dict[str, Any]:
-        counts = self._counts
-        return {
-            "judged_relevant": _share(counts["judged_relevant"], counts["candidates"]),
-            "near_duplicates": _share(counts["near_duplicates"], counts["candidates"]),
-            "teacher_above_positive": _share(counts["above"], counts["scored"]),
-            "chosen_teacher_above_positive": _share(counts["chosen_above"], counts["chosen_scored"]),
         }
 
 

@@ -134,7 +134,11 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
             not there.
     """
     lists = [inputs[name] for name in sorted(inputs) if name.startswith("ranked")]
-    _refuse_missing_scores(config, inputs)
+    if config.filters.teacher_margin is not None and "scores" not in inputs:
+        raise UserError(
+            f"filters.teacher_margin = {config.filters.teacher_margin:g} needs a teacher's scores; give the mining an "
+            "input scores, or leave the margin out"
+        )
     query_ids = judged_queries(inputs["corpus"], config.split, judged="relevant", limit=config.max_queries)
     write_table(pa.table({"query_id": pa.array(query_ids, pa.string())}), out / "queries.parquet")
     listed = find_listed(lists)
@@ -178,14 +182,6 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
         "source": ", ".join(source.name for source in sources),
         "false_negatives": report["false_negatives"],
     }
-
-
-def _refuse_missing_scores(config: MineConfig, inputs: Mapping[str, Artifact]) -> None:
-    if config.filters.teacher_margin is not None and "scores" not in inputs:
-        raise UserError(
-            f"filters.teacher_margin = {config.filters.teacher_margin:g} needs a teacher's scores; give the mining an "
-            "input scores, or leave the margin out"
-        )
 
 
 def _near_duplicates(inputs: Mapping[str, Artifact], out: Place) -> Place:

@@ -93,24 +93,19 @@ def verdicts(facts: CandidateFacts, rules: FilterConfig, ranks: range) -> Codes:
         "outside_ranks": (facts.rank < ranks.start) | (facts.rank >= ranks.stop),
         "positive": facts.is_positive,
         "near_duplicate": facts.is_near,
-        **_by_teacher(facts, rules),
         **_by_score(facts, rules),
     }
+    if rules.teacher_margin is not None:
+        refusals |= {
+            "positive_unscored": np.isnan(facts.positive_teacher),
+            "unscored": np.isnan(facts.teacher),
+            "teacher_margin": beyond_absolute(facts.teacher, facts.positive_teacher, rules.teacher_margin),
+        }
     codes = np.full(len(facts.rank), ALLOWED)
     for name in reversed(VERDICTS):
         if name in refusals:
             codes[refusals[name]] = CODE[name]
     return codes
-
-
-def _by_teacher(facts: CandidateFacts, rules: FilterConfig) -> dict[str, Bools]:
-    if rules.teacher_margin is None:
-        return {}
-    return {
-        "positive_unscored": np.isnan(facts.positive_teacher),
-        "unscored": np.isnan(facts.teacher),
-        "teacher_margin": beyond_absolute(facts.teacher, facts.positive_teacher, rules.teacher_margin),
-    }
 
 
 def _by_score(facts: CandidateFacts, rules: FilterConfig) -> dict[str, Bools]:

@@ -182,7 +182,10 @@ class DenseShard(Shard):
                 f"an index of {self._index.ntotal} vectors of width {self._index.d} for {self.rows} of width {width}; "
                 "delete it and build it again"
             )
-        self._on_gpu = _copy_to_gpu(faiss, self._index)
+        # On the first GPU that the process sees (Ray shows an actor its own); a build of faiss for CPUs sees none.
+        # faiss leaves on the CPU what it cannot do there, such as HNSW.
+        gpus = faiss.get_num_gpus()
+        self._on_gpu = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, self._index) if gpus else None
         self._error = error_of_guess(longest, self._mean_D)
 
     def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
@@ -231,10 +234,3 @@ class DenseShard(Shard):
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(score, range(0, len(local_QN), few)))
         return scores_QN
-
-
-def _copy_to_gpu(faiss: Any, index: Any) -> Any:
-    """The index on the first GPU that the process sees (Ray shows an actor its own); none without a GPU, or with a
-    build of faiss for CPUs. faiss leaves on the CPU what it cannot do there, such as HNSW.
-    """
-    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index) if faiss.get_num_gpus() else None

@@ -100,7 +100,9 @@ def check_inputs(config: SearchConfig, inputs: Mapping[str, Artifact], views: Se
     Raises:
         UserError: naming the setting, or the two artifacts.
     """
-    if (terms := _typed_terms(config)) and "lexical" not in views:
+    typed = {name: getattr(config, name) for name in ("query_terms", "passage_terms")}
+    terms = ", ".join(f"{name} = {count}" for name, count in typed.items() if count is not None)
+    if terms and "lexical" not in views:
         raise UserError(f"{terms}: no lexical view is searched; leave it at none")
     if any((name in inputs) == config.is_exact for name in ("index", "exact")):
         raise UserError(
@@ -123,9 +125,3 @@ def check_inputs(config: SearchConfig, inputs: Mapping[str, Artifact], views: Se
                 f"{artifact.place} was encoded from the tokens {artifact.result['tokens']}, not from "
                 f"{inputs['tokens'].place} ({inputs['tokens'].fingerprint}); encode these"
             )
-
-
-def _typed_terms(config: SearchConfig) -> str:
-    """How words are cut, as typed; empty if they are not."""
-    wanted = {name: getattr(config, name) for name in ("query_terms", "passage_terms")}
-    return ", ".join(f"{name} = {terms}" for name, terms in wanted.items() if terms is not None)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from midmask.core.randomness import fixed_sample
 from midmask.corpora.checked_rows import pair_texts
-from midmask.corpora.writer import ANSWERS, MISSING_PASSAGES
+from midmask.corpora.writer import ANSWERS, MISSING_PASSAGES, SELF_MATCHES
 from midmask.errors import UserError, known_names
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -70,24 +70,22 @@ def relevant_passages(corpus: Place, split: str | None = None) -> pa.Table:
 
 def is_missing(corpus: Place, judged: pa.Table) -> pa.ChunkedArray:
     """For each row of a table with a column doc_id, whether it names a judged passage that the collection lacks."""
-    missing = MISSING_PASSAGES.empty_table()
-    if "missing_passages.parquet" in corpus.names():
-        missing = read_table(corpus / "missing_passages.parquet")
+    missing = _read_if_there(corpus, "missing_passages.parquet", MISSING_PASSAGES)
     return pc.is_in(judged["doc_id"], value_set=missing["doc_id"])
 
 
 def read_answers(corpus: Artifact) -> pa.Table:
     """Answer strings (split, query_id, answers) of a corpus; most have none."""
-    if "answers.parquet" not in corpus.place.names():
-        return ANSWERS.empty_table()
-    return read_table(corpus.place / "answers.parquet")
+    return _read_if_there(corpus.place, "answers.parquet", ANSWERS)
 
 
 def read_self_matches(corpus: Artifact) -> pa.Table:
     """The pairs (query_id, doc_id) of a corpus artifact; most have none."""
-    if "self_matches.parquet" not in corpus.place.names():
-        return pa.table({"query_id": pa.array([], pa.string()), "doc_id": pa.array([], pa.string())})
-    return read_table(corpus.place / "self_matches.parquet")
+    return _read_if_there(corpus.place, "self_matches.parquet", SELF_MATCHES)
+
+
+def _read_if_there(corpus: Place, file: str, schema: pa.Schema) -> pa.Table:
+    return read_table(corpus / file) if file in corpus.names() else schema.empty_table()
 
 
 def excluded_pairs(ranked: Artifact, corpus: Artifact) -> pa.Table:

@@ -40,7 +40,7 @@ class CodedTokens:
     @staticmethod
     def code(vectors_TD: Floats, lengths_N: Ints32) -> "CodedTokens":
         """The codes of finite vectors; a vector of zeros has scale 0."""
-        records_T = np.empty(len(vectors_TD), dtype=record_type(vectors_TD.shape[1]))
+        records_T = np.empty(len(vectors_TD), dtype=[("scale", "<f4"), ("codes", "i1", (vectors_TD.shape[1],))])
         scale_T = np.abs(vectors_TD).max(axis=1, initial=0.0) / np.float32(LARGEST_CODE)
         records_T["scale"] = scale_T
         records_T["codes"] = np.rint(vectors_TD / np.where(scale_T > 0, scale_T, 1.0)[:, None])
@@ -85,19 +85,9 @@ def token_places(starts: Ints, lengths: NDArray[np.integer]) -> Ints:
     return np.repeat(starts - starts_of(lengths), lengths) + np.arange(int(lengths.sum()))
 
 
-def record_type(width: int) -> np.dtype[Any]:
-    """The type of a token's record, `width` + 4 bytes."""
-    return np.dtype([("scale", "<f4"), ("codes", "i1", (width,))])
-
-
 def read_coded(folder: Place, name: str) -> CodedTokens:
     """A block's token vectors; the records are memory-mapped where they are a local file."""
     return CodedTokens(load_array(folder / f"{name}.npy"), load_array(folder / f"{name}.lengths.npy"))
-
-
-def coded_size(folder: Place, name: str) -> int:
-    """Bytes of a block's files."""
-    return sum((folder / f"{name}{suffix}.npy").size() for suffix in (".lengths", ""))
 
 
 def load_array(place: Place) -> NDArray[Any]:
@@ -205,7 +195,7 @@ def stored_size(place: Place, name: str, folders: Sequence[str], terms: int | No
     """Bytes of a block's files if no more than the `terms` heaviest words of each text were kept, and `width` first
     dimensions of its vector; none: as they are."""
     if "late" in folders:
-        return coded_size(place / "late", name)
+        return sum((place / "late" / f"{name}{suffix}.npy").size() for suffix in (".lengths", ""))
     dense = place / "dense" / f"{name}.npy"
     size = 0
     if "dense" in folders:

@@ -106,7 +106,8 @@ def attempt(place: Place, timing: Timing) -> Iterator[Attempt | None]:
             watch.say_once("another process is making %s; waiting for it", place)
             time.sleep(timing.look_s)
             continue
-        name = f"{_next_number(folder):04d}-{secrets.token_hex(4)}"
+        number = 1 + max((int(other.partition("-")[0]) for other in _attempts(folder)), default=0)
+        name = f"{number:04d}-{secrets.token_hex(4)}"
         with lease(folder / f"{name}{LEASE}", timing):
             if any(other < name for other in _list_living(folder, watch)):
                 continue  # two began at once: the other one works
@@ -140,10 +141,6 @@ def _attempts(folder: Place) -> list[str]:
     """Names of the attempts that have a lease or files, oldest first."""
     names = {name.removesuffix(LEASE) for name in folder.names() if name[:4].isdigit() and not name.endswith(DRAFT)}
     return sorted(names)
-
-
-def _next_number(folder: Place) -> int:
-    return 1 + max((int(name.partition("-")[0]) for name in _attempts(folder)), default=0)
 
 
 def _list_living(folder: Place, watch: LeaseWatch) -> list[str]:

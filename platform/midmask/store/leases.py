@@ -76,7 +76,10 @@ class LeaseWatch:
 @contextlib.contextmanager
 def lease(place: Place, timing: Timing) -> Iterator[None]:
     """Holds a lease: written now, written again by a thread while the block runs, then deleted."""
-    owner, beats = _this_process(), itertools.count()
+    # The process, its namespace (a container) and its start. Where the system does not name the machine, a lease lives
+    # as long as it changes.
+    owner = {"machine": machine(), "process": os.getpid(), "began": start_of(os.getpid())}
+    beats = itertools.count()
 
     def renew() -> None:
         with contextlib.suppress(OSError, UserError):  # the work itself meets the same error and states it
@@ -102,11 +105,3 @@ def _read_lease(lease: Place) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return {}
     return state
-
-
-def _this_process() -> dict[str, Any]:
-    """The identity of this process: machine, process namespace (a container), id and start.
-
-    Where the system does not name the machine, a lease lives as long as it changes.
-    """
-    return {"machine": machine(), "process": os.getpid(), "began": start_of(os.getpid())}

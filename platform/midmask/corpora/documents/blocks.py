@@ -87,15 +87,11 @@ def text_blocks(fragments: Iterable[str]) -> Iterator[TextBlock]:
         if size > 2 * LONGEST:
             blocks = list(paragraph("".join(waiting), before))
             yield from blocks[:-1]
-            waiting = [blocks[-1].text, _trailing(fragment)] if blocks else []
+            space = fragment[-1] if fragment[-1:].isspace() else ""
+            waiting = [blocks[-1].text, space] if blocks else []
             before = blocks[-1].before if blocks else before
             size = sum(map(len, waiting))
     yield from paragraph("".join(waiting), before)
-
-
-def _trailing(text: str) -> str:
-    """One character of the white space at the end of a text, if there is any."""
-    return text[-1] if text[-1:].isspace() else ""
 
 
 EMPTY_FILE, BINARY, NO_TEXT = "empty file", "binary file", "no text in the file"
