@@ -185,7 +185,7 @@ class DenseShard(Shard):
         # On the first GPU that the process sees (Ray shows an actor its own); a build of faiss for CPUs sees none.
         # faiss leaves on the CPU what it cannot do there, such as HNSW.
         gpus = faiss.get_num_gpus()
-        self._on_gpu = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, self._index) if gpus else None
+        self._on_gpu: Any = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, self._index) if gpus else None
         self._error = error_of_guess(longest, self._mean_D)
 
     def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
