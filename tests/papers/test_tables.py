@@ -19,11 +19,11 @@ from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.place import Place
 from midmask_papers.claims import CLAIMS
-from midmask_papers.coverage import RUNS, Coverage, PresetRun, measure_coverage, report
 from midmask_papers.published import PAPERS, Published, PublishedTable, key_of, published
 from midmask_papers.tables import SHEETS, paper_tables
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 from tests.support.benchmark.worlds import QUIET, on_nq
+from tests.tools.coverage import RUNS, Coverage, PresetRun, measure_coverage, report
 
 ONE = {"setting": "sigir23_1neg"}
 SYSTEMS = {

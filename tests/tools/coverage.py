@@ -1,6 +1,6 @@
 """Which of the papers' printed numbers a command would measure: the lists of numbers crossed with the presets.
 
-`python -m midmask_papers.coverage` prints what was run of them (nothing at published scale), the shares, the command
+`python -m tests.tools.coverage` prints what was run of them (nothing at published scale), the shares, the command
 behind each table, and what has no command, with the reason. It ends with code 1 if a number of a system that midmask
 implements has none.
 """
