@@ -38,7 +38,7 @@ from midmask.tracking.names import (
     self_matches_key,
 )
 from midmask.tracking.runs import TrackedRun
-from midmask.training.checkpoint import trace_summary
+from midmask.training.trace import trace_summary
 
 
 def behind(step: Step) -> tuple[list[Step], list[Step]]:

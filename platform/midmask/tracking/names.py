@@ -86,7 +86,7 @@ def ui_address(uri: str, ui: str | None = None) -> str:
 LONGEST_KEY, LONGEST_PARAM, LONGEST_TAG = 250, 6000, 5000
 
 RECIPE_FILE = "recipe.json"
-"""Of a run: its whole recipe, from which `--recipe FILE` makes it again."""
+"""File of a run with its whole recipe, from which `--recipe FILE` makes it again."""
 
 # Tags of runs.
 ARTIFACT = "midmask.artifact"  # where an artifact or a model's weights lie; a model that was only registered has none
