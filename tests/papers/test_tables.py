@@ -298,9 +298,7 @@ def test_systems_measures_and_corpora_are_known():
 
 def test_a_grid_with_a_row_too_short_is_refused():
     with pytest.raises(ValueError, match="table 9: 1 values for 2 columns"):
-        PublishedTable.model_validate(
-            {"table": "9", "columns": [{}, {}], "rows": [{"label": "a", "values": [0.1]}]}
-        )
+        PublishedTable.model_validate({"table": "9", "columns": [{}, {}], "rows": [{"label": "a", "values": [0.1]}]})
 
 
 def test_dupmaes_sets_and_wins_agree():

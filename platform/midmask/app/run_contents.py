@@ -243,18 +243,23 @@ def log_result(run: TrackedRun, step: Step, artifact: Artifact, storage: Place, 
     run.log({result_key(step.name, name): value for name, value in numbers(artifact.result).items()}, step=0)
 
 
-def log_curve(run: TrackedRun, step: Step, artifact: Artifact, *, first: int = 0, before: int = 0) -> None:
+def log_curve(
+    run: TrackedRun, step: Step, artifact: Artifact, *, first: int = 0, before: int = 0, if_begun: bool = False
+) -> None:
     """Logs from a training's trace those of its reports that the run lacks: a kill or a long outage has lost them.
 
     Args:
         first: optimiser steps of the training that this one continues, which has another run.
         before: optimiser steps of earlier trainings in the same run.
+        if_begun: whether to log nothing of a curve of which the run has no point.
     """
     assert isinstance(step.config, TrainingConfig), step.name
     stop, every = step.optimiser_steps, step.config.train.log_every
 
     def points(logged: Collection[int]) -> Iterator[tuple[int, dict[str, float]]]:
         trace = None
+        if if_begun and not any(before < at <= before + stop for at in logged):
+            return
         for at in sorted({*range(first - first % every + every, stop, every), stop}):
             if at + before not in logged:
                 if trace is None:
