@@ -225,7 +225,8 @@ def folder_name(folder: str) -> str:
 
 def log_result(run: TrackedRun, step: Step, artifact: Artifact, storage: Place, tags: Mapping[str, str]) -> None:
     """A finished step in its own run: an evaluation as `log_evaluation` has it; of any other step the numbers of its
-    result as metrics `STEP/NAME`, and the model or the collection that it made.
+    result as metrics `STEP/NAME` (`STEP/result.NAME` where a training's curve has that name), and the model or the
+    collection that it made.
 
     Args:
         tags: of the recipe.
@@ -240,7 +241,11 @@ def log_result(run: TrackedRun, step: Step, artifact: Artifact, storage: Place, 
     elif step.kind.is_collection:
         run.log_inputs(datasets_of([step], storage))
     run.tag(artifact_tag(artifact))
-    run.log({result_key(step.name, name): value for name, value in numbers(artifact.result).items()}, step=0)
+    on_curve = ("loss", "padded_share", "data_wait_share") if step.kind.trains else ()
+    results = {
+        f"result.{name}" if name in on_curve else name: value for name, value in numbers(artifact.result).items()
+    }
+    run.log({result_key(step.name, name): value for name, value in results.items()}, step=0)
 
 
 def log_curve(

@@ -101,7 +101,8 @@ _KEY = re.compile(r"[\w/.\- :]+")
 
 
 def metric_key(corpus: str, split: str, measure: str) -> str:
-    """CORPUS/SPLIT/MEASURE as MLflow accepts it. Three segments mean a measure: other metrics have fewer or more.
+    """CORPUS/SPLIT/MEASURE as MLflow accepts it. Few other metrics have three segments (`pretrain/health/NAME`), and
+    ir-measures knows no measure of their last one.
 
     Args:
         measure: as ir-measures prints it, for example `R(rel=2)@100`.
@@ -167,7 +168,7 @@ def measure_of(key: str) -> tuple[str, str, str]:
 
 
 def is_measure(key: str) -> bool:
-    """Whether a metric's key names a measure: exactly three segments."""
+    """Whether a metric's key has the three segments of a measure's."""
     return key.count("/") == 2
 
 

@@ -163,7 +163,7 @@ class _Run:
             found |= {f"health/{name}": value for name, value in values.items()}
         if self.probe is not None and _is_due(done, self.config.probe_every):
             backbone, pad_id = self.objective.backbone, self.vocabulary.pad_id
-            found["probe/RR_at_10"] = self.probe.reciprocal_rank(backbone, pad_id, self.device)
+            found["probe_RR_at_10"] = self.probe.reciprocal_rank(backbone, pad_id, self.device)
         return found
 
     def _open_guard(self) -> Guard | None:
