@@ -69,7 +69,7 @@ guide: $(TEST_TOOLS) ## what is written by the code itself: the table of formats
 	$(BIN)/python -m tests.tools.fields
 
 coverage: $(MADE) ## which of the papers' printed numbers have a cell that runs, and by which command
-	@$(BIN)/python -m midmask_papers.coverage
+	@$(BIN)/python -m tests.tools.coverage
 
 docs: $(SITE_TOOLS) ## the documentation site, in site/; a broken link ends it
 	$(BIN)/zensical build --strict --clean --config-file .zensical.toml

@@ -32,7 +32,8 @@ from midmask.queries.written import ModelQueries, ServerQueries, read_queries
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.vocabulary import Vocabulary
-from midmask.training.run import local_reader, run_training
+from midmask.training.examples import local_reader
+from midmask.training.run import run_training
 from tests.support.objectives.words import sample_vocabulary
 from tests.support.queries.articles import articles, corpus_of
 from tests.support.queries.chat_server import Fault, Served, serving
