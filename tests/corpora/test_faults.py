@@ -469,12 +469,12 @@ def test_dprs_array_is_cut_alike_however_it_is_read(tmp_path, monkeypatch, chunk
     monkeypatch.setattr(nq, "CHUNK", chunk)
     items = [{"question": "é ] } , [", "positive_ctxs": [{"psg_id": 3}]}, {"question": "b"}, 5, {"x": [[{}]]}]
     data = json.dumps(items, ensure_ascii=False, indent=1).encode()
-    found = [record.data for record in nq.Items("dev")(io.BytesIO(data), None, 1 << 16)]
-    assert [data.decode().split("\t", 1)[0] for data in found] == ["dev-0", "dev-1", "dev-2", "dev-3"]
+    *found, last = [record.data for record in nq.cut_array("dev", io.BytesIO(data), None, 1 << 16)]
+    assert not last and [data.decode().split("\t", 1)[0] for data in found] == ["dev-0", "dev-1", "dev-2", "dev-3"]
     assert [json.loads(data.decode().split("\t", 1)[1]) for data in found] == items
-    assert list(nq.Items("dev")(io.BytesIO(b" [ ] "), None, 99)) == []
+    assert list(nq.cut_array("dev", io.BytesIO(b" [ ] "), None, 99)) == [(0, b"")]
     with pytest.raises(BrokenFile, match=r"object 3 .from 0. of the JSON array is broken or cut off"):
-        list(nq.Items("dev")(io.BytesIO(data[:-8]), None, 1 << 16))
+        list(nq.cut_array("dev", io.BytesIO(data[:-8]), None, 1 << 16))
 
 
 GONE = {

@@ -24,9 +24,8 @@ def parse_line(line: str) -> tuple[str, str, str]:
     return doc_id, "", text
 
 
-def open_lines(folder: Place, name: str, max_characters: int) -> CorpusPieces:
-    pieces = text_pieces("docs", folder, ["lines.txt"], parse_line, {"max_characters": max_characters})
-    return CorpusPieces(name, pieces, (), ())
+def open_lines(folder: Place) -> CorpusPieces:
+    return CorpusPieces(text_pieces("docs", folder, ["lines.txt"], parse_line))
 
 
 READER = FolderReader("lines.txt: an id, a blank, a text", open_lines)

@@ -59,27 +59,22 @@ def json_object(text: str) -> dict[str, Any]:
     return row
 
 
-def open_beir(folder: Place, name: str, max_characters: int) -> CorpusPieces:
+def open_beir(folder: Place) -> CorpusPieces:
     """The corpus in a BEIR folder.
 
     Raises:
         UserError: naming what is missing, and the layout.
     """
-    limits = {"max_characters": max_characters, "form": "json lines"}
     passages = find_file(folder, ["corpus.jsonl", "corpus.jsonl.gz"], LAYOUT)
-    docs = text_pieces("docs", folder, [passages], parse_passage, limits)
+    docs = text_pieces("docs", folder, [passages], parse_passage, "json lines")
     files = split_names([f"qrels/{file}" for file in data_files(folder / "qrels", SPLIT_ENDS)], prefix="")
     queries = find_file(folder, ["queries.jsonl", "queries.jsonl.gz"], LAYOUT, optional=not files)
     if queries and not files:
         find_file(folder / "qrels", ["SPLIT.tsv"], LAYOUT)
     if not queries:
-        return CorpusPieces(name, docs, (), ())
-    return CorpusPieces(
-        name,
-        docs,
-        text_pieces("queries", folder, [queries], parse_query, limits),
-        qrel_pieces(folder, files, max_characters),
-    )
+        return CorpusPieces(docs)
+    asked = text_pieces("queries", folder, [queries], parse_query, "json lines")
+    return CorpusPieces(docs, asked, qrel_pieces(folder, files))
 
 
 READER = FolderReader(LAYOUT, open_beir)
@@ -102,7 +97,7 @@ def text_values(row: dict[str, Any]) -> tuple[str, str, str]:
     return passage_values(row)
 
 
-def open_texts(folder: Place, name: str, max_characters: int) -> CorpusPieces:
+def open_texts(folder: Place) -> CorpusPieces:
     """All files of a folder, in the order of their names; there are neither queries nor judgements.
 
     Raises:
@@ -111,8 +106,7 @@ def open_texts(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     files = data_files(folder, TEXTS_ENDS)
     if not files:
         raise UserError(f"{folder}: no *.jsonl or *.jsonl.gz in it; wanted are {TEXTS_LAYOUT}")
-    limits = {"max_characters": max_characters, "form": "json lines"}
-    return CorpusPieces(name, text_pieces("docs", folder, files, parse_text, limits), (), ())
+    return CorpusPieces(text_pieces("docs", folder, files, parse_text, "json lines"))
 
 
 TEXTS = FolderReader(TEXTS_LAYOUT, open_texts)

@@ -10,13 +10,22 @@ else by white space: 4 are `query 0 doc grade` (TREC), 3 `query doc grade` (BEIR
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO
 
-from midmask.corpora.chunks import Lines, Piece, SplitPiece, TextPiece, byte_ranges, read_id, whole_grade
-from midmask.corpora.text_files import EXPECTED, UnusableFile, open_text
+from midmask.corpora.chunks import (
+    Piece,
+    Record,
+    RecordPiece,
+    TextPiece,
+    byte_ranges,
+    lines,
+    read_id,
+    whole_grade,
+)
+from midmask.corpora.text_files import EXPECTED, Form, UnusableFile, open_text
 from midmask.errors import UserError
 from midmask.store.place import Place
 
@@ -31,10 +40,9 @@ class CorpusPieces:
     unions: split -> the slices (`test.head`, …) that have a file each and together are the split, which has none.
     """
 
-    name: str
-    docs: tuple[Piece, ...]
-    queries: tuple[SplitPiece, ...]
-    qrels: tuple[SplitPiece, ...]
+    docs: Sequence[Piece]
+    queries: Sequence[RecordPiece] = ()
+    qrels: Sequence[RecordPiece] = ()
     unions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def files(self) -> Iterator[str]:
@@ -97,20 +105,34 @@ def split_names(files: list[str], *, prefix: str) -> dict[str, str]:
 def text_pieces(
     rows: str,
     folder: Place,
-    files: list[str],
+    files: Iterable[str],
     parse: Callable[[str], tuple[Any, ...]],
-    limits: dict[str, Any],
+    form: Form = "text",
     *,
-    cut: Callable[[], Any] = Lines,
-    first_number: int = 0,
-) -> tuple[TextPiece, ...]:
-    """The pieces of files of one kind of rows, a byte range each; with records other than lines, a file each."""
-    pieces: list[TextPiece] = []
-    for file in files:
-        for start, end, size in byte_ranges(folder, file, whole=cut is not Lines):
-            number = first_number + len(pieces)
-            pieces.append(TextPiece(number, rows, folder, file, start, end, size, parse, cut=cut, **limits))
-    return tuple(pieces)
+    split: str = "",
+    skip: int = 0,
+    cut: Callable[[BinaryIO, int | None, int], Iterator[Record]] = lines,
+) -> list[TextPiece]:
+    """The pieces of files of one kind of rows, a byte range each; with records other than lines, a file each. See
+    `TextPiece`.
+    """
+    return [
+        TextPiece(
+            rows=rows,
+            file=file,
+            size=size,
+            parse=parse,
+            split=split,
+            folder=folder,
+            start=start,
+            end=end,
+            skip=skip,
+            cut=cut,
+            form=form,
+        )
+        for file in files
+        for start, end, size in byte_ranges(folder, file, whole=cut is not lines)
+    ]
 
 
 LEFTOVERS = re.compile(
@@ -209,8 +231,8 @@ def sniff(folder: Place, file: str) -> QrelsColumns:
     """
     with open_text(folder / file, "columns") as stream:
         data = [stream.readline(SNIFFED_BYTES) for _ in range(SNIFFED_LINES)]
-    lines = [line.decode(errors="replace").lstrip("\ufeff") for line in data]
-    rows = [columns(line) for line in lines if line.strip()]
+    texts = [line.decode(errors="replace").lstrip("\ufeff") for line in data]
+    rows = [columns(text) for text in texts if text.strip()]
     if not rows:
         raise UnusableFile(f"{folder / file} is empty; wanted are rows of columns: {LAYOUTS}")
     names = [name.lower() for name in rows[0]]
@@ -232,12 +254,11 @@ def _place(names: list[str], known: set[str]) -> int | None:
     return next((index for index, name in enumerate(names) if name in known), None)
 
 
-def qrel_pieces(folder: Place, files: dict[str, str], max_characters: int) -> tuple[TextPiece, ...]:
+def qrel_pieces(folder: Place, files: dict[str, str]) -> list[TextPiece]:
     """Pieces of the judgement files (split -> file), splits in order of their names."""
     pieces: list[TextPiece] = []
     for split, file in sorted(files.items()):
         layout = sniff(folder, file)
-        limits = {"max_characters": max_characters, "skip": layout.header, "split": split, "form": "columns"}
         parse = partial(parse_judgement, layout)
-        pieces.extend(text_pieces("qrels", folder, [file], parse, limits, first_number=len(pieces)))
-    return tuple(pieces)
+        pieces += text_pieces("qrels", folder, [file], parse, "columns", split=split, skip=layout.header)
+    return pieces

@@ -280,7 +280,7 @@ class DocumentsReader:
             for number, (files, size) in enumerate(_batch_files(folder, listing))
         ]
         pieces[0] = replace(pieces[0], notes=tuple(left_out), closed=tuple(listing.closed))
-        return CorpusPieces(config.short_name, tuple(pieces), (), ())
+        return CorpusPieces(pieces)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         folder = Place.named(config.place)

@@ -56,18 +56,17 @@ def parse_query(text: str) -> tuple[str, str]:
     return query_id.strip(), query
 
 
-def open_msmarco(folder: Place, name: str, max_characters: int) -> CorpusPieces:
+def open_msmarco(folder: Place) -> CorpusPieces:
     """The corpus in a folder of official files.
 
     Raises:
         UserError: naming what is missing, and the layout.
     """
-    limits = {"max_characters": max_characters, "form": "tabs"}
     if (folder / "para.txt").exists() and not any((folder / file).exists() for file in TITLED):
         raise UserError(f"{folder}: para.txt has its titles apart; join them, in bash: {JOIN_TITLES}")
     passages = find_file(folder, [*COLLECTIONS, *TITLED], LAYOUT)
     parse = parse_titled if passages in TITLED else parse_passage
-    docs = text_pieces("docs", folder, [passages], parse, limits)
+    docs = text_pieces("docs", folder, [passages], parse, "tabs")
     names = data_files(folder)
     files = split_names([file for file in names if file.startswith("qrels.")], prefix="qrels")
     queries = sorted(file for file in names if _holds_queries(file))
@@ -78,12 +77,8 @@ def open_msmarco(folder: Place, name: str, max_characters: int) -> CorpusPieces:
         pair = _deep_learning(folder, names, year)
         if pair:
             queries, files = [*queries, pair[0]], {**files, split: pair[1]}
-    return CorpusPieces(
-        name,
-        docs,
-        text_pieces("queries", folder, queries, parse_query, limits),
-        qrel_pieces(folder, files, max_characters),
-    )
+    asked = text_pieces("queries", folder, queries, parse_query, "tabs")
+    return CorpusPieces(docs, asked, qrel_pieces(folder, files))
 
 
 def _holds_queries(file: str) -> bool:

@@ -293,7 +293,7 @@ class PydocsReader:
             for modules, size in _batch_files(package_folder(package)):
                 place = len(pieces), package, package_version(package)
                 pieces.append(SourcePiece(*place, modules, size, config.max_characters))
-        return CorpusPieces("pydocs", tuple(pieces), (), ())
+        return CorpusPieces(pieces)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         """The packages in order, and this Python, whose grammar must parse them."""

@@ -5,11 +5,12 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
+from midmask.corpora.chunks import numbered
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.docs import list_documents
@@ -48,11 +49,11 @@ class Reader(Protocol):
 class FolderReader:
     """Reads a format whose collections are folders: files count by name and contents, not by where they lie.
 
-    open_folder: folder, short name, most characters of a passage -> the corpus's parts.
+    open_folder: folder -> the corpus's parts; their numbers and the longest passage are set here.
     """
 
     layout: str
-    open_folder: Callable[[Place, str, int], CorpusPieces]
+    open_folder: Callable[[Place], CorpusPieces]
 
     def open(self, config: CorpusConfig) -> CorpusPieces:
         folder = Place.named(config.place)
@@ -61,7 +62,9 @@ class FolderReader:
                 f"corpus {config.name}: {folder} is a file; wanted is a folder with {self.layout}. To read a single "
                 f"document, write docs:{config.place}"
             )
-        return self.open_folder(folder, config.short_name, config.max_characters)
+        corpus = self.open_folder(folder)
+        parts = {rows: numbered(getattr(corpus, rows), config.max_characters) for rows in ("docs", "queries", "qrels")}
+        return replace(corpus, **parts)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         folder = Place.named(config.place)
