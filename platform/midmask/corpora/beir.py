@@ -65,10 +65,10 @@ def open_beir(folder: Place) -> CorpusPieces:
     Raises:
         UserError: naming what is missing, and the layout.
     """
-    passages = find_file(folder, ["corpus.jsonl", "corpus.jsonl.gz"], LAYOUT)
+    passages = find_file(folder, ["corpus.jsonl"], LAYOUT)
     docs = text_pieces("docs", folder, [passages], parse_passage, "json lines")
     files = split_names([f"qrels/{file}" for file in data_files(folder / "qrels", SPLIT_ENDS)], prefix="")
-    queries = find_file(folder, ["queries.jsonl", "queries.jsonl.gz"], LAYOUT, optional=not files)
+    queries = find_file(folder, ["queries.jsonl"], LAYOUT, optional=not files)
     if queries and not files:
         find_file(folder / "qrels", ["SPLIT.tsv"], LAYOUT)
     if not queries:

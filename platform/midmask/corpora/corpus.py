@@ -67,11 +67,12 @@ class CorpusPieces:
 
 
 def find_file(folder: Place, names: list[str], layout: str, *, optional: bool = False) -> str:
-    """The one of `names` that lies in the folder; "" if none does and it is optional.
+    """The one of `names` that lies in the folder, plain or .gz; "" if none does and it is optional.
 
     Raises:
         UserError: if the folder or the file is missing, or two of the names are there.
     """
+    names = [f"{name}{end}" for name in names for end in ("", ".gz")]
     present = [name for name in names if (folder / name).exists()]
     if len(present) > 1:
         raise UserError(f"{folder} holds both {' and '.join(present)}; keep one of them")
@@ -84,22 +85,31 @@ def find_file(folder: Place, names: list[str], layout: str, *, optional: bool = 
     return present[0] if present else ""
 
 
-def split_names(files: list[str], *, prefix: str) -> dict[str, str]:
+def split_names(files: Iterable[str], *, prefix: str) -> dict[str, str]:
     """split -> judgement file, by file name: `qrels/test.tsv`, `qrels.train.tsv.gz`, `qrels.dev.small.tsv` (dev),
     `qrels.txt` (test), `qrels.val.tsv` (dev), `qrels/test.long.tsv` (test.long, a slice of test).
 
     Raises:
+        UserError: as `one_file_each`.
+    """
+    alias = {"": "test", "dev.small": "dev", "validation": "dev", "valid": "dev", "val": "dev"}
+    stems = {file: re.sub(r"(\.qrels)?(\.txt)?(\.tsv)?(\.gz)?$", "", file.rsplit("/", 1)[-1]) for file in sorted(files)}
+    names = {file: stem.removeprefix(prefix).strip(".") for file, stem in stems.items()}
+    return one_file_each((alias.get(name, name), file) for file, name in names.items())
+
+
+def one_file_each(claims: Iterable[tuple[str, str]], what: str = "judgements") -> dict[str, str]:
+    """split -> file, from pairs of them.
+
+    Raises:
         UserError: if two files claim one split.
     """
-    splits: dict[str, str] = {}
-    for file in sorted(files):
-        stem = file.rsplit("/", 1)[-1].removesuffix(".gz")
-        stem = stem.removesuffix(".tsv").removesuffix(".txt").removesuffix(".qrels").removeprefix(prefix).strip(".")
-        split = {"": "test", "dev.small": "dev", "validation": "dev", "valid": "dev", "val": "dev"}.get(stem, stem)
-        if split in splits:
-            raise UserError(f"{splits[split]} and {file} both are judgements of the split {split!r}; keep one of them")
-        splits[split] = file
-    return splits
+    files: dict[str, str] = {}
+    for split, file in claims:
+        if split in files:
+            raise UserError(f"{files[split]} and {file} both are {what} of the split {split!r}; keep one of them")
+        files[split] = file
+    return files
 
 
 def text_pieces(

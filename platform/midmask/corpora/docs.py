@@ -20,6 +20,7 @@ from midmask.core.config import library_versions
 from midmask.corpora.chunks import BLOCKS, END, RAW_CHARACTERS, Fault, ParsedBlock, check_values
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces, is_leftover
+from midmask.corpora.documents import KINDS, ending, refuse_missing_packages
 from midmask.corpora.documents.blocks import (
     DAMAGED,
     NO_TEXT,
@@ -31,7 +32,6 @@ from midmask.corpora.documents.blocks import (
     Unreadable,
 )
 from midmask.corpora.documents.passages import CutPassage, Provenance, cut_passages, quote_name, splitter
-from midmask.corpora.formats import KINDS, ending, refuse_missing_packages
 from midmask.errors import UserError, reason
 from midmask.store.place import Place
 

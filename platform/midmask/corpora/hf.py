@@ -32,10 +32,10 @@ from midmask.corpora.corpus import (
     split_names,
 )
 from midmask.corpora.reader import FolderReader
-from midmask.corpora.tables import arrow_batches, columns_told, is_id, is_number, is_text, readable
 from midmask.corpora.text_files import UnusableFile
 from midmask.errors import UserError
 from midmask.store.place import Place
+from midmask.store.tables import arrow_batches, columns_told, is_id, is_number, is_text, readable
 
 STATE, SPLITS = "state.json", "dataset_dict.json"
 LAYOUT = (

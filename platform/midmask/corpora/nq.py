@@ -24,7 +24,15 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from midmask.corpora.chunks import Fault, Record, is_nothing, lines, read_id, read_text
-from midmask.corpora.corpus import CorpusPieces, data_files, find_file, qrel_pieces, split_names, text_pieces
+from midmask.corpora.corpus import (
+    CorpusPieces,
+    data_files,
+    find_file,
+    one_file_each,
+    qrel_pieces,
+    split_names,
+    text_pieces,
+)
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.text_files import BrokenFile, open_text
 from midmask.errors import UserError, quoted
@@ -174,10 +182,12 @@ def open_nq(folder: Place) -> CorpusPieces:
     Raises:
         UserError: naming what is missing, and the layout.
     """
-    passages = find_file(folder, ["psgs_w100.tsv", "psgs_w100.tsv.gz"], LAYOUT)
+    passages = find_file(folder, ["psgs_w100.tsv"], LAYOUT)
     names = data_files(folder)
-    trained = _by_split(folder, names, TRAINING)
-    asked = _by_split(folder, names, QUESTIONS)
+    trained, asked = (
+        one_file_each(((match[1], match[0]) for match in map(pattern.fullmatch, names) if match), "questions")
+        for pattern in (TRAINING, QUESTIONS)
+    )
     if not asked and not trained:
         raise UserError(f"{folder}: nq-test.csv or the like is missing; wanted layout: {LAYOUT}")
     for split in trained.keys() & asked.keys():
@@ -196,19 +206,6 @@ def open_nq(folder: Place) -> CorpusPieces:
         queries += text_pieces("queries", folder, [file], parse_training_question, split=split, cut=cut)
         qrels += text_pieces("qrels", folder, [file], parse_training_positive, split=split, cut=cut)
     return CorpusPieces(docs, queries, qrels)
-
-
-def _by_split(folder: Place, names: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
-    """split -> file, for the names of this pattern."""
-    files: dict[str, str] = {}
-    for file in names:
-        if match := pattern.fullmatch(file):
-            if match[1] in files:
-                raise UserError(
-                    f"{folder}: {files[match[1]]} and {file} both are questions of {match[1]}; keep one of them"
-                )
-            files[match[1]] = file
-    return files
 
 
 def _has_header(folder: Place, file: str) -> bool:

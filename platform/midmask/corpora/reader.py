@@ -1,20 +1,15 @@
-"""What a format's reader offers, what can be asked of a corpus of any format, and which format a folder has.
+"""What a format's reader offers, what can be asked of a corpus of any format, and which format a folder has."""
 
-`python -m midmask.corpora.reader FILE…` writes the table of formats into Markdown files of the documentation.
-"""
-
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Protocol
 
 from midmask.corpora.chunks import numbered
-from midmask.corpora.config import CorpusConfig
+from midmask.corpora.config import FORMATS, CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.docs import list_documents
-from midmask.corpora.formats import FORMATS, ending
+from midmask.corpora.documents import ending
 from midmask.corpora.text_files import UnusableFile
 from midmask.errors import UserError
 from midmask.store.place import Place
@@ -170,25 +165,3 @@ def _can_open(name: str) -> bool:
     except (UserError, UnicodeDecodeError):  # names that are no UTF-8, which only documents may have
         return False
     return True
-
-
-BEGIN, END = "<!-- formats: begin -->", "<!-- formats: end -->"
-
-
-def with_formats(text: str) -> str:
-    """A Markdown text with the table of formats and layouts between its two marks; a text without marks as it is."""
-    rows = [f"| `{name}` | {escape_cell(reader_of(name).layout)} |" for name in FORMATS]
-    table = "\n".join(["| format | layout |", "| :----- | :----- |", *rows])
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table}\n{END}{after}" if begin and end else text
-
-
-def escape_cell(text: str) -> str:
-    """Text whose characters Markdown shows as they are, in a cell of a table."""
-    return "".join(f"\\{character}" if character in "\\`*<|[" else character for character in text)
-
-
-if __name__ == "__main__":
-    for file in map(Path, sys.argv[1:]):
-        file.write_text(with_formats(file.read_text("utf-8")), "utf-8")

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from midmask.corpora.chunks import Record, TextPiece, lines, split_columns
-from midmask.corpora.corpus import CorpusPieces, data_files, qrel_pieces, text_pieces
+from midmask.corpora.corpus import CorpusPieces, data_files, one_file_each, qrel_pieces, text_pieces
 from midmask.corpora.msmarco import parse_query, plain_title
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.text_files import open_text
@@ -125,7 +125,7 @@ def open_tripclick(folder: Place) -> CorpusPieces:
     ):
         if not present:
             raise UserError(f"{folder}: {file} is missing; wanted layout: {LAYOUT}")
-    files = _split_files(folder, root, judgements)
+    files = _split_files(root, judgements)
     unions: dict[str, tuple[str, ...]] = {}
     for split in sorted(files):
         if "-" not in split:  # judged by raw clicks
@@ -155,16 +155,13 @@ def _pieces(
     return text_pieces(rows, folder, [file], parse_line, "tabs")
 
 
-def _split_files(folder: Place, root: str, judgements: list[re.Match[str]]) -> dict[str, str]:
+def _split_files(root: str, judgements: list[re.Match[str]]) -> dict[str, str]:
     """`test.head`, `test.head-dctr`, … -> file."""
-    files: dict[str, str] = {}
+    claims = []
     for match in judgements:
         kind, own, part = match[1], match[2], OUR_NAME.get(match[3], match[3])
-        split = f"{part}.{own}" if kind == "raw" else f"{part}.{own}-{kind}"
-        if split in files:
-            raise UserError(f"{folder}: {files[split]} and {match[0]} both are judgements of {split}; keep one of them")
-        files[split] = f"{root}qrels/{match[0]}"
-    return files
+        claims.append((f"{part}.{own}" if kind == "raw" else f"{part}.{own}-{kind}", f"{root}qrels/{match[0]}"))
+    return one_file_each(claims)
 
 
 READER = FolderReader(LAYOUT, open_tripclick)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from midmask.corpora.documents import KINDS, ending
 from midmask.corpora.documents.blocks import Columns, DocumentFile, ParsedDocument, TextBlock
-from midmask.corpora.formats import KINDS, ending
 from midmask.store.place import Place
 from tests.support.corpora.collections import write
 
