@@ -98,12 +98,12 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
     repeats = Repeats()
     if config.format == "pydocs":
         tables = separate_rejected(stream(corpus.docs), corpus.docs, "docs", rejected)
-        paired = pair_up(tables, config)
-        rejected.kept.update(docs=len(paired.docs), queries=len(paired.queries), qrels=len(paired.qrels))
+        docs, queries, qrels, aliases, rules = pair_up(tables, config)
+        rejected.kept.update(docs=len(docs), queries=len(queries), qrels=len(qrels))
         rejected.check("docs")
-        write_shards(_count(iter([paired.docs]), passages), out / "docs")
-        write_tables(iter([paired.aliases]), out / "aliases.parquet", ALIASES)
-        queries, qrels, rule, rules = paired.queries, paired.qrels, Rule(BY_CLUSTER), paired.rules
+        write_shards(_count(iter([docs]), passages), out / "docs")
+        write_tables(iter([aliases]), out / "aliases.parquet", ALIASES)
+        rule = Rule(BY_CLUSTER)
         answers, missing = ANSWERS.empty_table(), pa.array([], pa.string())
     else:
         collection = Collection(corpus, config, stream, rejected)
