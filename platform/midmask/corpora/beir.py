@@ -10,7 +10,6 @@ counted as duplicates.
 """
 
 import hashlib
-import json
 from typing import Any
 
 from midmask.corpora.chunks import EMPTY_PASSAGE, EMPTY_QUERY, Fault, is_nothing, read_id, read_text, read_title
@@ -21,16 +20,6 @@ from midmask.store.place import Place
 
 SPLIT_ENDS = (".tsv", ".tsv.gz", ".txt", ".txt.gz")
 LAYOUT = "corpus.jsonl[.gz], queries.jsonl[.gz], qrels/SPLIT.tsv[.gz]"
-
-
-def parse_passage(text: str) -> tuple[str, str, str]:
-    """(doc_id, title, text) of one line."""
-    return passage_values(json_object(text))
-
-
-def parse_query(text: str) -> tuple[str, str]:
-    """(query_id, text) of one line."""
-    return query_values(json_object(text))
 
 
 def passage_values(row: dict[str, Any]) -> tuple[str, str, str]:
@@ -51,14 +40,6 @@ def query_values(row: dict[str, Any]) -> tuple[str, str]:
     return query_id, text
 
 
-def json_object(text: str) -> dict[str, Any]:
-    """The JSON object of one line; ValueError where there is none."""
-    row = json.loads(text)
-    if not isinstance(row, dict):
-        raise ValueError(f"not a JSON object but {quoted(row)}")
-    return row
-
-
 def open_beir(folder: Place) -> CorpusPieces:
     """The corpus in a BEIR folder.
 
@@ -66,14 +47,14 @@ def open_beir(folder: Place) -> CorpusPieces:
         UserError: naming what is missing, and the layout.
     """
     passages = find_file(folder, ["corpus.jsonl"], LAYOUT)
-    docs = text_pieces("docs", folder, [passages], parse_passage, "json lines")
+    docs = text_pieces("docs", folder, [passages], passage_values, "json lines")
     files = split_names([f"qrels/{file}" for file in data_files(folder / "qrels", SPLIT_ENDS)], prefix="")
     queries = find_file(folder, ["queries.jsonl"], LAYOUT, optional=not files)
     if queries and not files:
         find_file(folder / "qrels", ["SPLIT.tsv"], LAYOUT)
     if not queries:
         return CorpusPieces(docs)
-    asked = text_pieces("queries", folder, [queries], parse_query, "json lines")
+    asked = text_pieces("queries", folder, [queries], query_values, "json lines")
     return CorpusPieces(docs, asked, qrel_pieces(folder, files))
 
 
@@ -82,11 +63,6 @@ READER = FolderReader(LAYOUT, open_beir)
 
 TEXTS_ENDS = (".jsonl", ".jsonl.gz")
 TEXTS_LAYOUT = '*.jsonl or *.jsonl.gz files of {"text": …} lines, for pre-training alone'
-
-
-def parse_text(line: str) -> tuple[str, str, str]:
-    """(doc_id, title, text) of one line."""
-    return text_values(json_object(line))
 
 
 def text_values(row: dict[str, Any]) -> tuple[str, str, str]:
@@ -106,7 +82,7 @@ def open_texts(folder: Place) -> CorpusPieces:
     files = data_files(folder, TEXTS_ENDS)
     if not files:
         raise UserError(f"{folder}: no *.jsonl or *.jsonl.gz in it; wanted are {TEXTS_LAYOUT}")
-    return CorpusPieces(text_pieces("docs", folder, files, parse_text, "json lines"))
+    return CorpusPieces(text_pieces("docs", folder, files, text_values, "json lines"))
 
 
 TEXTS = FolderReader(TEXTS_LAYOUT, open_texts)

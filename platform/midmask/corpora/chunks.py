@@ -166,7 +166,7 @@ class TextPiece(RecordPiece):
     """The records that begin at bytes [start, end) of a file.
 
     cut: stream, end, longest record in bytes -> its records, as `lines`. skip: header lines at the file's start. form:
-    what the file must hold.
+    what the file must hold; of "json lines" `parse` gets the objects, of all others the text.
     """
 
     folder: Place
@@ -192,7 +192,8 @@ class TextPiece(RecordPiece):
         if record is None:
             raise Fault(OVERSIZED)
         try:
-            return self.parse(record.decode().removeprefix("\ufeff"))
+            text = record.decode().removeprefix("\ufeff")
+            return self.parse(_json_object(text) if self.form == "json lines" else text)
         except UnicodeError as error:
             raise Fault(NOT_UTF8, str(error)) from None
 
@@ -207,6 +208,13 @@ class TextPiece(RecordPiece):
         """
         with open_text(self.folder / self.file, self.form) as stream:
             return not stream.read(HEAD).removeprefix(codecs.BOM_UTF8).strip()
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    row = json.loads(text)
+    if not isinstance(row, dict):
+        raise ValueError(f"not a JSON object but {quoted(row)}")
+    return row
 
 
 def check_values(rows: str, values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:

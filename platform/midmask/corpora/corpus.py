@@ -116,7 +116,7 @@ def text_pieces(
     rows: str,
     folder: Place,
     files: Iterable[str],
-    parse: Callable[[str], tuple[Any, ...]],
+    parse: Callable[[Any], tuple[Any, ...]],
     form: Form = "text",
     *,
     split: str = "",

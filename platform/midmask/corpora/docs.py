@@ -26,7 +26,6 @@ from midmask.corpora.documents.blocks import (
     NO_TEXT,
     UNREADABLE,
     BadRow,
-    Columns,
     DocumentFile,
     ParsedDocument,
     Unreadable,
@@ -163,10 +162,10 @@ class DocumentPiece:
         counts = {group: Counter[str]() for group in ("files", "encodings")}
         for group, name, number in self.notes:
             counts.setdefault(group, Counter())[name] += number
-        columns = Columns(self.config.text_column, self.config.title_column)
+        columns = self.config.text_column, self.config.title_column
         rows = chain(
             (self._fault(path, 0, UNREADABLE, why) for path, why in self.closed),
-            *(self._read_file(DocumentFile(self.folder, file, columns), counts) for file in self.files),
+            *(self._read_file(DocumentFile(self.folder, file, *columns), counts) for file in self.files),
         )
         block = ParsedBlock(SCHEMA, self.number, BLOCK_ROWS)
         for row in rows:

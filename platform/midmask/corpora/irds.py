@@ -246,20 +246,13 @@ def _name_of_child(part: str) -> str:
 def _passage(record: Any) -> tuple[str, str, str]:
     """(doc_id, title, text)."""
     body = next((name for name in ("text", "body") if name in record._fields), "")
-    if not body:
-        return str(record.doc_id), "", _default_text(record)
-    title = getattr(record, "title", None)
-    return (
-        str(record.doc_id),
-        _require_string("" if is_nothing(title) else title),
-        _require_string(getattr(record, body)),
-    )
+    title = getattr(record, "title", None) if body else None
+    return str(record.doc_id), "" if is_nothing(title) else _require_string(title), _text_of(record, body)
 
 
 def _query(record: Any) -> tuple[str, str]:
     """(query_id, text)."""
-    text = _require_string(record.text) if "text" in record._fields else _default_text(record)
-    return str(record.query_id), text
+    return str(record.query_id), _text_of(record, "text" if "text" in record._fields else "")
 
 
 def _judgement(record: Any) -> tuple[str, str, int]:
@@ -270,7 +263,9 @@ def _judgement(record: Any) -> tuple[str, str, int]:
 _VALUES = {"docs": _passage, "queries": _query, "qrels": _judgement}
 
 
-def _default_text(record: Any) -> str:
+def _text_of(record: Any, field: str) -> str:
+    if field:
+        return _require_string(getattr(record, field))
     if not hasattr(record, "default_text"):
         raise Fault(NO_TEXT)
     return _require_string(record.default_text())

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -51,12 +52,9 @@ class TextStatistics:
         return {"count": count, "question_share": self._questions / count, "words": words}
 
     def _percentile(self, percent: int) -> int:
-        wanted, reached = self._lengths.total() * percent, 0
-        for length in sorted(self._lengths):
-            reached += self._lengths[length] * 100
-            if reached >= wanted:
-                return length
-        raise AssertionError("a percentile above 100")
+        lengths = sorted(self._lengths)
+        reached = np.cumsum([self._lengths[length] for length in lengths])
+        return lengths[int(np.searchsorted(100 * reached, percent * self._lengths.total()))]
 
 
 def statistics_table(statistics: Mapping[str, Any]) -> str:
