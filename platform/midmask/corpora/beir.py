@@ -41,11 +41,7 @@ def query_values(row: dict[str, Any]) -> tuple[str, str]:
 
 
 def open_beir(folder: Place) -> CorpusPieces:
-    """The corpus in a BEIR folder.
-
-    Raises:
-        UserError: naming what is missing, and the layout.
-    """
+    """The corpus in a BEIR folder."""
     passages = find_file(folder, ["corpus.jsonl"], LAYOUT)
     docs = text_pieces("docs", folder, [passages], passage_values, "json lines")
     files = split_names([f"qrels/{file}" for file in data_files(folder / "qrels", SPLIT_ENDS)], prefix="")
@@ -66,7 +62,7 @@ TEXTS_LAYOUT = '*.jsonl or *.jsonl.gz files of {"text": …} lines, for pre-trai
 
 
 def text_values(row: dict[str, Any]) -> tuple[str, str, str]:
-    """(doc_id, title, text) of one row; Fault where the text is missing or of another type."""
+    """As `passage_values`; a row without an id gets one."""
     if all(is_nothing(row.get(name)) for name in ("_id", "id")):
         text = read_text(row, "text", "contents") or read_title(row)
         row = {**row, "_id": hashlib.sha256(text.encode()).hexdigest()[:16]}
@@ -74,11 +70,7 @@ def text_values(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def open_texts(folder: Place) -> CorpusPieces:
-    """All files of a folder, in the order of their names; there are neither queries nor judgements.
-
-    Raises:
-        UserError: if there is no such file in it.
-    """
+    """All files of a folder, in the order of their names; there are neither queries nor judgements."""
     files = data_files(folder, TEXTS_ENDS)
     if not files:
         raise UserError(f"{folder}: no *.jsonl or *.jsonl.gz in it; wanted are {TEXTS_LAYOUT}")

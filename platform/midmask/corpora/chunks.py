@@ -373,7 +373,11 @@ def whole_grade(value: Any, field: str = "score") -> int:
 
 def split_columns(text: str, *names: str) -> list[str]:
     """The columns of a line divided by tabs; ValueError if it has another number of them."""
-    cells = text.split("\t")
+    return check_columns(text.split("\t"), *names)
+
+
+def check_columns(cells: list[str], *names: str) -> list[str]:
+    """The cells; ValueError if there are not as many as names."""
     if len(cells) != len(names):
         raise ValueError(f"{len(cells)} columns instead of {len(names)} ({', '.join(names)})")
     return cells

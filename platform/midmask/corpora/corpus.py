@@ -47,11 +47,7 @@ class CorpusPieces:
 
     def files(self) -> Iterator[str]:
         """Files by name within the corpus, each once, in order."""
-        seen = set()
-        for piece in (*self.docs, *self.queries, *self.qrels):
-            if piece.file not in seen:
-                seen.add(piece.file)
-                yield piece.file
+        yield from dict.fromkeys(piece.file for piece in (*self.docs, *self.queries, *self.qrels))
 
     def check_files(self) -> None:
         """

@@ -138,8 +138,8 @@ PassageRow = tuple[Any, ...]
 class DocumentPiece:
     """Files to read one after the other; picklable.
 
-    folder: of the corpus, or its only file; then `files` is ("",). size: bytes of text, estimated. notes: counts
-    that belong to no file, as (group, name, number). closed: (path, reason) of what could not be listed.
+    folder: of the corpus, or its only file; then `files` is ("",). size: bytes of text, estimated. left_out: (ending,
+    number) of files that are no documents. closed: (path, reason) of what could not be listed.
     """
 
     number: int
@@ -147,7 +147,7 @@ class DocumentPiece:
     files: tuple[str, ...]
     size: int
     config: CorpusConfig
-    notes: tuple[tuple[str, str, int], ...] = ()
+    left_out: tuple[tuple[str, int], ...] = ()
     closed: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -159,9 +159,9 @@ class DocumentPiece:
         """The passages of the files in order, and a row with a fault for each file, row or page that gives none. The
         marker row at the end holds counts as JSON, group -> name -> number: files by ending and by encoding.
         """
-        counts = {group: Counter[str]() for group in ("files", "encodings")}
-        for group, name, number in self.notes:
-            counts.setdefault(group, Counter())[name] += number
+        counts = {"files": Counter[str](), "encodings": Counter[str]()}
+        if self.left_out:
+            counts["files_left_out"] = Counter(dict(self.left_out))
         columns = self.config.text_column, self.config.title_column
         rows = chain(
             (self._fault(path, 0, UNREADABLE, why) for path, why in self.closed),
@@ -270,15 +270,15 @@ class DocumentsReader:
         folder = Place.named(config.place)
         listing = list_documents(folder)
         refuse_missing_packages(Counter(ending(file or folder.base) for file in listing.files), folder)
-        left_out = [
-            ("files_left_out", name.encode("utf-8", "backslashreplace").decode(), count)
+        left_out = tuple(
+            (name.encode("utf-8", "backslashreplace").decode(), count)
             for name, count in sorted(listing.left_out.items())
-        ]
+        )
         pieces = [
             DocumentPiece(number, folder, files, size, config)
             for number, (files, size) in enumerate(_batch_files(folder, listing))
         ]
-        pieces[0] = replace(pieces[0], notes=tuple(left_out), closed=tuple(listing.closed))
+        pieces[0] = replace(pieces[0], left_out=left_out, closed=tuple(listing.closed))
         return CorpusPieces(pieces)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:

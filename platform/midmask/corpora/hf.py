@@ -109,11 +109,7 @@ def _decode(row: ArrowRow, errors: str = "strict") -> ArrowRow:
 
 
 def open_hf(folder: Place) -> CorpusPieces:
-    """The corpus in a folder of saved datasets.
-
-    Raises:
-        UserError: naming the dataset, split or column that is missing, and the layout.
-    """
+    """The corpus in a folder of saved datasets."""
     if not folder.is_folder():
         raise UserError(f"there is no folder {folder}; wanted is one with {LAYOUT}")
     if STATE in folder.names():

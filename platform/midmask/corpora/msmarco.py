@@ -55,11 +55,7 @@ def parse_query(text: str) -> tuple[str, str]:
 
 
 def open_msmarco(folder: Place) -> CorpusPieces:
-    """The corpus in a folder of official files.
-
-    Raises:
-        UserError: naming what is missing, and the layout.
-    """
+    """The corpus in a folder of official files."""
     if (folder / "para.txt").exists() and not find_file(folder, ["corpus.tsv"], LAYOUT, optional=True):
         raise UserError(f"{folder}: para.txt has its titles apart; join them, in bash: {JOIN_TITLES}")
     passages = find_file(folder, ["collection.tsv", "corpus.tsv"], LAYOUT)

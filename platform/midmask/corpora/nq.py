@@ -21,9 +21,9 @@ import re
 import warnings
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from midmask.corpora.chunks import Fault, Record, is_nothing, lines, read_id, read_text
+from midmask.corpora.chunks import Fault, Record, check_columns, is_nothing, lines, read_id, read_text
 from midmask.corpora.corpus import (
     CorpusPieces,
     data_files,
@@ -151,37 +151,25 @@ def parse_answers(text: str) -> list[str]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        value = _parse_literal(text)
+        try:
+            with warnings.catch_warnings(action="ignore"):  # of backslashes that escape nothing
+                value = ast.literal_eval(text)
+        except (SyntaxError, MemoryError, RecursionError) as error:
+            raise ValueError(f"no list: {error}") from None
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError("not a list of strings")
     return value
 
 
-def _parse_literal(text: str) -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of backslashes that escape nothing
-            return ast.literal_eval(text)
-    except (SyntaxError, MemoryError, RecursionError) as error:
-        raise ValueError(f"no list: {error}") from None
-
-
 def _split_cells(text: str, *names: str) -> list[str]:
     try:
-        cells = next(csv.reader([text], delimiter="\t"))
+        return check_columns(next(csv.reader([text], delimiter="\t")), *names)
     except csv.Error as error:
         raise ValueError(str(error)) from None
-    if len(cells) != len(names):
-        raise ValueError(f"{len(cells)} columns instead of {len(names)} ({', '.join(names)})")
-    return cells
 
 
 def open_nq(folder: Place) -> CorpusPieces:
-    """The corpus in a folder of DPR's files.
-
-    Raises:
-        UserError: naming what is missing, and the layout.
-    """
+    """The corpus in a folder of DPR's files."""
     passages = find_file(folder, ["psgs_w100.tsv"], LAYOUT)
     names = data_files(folder)
     trained, asked = (

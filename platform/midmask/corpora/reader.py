@@ -19,32 +19,26 @@ READER_VERSION = 2
 
 
 class Reader(Protocol):
-    """Reads one format; a name in its module, as `FORMATS` has it."""
+    """Reads one format; a name in its module, as `FORMATS` has it. Its methods raise UserError, which names the missing
+    file, folder, column or package and the layout wanted.
+
+    layout: what a collection of this format consists of, in one line, for errors and the guide.
+    """
 
     @property
-    def layout(self) -> str:
-        """What a collection of this format consists of, in one line, for errors and the guide."""
-
+    def layout(self) -> str: ...
     def open(self, config: CorpusConfig) -> CorpusPieces:
-        """The corpus's parts; only names of files and first lines are read.
-
-        Raises:
-            UserError: naming the missing file, folder, column or package, and the layout wanted.
-        """
+        """The corpus's parts; only names of files and first lines are read."""
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
-        """What decides the rows besides the config's own fields, as plain data.
-
-        Raises:
-            UserError: as `open`.
-        """
+        """What decides the rows besides the config's own fields, as plain data."""
 
 
 @dataclass(frozen=True)
 class FolderReader:
     """Reads a format whose collections are folders: files count by name and contents, not by where they lie.
 
-    open_folder: folder -> the corpus's parts; their numbers and the longest passage are set here.
+    open_folder: folder -> the corpus's parts, or UserError; their numbers and the longest passage are set here.
     """
 
     layout: str
@@ -58,7 +52,9 @@ class FolderReader:
                 f"document, write docs:{config.place}"
             )
         corpus = self.open_folder(folder)
-        parts = {rows: numbered(getattr(corpus, rows), config.max_characters) for rows in ("docs", "queries", "qrels")}
+        parts: dict[str, Any] = {
+            rows: numbered(getattr(corpus, rows), config.max_characters) for rows in ("docs", "queries", "qrels")
+        }
         return replace(corpus, **parts)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:

@@ -105,11 +105,7 @@ def _field(content: str, tag: str) -> str:
 
 
 def open_tripclick(folder: Place) -> CorpusPieces:
-    """The corpus in a TripClick folder.
-
-    Raises:
-        UserError: naming what is missing, and the layout.
-    """
+    """The corpus in a TripClick folder."""
     if not folder.exists():
         raise UserError(f"there is no folder {folder}; wanted is one with {LAYOUT}")
     root = "benchmark/" if (folder / "benchmark").exists() else ""
