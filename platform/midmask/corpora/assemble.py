@@ -11,7 +11,7 @@ relevant for a query is never taken for the query itself.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -101,14 +101,14 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         docs, queries, qrels, aliases, rules = pair_up(tables, config)
         rejected.kept.update(docs=len(docs), queries=len(queries), qrels=len(qrels))
         rejected.check("docs")
-        write_shards(_count([docs], passages), out / "docs")
+        write_shards(passages.watch([docs]), out / "docs")
         write_tables([aliases], out / "aliases.parquet", ALIASES)
         rule = Rule(BY_CLUSTER)
         answers, missing = ANSWERS.empty_table(), pa.array([], pa.string())
     else:
         collection = Collection(corpus, config, stream, rejected)
         tables = repeats.watch(collection.passages()) if config.format == "docs" else collection.passages()
-        if not write_shards(_count(tables, passages), out / "docs"):
+        if not write_shards(passages.watch(tables), out / "docs"):
             raise UserError(_nothing_in(config, rejected))
         queries, qrels, rule = collection.read_judged()
         answers = queries.filter(pc.is_valid(queries.column("answers"))).select(ANSWERS.names)
@@ -130,7 +130,12 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
     }
     if config.format == "docs":
         facts["documents"] = _documents(config, rejected, repeats)
-    return _write_statistics(out, passages, queries, facts)
+    asked = TextStatistics()
+    asked.add(queries)
+    statistics = {"passages": passages.summary(), "queries": asked.summary(), "titled": passages.titled, **facts}
+    (out / "statistics.json").write_json(statistics)
+    counts = {"passages": statistics["passages"]["count"], "queries": statistics["queries"]["count"]}
+    return {**facts, **counts, "titled": passages.titled}
 
 
 def _nothing_in(config: CorpusConfig, rejected: Quarantine) -> str:
@@ -158,12 +163,6 @@ def _documents(config: CorpusConfig, rejected: Quarantine, repeats: Repeats) -> 
     return {**groups, "duplicates": found}
 
 
-def _count(tables: Iterable[pa.Table], statistics: TextStatistics) -> Iterator[pa.Table]:
-    for table in tables:
-        statistics.add(table)
-        yield table
-
-
 def _write_self_matches(config: CorpusConfig, out: Place, queries: pa.Table, qrels: pa.Table) -> dict[str, Any]:
     """Writes the pairs of a query and the passage that it is, if there are any; returns their counts and the rule."""
     pairs, facts = self_matches(out / "docs", queries, qrels, config.self_matches)
@@ -189,16 +188,6 @@ def _write_missing_passages(config: CorpusConfig, out: Place, qrels: pa.Table, m
         write_tables([pa.table([missing], schema=MISSING_PASSAGES)], out / "missing_passages.parquet", MISSING_PASSAGES)
         log.warning("%s: %s", config.name, describe_missing(counts["judgements"]))
     return counts
-
-
-def _write_statistics(out: Place, passages: TextStatistics, queries: pa.Table, facts: dict[str, Any]) -> dict[str, Any]:
-    """Writes statistics.json, and gives the step's result."""
-    asked = TextStatistics()
-    asked.add(queries)
-    statistics = {"passages": passages.summary(), "queries": asked.summary(), "titled": passages.titled, **facts}
-    (out / "statistics.json").write_json(statistics)
-    counts = {"passages": statistics["passages"]["count"], "queries": statistics["queries"]["count"]}
-    return {**facts, **counts, "titled": passages.titled}
 
 
 def _count_splits(qrels: pa.Table, answers: pa.Table) -> dict[str, dict[str, int]]:

@@ -1,7 +1,7 @@
 """Lengths and question share of a collection's texts, counted as they stream by."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,12 @@ class TextStatistics:
         self._questions += sum(table.column("question").to_pylist())
         if "title" in table.column_names:
             self.titled += pc.sum(pc.not_equal(table.column("title"), "")).as_py() or 0
+
+    def watch(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """The tables as they are."""
+        for table in tables:
+            self.add(table)
+            yield table
 
     def summary(self) -> dict[str, Any]:
         """count, question_share, and words: mean, median, p90, max (median and p90 by nearest rank)."""
