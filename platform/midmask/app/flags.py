@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from midmask.core.redaction import redacted
-from midmask.corpora.formats import name_forms
+from midmask.corpora.config import name_forms
 from midmask.errors import UserError, unknown
 
 AddFlags = Callable[[argparse.ArgumentParser], None]

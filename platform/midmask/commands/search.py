@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from midmask.app.flags import add_set_flag, add_storage_flag
 from midmask.commands import program
-from midmask.corpora.formats import name_forms
+from midmask.corpora.config import name_forms
 from midmask.errors import UserError
 
 if TYPE_CHECKING:
