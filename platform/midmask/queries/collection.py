@@ -5,10 +5,12 @@ reported. Passages are divided before queries are made of them, since what a sou
 (`candidates.roles_of`).
 """
 
+import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from midmask.corpora.documents.passages import document_of
 from midmask.corpora.duplicates import BANDS, ROWS, clusters, signatures, similar_pairs
 from midmask.corpora.writer import read_shard
 from midmask.queries.config import QueriesConfig
-from midmask.queries.plain_sources import MadeQuery, Passage, TermWeights
+from midmask.retrieve.bm25.words import StemmedWords
 from midmask.store.place import Place
 
 BLOCK = 256
@@ -28,10 +30,69 @@ DOCUMENT_END = "#"
 """Divides the document of a `docs:` passage from the rest of its id."""
 
 
+class Passage(NamedTuple):
+    """A row of a prepared corpus."""
+
+    doc_id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class MadeQuery:
+    """A query that one passage answers. It hides the part that it was taken from, which any system would match."""
+
+    doc_id: str
+    text: str
+    hidden: tuple[int, int] | None = None  # characters [start, end) that are removed from the passage's text
+    hides_title: bool = False  # whether the passage's title is removed
+
+
+class TermWeights:
+    """Document frequencies of stems, and weights by idf.
+
+    Args:
+        texts: one text per passage, title and text together.
+    """
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._words = StemmedWords()
+        self._frequency: Counter[int] = Counter()
+        self.passages = 0
+        for text in texts:
+            self.add(text)
+
+    def add(self, text: str) -> None:
+        """Counts one more passage."""
+        self._frequency.update(set(self._words.ids(text)))
+        self.passages += 1
+
+    def stems(self, text: str) -> list[int]:
+        """The stem ids of the text's words, in order; a stem has the same id in every text."""
+        return self._words.ids(text)
+
+    def frequency(self, stem: int) -> int:
+        """The number of passages that contain a stem."""
+        return self._frequency[stem]
+
+    def idf(self, stem: int) -> float:
+        """Lucene's inverse document frequency: ln(1 + (N - n + 0.5) / (n + 0.5)), above 0."""
+        passages = self._frequency[stem]
+        return math.log(1 + (self.passages - passages + 0.5) / (passages + 0.5))
+
+    def overlap(self, query: str, passage: str) -> float:
+        """The share of the query's stems, weighted by idf, that the passage has; 0 for a query without words."""
+        in_query = sorted(set(self.stems(query)))
+        in_passage = set(self.stems(passage))
+        whole = math.fsum(self.idf(stem) for stem in in_query)
+        return math.fsum(self.idf(stem) for stem in in_query if stem in in_passage) / whole if whole else 0.0
+
+
 class CollectionFacts:
-    """Statistics of a prepared corpus, collected in one pass; texts are not held."""
+    """A prepared corpus and its statistics, collected in one pass; texts are not held."""
 
     def __init__(self, corpus: Place) -> None:
+        self.corpus = corpus
         self.doc_ids: list[str] = []  # in row order
         self.weights = TermWeights()
         self.titles: Counter[str] = Counter()  # title -> number of passages with it

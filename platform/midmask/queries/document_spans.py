@@ -39,8 +39,8 @@ from midmask.corpora.writer import read_shard
 from midmask.errors import UserError
 from midmask.exchange.passage_files import DocumentSpans, read_spans
 from midmask.masking.words import LEAST_WORDS, MOST_WORDS, phrases
+from midmask.queries.config import Sourced, kind_and_place
 from midmask.queries.given import GivenLine, count_given, read_given, sort_by_shard
-from midmask.queries.sources import Sourced, kind_and_place
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
 from midmask.store.tables import read_batches, read_metadata, read_table, writing_table

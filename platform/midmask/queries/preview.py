@@ -18,7 +18,7 @@ from midmask.core.randomness import hash64
 from midmask.corpora.writer import QRELS
 from midmask.evaluation import measures
 from midmask.queries.candidates import Candidate
-from midmask.queries.plain_sources import MadeQuery, Passage
+from midmask.queries.collection import MadeQuery, Passage
 from midmask.queries.selection import reciprocal_rank
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place

@@ -42,9 +42,9 @@ from midmask.core.config import Config, added
 from midmask.corpora.documents.passages import sentences
 from midmask.corpora.writer import QRELS
 from midmask.errors import UserError
+from midmask.queries.config import Sourced, canonical, listed
 from midmask.queries.given import judged_queries, passage_and_queries, read_file, read_given, sort_by_shard
 from midmask.queries.query_model import GenerateConfig, QueryGenerator
-from midmask.queries.sources import Sourced, canonical
 from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -94,7 +94,7 @@ class PseudoQueriesConfig(Sourced, Config):
 
     SECTION: ClassVar[str] = "pseudo_queries"
 
-    source: str = Field("sentences", description=f"{', '.join(SOURCES[:-1])} or {SOURCES[-1]}")
+    source: str = Field("sentences", description=listed(SOURCES))
     per_passage: int = Field(
         5, ge=1, le=1000, description="model: queries for each passage (CoT-MoTE: 5, query-as-context: 20)"
     )

@@ -1,8 +1,7 @@
-"""Selection of made queries: screening, the round trip by BM25 or an encoder, and each source's share.
+"""Selection of made queries: the round trip by BM25 or an encoder, and each source's share.
 
-Screening drops, before any search, queries without a word, of copied passages, made twice, or repeated in
-the rest of their passage. The round trip tests whether a search, in the collection as it will be searched, finds it.
-An encoder takes part because BM25 alone would keep only queries that it answers (docs/results/made_queries.md).
+The round trip tests whether a search, in the collection as it will be searched, finds a query's passage. An encoder
+takes part because BM25 alone would keep only queries that it answers (docs/results/made_queries.md).
 """
 
 import math
@@ -17,10 +16,17 @@ from midmask.core.arrays import Floats
 from midmask.core.process import usable_cores
 from midmask.encoders.precision import Precision
 from midmask.encoders.representation import Side
-from midmask.queries.candidates import Candidate, CandidatePool, Roles
-from midmask.queries.collection import CollectionFacts, draw_passages, read_as_searched, without_hidden
+from midmask.queries.candidates import Candidate
+from midmask.queries.collection import (
+    CollectionFacts,
+    MadeQuery,
+    Passage,
+    draw_passages,
+    read_as_searched,
+    without_hidden,
+)
 from midmask.queries.config import JUDGE, TRAIN, QueriesConfig
-from midmask.queries.plain_sources import MadeQuery, Passage, normalised
+from midmask.queries.sources import Roles
 from midmask.retrieve.bm25.index import Bm25IndexConfig, index_texts
 from midmask.retrieve.bm25.search import Bm25Index
 from midmask.retrieve.text_encoder import TextEncoder
@@ -28,86 +34,6 @@ from midmask.retrieve.views import Views
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.tokens import TokensConfig
-
-NO_WORD = "no word"
-MANY_COPIES = "its passage has too many copies"
-COPY_SHOWS_IT = "a copy of its passage has what it hides"
-AMBIGUOUS = "other passages make the same query"
-REPEATED = "the same query again"
-STANDS_THERE = "it stands in its passage"
-ENOUGH = "its passage has enough queries"
-OVERLAPS = "another query hides the same part"
-LITTLE_LEFT = "little of its passage would be left"
-
-FEWEST_WORDS = 8
-"""Words of a passage that are left when all its queries' parts are hidden; fewer only if it had fewer."""
-
-COPIED_WORDS = 3
-"""Fewest words of a hidden text whose second occurrence in its passage gives the passage away."""
-
-
-def screen(pool: CandidatePool, known: CollectionFacts, config: QueriesConfig) -> None:
-    """Drops unusable candidates before any search, by setting their `reason`."""
-    for query in pool.candidates:
-        size = known.sizes[known.cluster_of(query.made.doc_id)]
-        if not known.weights.stems(query.made.text):
-            query.reason = NO_WORD
-        elif size > config.copies:
-            query.reason = MANY_COPIES
-        elif size > 1 and hides(query.made):
-            query.reason = COPY_SHOWS_IT
-    _drop_repeated(pool.candidates, known)
-    _take_per_passage(pool, config.per_passage)
-
-
-def hides(made: MadeQuery) -> bool:
-    """Whether a made query hides its passage's title or a part of its text."""
-    return made.hides_title or made.hidden is not None
-
-
-def _drop_repeated(candidates: Sequence[Candidate], known: CollectionFacts) -> None:
-    """Drops candidates with equal texts: all but one if their passages are near-duplicates, otherwise all."""
-    by_text: dict[str, list[Candidate]] = {}
-    for query in candidates:
-        by_text.setdefault(normalised(query.made.text), []).append(query)
-    for same in by_text.values():
-        clusters = {known.cluster_of(query.made.doc_id) for query in same}
-        left = sorted((query for query in same if query.is_in), key=lambda query: (query.draw_key, query.query_id))
-        for query in left if len(clusters) > 1 else left[1:]:
-            query.reason = AMBIGUOUS if len(clusters) > 1 else REPEATED
-
-
-def _take_per_passage(pool: CandidatePool, each: int) -> None:
-    """Keeps up to `each` candidates of every passage, in the order of their draw keys."""
-    taken: dict[str, list[MadeQuery]] = {}
-    left = [query for query in pool.candidates if query.is_in]
-    for query in sorted(left, key=lambda query: (query.draw_key, query.query_id)):
-        others = taken.setdefault(query.made.doc_id, [])
-        query.reason = _fault(query, others, pool, each)
-        if query.is_in:
-            others.append(query.made)
-
-
-def _fault(candidate: Candidate, others: Sequence[MadeQuery], pool: CandidatePool, each: int) -> str:
-    made, passage = candidate.made, pool.passages[candidate.made.doc_id]
-    if len(others) >= each:
-        return ENOUGH
-    if made.hidden and any(_meet(made.hidden, other.hidden) for other in others if other.hidden):
-        return OVERLAPS
-    if not hides(made):
-        return ""
-    left = without_hidden(passage, [*others, made])
-    if len(left.text.split()) < min(FEWEST_WORDS, len(passage.text.split())):
-        return LITTLE_LEFT
-    words = normalised(made.text)
-    rest = f"{normalised(left.title)} {normalised(left.text)}".strip()
-    copied = f" {words} " in f" {rest} " and len(words.split()) >= COPIED_WORDS
-    return STANDS_THERE if copied or words == rest else ""
-
-
-def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
-
 
 AT_ONCE = 2_048
 
@@ -139,11 +65,7 @@ def relevant_of(candidates: Sequence[Candidate], known: CollectionFacts) -> dict
 
 
 def search_again(
-    candidates: Sequence[Candidate],
-    corpus: Place,
-    passages: Mapping[str, Passage],
-    known: CollectionFacts,
-    depth: int,
+    candidates: Sequence[Candidate], known: CollectionFacts, passages: Mapping[str, Passage], depth: int
 ) -> pa.Table:
     """Searches the candidates with BM25, sets their `rank` and `overlap`, and returns the ranked lists to this depth.
 
@@ -151,7 +73,7 @@ def search_again(
     """
     hiding = hiding_of(candidates)
     with tempfile.TemporaryDirectory() as folder:
-        index = bm25_over(corpus, hiding, Place(folder))
+        index = bm25_over(known.corpus, hiding, Place(folder))
         texts = [query.made.text for query in candidates]
         ranked = index.search([query.query_id for query in candidates], texts, depth)
         del index  # its arrays are memory maps of the folder's files
@@ -185,7 +107,7 @@ def find_by_encoder(
     scaled by its share: rank 4 in a fifth of the passages stands for rank 20 in all.
 
     Args:
-        inputs: encoder, tokens and corpus of the step.
+        inputs: encoder and tokens of the step.
     """
     lost = [query for query in candidates if query.rank is None or query.rank > depth]
     if not lost:
@@ -194,7 +116,7 @@ def find_by_encoder(
     pool = {doc_id for members in relevant.values() for doc_id in members}
     pool.update(draw_passages(known.doc_ids, 0, "round trip", OTHERS))
     hiding = hiding_of(candidates)
-    searched = [passage for passage in read_as_searched(inputs["corpus"].place, hiding) if passage.doc_id in pool]
+    searched = [passage for passage in read_as_searched(known.corpus, hiding) if passage.doc_id in pool]
     row = {passage.doc_id: number for number, passage in enumerate(searched)}
     passages_PD = _encode_passages(searched, inputs, precision)
     queries_QD = _dense(_reader("query", inputs, precision).encode_queries([query.made.text for query in lost]))

@@ -15,13 +15,14 @@ import logging
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
 
 from midmask.corpora.writer import write_beir
 from midmask.errors import UserError
-from midmask.queries.candidates import WRITTEN, Candidate, CandidatePool, Roles, collect, roles_of
+from midmask.queries.candidates import WRITTEN, Candidate, CandidatePool, collect, screen
 from midmask.queries.collection import CollectionFacts, query_row, read_as_searched, split_passages
 from midmask.queries.config import SPLITS, QueriesConfig
 from midmask.queries.preview import EXAMPLES, examples_of, give_away, page, qrels_table, summary
@@ -34,11 +35,10 @@ from midmask.queries.selection import (
     find_by_encoder,
     hiding_of,
     relevant_of,
-    screen,
     search_again,
     thin,
 )
-from midmask.queries.sources import kind_and_place
+from midmask.queries.sources import Opening, Roles, roles_of
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import write_table
@@ -78,8 +78,10 @@ def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Pla
     name = _name_of(corpus)
     known = CollectionFacts(corpus)
     splits, rule = split_passages(known, config)
-    roles = roles_of(config, corpus, known)
-    pool = _collect(config, corpus, known, roles, splits, out)
+    with tempfile.TemporaryDirectory() as folder:
+        opening = Opening(config, known, cache(lambda: bm25_over(corpus, {}, Place(folder))))
+        roles = roles_of(opening)
+        pool = collect(opening, roles, splits, out)
     screen(pool, known, config)
     ranked, before = _select(config, inputs, pool, known, roles)
     kept = [query for query in pool.candidates if query.is_in]
@@ -111,15 +113,6 @@ def _name_of(corpus: Place) -> str:
     return "collection" if name in ("", ".", "..") else name.replace("/", "-")
 
 
-def _collect(
-    config: QueriesConfig, corpus: Place, known: CollectionFacts, roles: Roles, splits: Mapping[str, str], out: Place
-) -> CandidatePool:
-    if not any(kind_and_place(source)[0] == "file" for source in config.sources):
-        return collect(config, corpus, known, roles, splits, None, out)
-    with tempfile.TemporaryDirectory() as folder:
-        return collect(config, corpus, known, roles, splits, bm25_over(corpus, {}, Place(folder)), out)
-
-
 def _select(
     config: QueriesConfig,
     inputs: Mapping[str, Artifact],
@@ -133,12 +126,12 @@ def _select(
     and source -> `give_away` of its queries that were found in the first search.
     """
     before: dict[str, dict[str, float]] = {}
-    corpus, depth = inputs["corpus"].place, max(CUT, config.round_trip_depth)
+    depth = max(CUT, config.round_trip_depth)
     while True:
         left = [query for query in pool.candidates if query.is_in]
         if not left:
             return pa.table({}), before
-        ranked = search_again(left, corpus, pool.passages, known, depth)
+        ranked = search_again(left, known, pool.passages, depth)
         first = not before
         if first and config.round_trip == "either" and "encoder" in inputs:
             find_by_encoder(left, inputs, known, config.round_trip_depth, config.precision)

@@ -36,8 +36,8 @@ from midmask.core.config import Config, file_fingerprint
 from midmask.corpora.text_files import text_lines
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.errors import UserError, unknown
+from midmask.queries.config import Sourced, kind_and_place
 from midmask.queries.given import GivenLine, is_utf8, read_given, sort_by_shard
-from midmask.queries.sources import Sourced, kind_and_place
 from midmask.queries.word_statistics import ShardWords, shard_words, token_ids
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place

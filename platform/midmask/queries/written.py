@@ -29,9 +29,9 @@ from midmask.core.config import fingerprint, identity_of, model_content
 from midmask.core.randomness import hash64
 from midmask.errors import SHOWN, UserError
 from midmask.queries.chat import ChatServer, RequestRefused, ServerGone
-from midmask.queries.config import QueriesConfig
-from midmask.queries.plain_sources import MadeQuery, Passage
+from midmask.queries.collection import MadeQuery, Passage
 from midmask.queries.query_model import PASSAGE, QueryGenerator
+from midmask.queries.sources import Opening, Source
 from midmask.store.place import Place
 
 EVERY_ANSWERS, EVERY_SECONDS = 64, 10.0
@@ -108,31 +108,34 @@ log = logging.getLogger(__name__)
 FIELD = "queries.sources"
 
 
-class ModelQueries:
+class ModelQueries(Source):
     """A sequence-to-sequence or causal folder; it is loaded with the first passage that is not in the cache.
-
-    Args:
-        folder: with config.json, safetensors and a tokenizer.
-        cache: where the queries of finished batches are kept, for a run after a kill.
 
     Raises:
         UserError: if the folder has no such model; most of this is found with the first passage.
     """
 
-    def __init__(self, folder: str, config: QueriesConfig, *, cache: Place | None = None) -> None:
-        self._folder, self._config = Path(folder).expanduser(), config
-        content = model_content(self._folder, FIELD)
-        identity = {"model": content, "generate": identity_of(config.generate), "each": config.per_passage}
-        self._cache = QueryCache(cache, identity)
+    JUDGES = 2
+
+    def __init__(self, place: str, opening: Opening) -> None:
+        super().__init__(place, opening)
+        self._folder = Path(place).expanduser()
+        generate, each = identity_of(self.config.generate), self.config.per_passage
+        identity = {"model": model_content(self._folder, FIELD), "generate": generate, "each": each}
+        self._cache = QueryCache(opening.cache, identity)
+
+    @classmethod
+    def content(cls, place: str, named: str) -> Any:
+        return dict(model_content(Path(place), FIELD))
 
     @cached_property
     def _generator(self) -> QueryGenerator:
-        return QueryGenerator(self._folder, self._config.generate, field=FIELD)
+        return QueryGenerator(self._folder, self.config.generate, field=FIELD)
 
     def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
         """At most `per_passage` different queries for each passage, in the order of the passages."""
         # Some batches of the model at a time, so that few of its rows are left empty.
-        size = max(1, 4 * self._config.generate.batch_size // self._config.per_passage)
+        size = max(1, 4 * self.config.generate.batch_size // self.config.per_passage)
         waiting, without = iter(passages), 0
         try:
             while some := list(islice(waiting, size)):
@@ -151,7 +154,7 @@ class ModelQueries:
         if not passages:
             return
         texts = [text_of(passage) for passage in passages]
-        written = self._generator.queries([passage.doc_id for passage in passages], texts, self._config.per_passage)
+        written = self._generator.queries([passage.doc_id for passage in passages], texts, self.config.per_passage)
         for passage, queries in zip(passages, written, strict=True):
             self._cache.add(passage, Answer(tuple(dict.fromkeys(queries))))
         self._cache.flush()
@@ -172,21 +175,21 @@ _NUMBERING = re.compile(
 _QUOTES = "\"'`*\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
 
 
-class ServerQueries:
+class ServerQueries(Source):
     """A server by its URL; it is asked for its models with the first passage that is not in the cache.
 
-    Args:
-        url: such as http://127.0.0.1:8000/v1; not part of the queries' identity, since a server may move.
-        cache: where answers are kept, for a run after a kill.
+    The URL is no part of the queries' identity beyond the source's name, since a server may move.
 
     Raises:
         UserError: for a URL that is no http(s) one or contains credentials.
     """
 
-    def __init__(self, url: str, config: QueriesConfig, *, cache: Place | None = None) -> None:
-        self._config = config
-        self._server = ChatServer(url, seconds=config.server_seconds, retries=config.server_retries)
-        self._cache_place = cache
+    JUDGES = 1
+
+    def __init__(self, place: str, opening: Opening) -> None:
+        super().__init__(place, opening)
+        self._server = ChatServer(place, seconds=self.config.server_seconds, retries=self.config.server_retries)
+        self._cache_place = opening.cache
         self._asked = self._tokens = 0
 
     @cached_property
@@ -196,8 +199,8 @@ class ServerQueries:
         Raises:
             UserError: if none is named and the server does not have exactly one.
         """
-        if self._config.server_model is not None:
-            return self._config.server_model
+        if self.config.server_model is not None:
+            return self.config.server_model
         try:
             models = self._server.models()
         except ServerGone as gone:
@@ -211,7 +214,7 @@ class ServerQueries:
 
     @cached_property
     def _cache(self) -> QueryCache:
-        common = {"seeds": self._config.generate.seed, "characters": self._config.server_characters}
+        common = {"seeds": self.config.generate.seed, "characters": self.config.server_characters}
         return QueryCache(self._cache_place, {"request": self._body("", 0), **common})
 
     def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
@@ -247,7 +250,7 @@ class ServerQueries:
         cache = self._cache
         ahead: deque[tuple[Passage, Answer | Future[Answer]]] = deque()
         waiting = iter(passages)
-        pool = ThreadPoolExecutor(self._config.server_concurrency)
+        pool = ThreadPoolExecutor(self.config.server_concurrency)
         try:
             while not self._is_spent():
                 for passage in islice(waiting, self._room() - len(ahead)):
@@ -275,21 +278,21 @@ class ServerQueries:
                 raise
             log.warning("passage %s gets no query: %s", passage.doc_id, refusal)
             return Answer(())
-        if self._config.server_max_tokens is not None and not answer.tokens:
+        if self.config.server_max_tokens is not None and not answer.tokens:
             raise UserError(
                 f"http:{self._server.url}: it does not count tokens, so queries.server_max_tokens = "
-                f"{self._config.server_max_tokens} cannot be kept to; set queries.server_max_requests instead"
+                f"{self.config.server_max_tokens} cannot be kept to; set queries.server_max_requests instead"
             )
         self._cache.add(passage, answer)
         return answer
 
     def _room(self) -> int:
         """Number of passages that may be in progress: enough that no thread waits for an earlier answer."""
-        room, most = 2 * self._config.server_concurrency, self._config.server_max_requests
+        room, most = 2 * self.config.server_concurrency, self.config.server_max_requests
         return room if most is None else min(room, most - self._asked)
 
     def _is_spent(self) -> bool:
-        requests, tokens = self._config.server_max_requests, self._config.server_max_tokens
+        requests, tokens = self.config.server_max_requests, self.config.server_max_tokens
         return (requests is not None and self._asked >= requests) or (tokens is not None and self._tokens >= tokens)
 
     def _keep(self, ahead: deque[tuple[Passage, Answer | Future[Answer]]]) -> None:
@@ -313,14 +316,14 @@ class ServerQueries:
         )
 
     def _ask(self, passage: Passage) -> Answer:
-        seed = int(hash64([passage.doc_id], f"server {self._config.generate.seed}")[0]) & 0x7FFFFFFF
-        text = text_of(passage)[: self._config.server_characters]
+        seed = int(hash64([passage.doc_id], f"server {self.config.generate.seed}")[0]) & 0x7FFFFFFF
+        text = text_of(passage)[: self.config.server_characters]
         answer, tokens = self._server.complete(self._body(text, seed))
-        return Answer(tuple(read_queries(answer, self._config.per_passage)), tokens)
+        return Answer(tuple(read_queries(answer, self.config.per_passage)), tokens)
 
     def _body(self, text: str, seed: int) -> dict[str, Any]:
         """The body of the request for a text; for the empty text, the part that all requests have in common."""
-        config, generate = self._config, self._config.generate
+        config, generate = self.config, self.config.generate
         prompt = config.server_prompt.replace(COUNT, str(config.per_passage))
         return {
             "model": self._model,
