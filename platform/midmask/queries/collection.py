@@ -2,7 +2,7 @@
 
 It is searched without what queries hide. What a system was trained or chosen on shares no document with what is
 reported. Passages are divided before queries are made of them, since what a source makes depends on what it is for
-(`candidates.roles_of`).
+(`sources.roles_of`).
 """
 
 import math

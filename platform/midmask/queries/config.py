@@ -18,13 +18,13 @@ from midmask.queries.query_model import PASSAGE, GenerateConfig
 from midmask.store.place import Place
 
 QUERY_SOURCES = {  # name as it is typed -> module and class, imported when the source is used
-    "titles": "plain_sources.TitleQueries",
-    "sentences": "plain_sources.SentenceQueries",
-    "spans": "plain_sources.SpanQueries",
-    "keyphrases": "plain_sources.KeyphraseQueries",
-    "file:PATH": "plain_sources.FileQueries",
-    "model:FOLDER": "written.ModelQueries",
-    "http:URL": "written.ServerQueries",
+    "titles": ("plain_sources", "TitleQueries"),
+    "sentences": ("plain_sources", "SentenceQueries"),
+    "spans": ("plain_sources", "SpanQueries"),
+    "keyphrases": ("plain_sources", "KeyphraseQueries"),
+    "file:PATH": ("plain_sources", "FileQueries"),
+    "model:FOLDER": ("written", "ModelQueries"),
+    "http:URL": ("written", "ServerQueries"),
 }
 
 

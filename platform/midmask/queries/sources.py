@@ -85,7 +85,7 @@ def class_of(source: str) -> type[Source]:
 
 @cache
 def _classes() -> dict[str, type[Source]]:
-    homes = {name.partition(":")[0]: home.split(".") for name, home in QUERY_SOURCES.items()}
+    homes = {name.partition(":")[0]: home for name, home in QUERY_SOURCES.items()}
     return {kind: getattr(import_module(f"{__package__}.{module}"), name) for kind, (module, name) in homes.items()}
 
 
