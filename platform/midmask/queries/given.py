@@ -73,10 +73,8 @@ def read_file(place: Place, named: str, parse: Callable[[str], tuple[str, list[s
         filled = [query.strip() for query in queries if query.strip()]
         if not all(map(is_utf8, [doc_id, *queries])):
             yield GivenLine(number, "", [text], "invalid UTF-8")
-        elif filled:
-            yield GivenLine(number, doc_id, filled)
         else:
-            yield GivenLine(number, doc_id, [text], "no query")
+            yield GivenLine(number, doc_id, filled or [text], None if filled else "no query")
 
 
 def passage_and_queries(line: str) -> tuple[str, list[str]]:
