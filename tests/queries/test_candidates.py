@@ -14,7 +14,7 @@ import pytest
 from midmask.core.config import override
 from midmask.errors import UserError
 from midmask.queries import candidates, sources
-from midmask.queries.candidates import Candidate, CandidatePool, normalised, screen
+from midmask.queries.candidates import Candidate, normalised, screen
 from midmask.queries.collection import (
     BY_DOCUMENT,
     BY_PASSAGE,
@@ -286,8 +286,9 @@ def reasons(folder: Path, made: list[MadeQuery], extra: list[Passage] | None = N
     """Candidates take their places in the order in which they stand here."""
     passages = [*FEW_ARTICLES, *(extra or [])]
     known = CollectionFacts(corpus_of(folder, passages).place)
-    some = [Candidate(one, "spans", f"q{n:03d}", "train", float(n)) for n, one in enumerate(made)]
-    screen(CandidatePool(some, {one.doc_id: one for one in passages}, {}), known, QueriesConfig(**fields))
+    of = {one.doc_id: one for one in passages}
+    some = [Candidate(one, of[one.doc_id], "spans", f"q{n:03d}", "train", float(n)) for n, one in enumerate(made)]
+    screen(some, known, QueriesConfig(**fields))
     return [one.reason for one in some]
 
 
@@ -360,8 +361,8 @@ RANKS = [1, 1, 1, 1, 1, 1, 2, 2, 3, 5, 10, 11, 20]
 def candidate(
     number: int, source: str = "spans", rank: int | None = 1, overlap: float = 0.5, split: str = "train"
 ) -> Candidate:
-    made = MadeQuery(f"d{number}", f"query {number}")
-    return Candidate(made, source, f"{source}-{number:04d}", split, float(number), rank=rank, overlap=overlap)
+    made, passage = MadeQuery(f"d{number}", f"query {number}"), Passage(f"d{number}", "", "")
+    return Candidate(made, passage, source, f"{source}-{number:04d}", split, float(number), rank=rank, overlap=overlap)
 
 
 def many(source: str, seed: int, count: int = 60) -> list[Candidate]:

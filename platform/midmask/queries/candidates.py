@@ -29,6 +29,7 @@ class Candidate:
     """A query that was made, and whether and why it was dropped."""
 
     made: MadeQuery
+    passage: Passage
     source: str
     query_id: str
     split: str  # of its document; "" if its passage has too many copies to be in a split
@@ -48,24 +49,19 @@ class Candidate:
         return class_of(self.source).IS_WEAK
 
 
-@dataclass(frozen=True)
-class CandidatePool:
-    """All candidates and the passages that they were made of."""
-
-    candidates: list[Candidate]  # sorted by query_id
-    passages: dict[str, Passage]  # doc_id -> passage
-    facts: dict[str, dict[str, int]]  # source -> its counts of lines and queries; of sources that count any
-
-
-def collect(opening: Opening, roles: Roles, splits: Mapping[str, str], out: Place) -> CandidatePool:
+def collect(
+    opening: Opening, roles: Roles, splits: Mapping[str, str], out: Place
+) -> tuple[list[Candidate], dict[str, dict[str, int]]]:
     """Makes the queries of all sources.
 
     Args:
         splits: doc_id -> split.
+
+    Returns:
+        The candidates, sorted by query_id, and source -> what it counted, of sources that count anything.
     """
     config, known = opening.config, opening.known
     candidates: dict[str, Candidate] = {}
-    passages: dict[str, Passage] = {}
     facts: dict[str, dict[str, int]] = {}
     for number, (source, weight) in enumerate(config.sources.items()):
         count = sum(config.wanted(split) * roles.share(source, split) for split in SPLITS)
@@ -76,15 +72,17 @@ def collect(opening: Opening, roles: Roles, splits: Mapping[str, str], out: Plac
             by_id = {passage.doc_id: passage for passage in block}
             seen: Counter[MadeQuery] = Counter()
             for made in opened.queries(block):
-                candidate = _candidate(made, seen[made], source, weight, config.seed, splits.get(made.doc_id, ""))
+                kind, split = kind_and_place(source)[0], splits.get(made.doc_id, "")
+                name = (kind, seen[made], made.doc_id, str(made.hidden), made.text)
                 seen[made] += 1
-                if candidate.split and candidate.split not in purpose:
-                    candidate.reason = OTHER_PURPOSE
-                candidates[candidate.query_id] = candidate
-                passages[made.doc_id] = by_id[made.doc_id]
+                # The first of exponential waiting times: a source of twice the weight comes first twice as often.
+                draw_key = -math.log((draw(config.seed, *name) + 0.5) / 2.0**64) / weight
+                query_id = f"{kind}-{draw(0, source, *name):016x}"
+                reason = OTHER_PURPOSE if split and split not in purpose else ""
+                candidates[query_id] = Candidate(made, by_id[made.doc_id], source, query_id, split, draw_key, reason)
         if opened.facts:
             facts[source] = dict(opened.facts)
-    return CandidatePool(sorted(candidates.values(), key=lambda candidate: candidate.query_id), passages, facts)
+    return sorted(candidates.values(), key=lambda candidate: candidate.query_id), facts
 
 
 def _drawn(
@@ -103,15 +101,6 @@ def _drawn(
         return None
     doc_ids = [doc_id for doc_id in known.doc_ids if splits.get(doc_id) in (None, *purpose)]
     return draw_passages(doc_ids, config.seed, kind_and_place(source)[0], limit)
-
-
-def _candidate(made: MadeQuery, times: int, source: str, weight: float, seed: int, split: str) -> Candidate:
-    """times: how often the source made this very query before."""
-    kind = kind_and_place(source)[0]
-    name = (kind, times, made.doc_id, str(made.hidden), made.text)
-    # The first of exponential waiting times: a source of twice the weight comes first twice as often.
-    uniform = (draw(seed, *name) + 0.5) / 2.0**64
-    return Candidate(made, source, f"{kind}-{draw(0, source, *name):016x}", split, -math.log(uniform) / weight)
 
 
 def normalised(text: str) -> str:
@@ -136,9 +125,9 @@ COPIED_WORDS = 3
 """Fewest words of a hidden text whose second occurrence in its passage gives the passage away."""
 
 
-def screen(pool: CandidatePool, known: CollectionFacts, config: QueriesConfig) -> None:
+def screen(candidates: Sequence[Candidate], known: CollectionFacts, config: QueriesConfig) -> None:
     """Drops unusable candidates before any search, by setting their `reason`."""
-    for query in pool.candidates:
+    for query in candidates:
         size = known.sizes[known.cluster_of(query.made.doc_id)]
         if not known.weights.stems(query.made.text):
             query.reason = NO_WORD
@@ -146,8 +135,8 @@ def screen(pool: CandidatePool, known: CollectionFacts, config: QueriesConfig) -
             query.reason = MANY_COPIES
         elif size > 1 and hides(query.made):
             query.reason = COPY_SHOWS_IT
-    _drop_repeated(pool.candidates, known)
-    _take_per_passage(pool, config.per_passage)
+    _drop_repeated(candidates, known)
+    _take_per_passage(candidates, config.per_passage)
 
 
 def hides(made: MadeQuery) -> bool:
@@ -167,23 +156,24 @@ def _drop_repeated(candidates: Sequence[Candidate], known: CollectionFacts) -> N
             query.reason = AMBIGUOUS if len(clusters) > 1 else REPEATED
 
 
-def _take_per_passage(pool: CandidatePool, each: int) -> None:
+def _take_per_passage(candidates: Sequence[Candidate], each: int) -> None:
     """Keeps up to `each` candidates of every passage, in the order of their draw keys."""
     taken: dict[str, list[MadeQuery]] = {}
-    left = [query for query in pool.candidates if query.is_in]
+    left = [query for query in candidates if query.is_in]
     for query in sorted(left, key=lambda query: (query.draw_key, query.query_id)):
         others = taken.setdefault(query.made.doc_id, [])
-        query.reason = _fault(query, others, pool, each)
+        query.reason = _fault(query, others, each)
         if query.is_in:
             others.append(query.made)
 
 
-def _fault(candidate: Candidate, others: Sequence[MadeQuery], pool: CandidatePool, each: int) -> str:
-    made, passage = candidate.made, pool.passages[candidate.made.doc_id]
+def _fault(candidate: Candidate, others: Sequence[MadeQuery], each: int) -> str:
+    made, passage = candidate.made, candidate.passage
     if len(others) >= each:
         return ENOUGH
-    if made.hidden and any(_meet(made.hidden, other.hidden) for other in others if other.hidden):
-        return OVERLAPS
+    for other in others:
+        if made.hidden and other.hidden and made.hidden[0] < other.hidden[1] and other.hidden[0] < made.hidden[1]:
+            return OVERLAPS
     if not hides(made):
         return ""
     left = without_hidden(passage, [*others, made])
@@ -193,7 +183,3 @@ def _fault(candidate: Candidate, others: Sequence[MadeQuery], pool: CandidatePoo
     rest = f"{normalised(left.title)} {normalised(left.text)}".strip()
     copied = f" {words} " in f" {rest} " and len(words.split()) >= COPIED_WORDS
     return STANDS_THERE if copied or words == rest else ""
-
-
-def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] < other[1] and other[0] < one[1]

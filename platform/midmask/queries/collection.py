@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,32 +149,33 @@ def draw_passages(doc_ids: Sequence[str], seed: int, purpose: str, limit: int) -
 
 def read_drawn(corpus: Place, drawn: Collection[str] | None) -> Iterator[list[Passage]]:
     """Reads the drawn passages of a prepared corpus in its order, in blocks; drawn = None: all passages."""
-    rows = (
-        passage
-        for passages in read_passages(corpus)
-        for passage in passages
-        if drawn is None or passage.doc_id in drawn
-    )
+    passages = chain.from_iterable(read_passages(corpus))
+    rows = (passage for passage in passages if drawn is None or passage.doc_id in drawn)
     while block := list(islice(rows, BLOCK)):
         yield block
 
 
+def parts_of(passage: Passage, queries: Sequence[MadeQuery]) -> list[tuple[str, bool]]:
+    """The passage's text from beginning to end in parts, each with whether one of these queries hides it. What queries
+    of a passage hide does not overlap.
+    """
+    edges = [0, *chain.from_iterable(sorted(query.hidden for query in queries if query.hidden)), len(passage.text)]
+    return [(passage.text[start:end], number % 2 == 1) for number, (start, end) in enumerate(pairwise(edges))]
+
+
 def without_hidden(passage: Passage, queries: Sequence[MadeQuery]) -> Passage:
-    """The passage without what these queries hide, which does not overlap; a space stands for each part of the text."""
-    hidden = sorted(query.hidden for query in queries if query.hidden)
-    edges = [0, *(edge for part in hidden for edge in part), len(passage.text)]
-    left = [passage.text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
-    text = " ".join(part.strip() for part in left if part.strip()) if hidden else passage.text
+    """The passage without what these queries hide; a space stands for each part of the text."""
+    parts = parts_of(passage, queries)
+    left = [part.strip() for part, is_hidden in parts if not is_hidden and part.strip()]
     title = "" if any(query.hides_title for query in queries) else passage.title
-    return Passage(passage.doc_id, title, text)
+    return Passage(passage.doc_id, title, " ".join(left) if len(parts) > 1 else passage.text)
 
 
 def read_as_searched(corpus: Place, hiding: Mapping[str, Sequence[MadeQuery]]) -> Iterator[Passage]:
     """Reads all passages, each without the parts that its queries (doc_id -> queries) hide."""
-    for passages in read_passages(corpus):
-        for passage in passages:
-            queries = hiding.get(passage.doc_id, ())
-            yield without_hidden(passage, queries) if queries else passage
+    for passage in chain.from_iterable(read_passages(corpus)):
+        queries = hiding.get(passage.doc_id, ())
+        yield without_hidden(passage, queries) if queries else passage
 
 
 def query_row(query_id: str, text: str, source: str = "", document: str = "") -> dict[str, Any]:

@@ -18,8 +18,9 @@ from midmask.core.randomness import hash64
 from midmask.corpora.writer import QRELS
 from midmask.evaluation import measures
 from midmask.queries.candidates import Candidate
-from midmask.queries.collection import MadeQuery, Passage
-from midmask.queries.selection import reciprocal_rank
+from midmask.queries.collection import CollectionFacts, MadeQuery, parts_of
+from midmask.queries.config import SPLITS
+from midmask.queries.selection import reciprocal_rank, relevant_of
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_batches, read_table
@@ -28,9 +29,10 @@ from midmask.text.vocabulary import load_tokenizer
 MEASURES = ("RR@10", "nDCG@10")
 
 
-def qrels_table(splits: Mapping[str, str], relevant: Mapping[str, Sequence[str]]) -> pa.Table:
+def qrels_table(kept: Sequence[Candidate], known: CollectionFacts) -> pa.Table:
     """The judgements as midmask's measures read them; sorted by split, query and passage."""
-    rows = sorted((split, query_id, doc_id, 1) for query_id, split in splits.items() for doc_id in relevant[query_id])
+    relevant = relevant_of(kept, known)
+    rows = sorted((query.split, query.query_id, doc_id, 1) for query in kept for doc_id in relevant[query.query_id])
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=QRELS)
 
 
@@ -48,7 +50,6 @@ def give_away(candidates: Sequence[Candidate]) -> dict[str, float]:
 
 def summary(
     candidates: Sequence[Candidate],
-    splits: Mapping[str, str],
     qrels: pa.Table,
     ranked: pa.Table,
     *,
@@ -68,7 +69,7 @@ def summary(
         sources[source] = {
             "made": len(made),
             "kept": len(kept),
-            "splits": dict(sorted(Counter(splits[query.query_id] for query in kept).items())),
+            "splits": dict(sorted(Counter(query.split for query in kept).items())),
             "dropped": _reasons(made),
             "words": _mean([float(len(query.made.text.split())) for query in kept]) if kept else None,
             "weak_labels": any(query.is_weak for query in made),
@@ -76,11 +77,12 @@ def summary(
             "bm25": give_away(kept),
             **({"read": facts[source]} if source in facts else {}),
         }
-    weak = {query.query_id for query in candidates if query.is_in and query.is_weak}
+    all_kept = [query for query in candidates if query.is_in]
+    weak = {query.query_id for query in all_kept if query.is_weak}
     return {
         "made": len(candidates),
-        "kept": len(splits),
-        "splits": {name: sum(split == name for split in splits.values()) for name in ("train", "dev", "test")},
+        "kept": len(all_kept),
+        "splits": {name: sum(query.split == name for query in all_kept) for name in SPLITS},
         "dropped": _reasons(candidates),
         "weak_labels": len(weak),
         "sources": sources,
@@ -125,42 +127,25 @@ ExampleRow = dict[str, Any]
 _templates = Environment(loader=PackageLoader("midmask.queries"), autoescape=True, keep_trailing_newline=True)
 
 
-def examples_of(
-    kept: Sequence[Candidate],
-    hiding: Mapping[str, Sequence[MadeQuery]],
-    passages: Mapping[str, Passage],
-    splits: Mapping[str, str],
-) -> list[ExampleRow]:
+def examples_of(kept: Sequence[Candidate], hiding: Mapping[str, Sequence[MadeQuery]]) -> list[ExampleRow]:
     """Up to 200 kept queries, the first by a hash of their ids, with their passages as they were."""
     hashes = hash64([query.query_id for query in kept], "examples").tolist()
     order = sorted(range(len(kept)), key=lambda row: (hashes[row], kept[row].query_id))
-    return [
-        _example(kept[row], hiding[kept[row].made.doc_id], passages[kept[row].made.doc_id], splits)
-        for row in order[:SAVED]
-    ]
+    return [_example(kept[row], hiding[kept[row].made.doc_id]) for row in order[:SAVED]]
 
 
-def _example(query: Candidate, hiding: Sequence[MadeQuery], passage: Passage, splits: Mapping[str, str]) -> ExampleRow:
+def _example(query: Candidate, hiding: Sequence[MadeQuery]) -> ExampleRow:
     return {
         "query_id": query.query_id,
         "query": query.made.text,
         "source": query.source,
-        "split": splits[query.query_id],
-        "doc_id": passage.doc_id,
+        "split": query.split,
+        "doc_id": query.passage.doc_id,
         "rank": query.rank,
-        "title": passage.title,
+        "title": query.passage.title,
         "hides_title": any(other.hides_title for other in hiding),
-        "parts": list(_parts(passage.text, sorted(other.hidden for other in hiding if other.hidden))),
+        "parts": [{"text": text, "hidden": is_hidden} for text, is_hidden in parts_of(query.passage, hiding)],
     }
-
-
-def _parts(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[dict[str, Any]]:
-    at = 0
-    for start, end in hidden:
-        yield {"text": text[at:start], "hidden": False}
-        yield {"text": text[start:end], "hidden": True}
-        at = end
-    yield {"text": text[at:], "hidden": False}
 
 
 def _read_examples(artifact: Artifact, count: int) -> list[ExampleRow]:

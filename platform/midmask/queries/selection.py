@@ -12,7 +12,6 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from midmask.core.arrays import Floats
 from midmask.core.process import usable_cores
 from midmask.encoders.precision import Precision
 from midmask.encoders.representation import Side
@@ -30,7 +29,6 @@ from midmask.queries.sources import Roles
 from midmask.retrieve.bm25.index import Bm25IndexConfig, index_texts
 from midmask.retrieve.bm25.search import Bm25Index
 from midmask.retrieve.text_encoder import TextEncoder
-from midmask.retrieve.views import Views
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.tokens import TokensConfig
@@ -64,9 +62,7 @@ def relevant_of(candidates: Sequence[Candidate], known: CollectionFacts) -> dict
     return {query_id: members[number] for query_id, number in numbers.items()}
 
 
-def search_again(
-    candidates: Sequence[Candidate], known: CollectionFacts, passages: Mapping[str, Passage], depth: int
-) -> pa.Table:
+def search_again(candidates: Sequence[Candidate], known: CollectionFacts, depth: int) -> pa.Table:
     """Searches the candidates with BM25, sets their `rank` and `overlap`, and returns the ranked lists to this depth.
 
     The searched passages lack what these candidates hide, and nothing else.
@@ -84,7 +80,7 @@ def search_again(
         if doc_id in relevant[query_id]:
             ranks[query_id] = min(rank, ranks.get(query_id, rank))
     for query in candidates:
-        passage = without_hidden(passages[query.made.doc_id], hiding[query.made.doc_id])
+        passage = without_hidden(query.passage, hiding[query.made.doc_id])
         query.rank = ranks.get(query.query_id)
         query.overlap = known.weights.overlap(query.made.text, f"{passage.title} {passage.text}")
     return ranked
@@ -118,30 +114,21 @@ def find_by_encoder(
     hiding = hiding_of(candidates)
     searched = [passage for passage in read_as_searched(known.corpus, hiding) if passage.doc_id in pool]
     row = {passage.doc_id: number for number, passage in enumerate(searched)}
-    passages_PD = _encode_passages(searched, inputs, precision)
-    queries_QD = _dense(_reader("query", inputs, precision).encode_queries([query.made.text for query in lost]))
+
+    def reader(side: Side) -> TextEncoder:
+        return TextEncoder(inputs["encoder"], inputs["tokens"], side, threads=usable_cores(), precision=precision)
+
+    of_passages = reader("passage")
+    cut = TokensConfig.model_validate(inputs["tokens"].record["config"]).cut_passages(of_passages.tokenizer)
+    rows, _ = cut([passage.title for passage in searched], [passage.text for passage in searched])
+    passages_PD = of_passages.encode([np.array(ids) for ids in rows]).dense_ND
+    queries_QD = reader("query").encode_queries([query.made.text for query in lost]).dense_ND
+    assert passages_PD is not None and queries_QD is not None, "the step's encoder is scored by its dense vectors"
     allowed = max(1, depth * len(searched) // len(known.doc_ids))
     for query, query_D in zip(lost, queries_QD, strict=True):
         scores_P = passages_PD @ query_D
         best = max(float(scores_P[row[doc_id]]) for doc_id in relevant[query.query_id])
         query.by_encoder = int((scores_P > best).sum()) < allowed
-
-
-def _encode_passages(passages: Sequence[Passage], inputs: Mapping[str, Artifact], precision: Precision) -> Floats:
-    """Dense vectors [P, D]."""
-    reader = _reader("passage", inputs, precision)
-    cut = TokensConfig.model_validate(inputs["tokens"].record["config"]).cut_passages(reader.tokenizer)
-    rows, _ = cut([passage.title for passage in passages], [passage.text for passage in passages])
-    return _dense(reader.encode([np.array(row) for row in rows]))
-
-
-def _reader(side: Side, inputs: Mapping[str, Artifact], precision: Precision) -> TextEncoder:
-    return TextEncoder(inputs["encoder"], inputs["tokens"], side, threads=usable_cores(), precision=precision)
-
-
-def _dense(views: Views) -> Floats:
-    assert views.dense_ND is not None, "the step's encoder is scored by its dense vectors"
-    return views.dense_ND
 
 
 NOT_FOUND = "its passage is not found again"
