@@ -13,8 +13,7 @@ import pytest
 
 from midmask.core.config import override
 from midmask.errors import UserError
-from midmask.queries import candidates, sources
-from midmask.queries.candidates import Candidate, normalised, screen
+from midmask.queries import selection, sources
 from midmask.queries.collection import (
     BY_DOCUMENT,
     BY_PASSAGE,
@@ -28,8 +27,18 @@ from midmask.queries.collection import (
 from midmask.queries.config import QUERY_SOURCES, QueriesConfig
 from midmask.queries.given import read_file
 from midmask.queries.plain_sources import STOP_WORDS, query_of_object, query_of_row, title_query
-from midmask.queries.selection import TOO_EASY, bm25_over, draw_shares, drop_unfound, reciprocal_rank, shares, thin
-from midmask.queries.sources import Roles, Source, class_of, open_source, queries_content, roles_of
+from midmask.queries.selection import (
+    TOO_EASY,
+    bm25_over,
+    draw_shares,
+    drop_unfound,
+    normalised,
+    reciprocal_rank,
+    screen,
+    shares,
+    thin,
+)
+from midmask.queries.sources import Candidate, Roles, Source, class_of, open_source, queries_content, roles_of
 from midmask.queries.step import make_queries
 from midmask.retrieve.bm25.search import Bm25Index
 from midmask.store.artifact import Artifact
@@ -298,16 +307,16 @@ def asked(doc_id: str, text: str, hidden: tuple[int, int] | None = None, title: 
 
 def test_one_text_of_several_passages_is_no_query(tmp_path: Path) -> None:
     made = [asked(A, "What is it?"), asked(B, "what  IS it"), asked(C, "another one"), asked(C, "Another one!")]
-    assert reasons(tmp_path, made) == [candidates.AMBIGUOUS, candidates.AMBIGUOUS, "", candidates.REPEATED]
+    assert reasons(tmp_path, made) == [selection.AMBIGUOUS, selection.AMBIGUOUS, "", selection.REPEATED]
 
 
 def test_copies(tmp_path: Path) -> None:
     twin = Passage("twin", "", FEW_ARTICLES[0].text)
     made = [asked(A, "the same"), asked("twin", "The same"), asked(A, "a span", (0, 20))]
     made.append(asked(A, "a title", None, True))
-    wanted = ["", candidates.REPEATED, candidates.COPY_SHOWS_IT, candidates.COPY_SHOWS_IT]
+    wanted = ["", selection.REPEATED, selection.COPY_SHOWS_IT, selection.COPY_SHOWS_IT]
     assert reasons(tmp_path / "two", made, [twin], copies=2) == wanted
-    assert reasons(tmp_path / "one", made, [twin], copies=1) == [candidates.MANY_COPIES] * 4
+    assert reasons(tmp_path / "one", made, [twin], copies=1) == [selection.MANY_COPIES] * 4
 
 
 def test_words_places_and_parts(tmp_path: Path) -> None:
@@ -321,11 +330,11 @@ def test_words_places_and_parts(tmp_path: Path) -> None:
         asked(A, late, (ends[1], len(LONG))),
         asked(A, "one too many of it"),
     ]
-    wanted = [candidates.NO_WORD, "", candidates.OVERLAPS, "", candidates.ENOUGH]
+    wanted = [selection.NO_WORD, "", selection.OVERLAPS, "", selection.ENOUGH]
     assert reasons(tmp_path, made, per_passage=2) == wanted
 
 
-@pytest.mark.parametrize(("left", "reason"), [(8, ""), (7, candidates.LITTLE_LEFT)])
+@pytest.mark.parametrize(("left", "reason"), [(8, ""), (7, selection.LITTLE_LEFT)])
 def test_something_of_a_passage_is_left(tmp_path: Path, left: int, reason: str) -> None:
     kept, hidden = " ".join(f"kept{n}" for n in range(left)), " ".join(f"gone{n}" for n in range(9))
     passage = Passage("small#0", "", f"{hidden} {kept}")
@@ -344,7 +353,7 @@ def test_what_stands_there_a_second_time_gives_it_away(tmp_path: Path) -> None:
         asked("short#0", "wings flutter", (0, 14)),
         asked("title#0", "Fluttering wings", None, True),
     ]
-    assert reasons(tmp_path, made, passages) == [candidates.STANDS_THERE, "", candidates.STANDS_THERE]
+    assert reasons(tmp_path, made, passages) == [selection.STANDS_THERE, "", selection.STANDS_THERE]
 
 
 def test_hidden_parts_leave_a_space() -> None:

@@ -22,12 +22,11 @@ from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
 from midmask.queries import selection
-from midmask.queries.candidates import Candidate, collect, screen
 from midmask.queries.collection import CollectionFacts, Passage, draw_passages, read_as_searched, split_passages
 from midmask.queries.config import QueriesConfig
 from midmask.queries.preview import queries_page
-from midmask.queries.selection import hiding_of, search_again
-from midmask.queries.sources import Roles, queries_content
+from midmask.queries.selection import hiding_of, screen, search_again
+from midmask.queries.sources import Candidate, Roles, collect, queries_content
 from midmask.queries.step import make_queries
 from midmask.recipes import RECIPES
 from midmask.retrieve.bm25.search import Bm25Config

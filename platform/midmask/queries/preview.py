@@ -17,10 +17,10 @@ from jinja2 import Environment, PackageLoader
 from midmask.core.randomness import hash64
 from midmask.corpora.writer import QRELS
 from midmask.evaluation import measures
-from midmask.queries.candidates import Candidate
 from midmask.queries.collection import CollectionFacts, MadeQuery, parts_of
 from midmask.queries.config import SPLITS
 from midmask.queries.selection import reciprocal_rank, relevant_of
+from midmask.queries.sources import Candidate
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_batches, read_table

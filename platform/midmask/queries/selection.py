@@ -1,10 +1,12 @@
-"""Selection of made queries: the round trip by BM25 or an encoder, and each source's share.
+"""Selection of made queries: screening, the round trip by BM25 or an encoder, and each source's share.
 
-The round trip tests whether a search, in the collection as it will be searched, finds a query's passage. An encoder
-takes part because BM25 alone would keep only queries that it answers (docs/results/made_queries.md).
+Screening drops, before any search, queries without a word, of copied passages, made twice, or repeated in the rest of
+their passage. The round trip tests whether a search, in the collection as it will be searched, finds a query's passage.
+An encoder takes part because BM25 alone would keep only queries that it answers (docs/results/made_queries.md).
 """
 
 import math
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -15,7 +17,6 @@ import pyarrow as pa
 from midmask.core.process import usable_cores
 from midmask.encoders.precision import Precision
 from midmask.encoders.representation import Side
-from midmask.queries.candidates import Candidate
 from midmask.queries.collection import (
     CollectionFacts,
     MadeQuery,
@@ -25,13 +26,96 @@ from midmask.queries.collection import (
     without_hidden,
 )
 from midmask.queries.config import JUDGE, TRAIN, QueriesConfig
-from midmask.queries.sources import Roles
+from midmask.queries.sources import Candidate, Roles
 from midmask.retrieve.bm25.index import Bm25IndexConfig, index_texts
 from midmask.retrieve.bm25.search import Bm25Index
 from midmask.retrieve.text_encoder import TextEncoder
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.tokens import TokensConfig
+
+
+def normalised(text: str) -> str:
+    """The text's words in lower case, one space between them: equal for queries that count as the same."""
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
+NO_WORD = "no word"
+MANY_COPIES = "its passage has too many copies"
+COPY_SHOWS_IT = "a copy of its passage has what it hides"
+AMBIGUOUS = "other passages make the same query"
+REPEATED = "the same query again"
+STANDS_THERE = "it stands in its passage"
+ENOUGH = "its passage has enough queries"
+OVERLAPS = "another query hides the same part"
+LITTLE_LEFT = "little of its passage would be left"
+
+FEWEST_WORDS = 8
+"""Words of a passage that are left when all its queries' parts are hidden; fewer only if it had fewer."""
+
+COPIED_WORDS = 3
+"""Fewest words of a hidden text whose second occurrence in its passage gives the passage away."""
+
+
+def screen(candidates: Sequence[Candidate], known: CollectionFacts, config: QueriesConfig) -> None:
+    """Drops unusable candidates before any search, by setting their `reason`."""
+    for query in candidates:
+        size = known.sizes[known.cluster_of(query.made.doc_id)]
+        if not known.weights.stems(query.made.text):
+            query.reason = NO_WORD
+        elif size > config.copies:
+            query.reason = MANY_COPIES
+        elif size > 1 and hides(query.made):
+            query.reason = COPY_SHOWS_IT
+    _drop_repeated(candidates, known)
+    _take_per_passage(candidates, config.per_passage)
+
+
+def hides(made: MadeQuery) -> bool:
+    """Whether a made query hides its passage's title or a part of its text."""
+    return made.hides_title or made.hidden is not None
+
+
+def _drop_repeated(candidates: Sequence[Candidate], known: CollectionFacts) -> None:
+    """Drops candidates with equal texts: all but one if their passages are near-duplicates, otherwise all."""
+    by_text: dict[str, list[Candidate]] = {}
+    for query in candidates:
+        by_text.setdefault(normalised(query.made.text), []).append(query)
+    for same in by_text.values():
+        clusters = {known.cluster_of(query.made.doc_id) for query in same}
+        left = sorted((query for query in same if query.is_in), key=lambda query: (query.draw_key, query.query_id))
+        for query in left if len(clusters) > 1 else left[1:]:
+            query.reason = AMBIGUOUS if len(clusters) > 1 else REPEATED
+
+
+def _take_per_passage(candidates: Sequence[Candidate], each: int) -> None:
+    """Keeps up to `each` candidates of every passage, in the order of their draw keys."""
+    taken: dict[str, list[MadeQuery]] = {}
+    left = [query for query in candidates if query.is_in]
+    for query in sorted(left, key=lambda query: (query.draw_key, query.query_id)):
+        others = taken.setdefault(query.made.doc_id, [])
+        query.reason = _fault(query, others, each)
+        if query.is_in:
+            others.append(query.made)
+
+
+def _fault(candidate: Candidate, others: Sequence[MadeQuery], each: int) -> str:
+    made, passage = candidate.made, candidate.passage
+    if len(others) >= each:
+        return ENOUGH
+    for other in others:
+        if made.hidden and other.hidden and made.hidden[0] < other.hidden[1] and other.hidden[0] < made.hidden[1]:
+            return OVERLAPS
+    if not hides(made):
+        return ""
+    left = without_hidden(passage, [*others, made])
+    if len(left.text.split()) < min(FEWEST_WORDS, len(passage.text.split())):
+        return LITTLE_LEFT
+    words = normalised(made.text)
+    rest = f"{normalised(left.title)} {normalised(left.text)}".strip()
+    copied = f" {words} " in f" {rest} " and len(words.split()) >= COPIED_WORDS
+    return STANDS_THERE if copied or words == rest else ""
+
 
 AT_ONCE = 2_048
 

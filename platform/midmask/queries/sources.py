@@ -1,13 +1,17 @@
-"""What a source of queries is, and which sources train and which judge.
+"""What a source of queries is, which sources train and which judge, and the candidates that they make.
 
 A system that is trained and judged by queries of one kind has learned the kind: it gains what people's queries do not
 show (docs/results/choose.md). So the sources that judge are not those that train (`roles_of`). Titles judge where
 passages have their own, for they are most like what people type; else sentences do.
+
+A source reads the first passages by a hash of their ids, of the documents of the splits that its queries are for. What
+a model or a server has written is remembered (`written.QueryCache`), so that a step that was killed asks for it once.
 """
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar
@@ -175,3 +179,88 @@ def _possible(source: str, opening: Opening) -> float:
     read = [passage for some in read_drawn(known.corpus, drawn) for passage in some]
     makers = {made.doc_id for made in open_source(source, opening).queries(read)}
     return judged * len(makers) / len(read)
+
+
+WRITTEN = "written"
+"""Folder for the answers of models and servers while the step runs."""
+
+OTHER_PURPOSE = "its document is for queries of other sources"
+
+
+@dataclass
+class Candidate:
+    """A query that was made, and whether and why it was dropped."""
+
+    made: MadeQuery
+    passage: Passage
+    source: str
+    query_id: str
+    split: str  # of its document; "" if its passage has too many copies to be in a split
+    draw_key: float  # sort key of a weighted random draw (exponential race); the smallest is drawn first
+    reason: str = ""  # why it was dropped; "" if it was not
+    rank: int | None = None  # of the first relevant passage by BM25; None if it was not found or not searched
+    by_encoder: bool = False  # whether the encoder finds a relevant passage that BM25 does not
+    overlap: float | None = None  # share of the query's words, weighted by idf, that its passage has
+
+    @property
+    def is_in(self) -> bool:
+        return not self.reason
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether its relevant passage was chosen by BM25."""
+        return class_of(self.source).IS_WEAK
+
+
+def collect(
+    opening: Opening, roles: Roles, splits: Mapping[str, str], out: Place
+) -> tuple[list[Candidate], dict[str, dict[str, int]]]:
+    """Makes the queries of all sources.
+
+    Args:
+        splits: doc_id -> split.
+
+    Returns:
+        The candidates, sorted by query_id, and source -> what it counted, of sources that count anything.
+    """
+    config, known = opening.config, opening.known
+    candidates: dict[str, Candidate] = {}
+    facts: dict[str, dict[str, int]] = {}
+    for number, (source, weight) in enumerate(config.sources.items()):
+        count = sum(config.wanted(split) * roles.share(source, split) for split in SPLITS)
+        limit = math.ceil(config.candidates * count)
+        opened = open_source(source, replace(opening, limit=limit, cache=out / WRITTEN / f"{number:02d}"))
+        purpose = roles.splits(source)
+        for block in read_drawn(known.corpus, _drawn(source, config, known, purpose, splits, limit)):
+            by_id = {passage.doc_id: passage for passage in block}
+            seen: Counter[MadeQuery] = Counter()
+            for made in opened.queries(block):
+                kind, split = kind_and_place(source)[0], splits.get(made.doc_id, "")
+                name = (kind, seen[made], made.doc_id, str(made.hidden), made.text)
+                seen[made] += 1
+                # The first of exponential waiting times: a source of twice the weight comes first twice as often.
+                draw_key = -math.log((draw(config.seed, *name) + 0.5) / 2.0**64) / weight
+                query_id = f"{kind}-{draw(0, source, *name):016x}"
+                reason = OTHER_PURPOSE if split and split not in purpose else ""
+                candidates[query_id] = Candidate(made, by_id[made.doc_id], source, query_id, split, draw_key, reason)
+        if opened.facts:
+            facts[source] = dict(opened.facts)
+    return sorted(candidates.values(), key=lambda candidate: candidate.query_id), facts
+
+
+def _drawn(
+    source: str,
+    config: QueriesConfig,
+    known: CollectionFacts,
+    purpose: Sequence[str],
+    splits: Mapping[str, str],
+    limit: int,
+) -> Collection[str] | None:
+    """Draws the passages that a source reads; None: all passages.
+
+    They are in the splits of `purpose` or in no split: queries of the latter are made to be counted with the reason.
+    """
+    if class_of(source).READS_ALL:
+        return None
+    doc_ids = [doc_id for doc_id in known.doc_ids if splits.get(doc_id) in (None, *purpose)]
+    return draw_passages(doc_ids, config.seed, kind_and_place(source)[0], limit)

@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from midmask.corpora.writer import write_beir
 from midmask.errors import UserError
-from midmask.queries.candidates import WRITTEN, Candidate, collect, screen
 from midmask.queries.collection import CollectionFacts, query_row, read_as_searched, split_passages
 from midmask.queries.config import SPLITS, QueriesConfig
 from midmask.queries.preview import EXAMPLES, examples_of, give_away, page, qrels_table, summary
@@ -34,10 +33,11 @@ from midmask.queries.selection import (
     drop_unfound,
     find_by_encoder,
     hiding_of,
+    screen,
     search_again,
     thin,
 )
-from midmask.queries.sources import Opening, Roles, roles_of
+from midmask.queries.sources import WRITTEN, Candidate, Opening, Roles, collect, roles_of
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import write_table
