@@ -211,22 +211,14 @@ class QueriesConfig(Config):
         return tuple(source if source == ALL else canonical(source, QUERY_SOURCES) for source in sources)
 
     @model_validator(mode="after")
-    def _judges_are_sources(self) -> Self:
+    def _fields_fit_together(self) -> Self:
         for source in self.judged_by:
             if source not in (*self.sources, ALL):
                 raise ValueError(
                     f"judged_by names {source}, which is no source; the sources are {', '.join(self.sources)}"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _room_for_train(self) -> "QueriesConfig":
         if self.dev_share + self.test_share >= 1:
             raise ValueError(f"dev_share + test_share = {self.dev_share + self.test_share}: nothing is left for train")
-        return self
-
-    @model_validator(mode="after")
-    def _prompt_holds_the_passage_once(self) -> Self:
         if self.server_prompt.count(PASSAGE) != 1:
             raise ValueError(f"server_prompt must contain {PASSAGE} once, where the passage is put")
         return self

@@ -337,12 +337,13 @@ def _finish(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
         tokens += int(pc.sum(pc.list_value_length(table["ids"])).as_py() or 0)
     used = sum(map(len, starts))
     read, facts = _count_documents(config, inputs, out)
-    if not used and config.place:
-        raise UserError(f"spans.source = {config.source}: none of {read:,} documents has two spans; {facts['given']}")
     if not used:
+        none = f"none of {read:,} documents has two spans; "
+        if config.place:
+            raise UserError(f"spans.source = {config.source}: {none}{facts['given']}")
         raise UserError(
-            f"spans.span_length = {config.span_length}: none of {read:,} documents has two spans; choose a smaller "
-            "spans.span_length, or spans.documents=titles if passages of one title stand together"
+            f"spans.span_length = {config.span_length}: {none}choose a smaller spans.span_length, or "
+            "spans.documents=titles if passages of one title stand together"
         )
     bounds = np.concatenate([*starts, [spans]]).astype(np.int64)
     (out / "starts.npy").write_array(bounds)

@@ -5,9 +5,10 @@ are plain text, and for made queries a page as well: it has no scripts and reach
 text in it is escaped.
 """
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -188,20 +189,26 @@ def page(name: str, examples: Sequence[ExampleRow]) -> str:
     return _templates.get_template("queries.html.jinja").render(name=name, examples=examples, about=_about)
 
 
-SHOWN_ROWS = 3
+SHOWN_ROWS = 10
 WIDTH = 100
 """Characters of a text that are shown."""
 
 
 def preview(name: str, artifact: Artifact, tokens: Place) -> str:
-    """The counts of an artifact of spans or pseudo-queries, then its first examples.
+    """The counts of an artifact of spans or pseudo-queries, then its first spans, or queries of passages.
 
     Args:
         name: "spans" or "pseudo_queries".
         tokens: the artifact whose tokenizer made the ids.
     """
-    examples = _spans(artifact.place, tokens) if name == "spans" else _pseudo_queries(artifact.place, tokens)
-    return "\n".join([*_counts(artifact.result), "", *(line for lines in examples for line in [*lines, ""])]).rstrip()
+    tokenizer = load_tokenizer((tokens / "tokenizer").local())
+    folder = artifact.place / name
+    rows = (row for shard in folder.names() for batch in read_batches(folder / shard, 256) for row in batch.to_pylist())
+    lines = [*_counts(artifact.result), ""]
+    for row in islice(rows, SHOWN_ROWS):
+        texts = row["queries"] if "queries" in row else [tokenizer.decode(row["ids"], skip_special_tokens=True)]
+        lines += [f"{row['doc_id']}: {textwrap.shorten(text, WIDTH, placeholder='…')}" for text in texts]
+    return "\n".join(lines)
 
 
 def _counts(result: dict[str, Any], before: str = "") -> Iterator[str]:
@@ -211,36 +218,3 @@ def _counts(result: dict[str, Any], before: str = "") -> Iterator[str]:
             yield from _counts(value, f"{label}: ")
         else:
             yield f"{label:<28}{value:>14,}"
-
-
-def _spans(place: Place, tokens: Place) -> Iterator[list[str]]:
-    """Lines about each of the first documents: its spans in order, and the overlapping context of the first."""
-    tokenizer = load_tokenizer((tokens / "tokenizer").local())
-    starts = (place / "starts.npy").read_array()[: SHOWN_ROWS + 1].tolist()
-    rows = list(islice(_read_rows(place / "spans"), starts[-1]))
-    for start, end in pairwise(starts):
-        document = rows[start:end]
-        lines = [f"{document[0]['doc_id']}: {len(document)} spans"]
-        lines += [f"  span {row['number']:<4}{_decode(tokenizer, row['ids'])}" for row in document]
-        yield [*lines, f"  overlap  {_decode(tokenizer, document[0]['overlap_ids'])}"]
-
-
-def _pseudo_queries(place: Place, tokens: Place) -> Iterator[list[str]]:
-    """Lines about each of the first passages that have queries: the passage as the model reads it, its queries."""
-    tokenizer = load_tokenizer((tokens / "tokenizer").local())
-    passages = zip(_read_rows(place / "pseudo_queries"), _read_rows(tokens / "passages"), strict=True)
-    with_query = ((row, passage) for row, passage in passages if row["queries"])
-    for row, passage in islice(with_query, SHOWN_ROWS):
-        lines = [f"{row['doc_id']}: {len(row['queries'])} queries", f"  passage {_decode(tokenizer, passage['ids'])}"]
-        yield [*lines, *(f"  query   {query[:WIDTH]}" for query in row["queries"])]
-
-
-def _read_rows(folder: Place) -> Iterator[dict[str, Any]]:
-    for name in folder.names():
-        for batch in read_batches(folder / name, 256):
-            yield from batch.to_pylist()
-
-
-def _decode(tokenizer: Any, ids: list[int]) -> str:
-    text = str(tokenizer.decode(ids, skip_special_tokens=True))
-    return f"({len(ids)} tokens) {text if len(text) <= WIDTH else text[: WIDTH - 1] + '…'}"

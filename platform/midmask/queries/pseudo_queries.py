@@ -12,18 +12,15 @@
     file:PATH    lines {"doc_id", "queries"}, {"doc_id", "query"} or doc_id<TAB>query; "_id" does for "doc_id"
     model:FOLDER a Hugging Face model writes them: sequence-to-sequence as published, or causal with a prompt
 
-Passages without a query are counted and sit out the pre-training. With `judged_by` and `keep_rank`, the pre-training
-reads the pairs that a consistency filter keeps (E5, Wang et al. 2022): those whose passage a judge ranks among the best
-for the query.
-
-    pseudo-queries ─► list_pairs ─► queries with judgements ─► search, or BM25 ─► keep_pairs ─► pseudo-queries
+Passages without a query are counted and sit out the pre-training. With `judged_by` and `keep_rank`, it reads the pairs
+that a consistency filter keeps (E5, Wang et al. 2022): those whose passage a judge ranks among the best for the query.
 
     list_pairs   queries.parquet (query_id, text, ids, cut), by query id, which is the pair's number in the order of
                  the collection; qrels.parquet, the pairs as judgements of the split `pairs`
     keep_pairs   pseudo_queries/<shard> and counts.npy, in the layout of the pseudo-queries
 
-Passages are ranked by score, then by id. A query without results, such as one without a word that BM25 knows, keeps no
-passage. Pairs that were dropped are counted in the record.
+Between them the queries are searched. A query without results, such as one without a word that BM25 knows, keeps no
+passage.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -254,10 +251,7 @@ def list_pairs(config: ListPairsConfig, inputs: Mapping[str, Artifact], out: Pla
     tokens, count = inputs["tokens"], 0
     cut_rows = make_cutter((tokens.place / "tokenizer").local(), config.max_length)
     prompt = str(tokens.record.get("config", {}).get("query_prompt", ""))
-    with (
-        writing_table(out / "queries.parquet", ASKED) as queries,
-        writing_table(out / "qrels.parquet", QRELS) as qrels,
-    ):
+    with writing_table(out / "queries.parquet", ASKED) as queries, writing_table(out / "qrels.parquet", QRELS) as qrels:
         for doc_ids, texts in _read_pairs(inputs["pairs"].place):
             query_ids = [query_id(count + row) for row in range(len(texts))]
             ids, cut = cut_rows([prompt + text for text in texts])

@@ -8,8 +8,7 @@
 The paper says no more than that weights are normalised to [0, 1]: source, scaling and k1, b are unpublished choices.
 
 Attention is what a word receives in the last layer, averaged over heads. A file has JSON lines {"id": …, "vector":
-{term: weight}}, as Anserini's JsonVectorCollection; a term is matched with a word of the passage by its text: lower
-case, without punctuation at its ends.
+{term: weight}}, as Anserini's JsonVectorCollection; a term is matched with a word of the passage by its text.
 
     given.parquet, given.json, quarantine.jsonl   the file's vectors by shard, and its bad lines, as in `given`
     range.json                                    lowest and highest weight of known passages

@@ -120,10 +120,7 @@ class WrittenQueries(Source):
         if without:
             log.warning("%s: %d of %d answers had no query", self._name, without, answered)
 
-    @property
-    def _name(self) -> str:
-        """What messages call it."""
-        raise NotImplementedError
+    _name: str  # what messages call it
 
     def _answers(self, passages: Sequence[Passage]) -> Generator[tuple[Passage, Answer], None, None]:
         """Each passage with its answer, in order."""
@@ -142,6 +139,7 @@ class ModelQueries(WrittenQueries):
     def __init__(self, place: str, opening: Opening) -> None:
         super().__init__(place, opening)
         self._folder = Path(place).expanduser()
+        self._name = str(self._folder)
         generate, each = identity_of(self.config.generate), self.config.per_passage
         identity = {"model": model_content(self._folder, FIELD), "generate": generate, "each": each}
         self._cache = QueryCache(opening.cache, identity)
@@ -153,10 +151,6 @@ class ModelQueries(WrittenQueries):
     @cached_property
     def _generator(self) -> QueryGenerator:
         return QueryGenerator(self._folder, self.config.generate, field=FIELD)
-
-    @property
-    def _name(self) -> str:
-        return str(self._folder)
 
     def _answers(self, passages: Sequence[Passage]) -> Generator[tuple[Passage, Answer], None, None]:
         # Some batches of the model at a time, so that few of its rows are left empty.
@@ -210,12 +204,8 @@ class ServerQueries(WrittenQueries):
     def __init__(self, place: str, opening: Opening) -> None:
         super().__init__(place, opening)
         self._server = ChatServer(place, seconds=self.config.server_seconds, retries=self.config.server_retries)
-        self._cache_place = opening.cache
+        self._name, self._cache_place = f"http:{self._server.url}", opening.cache
         self._asked = self._tokens = 0
-
-    @property
-    def _name(self) -> str:
-        return f"http:{self._server.url}"
 
     @cached_property
     def _model(self) -> str:
@@ -249,8 +239,8 @@ class ServerQueries(WrittenQueries):
         waiting = iter(passages)
         pool = ThreadPoolExecutor(self.config.server_concurrency)
         try:
-            while not self._is_spent():
-                for passage in islice(waiting, self._room() - len(ahead)):
+            while (room := self._room()) > 0:
+                for passage in islice(waiting, room - len(ahead)):
                     ahead.append((passage, cache.find(passage) or pool.submit(self._ask, passage)))
                 if not ahead:
                     return
@@ -292,13 +282,14 @@ class ServerQueries(WrittenQueries):
         return answer
 
     def _room(self) -> int:
-        """Number of passages that may be in progress: enough that no thread waits for an earlier answer."""
-        room, most = 2 * self.config.server_concurrency, self.config.server_max_requests
-        return room if most is None else min(room, most - self._asked)
-
-    def _is_spent(self) -> bool:
+        """Number of passages that may be in progress: enough that no thread waits for an earlier answer, and 0 when the
+        budget is spent.
+        """
         requests, tokens = self.config.server_max_requests, self.config.server_max_tokens
-        return (requests is not None and self._asked >= requests) or (tokens is not None and self._tokens >= tokens)
+        if tokens is not None and self._tokens >= tokens:
+            return 0
+        room = 2 * self.config.server_concurrency
+        return room if requests is None else min(room, requests - self._asked)
 
     def _keep(self, ahead: Ahead) -> None:
         """Cancels pending requests and caches the answers that have arrived."""
