@@ -160,7 +160,9 @@ TEXTS = ("Wings flutter", "the wing stalls", "a flame", "flames and flames")
 
 
 def test_idf_and_overlap() -> None:
-    weights = TermWeights(TEXTS)
+    weights = TermWeights()
+    for text in TEXTS:
+        weights.add(text)
     wing, stall, unknown = weights.stems("wing stalling zeppelin")
     assert [weights.frequency(stem) for stem in (wing, stall, unknown)] == [2, 1, 0]
     of = {n: math.log(1 + (4 - n + 0.5) / (n + 0.5)) for n in (0, 1, 2)}

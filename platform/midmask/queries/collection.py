@@ -7,7 +7,7 @@ reported. Passages are divided before queries are made of them, since what a sou
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
@@ -49,21 +49,15 @@ class MadeQuery:
 
 
 class TermWeights:
-    """Document frequencies of stems, and weights by idf.
+    """Document frequencies of stems, and weights by idf."""
 
-    Args:
-        texts: one text per passage, title and text together.
-    """
-
-    def __init__(self, texts: Iterable[str] = ()) -> None:
+    def __init__(self) -> None:
         self._words = StemmedWords()
         self._frequency: Counter[int] = Counter()
         self.passages = 0
-        for text in texts:
-            self.add(text)
 
     def add(self, text: str) -> None:
-        """Counts one more passage."""
+        """Counts one more passage, its title and text together."""
         self._frequency.update(set(self._words.ids(text)))
         self.passages += 1
 
@@ -96,31 +90,26 @@ class CollectionFacts:
         self.doc_ids: list[str] = []  # in row order
         self.weights = TermWeights()
         self.titles: Counter[str] = Counter()  # title -> number of passages with it
-        self._titles: list[str] = []
+        self._titles: dict[str, str] = {}  # of passages that have one
         blocks = [np.empty((0, BANDS * ROWS), np.uint32)]
         for passages in read_passages(corpus):
             self.doc_ids += [passage.doc_id for passage in passages]
-            self._titles += [passage.title for passage in passages]
+            self._titles |= {passage.doc_id: passage.title for passage in passages if passage.title}
             self.titles.update(passage.title for passage in passages)
             for passage in passages:
                 self.weights.add(f"{passage.title} {passage.text}")
             blocks.append(signatures([passage.text for passage in passages]))
-        # Number of each row's near-duplicate cluster, which is the cluster's lowest row.
-        self.cluster: Ints = clusters(len(self.doc_ids), similar_pairs(np.concatenate(blocks)))
-        self.sizes = Counter(self.cluster.tolist())  # cluster -> number of its passages
-        self.row = {doc_id: row for row, doc_id in enumerate(self.doc_ids)}
+        cluster: Ints = clusters(len(self.doc_ids), similar_pairs(np.concatenate(blocks)))
+        copied = np.flatnonzero(np.bincount(cluster, minlength=1)[cluster] > 1)
+        groups: dict[int, list[str]] = {}
+        for row in copied.tolist():
+            groups.setdefault(int(cluster[row]), []).append(self.doc_ids[row])
+        self._copies = {doc_id: group for group in map(sorted, groups.values()) for doc_id in group}
         self._marked = all(DOCUMENT_END in doc_id[1:] for doc_id in self.doc_ids)
 
-    def cluster_of(self, doc_id: str) -> int:
-        return int(self.cluster[self.row[doc_id]])
-
-    def members(self, numbers: Sequence[int]) -> dict[int, list[str]]:
-        """Cluster -> sorted ids of its passages, for these clusters."""
-        rows = np.flatnonzero(np.isin(self.cluster, np.array(numbers, np.int64)))
-        ids: dict[int, list[str]] = {}
-        for row in rows.tolist():
-            ids.setdefault(int(self.cluster[row]), []).append(self.doc_ids[row])
-        return {number: sorted(names) for number, names in ids.items()}
+    def copies_of(self, doc_id: str) -> list[str]:
+        """The passage and its near-duplicates: sorted ids."""
+        return self._copies.get(doc_id, [doc_id])
 
     def document_of(self, doc_id: str) -> str:
         """The document of a passage: what stands before `#` if all ids of the collection have one; else the title, for
@@ -128,7 +117,7 @@ class CollectionFacts:
         """
         if self._marked:
             return document_of(doc_id) or doc_id
-        return self._titles[self.row[doc_id]] or doc_id
+        return self._titles.get(doc_id, doc_id)
 
 
 def read_passages(corpus: Place) -> Iterator[list[Passage]]:
@@ -192,9 +181,8 @@ ENOUGH = 0.4
 
 def split_passages(known: CollectionFacts, config: QueriesConfig) -> tuple[dict[str, str], str]:
     """doc_id -> train, dev or test, without passages that have too many copies; and the rule of the division."""
-    rows = [row for row in range(len(known.doc_ids)) if known.sizes[int(known.cluster[row])] <= config.copies]
-    members = known.members(sorted({int(known.cluster[row]) for row in rows}))
-    copies = {known.doc_ids[row]: members[int(known.cluster[row])] for row in rows}
+    groups = {doc_id: known.copies_of(doc_id) for doc_id in known.doc_ids}
+    copies = {doc_id: group for doc_id, group in groups.items() if len(group) <= config.copies}
     documents = {doc_id: [known.document_of(member) for member in group] for doc_id, group in copies.items()}
     return split_by_document(documents, copies, config.dev_share, config.test_share, config.seed)
 

@@ -12,9 +12,9 @@ Documents of one span have no pair: they are counted and left out. No token of t
 part of a document's text. The published code (CoT-MAE, make_cotmae_data.py) lets a span run over by a sentence and
 cuts it when it is read; here the sentence begins the next span. Spider draws its pairs from spans that share a phrase.
 
-source = file:PATH: lines {"doc_id", "spans": [text, …]}, a document being a passage of the corpus. A span stays as it
-is given unless it is longer than `span_length`: then it is cut as documents are, and its pieces are spans. The fields
-`short_share` and `documents` are of no effect. Beside the spans lie the files of `given`.
+source = file:PATH: a document is a passage of the corpus. A span stays as it is given unless it is longer than
+`span_length`: then it is cut as documents are, and its pieces are spans. `short_share` and `documents` are of no
+effect. Beside the spans lie the files of `given`.
 """
 
 import random

@@ -20,7 +20,7 @@ from midmask.corpora.writer import QRELS
 from midmask.evaluation import measures
 from midmask.queries.collection import CollectionFacts, MadeQuery, parts_of
 from midmask.queries.config import SPLITS
-from midmask.queries.selection import reciprocal_rank, relevant_of
+from midmask.queries.selection import reciprocal_rank
 from midmask.queries.sources import Candidate
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -32,8 +32,9 @@ MEASURES = ("RR@10", "nDCG@10")
 
 def qrels_table(kept: Sequence[Candidate], known: CollectionFacts) -> pa.Table:
     """The judgements as midmask's measures read them; sorted by split, query and passage."""
-    relevant = relevant_of(kept, known)
-    rows = sorted((query.split, query.query_id, doc_id, 1) for query in kept for doc_id in relevant[query.query_id])
+    rows = sorted(
+        (query.split, query.query_id, doc_id, 1) for query in kept for doc_id in known.copies_of(query.made.doc_id)
+    )
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=QRELS)
 
 

@@ -60,7 +60,7 @@ COPIED_WORDS = 3
 def screen(candidates: Sequence[Candidate], known: CollectionFacts, config: QueriesConfig) -> None:
     """Drops unusable candidates before any search, by setting their `reason`."""
     for query in candidates:
-        size = known.sizes[known.cluster_of(query.made.doc_id)]
+        size = len(known.copies_of(query.made.doc_id))
         if not known.weights.stems(query.made.text):
             query.reason = NO_WORD
         elif size > config.copies:
@@ -82,7 +82,7 @@ def _drop_repeated(candidates: Sequence[Candidate], known: CollectionFacts) -> N
     for query in candidates:
         by_text.setdefault(normalised(query.made.text), []).append(query)
     for same in by_text.values():
-        clusters = {known.cluster_of(query.made.doc_id) for query in same}
+        clusters = {known.copies_of(query.made.doc_id)[0] for query in same}
         left = sorted((query for query in same if query.is_in), key=lambda query: (query.draw_key, query.query_id))
         for query in left if len(clusters) > 1 else left[1:]:
             query.reason = AMBIGUOUS if len(clusters) > 1 else REPEATED
@@ -139,13 +139,6 @@ def _texts(passages: Iterator[Passage]) -> Iterator[tuple[list[str], list[str]]]
         yield [passage.doc_id for passage in several], [f"{passage.title} {passage.text}" for passage in several]
 
 
-def relevant_of(candidates: Sequence[Candidate], known: CollectionFacts) -> dict[str, list[str]]:
-    """query_id -> ids of its passage and of that passage's near-duplicates, sorted."""
-    numbers = {query.query_id: known.cluster_of(query.made.doc_id) for query in candidates}
-    members = known.members(sorted(set(numbers.values())))
-    return {query_id: members[number] for query_id, number in numbers.items()}
-
-
 def search_again(candidates: Sequence[Candidate], known: CollectionFacts, depth: int) -> pa.Table:
     """Searches the candidates with BM25, sets their `rank` and `overlap`, and returns the ranked lists to this depth.
 
@@ -157,7 +150,7 @@ def search_again(candidates: Sequence[Candidate], known: CollectionFacts, depth:
         texts = [query.made.text for query in candidates]
         ranked = index.search([query.query_id for query in candidates], texts, depth)
         del index  # its arrays are memory maps of the folder's files
-    relevant = relevant_of(candidates, known)
+    relevant = {query.query_id: known.copies_of(query.made.doc_id) for query in candidates}
     ranks: dict[str, int] = {}
     columns = [ranked[name].to_pylist() for name in ("query_id", "doc_id", "rank")]
     for query_id, doc_id, rank in zip(*columns, strict=True):
@@ -192,8 +185,7 @@ def find_by_encoder(
     lost = [query for query in candidates if query.rank is None or query.rank > depth]
     if not lost:
         return
-    relevant = relevant_of(lost, known)
-    pool = {doc_id for members in relevant.values() for doc_id in members}
+    pool = {doc_id for query in lost for doc_id in known.copies_of(query.made.doc_id)}
     pool.update(draw_passages(known.doc_ids, 0, "round trip", OTHERS))
     hiding = hiding_of(candidates)
     searched = [passage for passage in read_as_searched(known.corpus, hiding) if passage.doc_id in pool]
@@ -211,7 +203,7 @@ def find_by_encoder(
     allowed = max(1, depth * len(searched) // len(known.doc_ids))
     for query, query_D in zip(lost, queries_QD, strict=True):
         scores_P = passages_PD @ query_D
-        best = max(float(scores_P[row[doc_id]]) for doc_id in relevant[query.query_id])
+        best = max(float(scores_P[row[doc_id]]) for doc_id in known.copies_of(query.made.doc_id))
         query.by_encoder = int((scores_P > best).sum()) < allowed
 
 

@@ -169,9 +169,8 @@ def _write(out: Place, name: str, candidates: Sequence[Candidate], known: Collec
     pairs: dict[str, list[tuple[str, str, int]]] = {split: [] for split in SPLITS}
     for row in qrels.to_pylist():
         pairs[row["split"]].append((row["query_id"], row["doc_id"], 1))
-    rows = (
-        query_row(query.query_id, query.made.text, query.source, known.document_of(query.made.doc_id)) for query in kept
-    )
+    documents = {query.query_id: known.document_of(query.made.doc_id) for query in kept}
+    rows = (query_row(query.query_id, query.made.text, query.source, documents[query.query_id]) for query in kept)
     hiding = hiding_of(kept)
     write_beir(out / "collection" / name, read_as_searched(known.corpus, hiding), rows, pairs)
     table = pa.Table.from_pylist([_row(query, known) for query in candidates], CANDIDATES)
