@@ -31,8 +31,7 @@ from midmask.choice.reveal import judged_split
 from midmask.choice.traces import OTHERS, Sampler, passages_in, queries_of, relevant_of
 from midmask.corpora.writer import write_beir
 from midmask.objectives.finetuning.distillation import Distillation
-from midmask.queries.collection import query_row
-from midmask.queries.plain_sources import Passage
+from midmask.queries.collection import Passage, query_row
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from tests.support.choice.documents import COUNT, ask, conditions_in, documents, workshop

@@ -46,9 +46,9 @@ from midmask.errors import UserError
 from midmask.experiment.graph import Step
 from midmask.experiment.plan import plan
 from midmask.experiment.training_steps import Survey
-from midmask.queries.candidates import queries_content
 from midmask.queries.collection import read_passages
 from midmask.queries.preview import queries_page
+from midmask.queries.sources import queries_content
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 
