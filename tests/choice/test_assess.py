@@ -22,6 +22,7 @@ from midmask.choice.contenders import (
     UNTRAINED,
     Size,
     System,
+    budget_seconds,
     contest,
     first_contenders,
 )
@@ -32,7 +33,6 @@ from midmask.choice.contest_terms import (
     SHORTEST,
     Limits,
     affordable,
-    budget_seconds,
     first_round,
     room,
 )

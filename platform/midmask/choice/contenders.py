@@ -4,21 +4,25 @@ A contender is a system with a representation, fine-tuned on the made queries or
 together with BM25.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from midmask.benchmark.design import BM25, BM25_SHARE, IN_BATCH, NONE, Benchmark, RepresentationKind, Setting, variant
 from midmask.benchmark.layout import HEADLESS, recipe_of
 from midmask.benchmark.results import SystemKey
 from midmask.choice.verdict import SystemName, TrainingKind, label
-from midmask.core.config import fingerprint, override
+from midmask.core.config import as_user_error, fingerprint, override
 from midmask.corpora import CorpusConfig
 from midmask.encoders.cross_encoder import read_cross_encoder
 from midmask.encoders.reading import SIZES
-from midmask.errors import unknown
+from midmask.errors import UserError, unknown
+from midmask.estimate.devices import this_machine
 from midmask.experiment.schema import Recipe
 from midmask.queries.config import QueriesConfig
 from midmask.recipes import RECIPES
@@ -231,28 +235,40 @@ def default_backbone() -> str:
     return next((name for name in PRETRAINED if found_folder(name)), "tiny")
 
 
-def teacher_folder(given: str | Path | None) -> str | None:
-    """The absolute path of a cross-encoder's folder.
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+FORMS = "30m, 8h, 1h30m, or 4gpuh for hours of all GPUs together"
+LEAST = 60.0
+"""Seconds below which nothing can be trained."""
+
+
+def budget_seconds(text: str, gpus: int | None = None) -> float:
+    """The seconds that a budget allows.
+
+    Args:
+        gpus: that share the work; none: this machine's.
 
     Raises:
-        UserError: if there is no cross-encoder in it.
+        UserError: for a text of another form, hours of GPUs where there is none, or less than a minute.
     """
-    if given is None:
-        return None
-    folder = Path(given).expanduser().absolute()
-    read_cross_encoder(folder)
-    return str(folder)
+    gpus = _own_gpus() if gpus is None else gpus
+    hours = re.fullmatch(r"(\d+(?:\.\d+)?)gpuh", text)
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
+    if hours and not gpus:
+        raise UserError(f"--budget {text}: there is no GPU here; give the time by the clock, such as 30m")
+    if hours:
+        seconds = float(hours[1]) * 3600 / gpus
+    elif parts and "".join(number + unit for number, unit in parts) == text:
+        seconds = sum(float(number) * UNITS[unit] for number, unit in parts)
+    else:
+        raise UserError(f"--budget {text}: write {FORMS}")
+    if seconds < LEAST:
+        raise UserError(f"--budget {text}: nothing can be trained in less than a minute; write {FORMS}")
+    return seconds
 
 
-def queries_as_asked(queries: QueriesConfig, changes: Mapping[str, Any]) -> tuple[QueriesConfig, dict[str, Any]]:
-    """Applies the changes of `queries.…` to the config of made queries; returns it and the other changes.
-
-    Raises:
-        UserError: for an unknown field of `queries`, or an impossible value.
-    """
-    selected = {path: value for path, value in changes.items() if path.startswith(QUERIES)}
-    others = {path: value for path, value in changes.items() if path not in selected}
-    return override(queries, {path.removeprefix(QUERIES): value for path, value in selected.items()}), others
+def _own_gpus() -> int:
+    machine = this_machine()
+    return machine.count if machine.device.kind == "cuda" else 0
 
 
 @dataclass(frozen=True)
@@ -277,6 +293,54 @@ class Request:
                 raise unknown("representation", kind, SCORED)
         for system in self.systems:
             RECIPES[variant(system)[0]]
+
+    @classmethod
+    def of(
+        cls,
+        corpus: CorpusConfig,
+        *,
+        budget: str,
+        out: Path,
+        queries: Mapping[str, object],
+        teacher: str | Path | None,
+        systems: Sequence[str],
+        representations: Sequence[str],
+        changes: Mapping[str, Any],
+        seed: int,
+        command: str,
+        reveal: bool = False,
+    ) -> "Request":
+        """The request of a person.
+
+        Args:
+            budget: such as 30m, as `budget_seconds` reads it.
+            queries: fields of `QueriesConfig`.
+            changes: dotted path -> value, `queries.…` among them.
+
+        Raises:
+            UserError: for a budget, source, system, representation, field or cross-encoder that there is not.
+        """
+        try:
+            made = QueriesConfig.model_validate({**queries, "seed": seed})
+        except ValidationError as error:
+            raise as_user_error(error, "queries") from None
+        asked = {path.removeprefix(QUERIES): value for path, value in changes.items() if path.startswith(QUERIES)}
+        folder = None if teacher is None else Path(teacher).expanduser().absolute()
+        if folder is not None:
+            read_cross_encoder(folder)
+        return cls(
+            corpus=corpus,
+            budget=budget_seconds(budget),
+            out=out.expanduser().absolute(),
+            queries=override(made, asked),
+            teacher=None if folder is None else str(folder),
+            systems=tuple(systems),
+            representations=tuple(representations),
+            changes={path: value for path, value in changes.items() if not path.startswith(QUERIES)},
+            seed=seed,
+            reveal=reveal,
+            command=command,
+        )
 
     @property
     def backbone(self) -> str:

@@ -1,10 +1,8 @@
 """Budget, conditions and journal of a contest; a killed contest resumes from its journal.
 
-The budget is parsed, spent over restarts, and turned into the length of trainings. The journal keeps what was decided
-and spent in the contest's folder, so that the same decisions hold after a restart.
+The budget is spent over restarts, and turned into the length of trainings.
 """
 
-import re
 import threading
 import time
 from bisect import bisect_right
@@ -21,15 +19,8 @@ from midmask.benchmark.results import Result
 from midmask.choice.contenders import Size, System
 from midmask.choice.traces import Sample
 from midmask.core.process import ticking
-from midmask.errors import UserError
-from midmask.estimate.devices import this_machine
 from midmask.experiment.training_steps import Survey
 from midmask.store.place import Place
-
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-FORMS = "30m, 8h, 1h30m, or 4gpuh for hours of all GPUs together"
-LEAST = 60.0
-"""Seconds below which nothing can be trained."""
 
 FEWEST_STEPS, MOST_STEPS = 20, 200_000
 ENOUGH = 4
@@ -41,36 +32,6 @@ TELLING_STEPS = 100
 
 UNSEEN = Size(FEWEST_STEPS + 1, FEWEST_STEPS + 1)
 """The size from which prices are extrapolated: trainings of the shortest size may be finished and cost nothing."""
-
-
-def budget_seconds(text: str, gpus: int | None = None) -> float:
-    """The seconds that a budget allows.
-
-    Args:
-        gpus: that share the work; none: this machine's.
-
-    Raises:
-        UserError: for a text of another form, hours of GPUs where there is none, or less than a minute.
-    """
-    gpus = _own_gpus() if gpus is None else gpus
-    hours = re.fullmatch(r"(\d+(?:\.\d+)?)gpuh", text)
-    parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
-    if hours and not gpus:
-        raise UserError(f"--budget {text}: there is no GPU here; give the time by the clock, such as 30m")
-    if hours:
-        seconds = float(hours[1]) * 3600 / gpus
-    elif parts and "".join(number + unit for number, unit in parts) == text:
-        seconds = sum(float(number) * UNITS[unit] for number, unit in parts)
-    else:
-        raise UserError(f"--budget {text}: write {FORMS}")
-    if seconds < LEAST:
-        raise UserError(f"--budget {text}: nothing can be trained in less than a minute; write {FORMS}")
-    return seconds
-
-
-def _own_gpus() -> int:
-    machine = this_machine()
-    return machine.count if machine.device.kind == "cuda" else 0
 
 
 class Clock:
