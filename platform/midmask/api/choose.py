@@ -13,8 +13,6 @@ from midmask.choice.run import deliver
 from midmask.choice.verdict import Verdict
 from midmask.errors import UserError
 
-FOLDER = "verdicts"
-
 
 class PrintedVerdict(Verdict):
     """A verdict that prints as the text of its `verdict.md`."""
@@ -45,7 +43,7 @@ def choose(
     that the corpus may have are not looked at.
 
     Args:
-        budget: by the clock, such as "30m" or "8h"; "4gpuh" for hours of all GPUs together.
+        budget: by the clock, such as "30m", "8h" or "1h30m".
         systems: recipes that take part, by priority; variants as "dupmae[decode=ot]".
         representations: of "dense", "splade" and "hybrid".
         sources: where queries come from -> weight; none: {"titles": 1, "sentences": 1, "keyphrases": 1}.
@@ -69,7 +67,7 @@ def choose(
     request = Request.of(
         corpus.in_store(store),
         budget=budget,
-        out=Path(out) if out else Path.cwd() / FOLDER / corpus.name,
+        out=Path(out) if out else Path.cwd() / "verdicts" / corpus.name,
         queries={**chosen, "judged_by": tuple(judged_by)},
         teacher=teacher,
         systems=systems,

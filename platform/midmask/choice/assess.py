@@ -9,12 +9,10 @@ import numpy as np
 from midmask.benchmark.results import Result
 from midmask.choice.calibration import (
     COVERAGE,
-    GainRecord,
     Kind,
     LevelRecord,
     Offset,
     Prediction,
-    gain_offsets,
     kind_of,
     level_interval,
     sum_interval,
@@ -74,10 +72,6 @@ class Experience:
 
     offsets: Mapping[Kind, Offset]  # of gains
     levels: Sequence[LevelRecord]  # of the baseline's measure
-
-    @classmethod
-    def of(cls, records: Sequence[GainRecord], levels: Sequence[LevelRecord]) -> "Experience":
-        return cls(gain_offsets(records), levels)
 
     def gain(self, own: Result, counterparts: Counterparts) -> IntervalEstimate:
         """The gain of a system over the baseline on queries that people ask: the sum along its path."""

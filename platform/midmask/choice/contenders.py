@@ -6,7 +6,7 @@ together with BM25.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from midmask.corpora import CorpusConfig
 from midmask.encoders.cross_encoder import read_cross_encoder
 from midmask.encoders.reading import SIZES
 from midmask.errors import UserError, unknown
-from midmask.estimate.devices import this_machine
 from midmask.experiment.schema import Recipe
 from midmask.queries.config import QueriesConfig
 from midmask.recipes import RECIPES
@@ -36,6 +35,9 @@ SYSTEMS = ("none", "mlm", "retromae", "dupmae", "dupmae[decode=ot]", "cocondense
 """In the order in which they are tried: no middle training, then from the plainest; the bag of words alone, and two
 contrastive ones.
 """
+
+BATCH = 32
+"""Rows of a training step."""
 
 MEASURES = ("nDCG@10", "RR@10", "R@100")
 MEASURE = MEASURES[0]
@@ -205,10 +207,10 @@ def contest(
         "corpus.splits": "official",
         "tokens.titles": True,
         "pretrain.steps": size.pretrain,
-        "pretrain.batch_size": 32,
+        "pretrain.batch_size": BATCH,
         "pretrain.checkpoint_every": 100,
         "stages.*.train.steps": size.finetune,
-        "stages.*.train.batch_size": 32,
+        "stages.*.train.batch_size": BATCH,
         "stages.*.train.checkpoint_every": 100,
     }
     return Benchmark(
@@ -230,45 +232,25 @@ QUERIES = "queries."
 """What the path of a field of `QueriesConfig` begins with, among the changes of a request."""
 
 
-def default_backbone() -> str:
-    """`minilm` where its package is installed, else `tiny`."""
-    return next((name for name in PRETRAINED if found_folder(name)), "tiny")
-
-
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-FORMS = "30m, 8h, 1h30m, or 4gpuh for hours of all GPUs together"
+FORMS = "30m, 8h or 1h30m"
 LEAST = 60.0
 """Seconds below which nothing can be trained."""
 
 
-def budget_seconds(text: str, gpus: int | None = None) -> float:
-    """The seconds that a budget allows.
-
-    Args:
-        gpus: that share the work; none: this machine's.
+def budget_seconds(text: str) -> float:
+    """The seconds of a budget.
 
     Raises:
-        UserError: for a text of another form, hours of GPUs where there is none, or less than a minute.
+        UserError: for a text of another form, or less than a minute.
     """
-    gpus = _own_gpus() if gpus is None else gpus
-    hours = re.fullmatch(r"(\d+(?:\.\d+)?)gpuh", text)
     parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
-    if hours and not gpus:
-        raise UserError(f"--budget {text}: there is no GPU here; give the time by the clock, such as 30m")
-    if hours:
-        seconds = float(hours[1]) * 3600 / gpus
-    elif parts and "".join(number + unit for number, unit in parts) == text:
-        seconds = sum(float(number) * UNITS[unit] for number, unit in parts)
-    else:
+    if not parts or "".join(number + unit for number, unit in parts) != text:
         raise UserError(f"--budget {text}: write {FORMS}")
+    seconds = sum(float(number) * UNITS[unit] for number, unit in parts)
     if seconds < LEAST:
         raise UserError(f"--budget {text}: nothing can be trained in less than a minute; write {FORMS}")
     return seconds
-
-
-def _own_gpus() -> int:
-    machine = this_machine()
-    return machine.count if machine.device.kind == "cuda" else 0
 
 
 @dataclass(frozen=True)
@@ -282,7 +264,7 @@ class Request:
     teacher: str | None = None  # a cross-encoder's folder
     systems: tuple[str, ...] = SYSTEMS
     representations: tuple[str, ...] = tuple(SCORED)
-    changes: Mapping[str, Any] | None = None  # dotted path -> value, for reading the corpus and for all systems
+    changes: Mapping[str, Any] = field(default_factory=dict)  # path -> value, for reading and for all systems
     seed: int = 0
     reveal: bool = False  # whether the collection's judgements are read
     command: str = ""  # makes the verdict again; shown on its pages
@@ -344,18 +326,20 @@ class Request:
 
     @property
     def backbone(self) -> str:
-        return str((self.changes or {}).get("backbone.name") or default_backbone())
+        """As asked for; none: `minilm` where its package is installed, else `tiny`."""
+        installed = next((name for name in PRETRAINED if found_folder(name)), "tiny")
+        return str(self.changes.get("backbone.name") or installed)
 
     @property
     def own_changes(self) -> dict[str, Any]:
         """The changes that apply to all systems of the contest."""
-        given = {path: value for path, value in (self.changes or {}).items() if not path.startswith("corpus.")}
+        given = {path: value for path, value in self.changes.items() if not path.startswith("corpus.")}
         return {"backbone.name": self.backbone, **given}
 
     @cached_property
     def documents(self) -> Recipe:
         """A recipe on the documents themselves, in the splits of their files."""
-        reading = {path: value for path, value in (self.changes or {}).items() if path.startswith("corpus.")}
+        reading = {path: value for path, value in self.changes.items() if path.startswith("corpus.")}
         corpus = {**self.corpus.model_dump(), "splits": "official"}
         return override(override(RECIPES["none"](), {"corpus": corpus}), reading)
 

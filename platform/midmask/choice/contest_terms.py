@@ -16,13 +16,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.results import Result
-from midmask.choice.contenders import Size, System
+from midmask.choice.contenders import BATCH, Size, System
 from midmask.choice.traces import Sample
 from midmask.core.process import ticking
 from midmask.experiment.training_steps import Survey
 from midmask.store.place import Place
 
 FEWEST_STEPS, MOST_STEPS = 20, 200_000
+PASSAGE_EPOCHS, QUERY_EPOCHS = 20, 5
 ENOUGH = 4
 """Trained contenders that a first round should compare: fine-tuned only, and three middle trainings."""
 
@@ -60,15 +61,12 @@ class Limits:
 
     passages: int  # of the collection
     queries: int  # to train on
-    batch: int = 32
-    passage_epochs: int = 20
-    query_epochs: int = 5
 
     def size(self, steps: int) -> Size:
         """The size of a round with so many steps a training, bounded by the epochs over the collection."""
         bounded = min(MOST_STEPS, max(FEWEST_STEPS, steps))
-        pretrain = max(FEWEST_STEPS, self.passage_epochs * self.passages // self.batch)
-        finetune = max(FEWEST_STEPS, self.query_epochs * self.queries // self.batch)
+        pretrain = max(FEWEST_STEPS, PASSAGE_EPOCHS * self.passages // BATCH)
+        finetune = max(FEWEST_STEPS, QUERY_EPOCHS * self.queries // BATCH)
         return Size(min(bounded, pretrain), min(bounded, finetune))
 
 
@@ -230,14 +228,6 @@ class ContestJournal(ContestState):
         self._place = Place(str(folder / FILE))
         self._writing = threading.Lock()
         super().__init__(**vars(_read(folder / FILE, identity)))
-
-    def decide(self, decided: Round) -> None:
-        self.rounds.append(decided)
-        self.write()
-
-    def choose_finalists(self, finalists: Sequence[System]) -> None:
-        self.finalists = tuple(finalists)
-        self.write()
 
     def give_up(self, contenders: Sequence[System], reason: str) -> None:
         """Notes why contenders are not trained further, or were never trained."""
