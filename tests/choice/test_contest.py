@@ -101,11 +101,10 @@ def test_time_is_kept_for_fewer_tests_where_nothing_could_be_trained_otherwise(c
 
 def test_what_was_decided_is_read_again(tmp_path):
     first = ContestJournal(tmp_path / "new", "one")
-    first.decide(Round(Size(30, 20), (LEXICAL, MLM), until=12.0))
+    first.rounds.append(Round(Size(30, 20), (LEXICAL, MLM), until=12.0))
     first.give_up([MLM], "behind")
     assert first.finalists is None
-    first.choose_finalists([MLM])
-    first.pace, first.sampled = 0.25, True
+    first.finalists, first.pace, first.sampled = (MLM,), 0.25, True
     first.write(spent=12.5)
     again = ContestJournal(tmp_path / "new", "one")
     assert again.rounds == first.rounds

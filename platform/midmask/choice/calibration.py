@@ -187,11 +187,6 @@ def gain_offsets(records: Sequence[GainRecord]) -> dict[Kind, Offset]:
     return {kind: Offset.of(kind, [record for record in records if record.kind == kind]) for kind in GAINS}
 
 
-def kendall_tau(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Kendall's tau-b of two measurements of the same systems; None for fewer than two, or if all are equal."""
-    return rank_correlation(a, b).tau
-
-
 def regret(estimates: Sequence[float], judged: Sequence[float]) -> float:
     """The regret of choosing by estimate: the best judged value less that of the first with the highest estimate."""
     return float(max(judged) - judged[int(np.argmax(estimates))])
@@ -236,8 +231,7 @@ def _compare(offsets: Mapping[Kind, Offset], records: Sequence[GainRecord]) -> H
         expected.append(estimate.value)
         judged.append(sum(part.judged for part in parts))
         covered += estimate.low <= judged[-1] <= estimate.high
-    tau, lost = kendall_tau(expected, judged), regret(expected, judged)
-    first = records[0]
+    first, tau, lost = records[0], rank_correlation(expected, judged).tau, regret(expected, judged)
     return HeldOutCollection(first.collection, first.source, first.seed, len(records), tau, lost, covered)
 
 
