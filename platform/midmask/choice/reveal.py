@@ -22,7 +22,7 @@ from midmask.choice.contest import Workshop
 from midmask.choice.run import HeldContest
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError
-from midmask.evaluation.statistics.intervals import FEWEST_RANKED, Variance
+from midmask.evaluation.statistics.intervals import Variance
 from midmask.experiment.evaluations import usual_split
 from midmask.experiment.training_steps import Survey
 from midmask.store.place import Place
@@ -33,6 +33,9 @@ MOST_QUERIES = 1_000
 
 ALL = "all"
 """Name of all sources of a verdict's queries together, as the source of a record."""
+
+FEWEST_RANKED = 5
+"""Systems below which a rank correlation says little."""
 
 
 class JudgedSystem(NamedTuple):
