@@ -15,13 +15,12 @@ from midmask.benchmark.layout import cell_on
 from midmask.benchmark.records import collect
 from midmask.benchmark.results import Result
 from midmask.choice.assess import mean_gain
-from midmask.choice.calibration import GainRecord, LevelRecord, regret
+from midmask.choice.calibration import GainRecord, LevelRecord, kendall_tau, regret
 from midmask.choice.contenders import MEASURE, Request, System
 from midmask.choice.contest import Workshop
 from midmask.choice.run import HeldContest
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError
-from midmask.evaluation.statistics.intervals import FEWEST_RANKED, rank_correlation
 from midmask.experiment.evaluations import usual_split
 from midmask.experiment.training_steps import Survey
 from midmask.store.place import Place
@@ -32,6 +31,9 @@ MOST_QUERIES = 1_000
 
 ALL = "all"
 """Name of all sources of a verdict's queries together, as the source of a record."""
+
+FEWEST_RANKED = 5
+"""Systems below which a rank correlation says little."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def _compare(choice: HeldContest, judged: Mapping[System, Result]) -> Revealed:
     made = {each.system: each.result for each in choice.measured}
     return Revealed(
         systems=[JudgedSystem(*row.name, value) for (row, _), value in zip(systems, values, strict=True)],
-        kendall_tau=rank_correlation([row.gain for row, _ in systems], values).tau,
+        kendall_tau=kendall_tau([row.gain for row, _ in systems], values),
         regret=regret([float(row == verdict.recommended) for row, _ in systems], values),
         covered=sum(row.gain_low <= gain <= row.gain_high for (row, _), gain in zip(others, gains, strict=True)),
         records=[_record(choice, source, system, made[system], judged) for _, system in others],
