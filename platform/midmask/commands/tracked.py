@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from midmask.app.flags import add_tracking_flag, same_store
+from midmask.app.flags import add_tracking_flag
 from midmask.app.job import INSIDE, home
 from midmask.commands import program
 from midmask.errors import UserError
@@ -12,9 +12,9 @@ from midmask.exchange.mteb_files import LANGUAGE
 COMPARE_HELP = """\
 Compares systems that were evaluated, on the same queries: which is better, by how much, and whether that is chance.
 
-RUN is a system's name as the leaderboard has it, or parts of it that no other has (`bm25`); the id of a run, or its
-beginning; a model folder that was evaluated, or minilm; or a TREC run file that `midmask evaluate-run` has measured.
-The first RUN is what the others are held against.
+RUN is a system's name as the leaderboard has it, or parts of it that no other has (`bm25`); or the id of a run, or its
+beginning. A model folder that was evaluated is called as the folder, a TREC run file that `midmask evaluate-run` has
+measured as its tag. The first RUN is what the others are held against.
 """
 
 
@@ -57,7 +57,7 @@ def compare(flags: Namespace) -> None:
 
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
     view = look_once(uri)
-    place, systems = select_systems(flags.runs, view, flags.on, store=same_store(flags))
+    place, systems = select_systems(flags.runs, view, flags.on)
     comparison = compare_systems(
         {label: system.rows[place] for label, system in systems.items()},
         place_names([row.place for row in view.rows])[place],
@@ -71,7 +71,7 @@ def compare(flags: Namespace) -> None:
 
 EXPORT_MTEB_HELP = """Writes evaluated systems as MTEB's result files: FOLDER/MODEL/REVISION/TASK.json.
 
-SYSTEM is what `midmask compare` takes: a name on the leaderboard or parts of it, a run, a model folder, a run file.
+SYSTEM is what `midmask compare` takes: a name on the leaderboard or parts of it, or a run.
 A system with several seeds has their mean.
 """
 
@@ -102,7 +102,7 @@ def export_mteb(flags: Namespace) -> None:
     from midmask.tracking.names import resolve_tracking_uri
 
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
-    place, systems = select_systems(flags.systems, look_once(uri), flags.on, store=same_store(flags))
+    place, systems = select_systems(flags.systems, look_once(uri), flags.on)
     per_query = PerQueryFiles(uri, cache_folder() / "artifacts")
     results = [
         MtebResult(
