@@ -192,37 +192,13 @@ def _seed(run: TrackedRow) -> str:
     return run.params[stages[-1]] if stages else param(run, "seed")
 
 
-ENCODER_RATIO = "objective.encoder_mask_ratio"
-DECODER_RATIO = "objective.decoder_mask_ratio"
-
 STEP = "midmask.step"
-
-
-@dataclass(frozen=True)
-class Point:
-    """One finished trial of a sweep: its two mask ratios and the measure it reached."""
-
-    encoder_ratio: float
-    decoder_ratio: float
-    value: float
-    run_id: str
 
 
 def sweeps(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
     """Parent runs of sweeps, in the order of the runs: those that say so, and those of trials."""
     parents = {run.parent_id for run in runs if run.tags.get(STEP) == "trial"}
     return [run for run in runs if run.status != "cached" and (run.tags.get(STEP) == "sweep" or run.run_id in parents)]
-
-
-def sweep_surface(runs: Sequence[TrackedRow], parent_id: str, corpus: str, split: str, measure: str) -> list[Point]:
-    """A sweep's finished trials, ordered by ratios. A cached trial counts with the values of the run it links."""
-    points = []
-    for run in resolve_cached(runs):
-        encoder, decoder = _ratio(run, ENCODER_RATIO), _ratio(run, DECODER_RATIO)
-        value = measured(run).get((corpus, split), {}).get(measure)
-        if run.parent_id == parent_id and run.status == "finished" and None not in (encoder, decoder, value):
-            points.append(Point(encoder, decoder, value, run.run_id))  # type: ignore[arg-type]
-    return sorted(points, key=lambda point: (point.encoder_ratio, point.decoder_ratio))
 
 
 def resolve_cached(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
@@ -233,13 +209,6 @@ def resolve_cached(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
         source = by_id.get(run.tags.get("midmask.cached_run", ""))
         resolved.append(replace(source, parent_id=run.parent_id) if run.status == "cached" and source else run)
     return resolved
-
-
-def _ratio(run: TrackedRow, name: str) -> float | None:
-    try:
-        return float(param(run, name))
-    except ValueError:
-        return None
 
 
 KEPT = 512
