@@ -64,7 +64,9 @@ def test_a_sweep_without_a_file_lists_them_too_and_has_a_surface(store: tuple[st
     (surface,) = [json.loads(one.proto.spec)["data"][0] for one in app.get("plotly_chart")]
     shown = {(float(x), float(y)): float(surface["text"][row][column]) for row, y in enumerate(surface["y"])
              for column, x in enumerate(surface["x"]) if surface["text"][row][column]}  # fmt: skip
-    assert shown == {ratios: tracked.DEV[ratios] for ratios in tracked.RATIOS[1:]}, "the pruned trial has no measure"
+    assert shown == pytest.approx({ratios: tracked.DEV[ratios] for ratios in tracked.RATIOS[1:]}), (
+        "the pruned trial has no measure"
+    )
     known = flatten(RECIPES["retromae"]())
     assert {ENCODER_RATIO, DECODER_RATIO} <= known.keys()
 

@@ -6,6 +6,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import cleandoc
 
 from midmask.core.registry import Registry
 
@@ -20,10 +21,10 @@ class Program:
 
 
 def program(
-    help: str, add_flags: Callable[[ArgumentParser], None] = lambda parser: None
+    add_flags: Callable[[ArgumentParser], None] = lambda parser: None,
 ) -> Callable[[Callable[..., None]], Program]:
-    """Decorator that makes a `Program` of the function that runs a command."""
-    return lambda work: Program(help, add_flags, work)
+    """Decorator that makes a `Program` of the function that runs a command; its docstring is what --help shows."""
+    return lambda work: Program(cleandoc(work.__doc__ or ""), add_flags, work)
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,6 @@ from midmask.store.place import Place
 from midmask.store.pretrained import PRETRAINED, model_folder
 from midmask.tracking.names import resolve_tracking_uri, sqlite_file
 
-DOCTOR_HELP = """\
-Shows the installed versions and what the stores of this project contain, and says what is wrong and what mends it:
-of the stores, and, where RAY_ADDRESS names a cluster, of each of its nodes (versions, address, GPUs).
-With --resend, tracked values that jobs of this project could not send, as their tracking server was away, are sent.
-"""
-
 
 def _doctor_flags(parser: ArgumentParser) -> None:
     add_storage_flag(parser)
@@ -34,9 +28,12 @@ def _doctor_flags(parser: ArgumentParser) -> None:
     )
 
 
-@program(DOCTOR_HELP, _doctor_flags)
+@program(_doctor_flags)
 def doctor(flags: Namespace) -> None:
-    """Prints a line for each check."""
+    """Shows the installed versions and what the stores of this project contain, and says what is wrong and what mends
+    it: of the stores, and, where RAY_ADDRESS names a cluster, of each of its nodes (versions, address, GPUs). With
+    --resend, tracked values that jobs of this project could not send, as their tracking server was away, are sent.
+    """
     base = home(Path.cwd() / INSIDE)
     storage, tracking = Place(resolve_storage(flags.storage, base)), resolve_tracking_uri(flags.tracking_uri, base)
     for name, text in (*_list_versions(), *_list_pretrained(), ("project", str(base))):

@@ -24,14 +24,6 @@ DAY = 86400.0
 LAST = "unfinished"
 """The line of what killed jobs left."""
 
-GC_HELP = """\
-Lists, and with --delete frees, what a store no longer needs: artifacts that no tracked run and no registered model
-needs, and what killed jobs left unfinished.
-
-Runs that were deleted in MLflow need nothing. Results of the Python API are not tracked, so that they count as not
-needed. While a job runs, only what killed jobs left is deleted.
-"""
-
 
 def _gc_flags(parser: ArgumentParser) -> None:
     add_storage_flag(parser)
@@ -53,12 +45,13 @@ def _gc_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--delete", action="store_true", help="delete it; without this flag it is only listed")
 
 
-@program(GC_HELP, _gc_flags)
+@program(_gc_flags)
 def gc(flags: Namespace) -> None:
-    """Prints what would be deleted, or deletes it.
+    """Lists, and with --delete frees, what a store no longer needs: artifacts that no tracked run and no registered
+    model needs, and what killed jobs left unfinished.
 
-    Raises:
-        UserError: if the tracked runs cannot be read, or none of them has an artifact in the storage.
+    Runs that were deleted in MLflow need nothing. Results of the Python API are not tracked, so that they count as not
+    needed. While a job runs, only what killed jobs left is deleted.
     """
     from midmask.app.garbage import (  # here, for the sake of MLflow
         delete,

@@ -13,27 +13,21 @@ from midmask.errors import UserError
 from midmask.pages import serving_command
 from midmask.tracking.names import is_database, resolve_tracking_uri
 
-LEADERBOARD_HELP = """Opens the leaderboard over the tracked runs, on loopback."""
-
 
 def _leaderboard_flags(parser: ArgumentParser) -> None:
     add_tracking_flag(parser)
     parser.add_argument("--port", type=int, default=8501, help="default: 8501")
 
 
-@program(LEADERBOARD_HELP, _leaderboard_flags)
+@program(_leaderboard_flags)
 def leaderboard(flags: Namespace) -> None:
-    """Replaces this process by Streamlit's server."""
+    """Opens the leaderboard over the tracked runs, on loopback."""
     os.environ["MLFLOW_TRACKING_URI"] = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
     os.execv(sys.executable, serving_command(flags.port))
 
 
 LOOPBACK = "127.0.0.1"
 MLFLOW_PORT, DASHBOARD_PORT = 5000, 8501
-
-
-UI_HELP = """\
-Opens MLflow's own pages over the tracked runs, on loopback; with --verdict, the dashboard with its page Search."""
 
 
 def _ui_flags(parser: ArgumentParser) -> None:
@@ -44,12 +38,10 @@ def _ui_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help=f"default: {MLFLOW_PORT}, of the dashboard {DASHBOARD_PORT}")
 
 
-@program(UI_HELP, _ui_flags)
+@program(_ui_flags)
 def ui(flags: Namespace) -> None:
-    """Replaces this process by MLflow's server, or by Streamlit's.
-
-    Raises:
-        UserError: if the store is a server itself; with --verdict, if there is no verdict.
+    """Opens MLflow's own pages over the tracked runs, on loopback; with --verdict, the dashboard with its page
+    Search.
     """
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
     if flags.verdict is not None:

@@ -9,14 +9,6 @@ from midmask.commands import program
 from midmask.errors import UserError
 from midmask.exchange.mteb_files import LANGUAGE
 
-COMPARE_HELP = """\
-Compares systems that were evaluated, on the same queries: which is better, by how much, and whether that is chance.
-
-RUN is a system's name as the leaderboard has it, or parts of it that no other has (`bm25`); or the id of a run, or its
-beginning. A model folder that was evaluated is called as the folder, a TREC run file that `midmask evaluate-run` has
-measured as its tag. The first RUN is what the others are held against.
-"""
-
 
 def _compare_flags(parser: ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="two or more systems")
@@ -38,12 +30,14 @@ def _compare_flags(parser: ArgumentParser) -> None:
     add_tracking_flag(parser)
 
 
-@program(COMPARE_HELP, _compare_flags)
+@program(_compare_flags)
 def compare(flags: Namespace) -> None:
-    """Reads the tracked runs as the leaderboard's pages do, and prints the comparison.
+    """Compares systems that were evaluated, on the same queries: which is better, by how much, and whether that is
+    chance.
 
-    Raises:
-        UserError: as `select_systems` and `compare_systems`, or if the store does not answer.
+    RUN is a system's name as the leaderboard has it, or parts of it that no other has (`bm25`); or the id of a run, or
+    its beginning. A model folder that was evaluated is called as the folder, a TREC run file that
+    `midmask evaluate-run` has measured as its tag. The first RUN is what the others are held against.
     """
     if len(flags.runs) < 2:
         raise UserError(f"compare {flags.runs[0]}: give two systems or more, as midmask compare {flags.runs[0]} bm25")
@@ -69,13 +63,6 @@ def compare(flags: Namespace) -> None:
     print((as_csv if flags.csv else as_markdown if flags.markdown else as_text)(comparison))
 
 
-EXPORT_MTEB_HELP = """Writes evaluated systems as MTEB's result files: FOLDER/MODEL/REVISION/TASK.json.
-
-SYSTEM is what `midmask compare` takes: a name on the leaderboard or parts of it, or a run.
-A system with several seeds has their mean.
-"""
-
-
 def _export_mteb_flags(parser: ArgumentParser) -> None:
     parser.add_argument("systems", nargs="+", metavar="SYSTEM", help="one or more")
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where the files are written")
@@ -85,12 +72,12 @@ def _export_mteb_flags(parser: ArgumentParser) -> None:
     add_tracking_flag(parser)
 
 
-@program(EXPORT_MTEB_HELP, _export_mteb_flags)
+@program(_export_mteb_flags)
 def export_mteb(flags: Namespace) -> None:
-    """
-    Raises:
-        UserError: as `select_systems` and `write_results`, for a run without values per query, or if the store does not
-            answer.
+    """Writes evaluated systems as MTEB's result files: FOLDER/MODEL/REVISION/TASK.json.
+
+    SYSTEM is what `midmask compare` takes: a name on the leaderboard or parts of it, or a run.
+    A system with several seeds has their mean.
     """
     from midmask.core.config import fingerprint
     from midmask.evaluation.measures import aggregate_seeds
