@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from midmask.app.flags import add_storage_flag
-from midmask.app.job import INSIDE, home, resolve_storage
+from midmask.app.job import home, resolve_storage
 from midmask.commands import program
 from midmask.core.redaction import redacted
 from midmask.core.words import gib
@@ -61,7 +61,7 @@ def gc(flags: Namespace) -> None:
     )
     from midmask.tracking.reading import References, read_references
 
-    base, now = home(Path.cwd() / INSIDE), time.time()
+    base, now = home(Path.cwd()), time.time()
     storage = Place(resolve_storage(flags.storage, base))
     uris = [resolve_tracking_uri(uri, base) for uri in flags.tracking_uri or [None]]
     if not storage.exists():

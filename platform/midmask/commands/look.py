@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from midmask.app.flags import add_tracking_flag
-from midmask.app.job import INSIDE, home
+from midmask.app.job import home
 from midmask.commands import program
 from midmask.errors import UserError
 from midmask.pages import serving_command
@@ -22,7 +22,7 @@ def _leaderboard_flags(parser: ArgumentParser) -> None:
 @program(_leaderboard_flags)
 def leaderboard(flags: Namespace) -> None:
     """Opens the leaderboard over the tracked runs, on loopback."""
-    os.environ["MLFLOW_TRACKING_URI"] = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
+    os.environ["MLFLOW_TRACKING_URI"] = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
     os.execv(sys.executable, serving_command(flags.port))
 
 
@@ -43,7 +43,7 @@ def ui(flags: Namespace) -> None:
     """Opens MLflow's own pages over the tracked runs, on loopback; with --verdict, the dashboard with its page
     Search.
     """
-    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
+    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
     if flags.verdict is not None:
         _open_dashboard(flags, uri)
     if not is_database(uri):

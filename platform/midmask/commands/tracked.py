@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from midmask.app.flags import add_tracking_flag
-from midmask.app.job import INSIDE, home
+from midmask.app.job import home
 from midmask.commands import program
 from midmask.errors import UserError
 from midmask.exchange.mteb_files import LANGUAGE
@@ -44,18 +44,18 @@ def compare(flags: Namespace) -> None:
     if flags.queries < 0:
         raise UserError(f"--queries {flags.queries}: give a number of queries, or 0 for none")
     from midmask.leaderboard.comparison import as_csv, as_markdown, as_text, compare_systems
-    from midmask.leaderboard.rows import PerQueryFiles, place_names
+    from midmask.leaderboard.rows import per_query_files, place_names
     from midmask.leaderboard.selection import select_systems
     from midmask.leaderboard.store_view import cache_folder, look_once
     from midmask.tracking.names import resolve_tracking_uri
 
-    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
+    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
     view = look_once(uri)
     place, systems = select_systems(flags.runs, view, flags.on)
     comparison = compare_systems(
         {label: system.rows[place] for label, system in systems.items()},
         place_names([row.place for row in view.rows])[place],
-        PerQueryFiles(uri, cache_folder() / "artifacts"),
+        per_query_files(uri, cache_folder() / "artifacts"),
         view.runs,
         measures=flags.measures,
         queries=flags.queries,
@@ -83,14 +83,14 @@ def export_mteb(flags: Namespace) -> None:
     from midmask.evaluation.measures import aggregate_seeds
     from midmask.exchange.mteb_files import MtebResult, write_results
     from midmask.leaderboard.comparison import values_of
-    from midmask.leaderboard.rows import PerQueryFiles
+    from midmask.leaderboard.rows import per_query_files
     from midmask.leaderboard.selection import select_systems
     from midmask.leaderboard.store_view import cache_folder, look_once
     from midmask.tracking.names import resolve_tracking_uri
 
-    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
+    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
     place, systems = select_systems(flags.systems, look_once(uri), flags.on)
-    per_query = PerQueryFiles(uri, cache_folder() / "artifacts")
+    per_query = per_query_files(uri, cache_folder() / "artifacts")
     results = [
         MtebResult(
             label,

@@ -9,7 +9,7 @@ import streamlit as st
 from midmask.errors import UserError
 from midmask.leaderboard.artifacts import artifact_place
 from midmask.leaderboard.entries import Entry, PerQueryOf
-from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, PerQueryFiles, place_names, run_link
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, per_query_files, place_names, run_link
 from midmask.leaderboard.store_view import StoreView, StoreWatch, cache_folder, snapshot_place
 from midmask.pages.look import choice
 from midmask.store.place import Place
@@ -48,8 +48,8 @@ def watch_of(uri: str) -> StoreWatch:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def per_query_of(uri: str) -> PerQueryFiles:
-    return PerQueryFiles(uri, cache_folder() / "artifacts")
+def per_query_of(uri: str) -> PerQueryOf:
+    return per_query_files(uri, cache_folder() / "artifacts")
 
 
 def known_of(watch: StoreWatch) -> StoreView:
