@@ -12,8 +12,8 @@ from functools import cached_property
 from statistics import median
 
 from midmask.core.words import MISSING, clock, size
-from midmask.evaluation.statistics.ranks import RankRange, competition_ranks, label
-from midmask.leaderboard.entries import LABELS, Entry, Marks, Shown, Value, baselines, gain_per_hour, kind
+from midmask.evaluation.statistics.ranks import competition_ranks, label
+from midmask.leaderboard.entries import LABELS, Entry, Mark, Marks, Shown, Value, baselines, gain_per_hour, kind
 from midmask.leaderboard.rows import CollectionSplit
 
 HOURS, BYTES, SEARCH = "Train hours", "Bytes per passage", "Search ms"
@@ -71,16 +71,12 @@ class BoardColumn:
 
 
 @dataclass(frozen=True)
-class BoardCell:
+class BoardCell(Mark):
     """One system in one column; without `value` and `number`, nothing is known."""
 
     value: Value | None = None  # of a measure, with its spread
     number: float | None = None  # of a cost or gain
     best: bool = False
-    better_than: tuple[str, ...] = ()
-    ties: str = ""
-    ranks: RankRange | None = None  # those that the tests of the column allow; None: not tested
-    error: float | None = None  # standard error of the value over queries; None: not tested
 
     @property
     def sorts_by(self) -> float | None:
@@ -214,12 +210,9 @@ def _cells(column: BoardColumn, shown: Sequence[Entry], view: View, marks: Marks
     top = max((value.mean for value in values.values() if value), default=0.0) - 1e-12  # sums differ in the last bit
     return {
         name: BoardCell(
-            value,
+            **vars(marks.cells.get((name, place, measure), Mark())),
+            value=value,
             best=value is not None and value.mean >= top,
-            better_than=marks.better_than.get((name, place, measure), ()),
-            ties=marks.ties.get((name, place, measure), ""),
-            ranks=marks.ranks.get((name, place, measure)),
-            error=marks.errors.get((name, place, measure)),
         )
         for name, value in values.items()
     }
