@@ -67,8 +67,8 @@ TOOLS = Registry(
     "command",
     {
         "search": Command("search", "search", "type a query: the systems of a verdict, or a model over a collection"),
-        "ui": Command("look", "ui", "MLflow's pages over the tracked runs; with --verdict, search and judge"),
-        "leaderboard": Command("look", "leaderboard", "the leaderboard, comparisons and training curves"),
+        "ui": Command("tracked", "ui", "MLflow's pages over the tracked runs; with --verdict, search and judge"),
+        "leaderboard": Command("tracked", "leaderboard", "the leaderboard, comparisons and training curves"),
         "compare": Command(
             "tracked", "compare", "evaluated systems on the same queries: which is better, and by how much"
         ),
