@@ -156,12 +156,12 @@ def newest_place(found: Sequence[Entry], corpus: str = "") -> CollectionSplit:
     return max(started, key=lambda place: (started[place], counts[place], place.split == "test", place))
 
 
-def columns_of(view: View) -> list[BoardColumn]:
-    """The columns that a view has, whatever systems it shows."""
+def columns_of(places: Mapping[CollectionSplit, str], measures: Sequence[str]) -> list[BoardColumn]:
+    """The columns that a view of these has, whatever systems it shows."""
     measured = [
         BoardColumn(f"{name} {measure}", measure, name, place, measure)
-        for place, name in view.places.items()
-        for measure in view.measures
+        for place, name in places.items()
+        for measure in measures
     ]
     costs = [BoardColumn(name, head, low_is_good=True) for name, head in COST_HEADS.items()]
     return [*measured, *costs, *(BoardColumn(name, name) for name in RECALLS), BoardColumn(GAIN, GAIN)]
@@ -175,7 +175,7 @@ def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]
     """
     shown = [entry for entry in found if _is_wanted(entry, view)]
     marks = mark(shown)
-    columns = columns_of(view)
+    columns = columns_of(view.places, view.measures)
     cells = {column.key: _cells(column, shown, view, marks) for column in columns if column.key != GAIN}
     cells[GAIN] = _gains(shown, found, view)
     lines = [
