@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import streamlit as st
+from jinja2 import Environment, PackageLoader
 from streamlit.delta_generator import DeltaGenerator
 
-from midmask.choice.excerpts import excerpt, highlight, marked_html
+from midmask.choice.excerpts import excerpt, highlight
 from midmask.choice.judgements import Judgements, JudgementStore
 from midmask.corpora.documents.passages import provenance_of
 from midmask.errors import UserError
@@ -34,6 +35,8 @@ SHOWN = 10
 
 LONGEST_TEXT = 4000
 """Characters of a whole passage that are shown."""
+
+_hit = Environment(loader=PackageLoader("midmask.pages"), autoescape=True).get_template("hit.html.jinja")
 
 
 def show(context: PageContext) -> None:
@@ -237,20 +240,13 @@ def card(doc_id: str, title: str, text: str, query: str, rank: str, mark: str) -
     """
     file, place = _place(doc_id)
     shown = excerpt(text, query)
-    whole = ""
-    if shown.before or shown.after:
-        cut = text[:LONGEST_TEXT] + ("…" if len(text) > LONGEST_TEXT else "")
-        whole = (
-            f"<details><summary>Whole passage</summary><p>{marked_html(highlight(cut, query), escape)}</p></details>"
-        )
-    head = marked_html(highlight(title or file, query), escape)
-    before, after = "… " if shown.before else "", " …" if shown.after else ""
-    return (
-        f'<article class="mm-hit" data-doc="{escape(doc_id)}">'
-        f'<div class="head"><span class="rank">{escape(rank)}</span><span class="path">{head}</span>{mark}</div>'
-        f"<p>{before}{marked_html(shown.parts, escape)}{after}</p>"
-        f'<div class="origin" title="{escape(doc_id)}">{escape(file + place)}</div>'
-        f"{whole}</article>"
+    cut = text[:LONGEST_TEXT] + ("…" if len(text) > LONGEST_TEXT else "")
+    return _hit.render(
+        {
+            **{"doc_id": doc_id, "rank": rank, "mark": mark, "shown": shown, "origin": file + place},
+            "head": highlight(title or file, query),
+            "whole": highlight(cut, query) if shown.before or shown.after else (),
+        }
     )
 
 
