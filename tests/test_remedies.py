@@ -22,8 +22,6 @@ from midmask.app.job import resolve
 from midmask.commands import JOBS, TOOLS
 from midmask.commands.shell import whole_parser
 from midmask.errors import UserError
-from midmask.leaderboard.selection import select_systems
-from midmask.leaderboard.store_view import look_once
 from midmask.tracking.store import create_store
 from tests.support.api import toy
 
@@ -126,14 +124,8 @@ def test_commands_that_are_shown_name_the_store_that_was_given(
     shutil.copy(empty_store, tmp_path / "my runs.db")
     uri = f"sqlite:///{tmp_path}/my runs.db"
     client, experiment = create_store(uri, tmp_path)
-    run = tmp_path / "a run.trec"
-    run.write_text("q Q0 d 1 1.0 tag\n")
-    given = same_store(Namespace(tracking_uri=uri))
-    message = refusal(lambda: select_systems([str(run), "bm25"], look_once(uri), None, store=given))
-    _, command, *typed = shlex.split(message.partition("measure it first: ")[2])
-    flags = parse(typed, None, JOBS[command].load().add_flags)
-    assert (flags.files, flags.tracking_uri) == ([str(run)], uri)
-
+    command = f"midmask compare one other {same_store(Namespace(tracking_uri=uri))}"
+    assert shlex.split(command)[-2:] == ["--tracking-uri", uri]
     client.delete_experiment(experiment)
     message = refusal(lambda: create_store(uri, tmp_path))
     variable, program, *rest = shlex.split(message.partition("bring it back with: ")[2])

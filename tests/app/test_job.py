@@ -17,11 +17,11 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 import midmask
-from midmask.app.checkup import faults
 from midmask.app.driver import choose_split, ending, model_product, recipe_for
 from midmask.app.flags import parse
 from midmask.app.job import Options, mistake_in, resolve
 from midmask.backend.cluster import NodeReport
+from midmask.commands.doctor import faults
 from midmask.core.config import flatten, override
 from midmask.corpora import CorpusConfig, judged_splits, prepare
 from midmask.encoders.backbone import Backbone

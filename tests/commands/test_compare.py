@@ -124,7 +124,6 @@ REFUSED = {
     "an unknown place": (["none", "bm25", "--on", "squad/tset"], r"unknown place 'squad/tset'; .*squad test"),
     "the same twice": (["none", "dense · none", "--on", "squad/dev"], r"'none' and 'dense · none' are the same system"),
     "several systems": (["dense", "bm25", "--on", "squad/dev"], r"'dense' means 3 systems there.*'none · corpus"),
-    "a folder": ([str(Path(__file__).parent), "bm25"], r"no tracked evaluation leads to this folder"),
 }
 
 

@@ -1,8 +1,7 @@
-"""`midmask gc`: a store that a real run has filled, and copies of remote artifacts; what goes, stays and is refused."""
+"""`midmask gc` on a store that a real run has filled: what goes, stays and is refused."""
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 from mlflow import MlflowClient
 
 from midmask.app.flags import Parser
-from midmask.app.garbage import Copy, find_excess
 from midmask.commands.gc import DAY, gc
 from midmask.errors import UserError
 from midmask.experiment.graph import Graph, Step
@@ -207,60 +205,3 @@ def test_runs_of_another_store_with_the_same_artifacts_are_refused(job: Job, tmp
     shutil.copytree(job.storage.uri, tmp_path / "copy")
     with pytest.raises(UserError, match=f"these runs name {job.storage.uri}"):
         run_gc("--storage", str(tmp_path / "copy"), "--tracking-uri", job.uri, *ALL, "--delete")
-
-
-def set_last_use(path: Path, days: float) -> None:
-    os.utime(path, (time.time() - days * DAY,) * 2)
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MIDMASK_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> list[Place]:
-    """Three remote folders of a megabyte each."""
-    for name in "abc":
-        (tmp_path / "store" / name).mkdir(parents=True)
-        (tmp_path / "store" / name / "file").write_bytes(b"x" * 2**20)
-    return [Place(f"file://{tmp_path}/store/{name}") for name in "abc"]
-
-
-def test_the_copies_used_least_recently_go_and_are_copied_again(cache: Path, places: list[Place], capsys) -> None:
-    copies = [place.local() for place in places]
-    (cache / "recalled.json").write_text("{}")
-    for copy, days in zip(copies, (3, 5, 4), strict=True):
-        set_last_use(copy, days)
-    run_gc("--cache", "--limit", "2MiB")
-    assert all(copy.exists() for copy in copies) and "Nothing was deleted" in capsys.readouterr().out
-    run_gc("--cache", "--limit", "2MiB", "--delete")
-    assert [copy.exists() for copy in copies] == [True, False, True]
-    assert sorted(path.name for path in cache.iterdir()) == sorted([copies[0].name, copies[2].name, "recalled.json"])
-    assert (places[1].local() / "file").read_bytes() == b"x" * 2**20
-
-
-def test_a_copy_in_use_stays(cache: Path, places: list[Place]) -> None:
-    copies = [place.local() for place in places]
-    for copy in copies:
-        set_last_use(copy, 3)
-    places[0].local()
-    run_gc("--cache", "--limit", "0MiB", "--delete")
-    assert [copy.exists() for copy in copies] == [True, False, False]
-
-
-def test_drafts_of_killed_processes_go_and_links_stay(cache: Path, tmp_path: Path) -> None:
-    for name, days in (("tmpdead", 2), ("tmpnew", 0)):
-        (cache / name).mkdir(parents=True)
-        set_last_use(cache / name, days)
-    (tmp_path / "elsewhere").mkdir()
-    (cache / "tmplink").symlink_to(tmp_path / "elsewhere")
-    set_last_use(tmp_path / "elsewhere", 9)
-    run_gc("--cache", "--delete")
-    assert sorted(path.name for path in cache.iterdir()) == ["tmplink", "tmpnew"]
-
-
-def test_what_fits_stays_even_after_a_large_one() -> None:
-    copies = [Copy(Path(f"/{size}"), size, used) for size, used in ((4, 30.0), (9, 20.0), (3, 10.0))]
-    assert find_excess(copies, 8, 1e9) == [copies[1]]

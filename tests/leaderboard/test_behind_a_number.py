@@ -9,13 +9,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from midmask.errors import UserError
 from midmask.experiment.plan import plan
 from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, inputs_of
 from midmask.leaderboard.queries import look_up
 from midmask.leaderboard.rows import measured
-from midmask.leaderboard.selection import select_systems
-from midmask.leaderboard.store_view import look_once
 from midmask.leaderboard.training import curves, parts_of, trainings
 from midmask.store.artifact import load
 from midmask.store.place import Place
@@ -54,15 +51,6 @@ def without(run: TrackedRow, step: str, tmp_path: Path) -> Place:
         record.write_text(record.read_text().replace(str(store), str(copy)))
     shutil.rmtree(copy / step)
     return Place(str(copy / "evaluate" / place(run).uri.rsplit("/", 1)[1]))
-
-
-def test_a_system_is_found_by_the_folder_of_the_model_that_was_searched_with(runs, uri) -> None:
-    behind = {artifact.record["step"]: artifact for artifact in artifacts_behind(place(runs["retromae"]))}
-    view = look_once(uri)
-    _, found = select_systems(["bm25", f"{behind['finetune'].place}/model"], view, None)
-    assert [row.run_id for own in found["model"].rows.values() for row in own] == [runs["retromae"].run_id]
-    with pytest.raises(UserError, match="no tracked evaluation"):
-        select_systems(["bm25", f"{behind['pretrain'].place}/model"], view, None)
 
 
 def test_queries_with_their_texts_judgements_and_ranks(runs: dict[str, TrackedRow]) -> None:

@@ -23,7 +23,6 @@ from midmask.leaderboard.queries import groups, quartiles, query_traits
 from midmask.leaderboard.rows import LeaderboardRow, rows
 from midmask.leaderboard.selection import select_systems
 from midmask.leaderboard.store_view import StoreView
-from midmask.retrieve.run_file import run_digest
 from midmask.store.place import Place
 from midmask.tracking.names import collection_key, metric_key, queries_key
 from midmask.tracking.reading import TrackedRow
@@ -102,15 +101,6 @@ def test_a_trial_is_meant_where_there_is_nothing_else() -> None:
     assert not chosen["none"].trial
     _, chosen = select_systems(["bm25", "none"], view_of(runs[1:]), None)
     assert chosen["none · trial"].trial
-
-
-def test_a_run_file_is_found_by_its_lines(tmp_path: Path) -> None:
-    file = tmp_path / "x.trec"
-    file.write_text("q Q0 d 1 1.0 x\n")
-    measured = compared.changed(run("none"), run__digest=run_digest(file))
-    view = view_of([compared.changed(run("dupmae"), run__digest="0" * 16), measured, run("bm25")])
-    _, chosen = select_systems(["bm25", str(file)], view, None)
-    assert list(chosen) == ["bm25", "none"]
 
 
 def test_names_and_queries_are_escaped_in_markdown_alone() -> None:

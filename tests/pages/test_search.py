@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from midmask.pages.search_results import card, change
+from midmask.pages.search import card, change
 from tests.support.choice.searched import HOSTILE
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from midmask.core.config import flatten
+from midmask.pages.sweep import DECODER_RATIO, ENCODER_RATIO
+from midmask.recipes import RECIPES
 from midmask.tracking.reading import TrackedRow, read_runs
 from midmask.tracking.runs import Tracker
 from tests.support.dashboards import swept, tracked
@@ -58,6 +61,14 @@ def test_a_sweep_without_a_file_lists_them_too_and_has_a_surface(store: tuple[st
     assert states == ["complete"] * 8 + ["failed", "pruned", "running"]
     assert [line["nDCG@10"] for line in lines] == [*sorted(tracked.DEV.values())[:0:-1], None, None, None]
     assert "Best nDCG@10 0.5800 at encoder 0.5, decoder 0.9" in words(app)
+    (surface,) = [json.loads(one.proto.spec)["data"][0] for one in app.get("plotly_chart")]
+    shown = {(float(x), float(y)): float(surface["text"][row][column]) for row, y in enumerate(surface["y"])
+             for column, x in enumerate(surface["x"]) if surface["text"][row][column]}  # fmt: skip
+    assert shown == pytest.approx({ratios: tracked.DEV[ratios] for ratios in tracked.RATIOS[1:]}), (
+        "the pruned trial has no measure"
+    )
+    known = flatten(RECIPES["retromae"]())
+    assert {ENCODER_RATIO, DECODER_RATIO} <= known.keys()
 
 
 def test_both_splits_have_their_own_verdict(store: tuple[str, list[TrackedRow]]) -> None:

@@ -8,7 +8,6 @@ where the model, or what else was made, lies, and three lines of Python that loa
 the commands that show it (MLflow's UI, the leaderboard), and the one that makes it again
 """
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -113,9 +112,6 @@ def _loading_lines(folder: Place) -> list[str]:
         f"model = {auto}.from_pretrained({folder.uri!r})",
         f"tokenizer = AutoTokenizer.from_pretrained({folder.uri!r})",
     ]
-
-
-log = logging.getLogger(__name__)
 
 
 def named_recipe(name: str) -> Recipe:

@@ -1,4 +1,4 @@
-"""Lists the contents of a store and this machine's copies of remote stores; finds and deletes unneeded ones.
+"""Lists the contents of a store; finds and deletes what nobody needs.
 
 All files of a store are listed once; then every record is read. A file that belongs to neither an artifact nor an
 attempt, such as a sweep's `optuna.db`, is not listed. Links to folders are followed, so that all records are found, and
@@ -18,7 +18,8 @@ import shutil
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs
 
@@ -29,12 +30,10 @@ from midmask.experiment.kinds import KINDS
 from midmask.store.artifact import ATTEMPTS, FILLING
 from midmask.store.digests import RECORD, read_record
 from midmask.store.leases import LEASE, LeaseWatch, Timing
-from midmask.store.place import CLOSED, Place, cache_folder, refusing
+from midmask.store.place import CLOSED, Place, refusing
 
 if TYPE_CHECKING:
     from midmask.tracking.reading import References
-from pathlib import Path
-from typing import Any
 
 READERS = 8
 REMOVED = "removed-"
@@ -341,62 +340,3 @@ def _mark_and_delete(storage: Place, one: Stored) -> None:
     (storage / f"{one.address}{LEASE}").delete()
     if one.own_attempt and not (storage / one.address).names():
         (storage / one.address).delete()
-
-
-IN_USE_S = 86400.0
-"""Seconds since its last use in which a copy counts as in use. Files are opened, or mapped into memory, right after
-`Place.local` returns, so a process that has them open keeps them even if the copy is deleted.
-"""
-
-_COPY = re.compile(r"[0-9a-f]{24}")
-_DRAFT = "tmp"
-"""Beginning of the names of copies that are being made (`tempfile`) or deleted."""
-
-
-@dataclass(frozen=True)
-class Copy:
-    """One copied folder."""
-
-    path: Path
-    size: int
-    used: float  # when it was last used, in seconds since 1970
-
-    @property
-    def is_draft(self) -> bool:
-        """Whether the copy was being made or deleted when its process ended."""
-        return self.path.name.startswith(_DRAFT)
-
-
-def list_copies() -> list[Copy]:
-    """The copies, most recently used first; other files in the cache folder are not listed."""
-    folder = cache_folder()
-    copies = []
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.is_dir() and not path.is_symlink() and (_COPY.fullmatch(path.name) or path.name.startswith(_DRAFT)):
-            size = sum(file.size for file in files_below(Place(str(path))))
-            copies.append(Copy(path, size, path.stat().st_mtime))
-    return sorted(copies, key=lambda copy: -copy.used)
-
-
-def find_excess(copies: Iterable[Copy], limit: float, now: float) -> list[Copy]:
-    """The copies that are not in use and do not fit into `limit` bytes after those used more lately; abandoned drafts
-    are always among them.
-
-    Args:
-        copies: most recently used first.
-        now: seconds since 1970.
-    """
-    excess, total = [], 0
-    for copy in copies:
-        total += copy.size
-        if now - copy.used > IN_USE_S and (copy.is_draft or total > limit):
-            excess.append(copy)
-            total -= copy.size
-    return excess
-
-
-def remove(copy: Copy) -> None:
-    """Deletes a copy. It is renamed first: a part of it would be taken for the whole."""
-    draft = copy.path.with_name(f"{_DRAFT}-{secrets.token_hex(4)}")
-    copy.path.rename(draft)
-    shutil.rmtree(draft)

@@ -221,9 +221,6 @@ def saved_recipe(path: str) -> dict[str, Any]:
     return fields
 
 
-INSIDE = "any"
-"""A file of this name stands for the folder that it would lie in, where a job's file is asked for."""
-
 JobWork = Callable[[Options, argparse.Namespace], None]
 
 
@@ -280,16 +277,18 @@ def refuse_credentials(flags: argparse.Namespace) -> None:
         )
 
 
-def home(job_file: Path | None = None) -> Path:
+def home(start: Path | None = None) -> Path:
     """The folder that relative stores are taken from: MIDMASK_HOME, else the project's."""
     given = os.environ.get("MIDMASK_HOME")
-    return Path(given).expanduser().absolute() if given else project(job_file)
+    return Path(given).expanduser().absolute() if given else project(start)
 
 
-def project(job_file: Path | None = None) -> Path:
-    """The folder of pyproject.toml: above the job's file, the working directory or this package."""
-    for start in (job_file or Path(sys.argv[0]), Path.cwd() / INSIDE, Path(__file__)):
-        for folder in start.absolute().parents:
+def project(start: Path | None = None) -> Path:
+    """The folder of pyproject.toml: `start` (none: the folder of this process's file), the working directory or this
+    package's folder, or above.
+    """
+    for below in (start or Path(sys.argv[0]).parent, Path.cwd(), Path(__file__).parent):
+        for folder in (below.absolute(), *below.absolute().parents):
             if (folder / "pyproject.toml").is_file():
                 return folder
     return Path.cwd()
@@ -307,7 +306,7 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
         raise UserError(f"--on {flags.on}: it says for which cluster a --dry-run is reckoned; add --dry-run")
     refuse_misspelt(flags)
     job_file = job_file or Path(sys.argv[0])
-    base = home(job_file)
+    base = home(job_file.parent)
     storage = resolve_storage(flags.storage, base)
     tracking_uri = resolve_tracking_uri(flags.tracking_uri, base)
     refuse_lost_results(storage, tracking_uri)

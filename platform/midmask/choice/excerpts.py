@@ -1,7 +1,6 @@
 """Excerpts of passages with a query's words marked, on a verdict's page and on the page of searches."""
 
 import re
-from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from midmask.queries.plain_sources import FUNCTION_WORDS
@@ -36,12 +35,6 @@ def highlight(text: str, query: str) -> tuple[TextPart, ...]:
         end = stop
     parts.append(TextPart(text[end:], False))
     return tuple(part for part in parts if part.text)
-
-
-def marked_html(parts: Iterable[TextPart], escaped: Callable[[str], str]) -> str:
-    """The parts as HTML. escaped: makes a text safe to stand in a page."""
-    texts = ((escaped(part.text), part.marked) for part in parts)
-    return "".join(f"<mark>{text}</mark>" if marked else text for text, marked in texts)
 
 
 def excerpt(text: str, query: str, length: int = LENGTH) -> Excerpt:

@@ -6,6 +6,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import cleandoc
 
 from midmask.core.registry import Registry
 
@@ -20,10 +21,10 @@ class Program:
 
 
 def program(
-    help: str, add_flags: Callable[[ArgumentParser], None] = lambda parser: None
+    add_flags: Callable[[ArgumentParser], None] = lambda parser: None,
 ) -> Callable[[Callable[..., None]], Program]:
-    """Decorator that makes a `Program` of the function that runs a command."""
-    return lambda work: Program(help, add_flags, work)
+    """Decorator that makes a `Program` of the function that runs a command; its docstring is what --help shows."""
+    return lambda work: Program(cleandoc(work.__doc__ or ""), add_flags, work)
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ TOOLS = Registry(
     "command",
     {
         "search": Command("search", "search", "type a query: the systems of a verdict, or a model over a collection"),
-        "ui": Command("look", "ui", "MLflow's pages over the tracked runs; with --verdict, search and judge"),
-        "leaderboard": Command("look", "leaderboard", "the leaderboard, comparisons and training curves"),
+        "ui": Command("tracked", "ui", "MLflow's pages over the tracked runs; with --verdict, search and judge"),
+        "leaderboard": Command("tracked", "leaderboard", "the leaderboard, comparisons and training curves"),
         "compare": Command(
             "tracked", "compare", "evaluated systems on the same queries: which is better, and by how much"
         ),

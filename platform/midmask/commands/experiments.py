@@ -8,28 +8,18 @@ from midmask.app.job import Options
 from midmask.commands import program
 from midmask.errors import UserError
 
-SWEEP_HELP = """Runs the sweep of a search space: `--space search_spaces/mask_ratio.yaml`, or a file of your own."""
-
 
 def _sweep_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--space", type=Path, required=True, metavar="FILE", help="YAML file of the search space")
     add_sweep_flags(parser)
 
 
-@program(SWEEP_HELP, _sweep_flags)
+@program(_sweep_flags)
 def sweep(options: Options, flags: Namespace) -> None:
+    """Runs the sweep of a search space: `--space search_spaces/mask_ratio.yaml`, or a file of your own."""
     from midmask.sweep.job import sweep
 
     sweep(options, flags, flags.space)
-
-
-BENCHMARK_MIDDLE_TRAINING_HELP = """\
-Compares middle trainings under the same conditions: systems × collections × representations × settings × seeds.
-
-A preset says what is compared: `demo`, or the tables of a paper. With several --corpus, all systems are fine-tuned and
-evaluated on each of them, and share the middle trainings that read --pretrain-on. Interrupted, it goes on when
-submitted again.
-"""  # noqa: RUF001
 
 
 def _benchmark_middle_training_flags(parser: ArgumentParser) -> None:
@@ -57,12 +47,13 @@ def _benchmark_middle_training_flags(parser: ArgumentParser) -> None:
     add_zero_shot_flag(parser)
 
 
-@program(BENCHMARK_MIDDLE_TRAINING_HELP, _benchmark_middle_training_flags)
+@program(_benchmark_middle_training_flags)
 def benchmark_middle_training(options: Options, flags: Namespace) -> None:
-    """Lays out what the flags ask for, runs what is missing, prints the report.
+    """Compares middle trainings under the same conditions: systems × collections × representations × settings × seeds.
 
-    Raises:
-        UserError: for a benchmark that cannot be laid out, or cells that could not be measured.
+    A preset says what is compared: `demo`, or the tables of a paper. With several --corpus, all systems are fine-tuned
+    and evaluated on each of them, and share the middle trainings that read --pretrain-on. Interrupted, it goes on when
+    submitted again.
     """
     from midmask.app.driver import ending, model_product, tell_cost
     from midmask.benchmark.job import Job, best_of, describe, preset_with_flags, report_folder, with_records
@@ -90,14 +81,6 @@ def benchmark_middle_training(options: Options, flags: Namespace) -> None:
     if failed:
         reasons = "; ".join(f"{cell}: {reason}" for cell, reason in list(failed.items())[:3])
         raise UserError(f"{len(failed)} of {len(layout.cells)} cells were not measured ({reasons}); the log says more")
-
-
-CHOOSE_MIDDLE_TRAINING_HELP = """\
-From documents without labelled queries to a verdict and a model: which middle training, and what it gains.
-
-Makes queries from the documents, trains the candidates in rounds within a budget, and says which one to take, how sure
-that is and what it costs. Interrupted, it goes on when submitted again, with what is left of the budget.
-"""
 
 
 def _choose_middle_training_flags(parser: ArgumentParser) -> None:
@@ -145,8 +128,13 @@ def _weights(text: str) -> dict[str, float]:
     return weights
 
 
-@program(CHOOSE_MIDDLE_TRAINING_HELP, _choose_middle_training_flags)
+@program(_choose_middle_training_flags)
 def choose_middle_training(options: Options, flags: Namespace) -> None:
+    """From documents without labelled queries to a verdict and a model: which middle training, and what it gains.
+
+    Makes queries from the documents, trains the candidates in rounds within a budget, and says which one to take, how
+    sure that is and what it costs. Interrupted, it goes on when submitted again, with what is left of the budget.
+    """
     from midmask.choice.job import choose_job
 
     choose_job(options, flags)

@@ -1,4 +1,4 @@
-"""The command `gc`: what the stores no longer need, listed or deleted, and copies of remote artifacts."""
+"""The command `gc`: what a store no longer needs, listed or deleted."""
 
 import re
 import time
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from midmask.app.flags import add_storage_flag
-from midmask.app.job import INSIDE, home, resolve_storage
+from midmask.app.job import home, resolve_storage
 from midmask.commands import program
 from midmask.core.redaction import redacted
 from midmask.core.words import gib
@@ -21,20 +21,8 @@ if TYPE_CHECKING:
 
 
 DAY = 86400.0
-LIMIT = "20GiB"
 LAST = "unfinished"
 """The line of what killed jobs left."""
-
-UNITS = {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
-
-
-GC_HELP = """\
-Lists, and with --delete frees, what a store no longer needs: artifacts that no tracked run and no registered model
-needs, and what killed jobs left unfinished. With --cache: copies of remote artifacts on this machine.
-
-Runs that were deleted in MLflow need nothing. Results of the Python API are not tracked, so that they count as not
-needed. While a job runs, only what killed jobs left is deleted.
-"""
 
 
 def _gc_flags(parser: ArgumentParser) -> None:
@@ -54,29 +42,17 @@ def _gc_flags(parser: ArgumentParser) -> None:
         action="store_true",
         help="also vectors and indexes of finished searches; another search of the same model computes them again",
     )
-    parser.add_argument("--cache", action="store_true", help="this machine's copies of remote artifacts instead")
-    parser.add_argument(
-        "--limit", type=_size, metavar="SIZE", help=f"with --cache: size that copies may have; default: {LIMIT}"
-    )
     parser.add_argument("--delete", action="store_true", help="delete it; without this flag it is only listed")
 
 
-@program(GC_HELP, _gc_flags)
+@program(_gc_flags)
 def gc(flags: Namespace) -> None:
-    """Prints what would be deleted, or deletes it.
+    """Lists, and with --delete frees, what a store no longer needs: artifacts that no tracked run and no registered
+    model needs, and what killed jobs left unfinished.
 
-    Raises:
-        UserError: if the tracked runs cannot be read, or none of them has an artifact in the storage.
+    Runs that were deleted in MLflow need nothing. Results of the Python API are not tracked, so that they count as not
+    needed. While a job runs, only what killed jobs left is deleted.
     """
-    if flags.cache:
-        _free_cache(_size(LIMIT) if flags.limit is None else flags.limit, delete=flags.delete)
-    elif flags.limit is not None:
-        raise UserError("--limit is of the copies on this machine; add --cache")
-    else:
-        _free_store(flags)
-
-
-def _free_store(flags: Namespace) -> None:
     from midmask.app.garbage import (  # here, for the sake of MLflow
         delete,
         read_contents,
@@ -85,7 +61,7 @@ def _free_store(flags: Namespace) -> None:
     )
     from midmask.tracking.reading import References, read_references
 
-    base, now = home(Path.cwd() / INSIDE), time.time()
+    base, now = home(Path.cwd()), time.time()
     storage = Place(resolve_storage(flags.storage, base))
     uris = [resolve_tracking_uri(uri, base) for uri in flags.tracking_uri or [None]]
     if not storage.exists():
@@ -100,7 +76,12 @@ def _free_store(flags: Namespace) -> None:
     print("\n".join([*_table(contents_by_need, now), "", *_notes(contents_by_need, flags.older_than / DAY)]))
     for stored in contents_by_need.unneeded if flags.delete else ():
         delete(storage, stored)
-    print(_conclusion(_summary(contents_by_need.unneeded), deleted=flags.delete))
+    unneeded = _summary(contents_by_need.unneeded)
+    print(
+        f"Deleted: {unneeded}."
+        if flags.delete
+        else f"Not needed: {unneeded}. Nothing was deleted; --delete deletes them."
+    )
 
 
 def _table(groups: "Sorted", now: float) -> Iterator[str]:
@@ -144,32 +125,8 @@ def _summary(some: "Sequence[Stored]") -> str:
     return f"{len(some) - attempts:,} artifacts{unfinished}, {gib(sum(stored.size for stored in some))}"
 
 
-def _free_cache(limit: float, *, delete: bool) -> None:
-    from midmask.app.garbage import find_excess, list_copies, remove
-
-    now, copies = time.time(), list_copies()
-    unneeded = find_excess(copies, limit, now)
-    for copy in copies:
-        days = (now - copy.used) / DAY
-        print(f"{copy.path}  {gib(copy.size):>10}  {days:5.1f} days{'  not needed' if copy in unneeded else ''}")
-    for copy in unneeded if delete else ():
-        remove(copy)
-    print(f"{len(copies):,} copies, {gib(sum(copy.size for copy in copies))}; limit {gib(limit)}")
-    print(_conclusion(f"{len(unneeded):,} copies, {gib(sum(copy.size for copy in unneeded))}", deleted=delete))
-
-
-def _conclusion(what: str, *, deleted: bool) -> str:
-    return f"Deleted: {what}." if deleted else f"Not needed: {what}. Nothing was deleted; --delete deletes them."
-
-
 def _days(text: str) -> float:
     """Parses a number of days (`7` or `7d`) into seconds."""
     if not (match := re.fullmatch(r"(\d{1,5})d?", text)):
         raise ArgumentTypeError(f"{text!r} is no number of days, such as 30d")
     return int(match[1]) * DAY
-
-
-def _size(text: str) -> float:
-    if not (match := re.fullmatch(r"(\d+(?:\.\d+)?) ?([MGT]iB)", text)):
-        raise ArgumentTypeError(f"{text!r} is no size, such as {LIMIT} (units: {', '.join(UNITS)})")
-    return float(match[1]) * UNITS[match[2]]

@@ -19,13 +19,6 @@ WIDTH = 160
 """Characters of a passage that are shown."""
 
 
-SEARCH_HELP = """Searches by hand: type a query, or give it with the command.
-
-FOLDER is a verdict's (`midmask choose`), whose best system answers unless another is named; or a model's, or minilm,
-which then searches --corpus. The first search encodes the collection, once.
-"""
-
-
 def _search_flags(parser: ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="of a verdict or a model, or minilm")
     parser.add_argument("query", nargs="*", help="words of one query; without, queries are read, one a line")
@@ -36,8 +29,13 @@ def _search_flags(parser: ArgumentParser) -> None:
     add_storage_flag(parser)
 
 
-@program(SEARCH_HELP, _search_flags)
+@program(_search_flags)
 def search(flags: Namespace) -> None:
+    """Searches by hand: type a query, or give it with the command.
+
+    FOLDER is a verdict's (`midmask choose`), whose best system answers unless another is named; or a model's, or
+    minilm, which then searches --corpus. The first search encodes the collection, once.
+    """
     search = _verdict_search(flags) if (Path(flags.folder) / "verdict.json").is_file() else _model_search(flags)
     for query in [" ".join(flags.query)] if flags.query else _typed():
         for number, hit in enumerate(search(query, flags.k), start=1):

@@ -10,12 +10,12 @@ from midmask.app.job import Options, resolve_corpus, resolve_storage
 from midmask.commands import program
 from midmask.errors import UserError
 
-RUN_RECIPE_HELP = """\
-Runs a whole recipe: corpus, tokens, middle training, fine-tuning stages, evaluation on dev and test, beside BM25."""
 
-
-@program(RUN_RECIPE_HELP, add_zero_shot_flag)
+@program(add_zero_shot_flag)
 def run_recipe(options: Options, flags: Namespace) -> None:
+    """Runs a whole recipe: corpus, tokens, middle training, fine-tuning stages, evaluation on dev and test, beside
+    BM25.
+    """
     from midmask.app.driver import ending, model_product, recipe_for, run_steps
     from midmask.experiment.evaluations import zero_shot
     from midmask.experiment.plan import plan
@@ -43,16 +43,6 @@ def run_recipe(options: Options, flags: Namespace) -> None:
         print(ending(options, sentence, tables, model_product(model)))
 
 
-PREPARE_CORPUS_HELP = """\
-Reads a collection, checks and counts every row, and prints its statistics; on demand, also what some objectives read
-besides passages: spans of documents, and pseudo-queries.
-
-Bad rows are counted by kind and written to quarantine.jsonl beside the prepared corpus; nothing is lost in silence.
-How spans and queries are made is set by the fields spans.* and pseudo_queries.* (`--dry-run` lists them), such as
---set spans.span_length=64 or spans.source=file:PATH; a pre-training with the same fields finds them made.
-"""
-
-
 def _prepare_corpus_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--spans", action="store_true", help="also cut documents into spans (CoT-MAE, coCondenser)")
     parser.add_argument(
@@ -67,8 +57,15 @@ def _prepare_corpus_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--export", metavar="FOLDER", help="write a BEIR folder; with --spans, also spans.jsonl.gz")
 
 
-@program(PREPARE_CORPUS_HELP, _prepare_corpus_flags)
+@program(_prepare_corpus_flags)
 def prepare_corpus(options: Options, flags: Namespace) -> None:
+    """Reads a collection, checks and counts every row, and prints its statistics; on demand, also what some objectives
+    read besides passages: spans of documents, and pseudo-queries.
+
+    Bad rows are counted by kind and written to quarantine.jsonl beside the prepared corpus; nothing is lost in silence.
+    How spans and queries are made is set by the fields spans.* and pseudo_queries.* (`--dry-run` lists them), such as
+    --set spans.span_length=64 or spans.source=file:PATH; a pre-training with the same fields finds them made.
+    """
     from midmask.app.driver import Product, ending, recipe_for, run_steps
     from midmask.corpora import statistics_table
     from midmask.experiment.plan import export, plan
@@ -100,15 +97,13 @@ def prepare_corpus(options: Options, flags: Namespace) -> None:
         print(ending(options, sentence, tables, Product("corpus", str(corpus.place), loading)))
 
 
-PRETRAIN_HELP = """Middle training: trains an encoder on the passages of a corpus with one of the objectives.
-
-The result is a Hugging Face folder that transformers.AutoModel loads, and beside it the heads that fine-tuning throws
-away.
-"""
-
-
-@program(PRETRAIN_HELP)
+@program()
 def pretrain(options: Options, flags: Namespace) -> None:
+    """Middle training: trains an encoder on the passages of a corpus with one of the objectives.
+
+    The result is a Hugging Face folder that transformers.AutoModel loads, and beside it the heads that fine-tuning
+    throws away.
+    """
     from midmask.app.driver import ending, model_product, recipe_for, run_steps
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
@@ -135,13 +130,6 @@ def pretrain(options: Options, flags: Namespace) -> None:
     print(ending(options, sentence, tables, model_product(encoder.place / "model")))
 
 
-FINETUNE_HELP = """Fine-tunes a bi-encoder on the train queries of a corpus, in the stages of a recipe or of --protocol.
-
-The recipe's middle training comes first, unless it is done already; `--recipe none --set backbone.name=FOLDER`
-fine-tunes any model folder. The result is a folder that sentence-transformers loads.
-"""
-
-
 def _finetune_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--register",
@@ -152,8 +140,13 @@ def _finetune_flags(parser: ArgumentParser) -> None:
     )
 
 
-@program(FINETUNE_HELP, _finetune_flags)
+@program(_finetune_flags)
 def finetune(options: Options, flags: Namespace) -> None:
+    """Fine-tunes a bi-encoder on the train queries of a corpus, in the stages of a recipe or of --protocol.
+
+    The recipe's middle training comes first, unless it is done already; `--recipe none --set backbone.name=FOLDER`
+    fine-tunes any model folder. The result is a folder that sentence-transformers loads.
+    """
     from midmask.app.driver import ending, model_product, recipe_for, run_steps
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
@@ -178,21 +171,18 @@ def finetune(options: Options, flags: Namespace) -> None:
         print(ending(options, sentence, [table], model_product(last.place / "model"), further=further))
 
 
-MINE_NEGATIVES_HELP = """\
-Mines hard negatives: ranks a corpus for the train queries with a pool of faiss actors, and draws from it.
-
-Searches with the encoder that the recipe's first stage gives, or with the model folder of --model. Writes the negatives
-as Parquet and in the msmarco-hard-negatives layout (jsonl). Vectors and ranked list are kept, so that mining again with
-other ranks, numbers or seeds takes seconds.
-"""
-
-
 def _mine_negatives_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--model", metavar="FOLDER", help="model folder; default: the recipe's first stage")
 
 
-@program(MINE_NEGATIVES_HELP, _mine_negatives_flags)
+@program(_mine_negatives_flags)
 def mine_negatives(options: Options, flags: Namespace) -> None:
+    """Mines hard negatives: ranks a corpus for the train queries with a pool of faiss actors, and draws from it.
+
+    Searches with the encoder that the recipe's first stage gives, or with the model folder of --model. Writes the
+    negatives as Parquet and in the msmarco-hard-negatives layout (jsonl). Vectors and ranked list are kept, so that
+    mining again with other ranks, numbers or seeds takes seconds.
+    """
     from midmask.app.driver import Product, ending, recipe_for, recipe_for_folder, run_steps
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
@@ -214,19 +204,18 @@ def mine_negatives(options: Options, flags: Namespace) -> None:
         print(ending(options, sentence, [markdown(["mining", "value"], rows)], Product("negatives", file, loading)))
 
 
-TRAIN_TEACHER_HELP = """Trains the teacher of a recipe's fine-tuning stage, and scores the stage's candidates with it.
-
-A teacher is a cross-encoder; `--set stages.2.teacher.folder=FOLDER` takes a Hugging Face sequence-classification folder
-instead. What it learns from (negatives, and the stages that mine them) comes first, unless it is done already.
-"""
-
-
 def _train_teacher_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--stage", type=int, metavar="N", help="stage, from 0; default: the last with a teacher")
 
 
-@program(TRAIN_TEACHER_HELP, _train_teacher_flags)
+@program(_train_teacher_flags)
 def train_teacher(options: Options, flags: Namespace) -> None:
+    """Trains the teacher of a recipe's fine-tuning stage, and scores the stage's candidates with it.
+
+    A teacher is a cross-encoder; `--set stages.2.teacher.folder=FOLDER` takes a Hugging Face sequence-classification
+    folder instead. What it learns from (negatives, and the stages that mine them) comes first, unless it is done
+    already.
+    """
     from midmask.app.driver import ending, model_product, recipe_for, run_steps
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
@@ -264,16 +253,6 @@ USUAL = {
 """Field of stages.0.train -> its value, unless another is given."""
 
 
-TRAIN_GENERATOR_HELP = """\
-Trains a model that writes queries for passages, on the train queries of a labelled collection.
-
-Its folder is a source of queries: `model:FOLDER`, for `pseudo_queries.source` and wherever queries are made. It is an
-encoder-decoder that starts from the recipe's backbone. A pre-trained encoder (--set backbone.name=minilm
---set tokens.tokenizer=minilm) stays as it is, and the decoder learns to read it. Length, batch and optimiser are the
-fields stages.0.train.*, for which there are the flags below.
-"""
-
-
 def _train_generator_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, metavar="N", help=f"optimiser steps; default: {USUAL['steps']}")
     parser.add_argument("--batch-size", type=int, metavar="N", help=f"queries a step; default: {USUAL['batch_size']}")
@@ -281,8 +260,15 @@ def _train_generator_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FOLDER", help="also copy the model's folder there")
 
 
-@program(TRAIN_GENERATOR_HELP, _train_generator_flags)
+@program(_train_generator_flags)
 def train_generator(options: Options, flags: Namespace) -> None:
+    """Trains a model that writes queries for passages, on the train queries of a labelled collection.
+
+    Its folder is a source of queries: `model:FOLDER`, for `pseudo_queries.source` and wherever queries are made. It is
+    an encoder-decoder that starts from the recipe's backbone. A pre-trained encoder (--set backbone.name=minilm --set
+    tokens.tokenizer=minilm) stays as it is, and the decoder learns to read it. Length, batch and optimiser are the
+    fields stages.0.train.*, for which there are the flags below.
+    """
     from midmask.app.driver import ending, model_product, recipe_for, run_steps
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.graph import Step
@@ -323,13 +309,6 @@ def train_generator(options: Options, flags: Namespace) -> None:
         print(ending(options, sentence, [table], model_product(out or model), further=further))
 
 
-EVALUATE_RETRIEVER_HELP = """\
-Evaluates a retriever: searches the whole corpus for a split's queries and prints the measures, beside BM25's.
-
-Evaluates the encoder that the recipe's last stage gives, or the model folder of --model; with --model bm25, BM25 alone.
-"""
-
-
 def _evaluate_retriever_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--model", metavar="NAME", help="model to evaluate: a folder, minilm, or bm25; default: the last stage"
@@ -338,8 +317,13 @@ def _evaluate_retriever_flags(parser: ArgumentParser) -> None:
     add_zero_shot_flag(parser)
 
 
-@program(EVALUATE_RETRIEVER_HELP, _evaluate_retriever_flags)
+@program(_evaluate_retriever_flags)
 def evaluate_retriever(options: Options, flags: Namespace) -> None:
+    """Evaluates a retriever: searches the whole corpus for a split's queries and prints the measures, beside BM25's.
+
+    Evaluates the encoder that the recipe's last stage gives, or the model folder of --model; with --model bm25, BM25
+    alone.
+    """
     from midmask.app.driver import choose_split, ending, model_product, recipe_for, recipe_for_folder, run_steps
     from midmask.benchmark.design import BM25
     from midmask.experiment.evaluations import zero_shot
@@ -381,13 +365,6 @@ def evaluate_retriever(options: Options, flags: Namespace) -> None:
         print(ending(options, sentence, tables, *products, further=further))
 
 
-EVALUATE_RUN_HELP = """Measures ranked lists of any tool, from TREC run files, and puts them onto the leaderboard.
-
-Each FILE (plain or gzip'd, lines `query Q0 document rank score tag`) is a system of its own, measured as it is by
-trec_eval's definitions. Documents of equal score rank as in every other evaluation, unless --ties says otherwise.
-"""
-
-
 def _evaluate_run_flags(parser: ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="TREC run file, plain or gzip'd")
     parser.add_argument(
@@ -414,8 +391,13 @@ def _evaluate_run_flags(parser: ArgumentParser) -> None:
     )
 
 
-@program(EVALUATE_RUN_HELP, _evaluate_run_flags)
+@program(_evaluate_run_flags)
 def evaluate_run(options: Options, flags: Namespace) -> None:
+    """Measures ranked lists of any tool, from TREC run files, and puts them onto the leaderboard.
+
+    Each FILE (plain or gzip'd, lines `query Q0 document rank score tag`) is a system of its own, measured as it is by
+    trec_eval's definitions. Documents of equal score rank as in every other evaluation, unless --ties says otherwise.
+    """
     from midmask.app.driver import choose_split, ending, recipe_for, run_steps
     from midmask.core.config import override
     from midmask.experiment.evaluations import collection_step, run_file_evaluation, run_names

@@ -1,21 +1,67 @@
-"""Commands that read or write evaluated systems of the tracking store: compare, export-mteb."""
+"""Commands over the tracked runs: `leaderboard` and `ui`, which open pages on loopback; `compare` and `export-mteb`."""
 
+import os
+import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import NoReturn
 
-from midmask.app.flags import add_tracking_flag, same_store
-from midmask.app.job import INSIDE, home
+from midmask.app.flags import add_tracking_flag
+from midmask.app.job import home
 from midmask.commands import program
 from midmask.errors import UserError
 from midmask.exchange.mteb_files import LANGUAGE
+from midmask.pages import serving_command
+from midmask.tracking.names import is_database, resolve_tracking_uri
 
-COMPARE_HELP = """\
-Compares systems that were evaluated, on the same queries: which is better, by how much, and whether that is chance.
 
-RUN is a system's name as the leaderboard has it, or parts of it that no other has (`bm25`); the id of a run, or its
-beginning; a model folder that was evaluated, or minilm; or a TREC run file that `midmask evaluate-run` has measured.
-The first RUN is what the others are held against.
-"""
+def _leaderboard_flags(parser: ArgumentParser) -> None:
+    add_tracking_flag(parser)
+    parser.add_argument("--port", type=int, default=8501, help="default: 8501")
+
+
+@program(_leaderboard_flags)
+def leaderboard(flags: Namespace) -> None:
+    """Opens the leaderboard over the tracked runs, on loopback."""
+    os.environ["MLFLOW_TRACKING_URI"] = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
+    os.execv(sys.executable, serving_command(flags.port))
+
+
+LOOPBACK = "127.0.0.1"
+MLFLOW_PORT, DASHBOARD_PORT = 5000, 8501
+
+
+def _ui_flags(parser: ArgumentParser) -> None:
+    add_tracking_flag(parser)
+    parser.add_argument(
+        "--verdict", metavar="FOLDER", help="search with the systems of a verdict, and judge what they find"
+    )
+    parser.add_argument("--port", type=int, help=f"default: {MLFLOW_PORT}, of the dashboard {DASHBOARD_PORT}")
+
+
+@program(_ui_flags)
+def ui(flags: Namespace) -> None:
+    """Opens MLflow's own pages over the tracked runs, on loopback; with --verdict, the dashboard with its page
+    Search.
+    """
+    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
+    if flags.verdict is not None:
+        _open_dashboard(flags, uri)
+    if not is_database(uri):
+        raise UserError(f"{uri} is a server with pages of its own: open it in a browser")
+    os.environ["MLFLOW_BACKEND_STORE_URI"] = uri  # not as a flag, which others could read in `ps`
+    address = ["--host", LOOPBACK, "--port", str(flags.port or MLFLOW_PORT)]
+    os.execv(sys.executable, [sys.executable, "-m", "mlflow", "ui", *address])
+
+
+def _open_dashboard(flags: Namespace, uri: str) -> NoReturn:
+    verdict = Path(flags.verdict).expanduser().absolute()
+    if not (verdict / "verdict.json").is_file():
+        raise UserError(f"--verdict {verdict}: there is no verdict.json; name the folder that `midmask choose` wrote")
+    port = flags.port or DASHBOARD_PORT
+    os.environ["MLFLOW_TRACKING_URI"] = uri  # as above
+    print(f"http://{LOOPBACK}:{port}/search", flush=True)
+    os.execv(sys.executable, serving_command(port, "--verdict", str(verdict)))
 
 
 def _compare_flags(parser: ArgumentParser) -> None:
@@ -38,42 +84,36 @@ def _compare_flags(parser: ArgumentParser) -> None:
     add_tracking_flag(parser)
 
 
-@program(COMPARE_HELP, _compare_flags)
+@program(_compare_flags)
 def compare(flags: Namespace) -> None:
-    """Reads the tracked runs as the leaderboard's pages do, and prints the comparison.
+    """Compares systems that were evaluated, on the same queries: which is better, by how much, and whether that is
+    chance.
 
-    Raises:
-        UserError: as `select_systems` and `compare_systems`, or if the store does not answer.
+    RUN is a system's name as the leaderboard has it, or parts of it that no other has (`bm25`); or the id of a run, or
+    its beginning. A model folder that was evaluated is called as the folder, a TREC run file that
+    `midmask evaluate-run` has measured as its tag. The first RUN is what the others are held against.
     """
     if len(flags.runs) < 2:
         raise UserError(f"compare {flags.runs[0]}: give two systems or more, as midmask compare {flags.runs[0]} bm25")
     if flags.queries < 0:
         raise UserError(f"--queries {flags.queries}: give a number of queries, or 0 for none")
     from midmask.leaderboard.comparison import as_csv, as_markdown, as_text, compare_systems
-    from midmask.leaderboard.rows import PerQueryFiles, place_names
+    from midmask.leaderboard.rows import per_query_files, place_names
     from midmask.leaderboard.selection import select_systems
     from midmask.leaderboard.store_view import cache_folder, look_once
-    from midmask.tracking.names import resolve_tracking_uri
 
-    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
+    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
     view = look_once(uri)
-    place, systems = select_systems(flags.runs, view, flags.on, store=same_store(flags))
+    place, systems = select_systems(flags.runs, view, flags.on)
     comparison = compare_systems(
         {label: system.rows[place] for label, system in systems.items()},
         place_names([row.place for row in view.rows])[place],
-        PerQueryFiles(uri, cache_folder() / "artifacts"),
+        per_query_files(uri, cache_folder() / "artifacts"),
         view.runs,
         measures=flags.measures,
         queries=flags.queries,
     )
     print((as_csv if flags.csv else as_markdown if flags.markdown else as_text)(comparison))
-
-
-EXPORT_MTEB_HELP = """Writes evaluated systems as MTEB's result files: FOLDER/MODEL/REVISION/TASK.json.
-
-SYSTEM is what `midmask compare` takes: a name on the leaderboard or parts of it, a run, a model folder, a run file.
-A system with several seeds has their mean.
-"""
 
 
 def _export_mteb_flags(parser: ArgumentParser) -> None:
@@ -85,25 +125,24 @@ def _export_mteb_flags(parser: ArgumentParser) -> None:
     add_tracking_flag(parser)
 
 
-@program(EXPORT_MTEB_HELP, _export_mteb_flags)
+@program(_export_mteb_flags)
 def export_mteb(flags: Namespace) -> None:
-    """
-    Raises:
-        UserError: as `select_systems` and `write_results`, for a run without values per query, or if the store does not
-            answer.
+    """Writes evaluated systems as MTEB's result files: FOLDER/MODEL/REVISION/TASK.json.
+
+    SYSTEM is what `midmask compare` takes: a name on the leaderboard or parts of it, or a run.
+    A system with several seeds has their mean.
     """
     from midmask.core.config import fingerprint
     from midmask.evaluation.measures import aggregate_seeds
     from midmask.exchange.mteb_files import MtebResult, write_results
     from midmask.leaderboard.comparison import values_of
-    from midmask.leaderboard.rows import PerQueryFiles
+    from midmask.leaderboard.rows import per_query_files
     from midmask.leaderboard.selection import select_systems
     from midmask.leaderboard.store_view import cache_folder, look_once
-    from midmask.tracking.names import resolve_tracking_uri
 
-    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd() / INSIDE))
-    place, systems = select_systems(flags.systems, look_once(uri), flags.on, store=same_store(flags))
-    per_query = PerQueryFiles(uri, cache_folder() / "artifacts")
+    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
+    place, systems = select_systems(flags.systems, look_once(uri), flags.on)
+    per_query = per_query_files(uri, cache_folder() / "artifacts")
     results = [
         MtebResult(
             label,

@@ -12,8 +12,8 @@ from functools import cached_property
 from statistics import median
 
 from midmask.core.words import MISSING, clock, size
-from midmask.evaluation.statistics.ranks import RankRange, competition_ranks, label
-from midmask.leaderboard.entries import LABELS, Entry, Marks, Shown, Value, baselines, gain_per_hour, kind
+from midmask.evaluation.statistics.ranks import competition_ranks, label
+from midmask.leaderboard.entries import LABELS, Entry, Mark, Marks, Shown, Value, baselines, gain_per_hour, kind
 from midmask.leaderboard.rows import CollectionSplit
 
 HOURS, BYTES, SEARCH = "Train hours", "Bytes per passage", "Search ms"
@@ -71,16 +71,12 @@ class BoardColumn:
 
 
 @dataclass(frozen=True)
-class BoardCell:
+class BoardCell(Mark):
     """One system in one column; without `value` and `number`, nothing is known."""
 
     value: Value | None = None  # of a measure, with its spread
     number: float | None = None  # of a cost or gain
     best: bool = False
-    better_than: tuple[str, ...] = ()
-    ties: str = ""
-    ranks: RankRange | None = None  # those that the tests of the column allow; None: not tested
-    error: float | None = None  # standard error of the value over queries; None: not tested
 
     @property
     def sorts_by(self) -> float | None:
@@ -160,12 +156,12 @@ def newest_place(found: Sequence[Entry], corpus: str = "") -> CollectionSplit:
     return max(started, key=lambda place: (started[place], counts[place], place.split == "test", place))
 
 
-def columns_of(view: View) -> list[BoardColumn]:
-    """The columns that a view has, whatever systems it shows."""
+def columns_of(places: Mapping[CollectionSplit, str], measures: Sequence[str]) -> list[BoardColumn]:
+    """The columns that a view of these has, whatever systems it shows."""
     measured = [
         BoardColumn(f"{name} {measure}", measure, name, place, measure)
-        for place, name in view.places.items()
-        for measure in view.measures
+        for place, name in places.items()
+        for measure in measures
     ]
     costs = [BoardColumn(name, head, low_is_good=True) for name, head in COST_HEADS.items()]
     return [*measured, *costs, *(BoardColumn(name, name) for name in RECALLS), BoardColumn(GAIN, GAIN)]
@@ -179,7 +175,7 @@ def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]
     """
     shown = [entry for entry in found if _is_wanted(entry, view)]
     marks = mark(shown)
-    columns = columns_of(view)
+    columns = columns_of(view.places, view.measures)
     cells = {column.key: _cells(column, shown, view, marks) for column in columns if column.key != GAIN}
     cells[GAIN] = _gains(shown, found, view)
     lines = [
@@ -214,12 +210,9 @@ def _cells(column: BoardColumn, shown: Sequence[Entry], view: View, marks: Marks
     top = max((value.mean for value in values.values() if value), default=0.0) - 1e-12  # sums differ in the last bit
     return {
         name: BoardCell(
-            value,
+            **vars(marks.cells.get((name, place, measure), Mark())),
+            value=value,
             best=value is not None and value.mean >= top,
-            better_than=marks.better_than.get((name, place, measure), ()),
-            ties=marks.ties.get((name, place, measure), ""),
-            ranks=marks.ranks.get((name, place, measure)),
-            error=marks.errors.get((name, place, measure)),
         )
         for name, value in values.items()
     }

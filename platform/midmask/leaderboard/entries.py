@@ -291,13 +291,20 @@ Where = tuple[str, CollectionSplit, str]
 
 
 @dataclass(frozen=True)
+class Mark:
+    """What the significance tests say of a measure of an entry; by default it was not tested."""
+
+    better_than: tuple[str, ...] = ()  # entries it significantly beats
+    ties: str = ""  # letters of its tie groups
+    ranks: RankRange | None = None  # the ranks that are consistent with the tests
+    error: float | None = None  # standard error of the mean over queries
+
+
+@dataclass(frozen=True)
 class Marks:
     """The results of the significance tests between entries."""
 
-    better_than: Mapping[Where, tuple[str, ...]] = field(default_factory=dict)  # entries it significantly beats
-    ties: Mapping[Where, str] = field(default_factory=dict)  # letters of its tie groups
-    ranks: Mapping[Where, RankRange] = field(default_factory=dict)  # the ranks that are consistent with the tests
-    errors: Mapping[Where, float] = field(default_factory=dict)  # standard errors of means over queries
+    cells: Mapping[Where, Mark] = field(default_factory=dict)
     text: str = ""  # how it was tested, or why not
     shown: Shown = "none"  # the superscripts that fit so many systems
 
@@ -327,16 +334,13 @@ def marks_of(
         return Marks(text="Nothing was compared: it takes two systems whose runs keep values of the same queries.")
     table = tabulate([column for _, column in columns.values()])
     legible: Shown = shown if len(entries) <= MOST_MARKED else "none"
-    where = {(name, label): (name, columns[label][0], columns[label][1].measure) for name, label in table.cells}
     ranks = {label: rank_ranges(tests) for label, tests in table.comparisons.items()}
-    return Marks(
-        {where[key]: cell.better_than for key, cell in table.cells.items()},
-        {where[key]: cell.ties for key, cell in table.cells.items()},
-        {where[name, label]: ranks[label][name] for name, label in table.cells},
-        {where[name, label]: _error(name, columns[label][1]) for name, label in table.cells},
-        _text(table, legible, sorted(unpaired), len(entries)),
-        legible,
-    )
+    cells: dict[Where, Mark] = {}
+    for (name, label), cell in table.cells.items():
+        place, column = columns[label]
+        mark = Mark(cell.better_than, cell.ties, ranks[label][name], _error(name, column))
+        cells[name, place, column.measure] = mark
+    return Marks(cells, _text(table, legible, sorted(unpaired), len(entries)), legible)
 
 
 def _error(name: str, column: TableColumn) -> float:

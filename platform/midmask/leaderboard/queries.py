@@ -94,57 +94,31 @@ def look_up(
     """
     behind = {name: evaluated(place) for name, place in artifacts.items()}
     missing = {name: "; ".join(evaluation.missing) for name, evaluation in behind.items() if evaluation.missing}
-    lists = {
-        name: ranked_lists(evaluation, query_ids)
-        for name, evaluation in behind.items()
-        if evaluation.ranked is not None
-    }
-    reachable = next((evaluation for evaluation in behind.values() if evaluation.corpus is not None), None)
-    if reachable is None or reachable.corpus is None:
-        texts, judged = dict[str, str](), {query_id: dict[str, int]() for query_id in query_ids}
-        passages: dict[str, tuple[str, str]] = {}
-    else:
-        texts, judged = query_texts(reachable.corpus, query_ids), grades(reachable.corpus, reachable.split, query_ids)
-        passages = passage_texts(reachable.corpus, _wanted(judged, lists, top))
-    about = _Known(texts, judged, lists, passages)
-    return [about.query(query_id, top) for query_id in query_ids], missing
+    lists = {name: ranked_lists(source, query_ids) for name, source in behind.items() if source.ranked is not None}
+    texts: dict[str, str] = {}
+    judged: dict[str, dict[str, int]] = {query_id: {} for query_id in query_ids}
+    passages: dict[str, tuple[str, str]] = {}
+    for source in behind.values():
+        if source.corpus is not None:
+            texts, judged = query_texts(source.corpus, query_ids), grades(source.corpus, source.split, query_ids)
+            listed = {doc_id for lists_of in lists.values() for best in lists_of.values() for doc_id in best[:top]}
+            passages = passage_texts(source.corpus, listed.union(*judged.values()))
+            break
 
+    def passage(query_id: str, doc_id: str) -> RetrievedPassage:
+        title, text = passages.get(doc_id, (None, None))
+        ranks = {name: _rank(by_query[query_id], doc_id) for name, by_query in lists.items()}
+        return RetrievedPassage(doc_id, title, text, judged[query_id].get(doc_id), ranks)
 
-def _wanted(
-    judged: Mapping[str, Mapping[str, int]], lists: Mapping[str, Mapping[str, Sequence[str]]], top: int
-) -> Collection[str]:
-    doc_ids = {doc_id for by_doc in judged.values() for doc_id in by_doc}
-    return doc_ids | {
-        doc_id for rankings in lists.values() for ranking in rankings.values() for doc_id in ranking[:top]
-    }
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What was read: texts of queries, their judgements, ranked lists by run and query, and passages."""
-
-    texts: Mapping[str, str]
-    judged: Mapping[str, Mapping[str, int]]
-    lists: Mapping[str, Mapping[str, Sequence[str]]]
-    passages: Mapping[str, tuple[str, str]]
-
-    def query(self, query_id: str, top: int) -> Query:
-        judged = sorted(self.judged[query_id], key=lambda doc_id: (-self.judged[query_id][doc_id], doc_id))
-        retrieved = {
-            name: tuple(self.passage(query_id, doc_id) for doc_id in by_query[query_id][:top])
-            for name, by_query in self.lists.items()
+    def query(query_id: str) -> Query:
+        relevant = sorted(judged[query_id], key=lambda doc_id: (-judged[query_id][doc_id], doc_id))
+        found = {
+            name: tuple(passage(query_id, doc_id) for doc_id in by_query[query_id][:top])
+            for name, by_query in lists.items()
         }
-        return Query(
-            query_id,
-            self.texts.get(query_id),
-            tuple(self.passage(query_id, doc_id) for doc_id in judged),
-            retrieved,
-        )
+        return Query(query_id, texts.get(query_id), tuple(passage(query_id, doc_id) for doc_id in relevant), found)
 
-    def passage(self, query_id: str, doc_id: str) -> RetrievedPassage:
-        title, text = self.passages.get(doc_id, (None, None))
-        ranks = {name: _rank(by_query[query_id], doc_id) for name, by_query in self.lists.items()}
-        return RetrievedPassage(doc_id, title, text, self.judged[query_id].get(doc_id), ranks)
+    return [query(query_id) for query_id in query_ids], missing
 
 
 def _rank(ranking: Sequence[str], doc_id: str) -> int | None:

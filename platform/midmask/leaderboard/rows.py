@@ -5,13 +5,11 @@ have not finished are listed apart, never ranked. What a run does not tell (an o
 here, never guessed. Per-query values are artifacts, and may lie on another machine: they are read once.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from threading import Lock
 from typing import NamedTuple
 
 import ir_measures
@@ -192,37 +190,13 @@ def _seed(run: TrackedRow) -> str:
     return run.params[stages[-1]] if stages else param(run, "seed")
 
 
-ENCODER_RATIO = "objective.encoder_mask_ratio"
-DECODER_RATIO = "objective.decoder_mask_ratio"
-
 STEP = "midmask.step"
-
-
-@dataclass(frozen=True)
-class Point:
-    """One finished trial of a sweep: its two mask ratios and the measure it reached."""
-
-    encoder_ratio: float
-    decoder_ratio: float
-    value: float
-    run_id: str
 
 
 def sweeps(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
     """Parent runs of sweeps, in the order of the runs: those that say so, and those of trials."""
     parents = {run.parent_id for run in runs if run.tags.get(STEP) == "trial"}
     return [run for run in runs if run.status != "cached" and (run.tags.get(STEP) == "sweep" or run.run_id in parents)]
-
-
-def sweep_surface(runs: Sequence[TrackedRow], parent_id: str, corpus: str, split: str, measure: str) -> list[Point]:
-    """A sweep's finished trials, ordered by ratios. A cached trial counts with the values of the run it links."""
-    points = []
-    for run in resolve_cached(runs):
-        encoder, decoder = _ratio(run, ENCODER_RATIO), _ratio(run, DECODER_RATIO)
-        value = measured(run).get((corpus, split), {}).get(measure)
-        if run.parent_id == parent_id and run.status == "finished" and None not in (encoder, decoder, value):
-            points.append(Point(encoder, decoder, value, run.run_id))  # type: ignore[arg-type]
-    return sorted(points, key=lambda point: (point.encoder_ratio, point.decoder_ratio))
 
 
 def resolve_cached(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
@@ -235,41 +209,21 @@ def resolve_cached(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
     return resolved
 
 
-def _ratio(run: TrackedRow, name: str) -> float | None:
-    try:
-        return float(param(run, name))
-    except ValueError:
-        return None
-
-
 KEPT = 512
 """Tables in memory; one of 7,000 queries and three measures takes about a megabyte."""
 
 
-class PerQueryFiles:
-    """Tables (query_id, measure, value) of the runs of one store."""
+def per_query_files(uri: str, cache: Path) -> Callable[[LeaderboardRow], pa.Table | None]:
+    """A function from a row to the table (query_id, measure, value) of its run, corpus and split; None if the run keeps
+    none. It raises UserError if the store at `uri` does not answer.
 
-    def __init__(self, uri: str, cache: Path) -> None:
-        self._uri = uri
-        self._cache = cache
-        self._tables: OrderedDict[tuple[str, str, str], pa.Table | None] = OrderedDict()
-        self._lock = Lock()
+    Args:
+        cache: folder for files that lie on another machine.
+    """
 
-    def __call__(self, row: LeaderboardRow) -> pa.Table | None:
-        """The table of the row's run, corpus and split; None if the run keeps none.
-
-        Raises:
-            UserError: if the store does not answer.
-        """
-        key = (row.run_id, row.corpus, row.split)
-        with self._lock:
-            if key not in self._tables:
-                self._tables[key] = self._read(row)
-                if len(self._tables) > KEPT:
-                    self._tables.popitem(last=False)
-            self._tables.move_to_end(key)
-            return self._tables[key]
-
-    def _read(self, row: LeaderboardRow) -> pa.Table | None:
-        path = artifact_file(self._uri, row.run_id, f"per_query/{row.corpus}.{row.split}.parquet", self._cache)
+    @lru_cache(KEPT)
+    def read(run_id: str, corpus: str, split: str) -> pa.Table | None:
+        path = artifact_file(uri, run_id, f"per_query/{corpus}.{split}.parquet", cache)
         return None if path is None else pq.read_table(path)
+
+    return lambda row: read(row.run_id, row.corpus, row.split)

@@ -6,10 +6,9 @@ ended at the last look, by their ids (their end may be told late, with the time 
 Two things escape this, a tag that is edited by hand after the end, and a run that is deleted and purged between two
 looks; so everything is read again when a day has passed, or when asked to.
 
-The Parquet file has one row a run, its tags, params and metrics as maps; the times are in its metadata. It is a cache
-and nothing more. One of another format, a torn one, or one that cannot be written is as none: then everything is read
-again. It appears whole, by renaming, so that pages of several servers may share it; whoever comes last wins, and any of
-them is true.
+The file is a cache and nothing more. One of another format, a torn one, or one that cannot be written is as none: then
+everything is read again. It appears whole, by renaming, so that pages of several servers may share it; whoever comes
+last wins, and any of them is true.
 
 A look runs in a thread of its own, so pages show what is known and never wait for long. What it finds replaces what was
 known at once, so that a page that is being drawn keeps what it began with. If the store goes away, what was known
@@ -17,21 +16,19 @@ stays, with the error beside it.
 """
 
 import contextlib
-import json
+import gzip
 import logging
 import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict
 
 from midmask.core.config import fingerprint
 from midmask.leaderboard.entries import Entry, entries
@@ -94,28 +91,16 @@ def _by_id(runs: Sequence[TrackedRow]) -> dict[str, TrackedRow]:
 
 log = logging.getLogger(__name__)
 
-FORMAT = 2
+FORMAT = 3
 """Of the file; one of another number is read as none."""
-
-_TIME = pa.timestamp("us", tz="UTC")
-_TEXTS = pa.map_(pa.string(), pa.string())
-SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in ("run_id", "experiment_id", "name", "parent_id", "status")),
-        *((name, _TIME) for name in ("started", "ended")),
-        *((name, _TEXTS) for name in ("tags", "params")),
-        ("metrics", pa.map_(pa.string(), pa.float64())),
-    ]
-)
-MAPS = ("tags", "params", "metrics")
 
 
 def snapshot_place(uri: str) -> Path:
     """The snapshot's path: beside a SQLite file in a writable folder, else in the user's cache folder."""
     path = sqlite_file(uri)
     if path is not None and os.access(path.parent, os.W_OK):
-        return Path(f"{path}.runs.parquet")
-    return cache_folder() / f"{fingerprint({'store': uri})}.runs.parquet"
+        return Path(f"{path}.runs.json.gz")
+    return cache_folder() / f"{fingerprint({'store': uri})}.runs.json.gz"
 
 
 def cache_folder() -> Path:
@@ -123,65 +108,34 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "midmask"
 
 
+class _File(BaseModel):
+    """A snapshot as a file holds it. Equal texts are read as one object, since thousands of runs share few texts."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+
+    format: int
+    snapshot: Snapshot
+
+
 def save(snapshot: Snapshot, path: Path) -> None:
     """Writes the file, or says in the log why it cannot be written."""
-    about = {
-        "format": FORMAT,
-        "store": snapshot.store,
-        "looked": snapshot.looked.isoformat(),
-        "whole": snapshot.whole.isoformat(),
-        "deleted": sorted(snapshot.deleted),
-    }
-    columns = {name: [getattr(run, name) for run in snapshot.runs.values()] for name in SCHEMA.names}
-    columns |= {name: [list(own.items()) for own in columns[name]] for name in MAPS}
-    table = pa.table(columns, schema=SCHEMA.with_metadata({"midmask": json.dumps(about)}))
+    text = _File(format=FORMAT, snapshot=snapshot).model_dump_json()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        try:
-            pq.write_table(table, name, compression="zstd")
-            os.replace(name, path)
-        finally:
-            Path(name).unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+            draft = Path(folder) / path.name
+            draft.write_bytes(gzip.compress(text.encode(), compresslevel=1))
+            os.replace(draft, path)
     except OSError as error:
         log.warning("the snapshot of the runs is not kept, so the next start reads them all again: %s", error)
 
 
 def load(path: Path) -> Snapshot | None:
     """The snapshot in this file, None if there is none that this version can read."""
-    with contextlib.suppress(OSError, pa.ArrowException, ValueError, KeyError, TypeError):
-        table = pq.read_table(pa.BufferReader(path.read_bytes()))  # by its path it is opened twice, and may be replaced
-        about = json.loads((table.schema.metadata or {}).get(b"midmask", b"{}"))
-        if about.get("format") == FORMAT and table.schema.equals(SCHEMA):
-            runs = {run.run_id: run for run in _runs(table)}
-            looked, whole = (datetime.fromisoformat(about[name]) for name in ("looked", "whole"))
-            return Snapshot(about["store"], looked, whole, runs, frozenset(about["deleted"]))
+    with contextlib.suppress(OSError, EOFError, zlib.error, ValueError):
+        file = _File.model_validate_json(gzip.decompress(path.read_bytes()))
+        return file.snapshot if file.format == FORMAT else None
     return None
-
-
-def _runs(table: pa.Table) -> Iterator[TrackedRow]:
-    plain = {name: table[name].to_pylist() for name in SCHEMA.names if name not in MAPS}
-    maps = {name: _dicts(table[name]) for name in MAPS}
-    for at in range(len(table)):
-        yield TrackedRow(**{name: values[at] for name, values in {**plain, **maps}.items()})
-
-
-def _dicts(column: pa.ChunkedArray) -> list[Mapping[str, Any]]:
-    """A map column as dicts. Equal texts are one object: a hundred settings of thousands of runs are few texts."""
-    maps = column.combine_chunks()
-    keys, values = _shared(maps.keys), _shared(maps.items)
-    return [
-        dict(zip(keys[start:end], values[start:end], strict=True)) for start, end in pairwise(maps.offsets.to_pylist())
-    ]
-
-
-def _shared(values: pa.Array) -> list[Any]:
-    if not pa.types.is_string(values.type):
-        return list(values.to_pylist())
-    encoded = values.dictionary_encode()
-    texts = encoded.dictionary.to_pylist()
-    return [texts[at] for at in encoded.indices.to_numpy()]
 
 
 PAUSE = 10.0

@@ -174,14 +174,13 @@ def _chosen(found: Sequence[Entry]) -> View:
     known = measure_names(row for entry in found for place in places for row in entry.rows.get(place, ()))
     find = st.text_input("Find systems", key="find", placeholder="retromae splade", bind="query-params")
     measures = choices("Measures", "measures", known, known[:NARROW])
-    view = View(places, tuple(measures), {}, NEWEST, False, "none", "none", False, find)
-    orders = [*(column.key for column in columns_of(view)), *(HEADS[name] for name in LABELS), NEWEST]
+    orders = [*(column.key for column in columns_of(places, measures)), *(HEADS[name] for name in LABELS), NEWEST]
     order = choice("Order by", "order", orders)
     reverse = st.toggle("Worst first", key="reverse", bind="query-params")
     with st.expander("More choices", key="more"):
         filters = _filters(found)
         marks, baseline, trials = _marking(found)
-    return View(view.places, view.measures, filters, order, reverse, marks, baseline, trials, find)
+    return View(places, tuple(measures), filters, order, reverse, marks, baseline, trials, find)
 
 
 def _first(one: str, names: set[str]) -> list[str]:

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
+from jinja2 import Environment, PackageLoader
 
 from midmask.core.words import MISSING
 from midmask.errors import UserError
@@ -317,6 +318,8 @@ LONGEST = 600
 LONGEST_START = 90
 """Characters of a passage that stand in its list."""
 
+_card = Environment(loader=PackageLoader("midmask.pages"), autoescape=True).get_template("query.html.jinja")
+
 
 def show_queries(
     context: PageContext,
@@ -336,10 +339,21 @@ def show_queries(
         told = "; ".join(f"of {name} {why}" for name, why in missing.items())
         st.caption(markdown_text(f"Texts or lists that cannot be reached are not shown: {told}."))
     cards = [
-        query_card(query, dict(zip(rows, values[query.query_id], strict=True)), measure, address(query.query_id))
+        _card.render(
+            {
+                **{"query": query, "measure": measure, "address": address(query.query_id), "missing": MISSING},
+                "values": dict(zip(rows, values[query.query_id], strict=True)),
+                "start": lambda passage: shorten(_whole(passage), LONGEST_START, placeholder="…"),
+                "longest": LONGEST,
+            }
+        )
         for query in found
     ]
     st.html("".join(cards))
+
+
+def _whole(passage: RetrievedPassage) -> str:
+    return f"{passage.title}: {passage.text}" if passage.title else str(passage.text)
 
 
 def _looked_up(
@@ -351,47 +365,3 @@ def _looked_up(
 @st.cache_data(max_entries=64, show_spinner="Reading the texts")
 def _read(query_ids: tuple[str, ...], places: Sequence[tuple[str, Place | None]]) -> tuple[list[Query], dict[str, str]]:
     return look_up(query_ids, dict(places), TOP)
-
-
-def query_card(query: Query, values: Mapping[str, float], measure: str, address: str) -> str:
-    own, base = values.values()
-    told = " · ".join(f"{escape(name)} <b>{value:.4f}</b>" for name, value in values.items())
-    judged = "".join(_passage(passage, _ranks(passage)) for passage in query.judged if (passage.grade or 0) > 0)
-    lists = "".join(
-        f"<div><h5>Found by {escape(name)}</h5>{_ranking(own_list)}</div>" for name, own_list in query.retrieved.items()
-    )
-    text = f"“{escape(query.text)}”" if query.text is not None else '<span class="quiet">text not reachable</span>'
-    return (
-        f'<section class="mm-query" data-query="{escape(query.query_id)}"><h4>{text}'
-        f'<a href="{escape(address)}">link to this query</a></h4>'
-        f'<div class="values">{escape(measure)}: {told} · difference <b>{own - base:+.4f}</b></div>'
-        f'<div class="values quiet">{escape(query.query_id)}</div>'
-        + (f"<h5>Judged relevant</h5>{judged}" if judged else "")
-        + f'<div class="lists">{lists}</div></section>'
-    )
-
-
-def _ranking(passages: Sequence[RetrievedPassage]) -> str:
-    if not passages:
-        return '<span class="quiet">nothing</span>'
-    return "".join(_passage(passage, f"{number}.") for number, passage in enumerate(passages, start=1))
-
-
-def _ranks(passage: RetrievedPassage) -> str:
-    """The passage's rank in each run, in the order of the runs."""
-    ranks = [f"{escape(name)} {MISSING if rank is None else rank}" for name, rank in passage.ranks.items()]
-    return f'<span class="quiet">rank: {", ".join(ranks)} ·</span>' if ranks else ""
-
-
-def _passage(passage: RetrievedPassage, before: str) -> str:
-    relevant = ' class="relevant"' if (passage.grade or 0) > 0 else ""
-    if passage.text is None:
-        summary = f"<summary>{before} {escape(passage.doc_id)}</summary>"
-        return f"<details{relevant}>{summary}<p>text not reachable</p></details>"
-    start = f"{passage.title}: {passage.text}" if passage.title else passage.text
-    shown = passage.text[:LONGEST] + ("…" if len(passage.text) > LONGEST else "")
-    grade = "" if passage.grade is None else f" · grade {passage.grade}"
-    return (
-        f"<details{relevant}><summary>{before} {escape(shorten(start, LONGEST_START, placeholder='…'))}</summary>"
-        f'<p>{escape(shown)}\n<span class="quiet">{escape(passage.doc_id)}{grade}</span></p></details>'
-    )

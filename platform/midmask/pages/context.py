@@ -9,7 +9,7 @@ import streamlit as st
 from midmask.errors import UserError
 from midmask.leaderboard.artifacts import artifact_place
 from midmask.leaderboard.entries import Entry, PerQueryOf
-from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, PerQueryFiles, place_names, run_link
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, per_query_files, place_names, run_link
 from midmask.leaderboard.store_view import StoreView, StoreWatch, cache_folder, snapshot_place
 from midmask.pages.look import choice
 from midmask.store.place import Place
@@ -48,8 +48,8 @@ def watch_of(uri: str) -> StoreWatch:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def per_query_of(uri: str) -> PerQueryFiles:
-    return PerQueryFiles(uri, cache_folder() / "artifacts")
+def per_query_of(uri: str) -> PerQueryOf:
+    return per_query_files(uri, cache_folder() / "artifacts")
 
 
 def known_of(watch: StoreWatch) -> StoreView:
@@ -98,14 +98,6 @@ def context_without_runs(verdict: str) -> PageContext:
     return PageContext("", None, (), (), (), lambda row: None, verdict)
 
 
-def name_of(row: LeaderboardRow) -> str:
-    """One run in a line, unlike any other."""
-    system = row.recipe or row.name
-    seed = f"seed {row.seed.strip()}" if row.seed.strip() else ""
-    more = (row.representation, row.pretrain_on, row.protocol, seed, row.run_id[:8])
-    return " · ".join([system, *(part for part in more if part not in ("", "none", system))])
-
-
 def choose_place(rows: Sequence[LeaderboardRow]) -> CollectionSplit:
     """Draws the choice of collection and split: the collection of the newest results first, of its splits dev. Trials
     of sweeps do not count as results.
@@ -127,10 +119,6 @@ def choose_place(rows: Sequence[LeaderboardRow]) -> CollectionSplit:
 def rows_at(rows: Sequence[LeaderboardRow], place: CollectionSplit) -> list[LeaderboardRow]:
     """The rows that were evaluated at a place, in their order, trials after the rest."""
     return sorted((row for row in rows if row.place == place), key=lambda row: row.trial)
-
-
-def named(rows: Sequence[LeaderboardRow]) -> dict[str, LeaderboardRow]:
-    return {name_of(row): row for row in rows}
 
 
 def run_of(context: PageContext, row: LeaderboardRow) -> TrackedRow:

@@ -1,7 +1,6 @@
 """What the pages look like: one style, tables, links, charts, and choices whose values lie in the page's address."""
 
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -132,15 +131,3 @@ def draw(figure: go.Figure, key: str, height: int = 320) -> None:
     margin = {"l": 10, "r": 10, "t": 30, "b": 10}
     figure.update_layout(height=height, margin=margin, hoverlabel={"align": "left"})
     st.plotly_chart(figure, key=key, config={"displaylogo": False, "displayModeBar": False})
-
-
-def table(heads: Sequence[tuple[str, str]], lines: Sequence[Sequence[tuple[str, str]]], label: str) -> str:
-    """An HTML table of (text, class) cells, of the page Search; texts are HTML already."""
-    head = "".join(f'<th class="{kind}" scope="col">{text}</th>' for text, kind in heads)
-    body = "".join(
-        "<tr>" + "".join(f'<td class="{kind}">{text}</td>' for text, kind in line) + "</tr>" for line in lines
-    )
-    return (
-        f'<div class="mm-scroll" tabindex="0"><table class="mm-board" aria-label="{escape(label)}">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )

@@ -1,18 +1,24 @@
 """A verdict's systems, asked by hand: two ranked lists side by side, with a thumb for each passage, which is kept."""
 
+import hashlib
+import re
 import shlex
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import streamlit as st
+from jinja2 import Environment, PackageLoader
 from streamlit.delta_generator import DeltaGenerator
 
-from midmask.choice.judgements import JudgementStore
+from midmask.choice.excerpts import excerpt, highlight
+from midmask.choice.judgements import Judgements, JudgementStore
+from midmask.corpora.documents.passages import provenance_of
 from midmask.errors import UserError
+from midmask.evaluation.rendering import markdown_text
 from midmask.pages.context import PageContext
 from midmask.pages.look import choice
-from midmask.pages.search_results import STYLE, lists, plain
 
 if TYPE_CHECKING:  # brings torch, which the other pages do not need
     from midmask.choice.side_by_side import SideBySide
@@ -23,6 +29,14 @@ LONGEST = 500
 
 SUGGESTED = 4
 """Made queries that are offered while nothing is typed."""
+
+SHOWN = 10
+"""Results of a list."""
+
+LONGEST_TEXT = 4000
+"""Characters of a whole passage that are shown."""
+
+_hit = Environment(loader=PackageLoader("midmask.pages"), autoescape=True).get_template("hit.html.jinja")
 
 
 def show(context: PageContext) -> None:
@@ -35,7 +49,6 @@ def show(context: PageContext) -> None:
     except UserError as error:
         st.error(plain(str(error)), icon=":material/error:")
         return
-    st.html(STYLE)
     query, left, right = controls(site)
     for label, why in site.missing.items():
         st.caption(f":material/link_off: {plain(f'{label} cannot be asked: {why}.')}")
@@ -148,3 +161,100 @@ def show_judged(site: "SideBySide", store: JudgementStore) -> None:
             corpus = shlex.quote(f"beir:{store.folder}")
             command = f"midmask evaluate --model {model} --corpus {corpus} --split test"
             st.code(command, language="bash", wrap_lines=True)
+
+
+def lists(site: "SideBySide", store: JudgementStore, query: str, left: str, right: str) -> None:
+    """Both systems' results beside each other; on a phone below each other."""
+    from midmask.choice.side_by_side import rank_changes
+
+    answers = {"left": site.rank(left, query), "right": site.rank(right, query)}
+    other = {"left": answers["right"].doc_ids, "right": answers["left"].doc_ids}
+    known = store.read()
+    with st.container(key="lists"):
+        for side, label, column in zip(answers, (left, right), st.columns(2), strict=True):
+            answer = answers[side]
+            with column:
+                st.html(_heading(site, label, answer.seconds, answer.how))
+                changes = rank_changes(answer.doc_ids[:SHOWN], other[side])
+                if not answer.doc_ids:
+                    st.info("Nothing found: no passage shares a word with the query.")
+                marks = [change(rank, one) if left != right else "" for rank, one in enumerate(changes, start=1)]
+                passages = site.passages(answer.doc_ids[:SHOWN])
+                for number, (doc_id, mark) in enumerate(zip(answer.doc_ids, marks, strict=False), start=1):
+                    with st.container(border=True, key=f"hit-{side}-{number}"):
+                        st.html(card(*passages[doc_id], query, f"{number}", mark))
+                        thumb(store, known, query, doc_id, side)
+    if left != right:
+        st.caption(f"↑3: three ranks higher than in the other list · new: not among the {SHOWN} of the other list")
+
+
+def thumb(store: JudgementStore, known: Judgements, query: str, doc_id: str, side: str) -> None:
+    """Draws the two thumbs of a result. They show what is kept, which other sessions change too."""
+    name = hashlib.sha256(f"{query}/{doc_id}".encode()).hexdigest()[:12]
+    key = f"thumb-{side}-{name}"
+    st.session_state[key] = known.grade(query, doc_id)
+    st.feedback("thumbs", key=key, on_change=_keep, args=(store, key, query, doc_id))
+
+
+def _keep(store: JudgementStore, key: str, query: str, doc_id: str) -> None:
+    """Keeps the thumb that was given; one that was taken back withdraws the judgement."""
+    try:
+        store.judge(query, doc_id, st.session_state[key])
+    except UserError as error:
+        st.error(plain(str(error)), icon=":material/error:")
+
+
+def _heading(site: "SideBySide", label: str, seconds: float, how: str) -> str:
+    notes = [("badge", "recommended")] if label == site.recommended else []
+    notes += [("badge", "baseline")] if label == site.baseline else []
+    notes += [("", how), ("time", f"{1000 * seconds:.0f} ms")]
+    spans = "".join(f'<span class="{kind}">{escape(text)}</span>' for kind, text in notes)
+    return f'<div class="mm-side"><b>{escape(label)}</b>{spans}</div>'
+
+
+def change(rank: int, ranks: int | None) -> str:
+    """HTML of a rank change: "new" for a result that the other list does not show.
+
+    Args:
+        rank: in this list, from 1. ranks: how many ranks higher it stands here; None: the other list lacks it.
+    """
+    if ranks is None or rank + ranks > SHOWN:
+        there = "not among its first 100" if ranks is None else f"rank {rank + ranks} there"
+        return f'<span class="change new" title="{there}">new</span>'
+    if ranks == 0:
+        return '<span class="change" title="the same rank there">=</span>'
+    kind, arrow = ("up", "↑") if ranks > 0 else ("down", "↓")
+    return f'<span class="change {kind}" title="rank {rank + ranks} there">{arrow}{abs(ranks)}</span>'
+
+
+def plain(text: str) -> str:
+    """A text as a label shows it: neither Markdown nor Streamlit's names of icons and colours are drawn."""
+    return re.sub(r":(?=\S)", r"\:", markdown_text(text))
+
+
+def card(doc_id: str, title: str, text: str, query: str, rank: str, mark: str) -> str:
+    """A result as HTML; all that is the document's or the user's is escaped.
+
+    Args:
+        mark: HTML of its own.
+    """
+    file, place = _place(doc_id)
+    shown = excerpt(text, query)
+    cut = text[:LONGEST_TEXT] + ("…" if len(text) > LONGEST_TEXT else "")
+    return _hit.render(
+        {
+            **{"doc_id": doc_id, "rank": rank, "mark": mark, "shown": shown, "origin": file + place},
+            "head": highlight(title or file, query),
+            "whole": highlight(cut, query) if shown.before or shown.after else (),
+        }
+    )
+
+
+def _place(doc_id: str) -> tuple[str, str]:
+    """The file that an id names, and where in it the passage lies, in words; an id of another form is its own file."""
+    origin = provenance_of(doc_id)
+    if origin is None:
+        return doc_id, ""
+    row = "" if origin.row is None else f" · row {origin.row:,}"
+    span = "" if origin.start is None else f" · characters {origin.start:,} to {origin.end:,}"
+    return origin.file, row + span

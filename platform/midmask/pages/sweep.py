@@ -7,14 +7,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-import plotly.graph_objects as go
+import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from midmask.core.words import MISSING
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
-from midmask.leaderboard.rows import STEP, Point, measure_names, measured, resolve_cached, rows, sweep_surface, sweeps
+from midmask.leaderboard.rows import STEP, LeaderboardRow, measure_names, measured, resolve_cached, rows, sweeps
 from midmask.leaderboard.store_view import cache_folder
 from midmask.pages.context import PageContext
 from midmask.pages.look import badge, choice, draw, link, show_table, side_by_side, tinted
@@ -28,6 +28,8 @@ from midmask.sweep.sweep_file import (
     read_sweep,
 )
 from midmask.tracking.reading import TrackedRow
+
+ENCODER_RATIO, DECODER_RATIO = "objective.encoder_mask_ratio", "objective.decoder_mask_ratio"
 
 
 def show(context: PageContext) -> None:
@@ -132,29 +134,28 @@ def of_trials(context: PageContext, parent: TrackedRow) -> None:
         place = choice("Measured on", "surface", sorted({f"{row.corpus} {row.split}" for row in trials}))
         measure = choice("Measure", "measure", measure_names(trials))
     corpus, _, split = place.rpartition(" ")
-    found = sweep_surface(context.runs, parent.run_id, corpus, split, measure)
+    found = by_ratios([row for row in trials if (row.corpus, row.split) == (corpus, split)], measure)
     mlflow = f"[Open in MLflow]({context.link(parent)})"
-    if found:
-        top = max(found, key=lambda point: point.value)
+    if len(found):
+        top = found.loc[found[measure].idxmax()]
         st.markdown(
-            f"The sweep is {parent.status}, with {len(found)} finished trials. Best {measure} {top.value:.4f} at "
-            f"encoder {top.encoder_ratio:g}, decoder {top.decoder_ratio:g}. {mlflow}"
+            f"The sweep is {parent.status}, with {len(found)} finished trials. Best {measure} {top[measure]:.4f} at "
+            f"encoder {top[ENCODER_RATIO]:g}, decoder {top[DECODER_RATIO]:g}. {mlflow}"
         )
-        draw(heatmap(found, measure), "heatmap", max(260, 70 * len({point.decoder_ratio for point in found}) + 110))
+        means = found.pivot_table(measure, DECODER_RATIO, ENCODER_RATIO)
+        grid = [[None if math.isnan(value) else value for value in line] for line in means.to_numpy().tolist()]
+        axes = ("encoder mask ratio", list(means.columns)), ("decoder mask ratio", list(means.index))
+        draw(figures.heatmap(grid, *axes, title=measure), "heatmap", max(260, 70 * len(grid) + 110))
     else:
         st.markdown(f"The sweep is {parent.status}. {mlflow}")
     show_trials(runs, (corpus, split), measure, context.link)
 
 
-def heatmap(points: Sequence[Point], measure: str) -> go.Figure:
-    """The mean over trials of equal ratios, encoder ratio across, decoder ratio up."""
-    across = sorted({point.encoder_ratio for point in points})
-    up = sorted({point.decoder_ratio for point in points})
-    cells: dict[tuple[float, float], list[float]] = {}
-    for point in points:
-        cells.setdefault((point.encoder_ratio, point.decoder_ratio), []).append(point.value)
-    grid = [[sum(c) / len(c) if (c := cells.get((x, y))) else None for x in across] for y in up]
-    return figures.heatmap(grid, ("encoder mask ratio", across), ("decoder mask ratio", up), title=measure)
+def by_ratios(trials: Sequence[LeaderboardRow], measure: str) -> pd.DataFrame:
+    """The trials with this measure and two mask ratios, ordered by these."""
+    lines = [{**row.params, measure: row.measures.get(measure)} for row in trials]
+    frame = pd.DataFrame(lines, columns=[ENCODER_RATIO, DECODER_RATIO, measure])
+    return frame.apply(pd.to_numeric, errors="coerce").dropna().sort_values([ENCODER_RATIO, DECODER_RATIO])
 
 
 SHOWN = 100

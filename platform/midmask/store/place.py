@@ -298,7 +298,7 @@ class Place:
                     os.rename(draft, target)
                     os.mkdir(draft)
         with contextlib.suppress(OSError):
-            os.utime(target)  # when the copy was last used, for `midmask gc --cache`
+            os.utime(target)  # when the copy was last used: docs/cluster.md has the command that frees old ones
         if self.digests is not None:
             self.digests.check_below(self, target)
         return target

@@ -2,7 +2,7 @@
 
 It is an artifact of the sweep and of its tracked run. The sweep writes it; plots, pages and the report's numbers come
 from it without another look at any step. Numbers are finite: null stands for what is infinite or not known. A sweep
-that still runs has no such file yet; `leaderboard.rows.sweep_surface` shows what can be read from its trials.
+that still runs has no such file yet; the page Sweep shows what can be read from its trials.
 """
 
 import json

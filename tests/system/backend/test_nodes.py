@@ -17,10 +17,10 @@ import pytest
 import ray
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
-from midmask.app.checkup import faults
 from midmask.app.job import mistake_in
 from midmask.backend.cluster import Resources, report_on_nodes
 from midmask.backend.tune import Halving, Report, TrialSearch, objective, run_trials
+from midmask.commands.doctor import faults
 from midmask.errors import UserError
 from midmask.store.checks import own_versions, why_not_writable
 from midmask.store.place import Place

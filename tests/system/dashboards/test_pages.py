@@ -8,7 +8,7 @@ from selenium.webdriver import Chrome
 
 from midmask.evaluation.statistics.pairing import pair_systems, widest
 from midmask.leaderboard.artifacts import artifacts_behind
-from midmask.leaderboard.rows import LeaderboardRow, PerQueryFiles, rows
+from midmask.leaderboard.rows import LeaderboardRow, per_query_files, rows
 from midmask.store.place import Place
 from midmask.tracking.names import ARTIFACT
 from midmask.tracking.reading import TrackedRow, read_runs
@@ -53,7 +53,7 @@ SQUARE = """return [...document.querySelectorAll('.st-key-scatter .xy .gridlayer
 def test_compare_counts_tests_and_shows_the_queries(
     browser: Chrome, site: Site, worked: Worked, tmp_path: Path
 ) -> None:
-    own, base = (PerQueryFiles(site.uri, tmp_path)(worked.rows[name]) for name in ("retromae", "bm25"))
+    own, base = (per_query_files(site.uri, tmp_path)(worked.rows[name]) for name in ("retromae", "bm25"))
     assert own is not None and base is not None
     pairing = pair_systems(own, base, "nDCG@10")
     browser.get(f"{site.address}/compare?place=tiny+dev&base=bm25&systems=retromae")

@@ -16,7 +16,7 @@ from midmask.experiment.run import Runner
 from midmask.leaderboard.artifacts import artifact_place, artifacts_behind
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.queries import look_up
-from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, PerQueryFiles, rows
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, per_query_files, rows
 from midmask.queries.collection import Passage
 from midmask.queries.config import QueriesConfig
 from midmask.queries.query_model import GenerateConfig
@@ -57,7 +57,7 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     assert (row.recipe, row.representation, row.costs) == ("other", "run file", {})
     assert [entry.name for entry in entries([row])] == ["other · run file"], "what is not known is empty"
     assert row.measures == searched.result["measures"], "to the last bit"
-    values = PerQueryFiles(uri, tmp_path / "cache")(row)
+    values = per_query_files(uri, tmp_path / "cache")(row)
     assert isinstance(values, pa.Table) and values.equals(per_query(searched))
     place = artifact_place(next(run for run in read_runs(uri) if run.run_id == row.run_id), "tiny", "test")
     assert place is not None and [one.record["step"] for one in artifacts_behind(place)] == [
