@@ -65,31 +65,24 @@ class LexicalShard(Shard):
         words = queries.words
         self._index.prepare(words)
 
-        def search(part: slice) -> list[Best]:
-            found = [Best(k, self._places_N) for _ in range(part.start, part.stop)]
+        best = Best(words.shape[0], k, self._places_N)
+
+        def search(part: slice) -> None:
             for members, block, scores in self._index.scores(words[part]):
-                for query, guessed in zip(members, scores, strict=True):
-                    near_N = near_best(guessed.scores_N, guessed.error, k, found[query].least)
-                    found[query].offer(guessed.exact(near_N).astype(np.float32), near_N + block.start)
-            return found
+                for member, guessed in zip(members, scores, strict=True):
+                    query = member + part.start
+                    near_N = near_best(guessed.scores_N, guessed.error, k, best.least(query))
+                    best.offer(query, guessed.exact(near_N).astype(np.float32), near_N + block.start)
 
-        return search_in_batches(search, words.shape[0], k, self._threads)
+        search_in_batches(search, words.shape[0], self._threads)
+        return best.found
 
 
-def search_in_batches(search: Callable[[slice], list[Best]], queries: int, k: int, threads: int) -> Neighbours:
-    """Searches some queries at a time and joins the results: scores and rows [Q, k], the best first."""
-    scores_QK = np.empty((queries, k), dtype=np.float32)
-    rows_QK = np.empty((queries, k), dtype=np.int64)
+def search_in_batches(search: Callable[[slice], None], queries: int, threads: int) -> None:
+    """Searches some queries at a time."""
     size = -(-QUERIES // threads)
-
-    def run(start: int) -> None:
-        part = slice(start, min(start + size, queries))
-        for query, best in enumerate(search(part), start):
-            scores_QK[query], rows_QK[query] = best.ranking()
-
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(run, range(0, queries, size)))
-    return scores_QK, rows_QK
+        list(pool.map(search, (slice(start, min(start + size, queries)) for start in range(0, queries, size))))
 
 
 @dataclass(frozen=True)
@@ -247,18 +240,18 @@ class HybridShard(Shard):
             else FaissProposals(self._dense.search(queries, k)[1], k)
         )
 
-        def search(part: slice) -> list[Best]:
-            found = [Best(k, self._places_N) for _ in range(part.start, part.stop)]
+        best = Best(words.shape[0], k, self._places_N)
+
+        def search(part: slice) -> None:
             for members, block, scores in self._index.scores(words[part]):
                 numbers = np.array(members) + part.start
                 for query, own, guessed in zip(numbers, proposals.of(numbers, block), scores, strict=True):
-                    best = found[query - part.start]
-                    near_N = proposals.near(query, own, guessed, best.least)
+                    near_N = proposals.near(query, own, guessed, best.least(query))
                     dense_N = self._embeddings.inner(wide_QD[query, None], (near_N + block.start)[None])[0]
-                    best.offer((dense_N + guessed.exact(near_N)).astype(np.float32), near_N + block.start)
-            return found
+                    best.offer(query, (dense_N + guessed.exact(near_N)).astype(np.float32), near_N + block.start)
 
-        return search_in_batches(search, words.shape[0], k, self._threads)
+        search_in_batches(search, words.shape[0], self._threads)
+        return best.found
 
 
 class FlatGuesses:

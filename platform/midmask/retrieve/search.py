@@ -238,7 +238,11 @@ class SearchWorker:
     def shard(self) -> Shard:
         """The passages and their index, opened when they are first asked for."""
         work, config = self.work, self.work.config
-        index = None if config.is_exact else open_index(work.inputs["index"].place, config, config.depth)
+        index = (
+            None
+            if config.is_exact
+            else open_index((work.inputs["index"].place / "index").local(), config, config.depth)
+        )
         blocks = [work.blocks[number] for number in self._shard]
         place = work.inputs["passages"].place
         return open_shard(place, blocks, work.views, config, normalise=work.normalised, index=index)

@@ -82,30 +82,18 @@ class Bm25Index:
         length of the longest list. At the cut, of equal scores the smaller document ids stay.
         """
         words = [self._words.numbers(text) for text in texts]
-        lists = [Best(k, self._places_N) for _ in texts]
+        best = Best(len(texts), min(k, len(self.doc_ids)), self._places_N)
         first = 0
         for shard in self._shards:
-            for best, columns in zip(lists, shard.columns(words), strict=True):
+            for query, columns in enumerate(shard.columns(words)):
                 if len(columns):
-                    _offer(best, shard.score(columns), first)
+                    scores_n = shard.score(columns)
+                    rows = np.flatnonzero((scores_n > 0) & (scores_n >= best.least(query)))
+                    best.offer(query, scores_n[rows], first + rows)
             first += shard.passages
-        return _padded([best.ranking() for best in lists])
-
-
-def _offer(best: Best, scores_n: Floats, first: int) -> None:
-    least = best.least
-    rows = np.flatnonzero(scores_n >= least if least > 0 else scores_n > 0)
-    if len(rows):
-        best.offer(scores_n[rows], first + rows)
-
-
-def _padded(lists: Sequence[tuple[Floats, Ints]]) -> Neighbours:
-    longest = max((len(rows) for _, rows in lists), default=0)
-    scores_QK = np.full((len(lists), longest), -np.inf, np.float32)
-    rows_QK = np.full((len(lists), longest), -1, np.int64)
-    for query, (scores, rows) in enumerate(lists):
-        scores_QK[query, : len(rows)], rows_QK[query, : len(rows)] = scores, rows
-    return scores_QK, rows_QK
+        scores_QK, rows_QK = best.found
+        longest = int((rows_QK >= 0).sum(axis=1).max(initial=0))
+        return scores_QK[:, :longest], rows_QK[:, :longest]
 
 
 def read_ids(place: Place, names: Sequence[str] | None = None) -> pa.LargeStringArray:
