@@ -1,4 +1,4 @@
-"""The best k passages of a query, by float32 score descending, then document id: within a shard and over all shards."""
+"""The best k passages of a query, by float32 score descending, then document id."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from midmask.core.arrays import Floats, Ints
 from midmask.retrieve.views import Views
-from midmask.store.place import Place
 
 Neighbours = tuple[Floats, Ints]
 """Scores and rows [Q, K], the best first; -inf and -1 where fewer than K were found."""
@@ -140,49 +139,3 @@ class Best:
         scores_QK, rows_QK = self.found
         both = np.append(scores_QK[query], scores_N)[None], np.append(rows_QK[query], rows_N)[None]
         scores_QK[query], rows_QK[query] = in_order(*both, self._places_N, rows_QK.shape[1])
-
-
-def write_found(place: Place, found: Neighbours, seconds: float) -> None:
-    """Writes a shard's results for a block of queries, and the seconds of the search."""
-    with place.writing() as stream:
-        np.savez(stream, scores=found[0], rows=found[1], seconds=np.float64(seconds))
-
-
-def read_found(place: Place) -> Neighbours:
-    with place.reading() as stream, np.load(stream, allow_pickle=False) as arrays:
-        return arrays["scores"], arrays["rows"]
-
-
-def read_seconds(place: Place) -> float:
-    """Seconds that the search of a written block took."""
-    with place.reading() as stream, np.load(stream, allow_pickle=False) as arrays:
-        return float(arrays["seconds"])
-
-
-def merge(parts: Sequence[Neighbours], places_N: Ints, depth: int) -> Neighbours:
-    """The best `depth` of each query over the shards' lists; their order does not matter.
-
-    Args:
-        places_N: what equal scores are compared by, for every row of the corpus.
-    """
-    scores_QK, rows_QK = (np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True))
-    return in_order(scores_QK, rows_QK, places_N, depth)
-
-
-def as_table(found: Neighbours, query_ids: pa.ChunkedArray, doc_ids: pa.Array) -> pa.Table:
-    """The ranked list of some queries, in their order.
-
-    Args:
-        doc_ids: of every row of the corpus.
-    """
-    scores_QK, rows_QK = found
-    found_QK = rows_QK >= 0
-    query = np.repeat(np.arange(len(rows_QK)), found_QK.sum(axis=1))
-    return pa.table(
-        {
-            "query_id": query_ids.take(pa.array(query)),
-            "doc_id": doc_ids.take(pa.array(rows_QK[found_QK])),
-            "score": scores_QK[found_QK],
-            "rank": pa.array(np.cumsum(found_QK, axis=1)[found_QK].astype(np.int32)),
-        }
-    )
