@@ -15,11 +15,14 @@ from typing import Any
 import numpy as np
 
 from midmask.core.arrays import Ints
-from midmask.mining.negatives import CODE, VERDICTS, Codes, Stretch
+from midmask.mining.negatives import ALLOWED, CODE, NEGATIVES, VERDICTS, Codes, Stretch, negatives_table
+
+EXAMPLES = 20
+"""Refused candidates of each rule that are kept to be looked at."""
 
 
 class Audit:
-    """Counts over a mining run.
+    """Counts over a mining run, and the first candidates that each rule refused (`refused`, NEGATIVES).
 
     Args:
         sources: the lists' names.
@@ -30,6 +33,8 @@ class Audit:
         self._sources, self._per_query = list(sources), per_query
         self._verdicts = np.zeros((len(sources), len(VERDICTS)), np.int64)
         self._counts: Counter[str] = Counter()
+        self._examples: Counter[int] = Counter()
+        self.refused = [NEGATIVES.empty_table()]
         self._overlap: defaultdict[tuple[int, int], float] = defaultdict(float)
         self._both: Counter[tuple[int, int]] = Counter()
 
@@ -56,6 +61,10 @@ class Audit:
         self._counts.update(full=int((have >= self._per_query).sum()))
         self._count_suspects(stretch, verdict, chosen)
         self._count_overlap(stretch)
+        for code in np.unique(verdict[verdict != ALLOWED]).tolist():
+            rows = np.flatnonzero(verdict == code)[: EXAMPLES - self._examples[code]]
+            self._examples[code] += len(rows)
+            self.refused.append(negatives_table(stretch, verdict, rows))
 
     def _count_suspects(self, stretch: Stretch, verdict: Codes, chosen: Ints) -> None:
         facts = stretch.facts

@@ -4,7 +4,6 @@ Searches are steps of their own. Drawn queries are saved by id, so that a smalle
 """
 
 import logging
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -24,7 +23,6 @@ from midmask.mining.audit import Audit, as_markdown
 from midmask.mining.known import NEAR_DUPLICATES, KnownRelevant, NearDuplicatesConfig
 from midmask.mining.listed import find_listed, stretches
 from midmask.mining.negatives import (
-    ALLOWED,
     CODE,
     NEGATIVES,
     Choice,
@@ -74,9 +72,6 @@ def draw_queries(config: DrawQueriesConfig, inputs: Mapping[str, Artifact], out:
 
 
 log = logging.getLogger(__name__)
-
-EXAMPLES = 20
-"""Refused candidates of each rule that are kept to be looked at."""
 
 
 class MineConfig(IndexFields, PoolFields, EncodingFields):
@@ -145,7 +140,6 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
     sources = [source for own in listed for source in own.sources.values()]
     relevant = KnownRelevant.of(inputs["corpus"], _near_duplicates(inputs, out), config.filters.near_duplicates)
     audit = Audit([source.name for source in sources], config.per_query)
-    refused = _Refused()
     own, self_matches = read_self_matches(inputs["corpus"]), 0
     with (
         writing_table(out / "negatives.parquet", NEGATIVES) as writer,
@@ -160,12 +154,11 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
             verdict = judge(config, stretch)
             chosen = draw(stretch, verdict, config.choice)
             audit.add(stretch, verdict, chosen)
-            refused.add(stretch, verdict)
             negatives = negatives_table(stretch, np.full(len(verdict), CODE["chosen"]), chosen)
             writer.write_table(negatives)
             positives = relevant.positives(stretch.query_ids)
             lines.writelines(line_of(entry) for entry in entries(negatives, positives, stretch.query_ids))
-    refused.write(out / "refused.parquet")
+    write_table(pa.concat_tables(audit.refused), out / "refused.parquet")
     report = audit.report(len(query_ids))
     (out / "audit.json").write_json(report)
     (out / "audit.md").write(as_markdown(report).encode())
@@ -208,23 +201,6 @@ def judge(config: MineConfig, stretch: Stretch) -> Codes:
     if config.filters.teacher_margin is not None and config.filters.unscored == "error":
         refuse_unscored(stretch, verdict)
     return verdict
-
-
-class _Refused:
-    """The first candidates that each rule refused."""
-
-    def __init__(self) -> None:
-        self._have: Counter[int] = Counter()
-        self._tables = [NEGATIVES.empty_table()]
-
-    def add(self, stretch: Stretch, verdict: Codes) -> None:
-        for code in np.unique(verdict[verdict != ALLOWED]).tolist():
-            rows = np.flatnonzero(verdict == code)[: EXAMPLES - self._have[code]]
-            self._have[code] += len(rows)
-            self._tables.append(negatives_table(stretch, verdict, rows))
-
-    def write(self, place: Place) -> None:
-        write_table(pa.concat_tables(self._tables), place)
 
 
 def entries(table: pa.Table, positives: pa.Table, query_ids: pa.Array) -> Iterator[HardNegatives]:
