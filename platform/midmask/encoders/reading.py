@@ -20,6 +20,7 @@ from transformers.utils import logging as hf_logging
 from midmask.encoders.families import FAMILIES
 from midmask.errors import UserError
 from midmask.store.pretrained import model_folder, transformer_folder
+from midmask.text.vocabulary import copy_untruncated, load_tokenizer, save_tokenizer
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 """Files of weights that transformers reads, the preferred one first; sharded ones have an index of this name."""
@@ -276,6 +277,8 @@ def _why_lost(lost: list[str], expected: set[str], unexpected: list[str], backbo
 
 log = logging.getLogger(__name__)
 
+TYPES = "token_type_ids"
+
 SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "base": (12, 768)}
 """Layers and width of BERT models from scratch; one attention head per 64 columns, feed-forward width 4 x width."""
 
@@ -294,8 +297,7 @@ def quiet_transformers() -> Iterator[None]:
             hf_logging.enable_progress_bar()
 
 
-def sized_settings(size: str, dropout: float) -> Any:
-    """The config of one of `SIZES`, but for its vocabulary."""
+def _sized_settings(size: str, dropout: float) -> Any:
     layers, width = SIZES[size]
     return BertConfig(
         hidden_size=width,
@@ -315,12 +317,20 @@ def fresh_model(settings: Any) -> Any:
     return AutoModelForMaskedLM.from_config(settings, attn_implementation=attention, dtype=torch.float32)
 
 
-def read_settings(name: str, dropout: float) -> Any:
-    """The Hugging Face config of a folder or hub id, with the wanted dropout.
+def read_settings(name: str, dropout: float, vocabulary: int | None = None, pad_id: int | None = None) -> Any:
+    """The Hugging Face config of one of `SIZES`, or of a folder or hub id, with the wanted dropout.
+
+    Args:
+        vocabulary: entries of one of `SIZES`, and the padding's id; none: BERT's.
 
     Raises:
         UserError: if there is none, or its family is not supported.
     """
+    if name in SIZES:
+        settings = _sized_settings(name, dropout)
+        if vocabulary is not None:
+            settings.vocab_size, settings.pad_token_id = vocabulary, pad_id
+        return settings
     settings = read_folder_settings(named_folder(name), f"backbone.name = {name!r}")
     for field in FAMILIES[settings.model_type].dropouts:
         setattr(settings, field, dropout)
@@ -395,6 +405,26 @@ def read_pretrained(kind: Any, folder: Path, named: str, **wanted: Any) -> tuple
     refuse_other_weights(named, loading, set(model.state_dict()), backbone)
     refuse_not_finite(named, model.state_dict().items())
     return model, loading
+
+
+def save_model(
+    model: Any, folder: Path, tokenizer_folder: Path, *, max_length: int | None = None, typed: bool | None = None
+) -> None:
+    """Writes a Hugging Face folder with a model and a tokenizer.
+
+    Args:
+        max_length: tokens at which the tokenizer cuts; none: as it says. typed: whether it gives token types; none:
+            as it does.
+    """
+    tokenizer = copy_untruncated(load_tokenizer(tokenizer_folder))
+    if max_length is not None:
+        tokenizer.model_max_length = max_length
+    if typed is not None:
+        tokenizer.model_input_names = ["input_ids", *([TYPES] if typed else []), "attention_mask"]
+        tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # else it is not written
+    with quiet_transformers():
+        model.save_pretrained(folder)
+    save_tokenizer(tokenizer, folder)
 
 
 def count_fresh(model: Any, missing: Collection[str]) -> str:
