@@ -24,7 +24,7 @@ from torch import nn
 from midmask.encoders.backbone import Backbone, load_backbone
 from midmask.encoders.experts import put_query_expert
 from midmask.encoders.families import count_token_types
-from midmask.encoders.model_settings import PROJECTION, ModelSettings, read_projection, read_representation
+from midmask.encoders.model_settings import PROJECTION, ModelSettings, read_facts, read_projection
 from midmask.encoders.reading import save_model
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_settings import TOKEN_STATES, TextForm
@@ -182,7 +182,7 @@ def load_bi_encoder(folder: Path, *, dropout: float) -> Backbone:
         UserError: as `backbone.load_backbone` and `model_settings.read_facts`.
     """
     backbone = load_backbone(folder, dropout=dropout)
-    backbone.represent_as(read_representation(folder), seed=0)
+    backbone.represent_as(read_facts(folder).representation, seed=0)
     take_projection(backbone, folder)
     return backbone
 

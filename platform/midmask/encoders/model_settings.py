@@ -257,18 +257,13 @@ def _refuse_foreign_settings(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def read_representation(folder: Path) -> Representation:
-    """Which views of a text a folder's model was made for. Raises UserError as `read_facts`."""
-    return read_facts(folder).representation
-
-
 def view_widths(folder: Path) -> dict[str, int]:
     """Dimensions of each view that a folder's model gives: `dense`, `lexical`, `late`.
 
     Raises:
         UserError: as `read_facts`; or if there is no config of a supported family.
     """
-    representation, settings = read_representation(folder), read_settings(str(folder), 0.0)
+    representation, settings = read_facts(folder).representation, read_settings(str(folder), 0.0)
     widths = {
         "dense": representation.width or int(settings.hidden_size),
         "lexical": int(settings.vocab_size),
@@ -283,7 +278,7 @@ def read_projection(folder: Path) -> Tensor | None:
     Raises:
         UserError: as `read_facts`; or if its weights are missing or of another shape.
     """
-    width = read_representation(folder).projected
+    width = read_facts(folder).representation.projected
     if width is None:
         return None
     own = (folder / FILE).is_file()

@@ -222,8 +222,8 @@ def refuse_other_weights(named: str, loading: dict[str, Any], expected: set[str]
             f"{named}: the file holds no {', '.join(lost[:NAMES])} ({len(lost)} of {whole} weights are missing, "
             f"which would be random). {why}"
         )
-    patterns = {_numberless(key.removeprefix(backbone)) for key in expected}
-    unused = [key for key in unexpected if _is_of_layer(key.removeprefix(backbone), patterns)]
+    patterns = {_LAYER.sub("#", key.removeprefix(backbone)) for key in expected}
+    unused = [key for key in unexpected if _LAYER.search(key) and _is_of_layer(key.removeprefix(backbone), patterns)]
     if unused:
         layers = 1 + max(int(_LAYER.findall(key)[0]) for key in unused)
         raise UserError(
@@ -235,14 +235,9 @@ def refuse_other_weights(named: str, loading: dict[str, Any], expected: set[str]
 _LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
-def _numberless(key: str) -> str:
-    return _LAYER.sub("#", key)
-
-
 def _is_of_layer(key: str, patterns: set[str]) -> bool:
     """Whether a tensor that the model lacks is one of a layer beyond its last."""
-    is_named_layer = _numberless(key) in patterns or re.match(r"(encoder\.|transformer\.)?layers?\.\d", key) is not None
-    return is_named_layer and _LAYER.search(key) is not None
+    return _LAYER.sub("#", key) in patterns or re.match(r"(encoder\.|transformer\.)?layers?\.\d", key) is not None
 
 
 def _why_lost(lost: list[str], expected: set[str], unexpected: list[str], backbone: str) -> str:
@@ -251,25 +246,20 @@ def _why_lost(lost: list[str], expected: set[str], unexpected: list[str], backbo
     Args:
         lost: names without `backbone`.
     """
-    prefixes = {key.removesuffix(name) for name in lost[:1] for key in unexpected if key.endswith(f".{name}")}
-    if backbone:
-        prefixes = {
-            prefix.removesuffix(backbone) if f".{prefix}".endswith(f".{backbone}") else prefix for prefix in prefixes
-        }
-    for prefix in sorted(prefix for prefix in prefixes if prefix):
-        writer = next(
-            (text for part, text in WRAPPERS.items() if part in prefix),
-            "another module around the model has them: save the model inside, MODEL.save_pretrained(FOLDER)",
-        )
-        return f"Its names begin with {prefix!r}; {writer}."
-    numbers = [int(number[0]) for key in lost if (number := _LAYER.findall(key))]
-    present = [
-        int(number[0]) for key in expected if key.removeprefix(backbone) not in lost and (number := _LAYER.findall(key))
-    ]
-    if len(numbers) == len(lost) and min(numbers) > max(present, default=-1):
-        layers = max(present, default=-1) + 1
+    for key in unexpected:
+        prefix = key.removesuffix(lost[0])
+        if f".{prefix}".endswith(f".{backbone}"):
+            prefix = prefix.removesuffix(backbone)
+        if prefix.endswith(".") and key.endswith(lost[0]):
+            usual = "another module around the model has them: save the model inside, MODEL.save_pretrained(FOLDER)"
+            writer = next((text for part, text in WRAPPERS.items() if part in prefix), usual)
+            return f"Its names begin with {prefix!r}; {writer}."
+    kept = [key for key in expected if key.removeprefix(backbone) not in lost]
+    missing, present = ([int(_LAYER.findall(key)[0]) for key in keys if _LAYER.search(key)] for keys in (lost, kept))
+    layers = max(present, default=-1) + 1
+    if len(missing) == len(lost) and min(missing) >= layers:
         return (
-            f"config.json names {max(numbers) + 1} layers, the file holds {layers}: set num_hidden_layers = {layers}."
+            f"config.json names {max(missing) + 1} layers, the file holds {layers}: set num_hidden_layers = {layers}."
         )
     other = f"It holds others, such as {unexpected[0]}. " if unexpected else ""
     return f"{other}Save the model again with save_pretrained."

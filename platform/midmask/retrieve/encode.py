@@ -28,7 +28,7 @@ from pydantic import Field, model_validator
 
 from midmask.core.arrays import Ints
 from midmask.core.config import Config, added, runtime
-from midmask.encoders.representation import Representation, Side
+from midmask.encoders.representation import Side
 from midmask.errors import UserError
 from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, Block, blocks_in, passage_blocks, token_rows
 from midmask.retrieve.searched_queries import judged_queries
@@ -88,8 +88,8 @@ class Encode:
         Raises:
             UserError: if there is nothing to encode, or no model to encode it with.
         """
-        representation = self.representation
-        if self.config.terms is not None and representation.lexical is None:
+        lexical = self.encoder.representation.lexical
+        if self.config.terms is not None and lexical is None:
             raise UserError(f"terms = {self.config.terms}: the model has no lexical view; leave terms at none")
         if self.config.side == "queries" and not (self.out / SELECTION).exists():
             table = self._select_queries()
@@ -115,29 +115,15 @@ class Encode:
 
     @cached_property
     def encoder(self) -> TextEncoder:
-        config, side = self.config, self.text_side
-        return TextEncoder(
-            self.inputs["model"],
-            self.inputs["tokens"],
-            side,
-            config.length,
-            config.terms,
-            config.threads,
-            config.precision,
-        )
+        config = self.config
+        side: Side = "query" if config.side == "queries" else "passage"
+        limits = config.length, config.terms, config.threads, config.precision
+        return TextEncoder(self.inputs["model"], self.inputs["tokens"], side, *limits)
 
     @property
-    def representation(self) -> Representation:
-        return self.encoder.representation
-
-    @property
-    def text_side(self) -> Side:
-        return "query" if self.config.side == "queries" else "passage"
-
-    @cached_property
     def views(self) -> tuple[str, ...]:
         """Names of the views, which are the folders that they are written to."""
-        return self.representation.views
+        return self.encoder.representation.views
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -151,7 +137,7 @@ class Encode:
         size = sum((self.out / folder).size() for folder in self.views)
         return {
             "views": list(self.views),
-            "normalised": self.representation.normalise,
+            "normalised": self.encoder.representation.normalise,
             "side": self.config.side,
             "split": self.config.split,
             "rows": rows,

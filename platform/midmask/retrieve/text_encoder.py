@@ -24,7 +24,7 @@ from midmask.encoders.backbone import Backbone
 from midmask.encoders.experts import put_query_expert
 from midmask.encoders.families import first_token, padding_mask, suits_first_token, type_inputs, widen_scores
 from midmask.encoders.folder import load_bi_encoder
-from midmask.encoders.model_settings import ModelSettings, read_facts, read_projection, read_representation
+from midmask.encoders.model_settings import ModelSettings, read_facts, read_projection
 from midmask.encoders.precision import Precision, autocast_type
 from midmask.encoders.reading import read_base_model
 from midmask.encoders.representation import Pooling, Representation, Side, TextVectors, TokenVectors
@@ -88,7 +88,7 @@ def open_encoder(folder: Path, vocabulary: Vocabulary, side: Side, device: str =
     Raises:
         UserError: if the folder holds no model, or one whose views midmask cannot make.
     """
-    representation = read_representation(folder)
+    representation = read_facts(folder).representation
     model: Backbone | BaseModel
     if representation.lexical is not None:
         model = load_masked_model(folder).to(device)
@@ -119,7 +119,7 @@ def refuse_unfit(folder: Path, tokenizer: Path | None = None) -> None:
     Args:
         tokenizer: folder of the tokenizer of its texts; none: not checked.
     """
-    lexical = read_representation(folder).lexical is not None
+    lexical = read_facts(folder).representation.lexical is not None
     model = load_masked_model(folder).model if lexical else load_base_model(folder)
     if tokenizer is not None:
         rows = len(model.get_input_embeddings().weight)
