@@ -23,7 +23,7 @@ from midmask.backend.cluster import alive_nodes
 from midmask.core.config import Config
 from midmask.errors import UserError
 from midmask.retrieve.bm25.search import Bm25Config, Bm25Search
-from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
+from midmask.retrieve.encode import Encode, EncodeConfig
 from midmask.retrieve.search import Search
 from midmask.retrieve.search_config import SearchConfig
 from midmask.retrieve.units import SearchWorker
@@ -53,7 +53,7 @@ def encode(
     count = min(actors or config.actors, blocks)
     refuse_unschedulable(count, config.threads)
     units = deque(range(blocks))
-    with actor_pool(EncodeWorker, [(work,)] * count, config.threads) as pool:
+    with actor_pool(Encode, [(config, inputs, out)] * count, config.threads) as pool:
         made = sum(result for _, result in deal([actor.encode for actor in pool], [units] * count))
     log.info("encoded %d of %d blocks of %s (%d were stored already)", made, blocks, config.side, blocks - made)
     return work.finish()

@@ -10,9 +10,8 @@ searched as they are, a shard on each machine. Recall is the share of an exact s
 approximate one finds; sample and exact search are steps of their own, so that all indexes of one encoding are held
 against one list.
 
-An index is mapped into memory, not read, so that processes of one machine share its pages: lists and codes of IVF, SQ
-and PQ, and HNSW's graph. faiss reads the fast-scan codes of PQ (`x4fs`) into the memory of each process, and builds
-NSG in a way that asks for many passages.
+An index is mapped into memory, so that processes of one machine share its pages; but faiss reads the fast-scan codes
+of PQ (`x4fs`) into the memory of each process.
 """
 
 import logging

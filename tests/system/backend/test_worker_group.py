@@ -333,7 +333,7 @@ def test_an_encoder_killed_in_the_middle_is_made_again_and_encodes_nothing_twice
     alone = Place(str(tmp_path / "alone"))
     encoding.encode(PASSAGES, inputs, alone)
     pooled, killer = run_with_a_kill(
-        lambda out: pool.encode(PASSAGES, inputs, out, actors=2), "EncodeWorker", "dense/*.npy", tmp_path / "pooled"
+        lambda out: pool.encode(PASSAGES, inputs, out, actors=2), "Encode", "dense/*.npy", tmp_path / "pooled"
     )
     assert digests(pooled) == digests(alone)
     assert {path: path.stat().st_mtime_ns for path in killer.files} == killer.files

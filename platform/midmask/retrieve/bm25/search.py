@@ -4,12 +4,8 @@
     queries of some splits ─► block ────┴► search (shards, block) ─► partial file ─► merge ─► ranked/SPLIT.parquet
 
 Words are lower-cased runs of two or more word characters, stemmed by Snowball English; no stop words are removed; a
-passage is its title and its text. k1 = 0.9 and b = 0.4 as in Anserini. On SQuAD dev this gives RR@10 0.798 and nDCG@10
-0.830 (its README, with another stemmer: 0.792 and 0.825), on Cranfield nDCG@10 0.351 (README: 0.339).
-
-The index serves every split and depth. A search is done in units, as that of vectors (`retrieve.search`): one process
-runs them in a loop (`rank_with_bm25`), or `backend.pool` deals them out to actors, each with some of the shards. The
-ranked list has the same bytes however the shards are dealt out.
+passage is its title and its text. k1 = 0.9 and b = 0.4 as in Anserini. The index serves every split and depth; the
+ranked list has the same bytes however its shards are dealt out.
 
 Shapes: Q queries, N passages of all shards that are open, n of one of them, K results of a query.
 """
