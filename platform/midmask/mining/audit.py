@@ -95,22 +95,15 @@ class Audit:
             self._overlap[one, other] += float(jaccard.sum())
             self._both[one, other] += int(both.sum())
 
-    def shortfall(self, queries: int) -> dict[str, int]:
-        """How many of all queries were left with fewer negatives than asked for, and with none at all."""
-        return {"queries_short": queries - self._counts["full"], "queries_without": queries - self._counts["some"]}
-
-    @property
-    def negatives(self) -> int:
-        return self._counts["negatives"]
-
     def report(self, queries: int) -> dict[str, Any]:
         """The report as plain data, for audit.json."""
         counts = self._counts
         return {
             "queries": queries,
             "per_query": self._per_query,
-            "negatives": self.negatives,
-            **self.shortfall(queries),
+            "negatives": counts["negatives"],
+            "queries_short": queries - counts["full"],  # with fewer than asked for
+            "queries_without": queries - counts["some"],
             "verdicts": {
                 name: {rule: int(count) for rule, count in zip(VERDICTS, by_rule, strict=True) if count}
                 for name, by_rule in zip(self._sources, self._verdicts, strict=True)

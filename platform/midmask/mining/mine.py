@@ -162,15 +162,12 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
     report = audit.report(len(query_ids))
     (out / "audit.json").write_json(report)
     (out / "audit.md").write(as_markdown(report).encode())
-    counts = audit.shortfall(len(query_ids))
     if self_matches:
         log.info("%d candidates were the query itself and are left out", self_matches)
-    if counts["queries_short"]:
-        log.warning("%d queries have fewer than %d negatives", counts["queries_short"], config.per_query)
+    if report["queries_short"]:
+        log.warning("%d queries have fewer than %d negatives", report["queries_short"], config.per_query)
     return {
-        "queries": len(query_ids),
-        "negatives": audit.negatives,
-        **counts,
+        **{name: report[name] for name in ("queries", "negatives", "queries_short", "queries_without")},
         "self_matches": self_matches,
         "source": ", ".join(source.name for source in sources),
         "false_negatives": report["false_negatives"],

@@ -223,23 +223,20 @@ class HybridShard(Shard):
         if self._embeddings.rows != rows.shape[0]:
             raise ValueError(f"{self._embeddings.rows} dense and {rows.shape[0]} lexical views are not of one shard")
         self._index = LexicalIndex(rows)
-        self._dense: FlatGuesses | DenseShard = (
-            FlatGuesses(self._embeddings, float(np.abs(rows.data).max(initial=0)))
-            if index is None
-            else DenseShard(vectors, doc_ids, index=index, rescore=rescore, threads=threads)
-        )
+        self._propose: Callable[[Views, int], FlatProposals | FaissProposals]
+        if index is None:
+            heaviest = float(np.abs(rows.data).max(initial=0))
+            self._propose = partial(FlatProposals, FlatGuesses(self._embeddings, heaviest))
+        else:
+            dense = DenseShard(vectors, doc_ids, index=index, rescore=rescore, threads=threads)
+            self._propose = partial(FaissProposals, dense)
 
     def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
         words, dense_QD = queries.words, queries.vectors_ND
         self._index.prepare(words)
         check_finite(dense_QD)
         wide_QD = dense_QD.astype(np.float64)
-        proposals: FlatProposals | FaissProposals = (
-            FlatProposals(self._dense, dense_QD, words, k)
-            if isinstance(self._dense, FlatGuesses)
-            else FaissProposals(self._dense.search(queries, k)[1], k)
-        )
-
+        proposals = self._propose(queries, k)
         best = Best(words.shape[0], k, self._places_N)
 
         def search(part: slice) -> None:
@@ -273,11 +270,11 @@ class FlatGuesses:
 class FlatProposals:
     """All passages that the errors leave a chance to be among the best k."""
 
-    def __init__(self, guesses: FlatGuesses, dense_QD: Floats, lexical: "csr_array", k: int) -> None:
+    def __init__(self, guesses: FlatGuesses, queries: Views, k: int) -> None:
         self._centred_ND = guesses.centred_ND
-        self._dense_QD = dense_QD
+        self._dense_QD, lexical = queries.vectors_ND, queries.words
         self._k = k
-        wide_QD = dense_QD.astype(np.float64)
+        wide_QD = self._dense_QD.astype(np.float64)
         self._shares_Q = np.vecdot(wide_QD, guesses.mean_D.astype(np.float64))  # added by the mean to all scores
         sums = np.concatenate([np.zeros(1), np.abs(lexical.data).cumsum(dtype=np.float64)])
         lengths_Q = np.linalg.norm(wide_QD, axis=1)
@@ -297,8 +294,8 @@ class FlatProposals:
 class FaissProposals:
     """The passages that faiss finds, and the best k of a block by lexical score."""
 
-    def __init__(self, rows_QK: Ints, k: int) -> None:
-        self._rows_QK = rows_QK
+    def __init__(self, dense: DenseShard, queries: Views, k: int) -> None:
+        self._rows_QK = dense.search(queries, k)[1]
         self._k = k
 
     def of(self, queries: Ints, block: range) -> list[Ints]:
