@@ -36,7 +36,6 @@ from midmask.encoders.text_settings import (
     hidden_size,
     is_scored_by_cosine,
     kept_dimensions,
-    longest_text,
     read_json,
     read_lengths,
     read_model_config,
@@ -233,14 +232,12 @@ def read_facts(folder: Path) -> ModelSettings:
     """
     if (folder / FILE).is_file():
         return _read_own(folder / FILE)
-    if (folder / MODULES_FILE).is_file():
-        with _refuse_foreign_settings(folder):
-            representation, form = read_modules(folder)
-            query, passage = read_lengths(folder)
-            return ModelSettings(representation=representation, query_length=query, passage_length=passage, form=form)
     with _refuse_foreign_settings(folder):
-        length = longest_text(folder)
-        return ModelSettings(representation=Representation(), query_length=length, passage_length=length)
+        representation, form = Representation(), TextForm()
+        if (folder / MODULES_FILE).is_file():
+            representation, form = read_modules(folder)
+        query, passage = read_lengths(folder)
+        return ModelSettings(representation=representation, query_length=query, passage_length=passage, form=form)
 
 
 @contextmanager

@@ -65,7 +65,9 @@ def build_seq2seq(config: BackboneConfig, vocabulary: Vocabulary, *, decoder_lay
     with fresh_weights(seed):
         model = fresh_seq2seq(config, vocabulary, decoder_layers=decoder_layers)
         if config.is_pretrained:
-            _read_encoder(model, config)
+            folder, named = named_folder(config.name), f"backbone.name = {config.name!r}"
+            published = read_pretrained(AutoModel, folder, named, use_safetensors=True)[0]
+            model.encoder.load_state_dict(published.state_dict())
         _share_weights(model)
     if (entries := len(model.encoder.get_input_embeddings().weight)) < vocabulary.size:
         raise UserError(
@@ -114,14 +116,6 @@ def fresh_seq2seq(config: BackboneConfig, vocabulary: Vocabulary, *, decoder_lay
     settings.decoder_start_token_id = vocabulary.cls_id
     settings.bos_token_id, settings.eos_token_id, settings.pad_token_id = ends.values()
     return model
-
-
-def _read_encoder(model: Any, config: BackboneConfig) -> None:
-    """Gives the encoder the weights of a published one."""
-    read = read_pretrained(
-        AutoModel, named_folder(config.name), f"backbone.name = {config.name!r}", use_safetensors=True
-    )[0]
-    model.encoder.load_state_dict(read.state_dict())
 
 
 def _share_weights(model: Any) -> None:
