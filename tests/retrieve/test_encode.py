@@ -24,8 +24,7 @@ from midmask.retrieve import ranked
 from midmask.retrieve.blocks import SELECTION, passage_blocks, token_rows
 from midmask.retrieve.bm25.search import Bm25Config
 from midmask.retrieve.encode import Encode, EncodeConfig, encode
-from midmask.retrieve.search import Search, search
-from midmask.retrieve.search_config import SearchConfig
+from midmask.retrieve.search import Search, SearchConfig, search
 from midmask.retrieve.text_encoder import Encoding, encode_rows, length_batches, load_base_model, open_encoder
 from midmask.retrieve.units import SearchWorker
 from midmask.retrieve.views import CodedTokens, read_coded, read_views

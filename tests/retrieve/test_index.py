@@ -25,8 +25,7 @@ from midmask.retrieve.index import (
     set_search_parameters,
 )
 from midmask.retrieve.ranked import FuseConfig, fuse_lists
-from midmask.retrieve.search import search
-from midmask.retrieve.search_config import SearchConfig
+from midmask.retrieve.search import SearchConfig, search
 from midmask.retrieve.sparse import top_rows
 from midmask.retrieve.views import Views, read_views
 from midmask.store.artifact import Artifact

@@ -24,8 +24,7 @@ from midmask.core.config import Config
 from midmask.errors import UserError
 from midmask.retrieve.bm25.search import Bm25Config, Bm25Search
 from midmask.retrieve.encode import Encode, EncodeConfig
-from midmask.retrieve.search import Search
-from midmask.retrieve.search_config import SearchConfig
+from midmask.retrieve.search import Search, SearchConfig
 from midmask.retrieve.units import SearchWorker
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place

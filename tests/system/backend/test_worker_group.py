@@ -30,8 +30,7 @@ from midmask.retrieve.bm25.search import Bm25Config, rank_with_bm25
 from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import IndexConfig
-from midmask.retrieve.search import search
-from midmask.retrieve.search_config import SearchConfig
+from midmask.retrieve.search import SearchConfig, search
 from midmask.retrieve.sparse import top_rows
 from midmask.retrieve.views import Views
 from midmask.store.artifact import Artifact, load
