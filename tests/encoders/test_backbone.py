@@ -15,7 +15,7 @@ from torch import Tensor
 
 from midmask.core.config import override
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone
-from midmask.encoders.precision import SWITCH, autocast_type, processor_precision
+from midmask.encoders.precision import SWITCH, autocast_type
 from midmask.errors import UserError
 from midmask.experiment.plan import Plan, plan
 from midmask.recipes import RECIPES
@@ -60,14 +60,7 @@ def test_a_row_beyond_the_position_table_is_refused(model_folder: Path) -> None:
         backbone.hidden(torch.full((1, longest + 1), 7), torch.tensor([longest + 1]))
 
 
-WIDE = 512
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(autouse=True)
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MIDMASK_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 def planned(name: str = "small") -> Plan:
@@ -92,26 +85,14 @@ def test_a_processor_without_it_takes_fp32_and_says_so(
 
 
 @needs_bf16
-def test_the_probe_is_made_once_and_its_result_is_in_plans_and_fingerprints(empty_cache: Path) -> None:
-    torch.set_num_threads(3)
-    first = processor_precision(WIDE)
-    assert torch.get_num_threads() == 3
-    (kept,) = (empty_cache / "bf16").iterdir()
-    assert (float(kept.read_text()) >= 1.2) == (first["precision"] == "bf16")
-    kept.write_text("9.0")
-    assert processor_precision(WIDE) == {"precision": "bf16"}
-    fast = planned()
+def test_a_processor_with_it_takes_it_for_all_but_narrow_encoders(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, narrow = planned(), planned("tiny")
     assert precisions(fast) == {"pretrain": "bf16", "finetune": "bf16", "encode": "bf16"}
-    kept.write_text("0.5")
-    assert processor_precision(WIDE) == {"precision": "auto"}
+    assert precisions(narrow)["pretrain"] == "auto"
+    monkeypatch.setenv(SWITCH, "0")
     slow = planned()
-    assert precisions(slow) == {"pretrain": "auto", "finetune": "auto", "encode": "fp32"}
     assert fast.pretrained and slow.pretrained and fast.pretrained.fingerprint != slow.pretrained.fingerprint
     assert fast.tokens.fingerprint == slow.tokens.fingerprint
-
-
-def test_a_tiny_encoder_is_not_probed(empty_cache: Path) -> None:
-    assert precisions(planned("tiny"))["pretrain"] == "auto" and not empty_cache.exists()
 
 
 def test_what_is_set_by_hand_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,7 +194,7 @@ def test_what_midmask_json_must_not_say(fault: str, tmp_path: Path) -> None:
     content, message = FAULTS[fault]
     (tmp_path / FILE).write_text(content if isinstance(content, str) else json.dumps(content))
     with pytest.raises(UserError, match=message) as error:
-        model_settings.read_representation(tmp_path)
+        model_settings.read_facts(tmp_path)
     assert "\n" not in str(error.value)
 
 

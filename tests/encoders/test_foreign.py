@@ -15,7 +15,7 @@ from transformers import AlbertConfig, AlbertForMaskedLM, AlbertModel
 
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_projection
-from midmask.encoders.model_settings import read_facts, read_projection, read_representation
+from midmask.encoders.model_settings import read_facts, read_projection
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_settings import TextForm
 from midmask.errors import UserError
@@ -93,14 +93,14 @@ def test_a_sparse_folder_gives_its_own_weights(base: Path, tmp_path: Path, terms
     if old:
         as_version_2(tmp_path)
     wanted = Representation(dense=None, lexical="splade", query_terms=terms, passage_terms=terms)
-    assert read_representation(tmp_path) == wanted and read_facts(tmp_path).passage_length == 12
+    assert read_facts(tmp_path).representation == wanted and read_facts(tmp_path).passage_length == 12
     found = views(load_bi_encoder(tmp_path, dropout=0.1).eval(), tmp_path)
     assert found.dense_BD is None and found.lexical_BV is not None
     torch.testing.assert_close(found.lexical_BV, vectors_of(opened(tmp_path, "SparseEncoder")), rtol=1e-5, atol=1e-5)
 
 
 def test_a_plain_folder_is_the_vector_of_cls(base: Path) -> None:
-    assert read_representation(base) == Representation()
+    assert read_facts(base).representation == Representation()
     assert read_projection(base) is None and read_facts(base).form == TextForm()
 
 
@@ -174,20 +174,20 @@ def full(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_cannot_be_followed_is_refused_by_name(case: str, full: Path, tmp_path: Path) -> None:
     spoil, message = REFUSALS[case]
     folder = Path(shutil.copytree(full, tmp_path / "copy"))
-    assert read_representation(folder).width == 8
+    assert read_facts(folder).representation.width == 8
     spoil(folder)
     with pytest.raises(UserError, match=message) as error:
-        read_representation(folder)
+        read_facts(folder)
     assert "\n" not in str(error.value)
 
 
 def test_a_sum_of_weights_is_not_their_maximum(base: Path, tmp_path: Path) -> None:
     sparse_model(base, strategy="sum").save(str(tmp_path / "theirs"))
     with pytest.raises(UserError, match="SpladePooling by sum of relu"):
-        read_representation(tmp_path / "theirs")
+        read_facts(tmp_path / "theirs")
     sparse_model(base, similarity_fn_name="cosine").save(str(tmp_path / "cosine"))
     with pytest.raises(UserError, match="by dot"):
-        read_representation(tmp_path / "cosine")
+        read_facts(tmp_path / "cosine")
 
 
 def vectors(folder: Path, place: Path) -> dict[str, np.ndarray]:
@@ -281,7 +281,7 @@ def test_dimensions_that_are_cut_off_are_so_in_training_too(
 ) -> None:
     settings(truncate_dim=5)(folder)
     backbone = build_backbone(BackboneConfig(name=str(folder), dropout=0.0), vocabulary, seed=0)
-    backbone.represent_as(read_representation(folder), seed=0)
+    backbone.represent_as(read_facts(folder).representation, seed=0)
     assert take_projection(backbone, folder) and backbone.pooling.representation.width == 5
     save_bi_encoder(backbone, tmp_path / "ours", tokenizer_folder, max_length=12)
     before, after = (vectors_of(opened(place)) for place in (folder, tmp_path / "ours"))
@@ -358,7 +358,7 @@ def test_dense_search_takes_any_architecture(
 def test_lexical_search_gives_the_weights_of_sparse_encoder(base: Path, vocabulary: Vocabulary, tmp_path: Path) -> None:
     theirs = saved(base, tmp_path / "theirs", sparse=True)
     encoder = open_encoder(tmp_path / "theirs", vocabulary, "passage")
-    terms = read_representation(tmp_path / "theirs").terms("passage")
+    terms = read_facts(tmp_path / "theirs").representation.terms("passage")
     encoding = Encoding(pad_id=vocabulary.pad_id, terms=terms)
     views = encode_rows(encoder, rows_of(tmp_path / "theirs"), encoding)
     assert views.dense_ND is None and views.lexical is not None

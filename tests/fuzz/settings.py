@@ -50,7 +50,7 @@ def targets(root: Path) -> dict[str, Case]:
     small = {"corpus.name": f"beir:{root}/small"}
     recipes = {name: override(RECIPES[name](), small) for name in RECIPES}
     seeds = {path.name: path.read_bytes() for path in sorted(SPACES.glob("*.yaml")) if not is_foreign(path)}
-    os.environ[SWITCH] = "0"  # the probe of a plan takes a second
+    os.environ[SWITCH] = "0"
     _price(recipes["retromae"], root)  # loads the libraries here, so that no case's time and memory hold their import
     return {**_models(root), "search spaces": partial(_space, seeds, recipes), "--set": partial(_set, recipes, root)}
 

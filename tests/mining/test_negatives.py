@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
-from midmask.mining.audit import Audit
 from midmask.mining.known import KnownRelevant
+from midmask.mining.mine import Audit
 from midmask.mining.negatives import (
     CANDIDATES,
     VERDICTS,

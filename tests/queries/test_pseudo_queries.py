@@ -24,8 +24,7 @@ from midmask.queries.pseudo_queries import (
 )
 from midmask.queries.query_model import Drawn, GenerateConfig, QueryGenerator
 from midmask.retrieve.encode import EncodeConfig, encode
-from midmask.retrieve.search import search
-from midmask.retrieve.search_config import SearchConfig
+from midmask.retrieve.search import SearchConfig, search
 from midmask.retrieve.text_encoder import load_base_model
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place

@@ -14,8 +14,9 @@ import pytest
 from midmask.core.config import Config
 from midmask.retrieve import ranked
 from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig, index_texts
-from midmask.retrieve.bm25.search import Bm25Config, Bm25Index, Bm25Search, Bm25Worker, rank_with_bm25
+from midmask.retrieve.bm25.search import Bm25Config, Bm25Index, Bm25Search, rank_with_bm25
 from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig
+from midmask.retrieve.units import SearchWorker
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
@@ -157,7 +158,7 @@ def test_passages_and_shards_without_words_and_words_of_one_shard(tmp_path: Path
 def by_ranges(work: Bm25Search, count: int) -> None:
     """As many workers in one process, each with some shards."""
     shards, blocks = work.shards(count), work.begin()
-    workers = [Bm25Worker(work, some) for some in shards]
+    workers = [SearchWorker(work, some) for some in shards]
 
     def search_blocks() -> Iterator[int]:
         for block in range(blocks):

@@ -23,10 +23,10 @@ from midmask.errors import UserError
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import SELECTION, passage_blocks, token_rows
 from midmask.retrieve.bm25.search import Bm25Config
-from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker, encode
-from midmask.retrieve.search import Search, SearchWorker, search
-from midmask.retrieve.search_config import SearchConfig
+from midmask.retrieve.encode import Encode, EncodeConfig, encode
+from midmask.retrieve.search import Search, SearchConfig, search
 from midmask.retrieve.text_encoder import Encoding, encode_rows, length_batches, load_base_model, open_encoder
+from midmask.retrieve.units import SearchWorker
 from midmask.retrieve.views import CodedTokens, read_coded, read_views
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -85,7 +85,7 @@ def test_bits_depend_neither_on_threads_nor_on_who_encodes_which_block(inputs, t
     parts = [Encode(config.model_copy(update={"threads": threads}), inputs, two) for threads in (2, 1)]
     blocks = max(part.begin() for part in parts)
     for block in reversed(range(blocks)):
-        assert EncodeWorker(parts[block % 2]).encode(block) == 1
+        assert parts[block % 2].encode(block) == 1
     first, second = (contents(tmp_path / name / "dense") for name in ("one", "two"))
     assert first == second and len(first) == blocks
     assert torch.get_num_threads() == 3
@@ -96,9 +96,8 @@ def test_a_block_that_is_there_is_not_encoded_again(inputs, out):
     with (out / "dense" / "00001.npy").writing() as stream:
         np.save(stream, planted)
     work = Encode(PASSAGES, inputs, out)
-    worker = EncodeWorker(work)
-    assert sum(worker.encode(block) for block in range(work.begin())) == len(work.blocks) - 1
-    assert sum(worker.encode(block) for block in range(work.begin())) == 0
+    assert sum(work.encode(block) for block in range(work.begin())) == len(work.blocks) - 1
+    assert sum(work.encode(block) for block in range(work.begin())) == 0
     np.testing.assert_array_equal(np.load(out.local() / "dense" / "00001.npy"), planted)
 
 
@@ -115,7 +114,7 @@ def test_a_vector_that_is_not_finite_names_its_passages(inputs, out, tmp_path: P
     broken = Artifact(Place(str(tmp_path / "broken")), {"fingerprint": "broken"})
     bad = [name for name, row in zip(table["doc_id"].to_pylist(), rows, strict=True) if word in row]
     with pytest.raises(UserError) as caught:
-        EncodeWorker(Encode(PASSAGES, {**inputs, "model": broken}, out)).encode(3)
+        Encode(PASSAGES, {**inputs, "model": broken}, out).encode(3)
     assert f"for {len(bad)} passages, among them {', '.join(map(repr, bad[:5]))};" in str(caught.value)
     assert (out / "dense").names() == []
 

@@ -21,12 +21,11 @@ from midmask.retrieve.index import (
     build_faiss_index,
     draw_sample,
     measure_recall,
-    open_faiss_index,
+    open_index,
     set_search_parameters,
 )
 from midmask.retrieve.ranked import FuseConfig, fuse_lists
-from midmask.retrieve.search import search
-from midmask.retrieve.search_config import SearchConfig
+from midmask.retrieve.search import SearchConfig, search
 from midmask.retrieve.sparse import top_rows
 from midmask.retrieve.views import Views, read_views
 from midmask.store.artifact import Artifact
@@ -159,21 +158,6 @@ def test_an_index_learns_from_the_whole_of_a_sorted_collection_however_it_is_cut
     assert not np.array_equal(whole.quantizer.reconstruct_n(0, 2), centres_KD), "all passages are more than 100"
 
 
-@pytest.mark.parametrize(("factory", "advised"), [("IVF16,Flat", 624), ("SQ8", None)])
-def test_one_line_says_that_an_index_learns_from_few_passages(cloud, factory, advised, caplog, capfd):
-    """And the index is faiss's own, to the last byte."""
-    few_ND = cloud[1][:300]
-    index = build_faiss_index(in_memory(few_ND), IndexConfig(index=factory))
-    assert "clustering" not in capfd.readouterr().err, "faiss says it once for each part, from C++"
-    said = [f"index = {factory} learns from 300 passages; faiss advises at least {advised}"] if advised else []
-    assert caplog.messages == said
-    faiss = load_faiss()
-    own = faiss.index_factory(WIDTH, factory, faiss.METRIC_INNER_PRODUCT)
-    own.train(few_ND)
-    own.add(few_ND)
-    assert np.array_equal(faiss.serialize_index(index), faiss.serialize_index(own))
-
-
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads Linux's list of mapped files")
 @pytest.mark.parametrize("factory", FACTORIES)
 def test_an_opened_index_is_a_mapped_file_that_finds_the_same(cloud, tmp_path: Path, factory: str):
@@ -182,7 +166,8 @@ def test_an_opened_index_is_a_mapped_file_that_finds_the_same(cloud, tmp_path: P
     (tmp_path / "index").mkdir()
     file = tmp_path / "index" / "passages.faiss"
     load_faiss().write_index(index, str(file))
-    opened = open_faiss_index(tmp_path / "index")
+    set_search_parameters(index, IndexFields(index=factory), DEPTH)
+    opened = open_index(tmp_path / "index", IndexFields(index=factory), DEPTH)
     assert str(file) in Path("/proc/self/maps").read_text()
     for expected, found in zip(index.search(queries_QD, 9), opened.search(queries_QD, 9), strict=True):
         np.testing.assert_array_equal(found, expected)

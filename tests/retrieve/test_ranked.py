@@ -16,9 +16,9 @@ from midmask.corpora.writer import SELF_MATCHES, write_tables
 from midmask.errors import UserError
 from midmask.mining.mine import MineConfig, mine
 from midmask.retrieve import ranked
-from midmask.retrieve.best import merge, read_found, read_seconds, write_found
 from midmask.retrieve.run_file import RunFileConfig, read_run, run_digest
 from midmask.retrieve.searched_queries import without_self
+from midmask.retrieve.units import merge, read_found, read_seconds, write_found
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from tests.support.retrieve.collection import write_parts

@@ -19,10 +19,10 @@ from midmask.retrieve import ranked
 from midmask.retrieve.blocks import SELECTION, passage_blocks
 from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.ranked import FuseConfig, Fusion, fuse, fuse_lists
-from midmask.retrieve.search import Search, SearchWorker, search
-from midmask.retrieve.search_config import SearchConfig
+from midmask.retrieve.search import Search, SearchConfig, search
 from midmask.retrieve.searcher import Searcher
 from midmask.retrieve.text_encoder import TextEncoder
+from midmask.retrieve.units import SearchWorker
 from midmask.retrieve.views import load_array
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place

@@ -22,7 +22,7 @@ from midmask.errors import UserError
 from midmask.experiment.plan import plan
 from midmask.recipes import RECIPES
 from midmask.retrieve.blocks import token_rows
-from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
+from midmask.retrieve.encode import Encode, EncodeConfig
 from midmask.store.place import Place
 from midmask.text.vocabulary import Vocabulary, load_tokenizer
 from midmask.training.setup import unigram_log_probabilities
@@ -179,7 +179,7 @@ def test_queries_are_trained_saved_and_searched_in_their_own_expert(tokens, corp
     configs = {"query": EncodeConfig(side="queries", split="dev"), "passage": EncodeConfig(side="passages")}
     for side, other in (("query", "passage"), ("passage", "query")):
         work = Encode(configs[side], inputs, Place(str(tmp_path / side)))
-        assert work.begin() and EncodeWorker(work).encode(0) == 1
+        assert work.begin() and work.encode(0) == 1
         found, rows = np.load(tmp_path / side / "dense" / "00000.npy"), token_rows(work.blocks[0].read(["ids"])["ids"])
         np.testing.assert_allclose(found, vectors(model, rows, side), atol=1e-5)
         assert np.abs(found - vectors(model, rows, other)).max() > 1e-3

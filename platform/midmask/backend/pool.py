@@ -22,10 +22,10 @@ from ray.exceptions import RayTaskError
 from midmask.backend.cluster import alive_nodes
 from midmask.core.config import Config
 from midmask.errors import UserError
-from midmask.retrieve.bm25.search import Bm25Config, Bm25Search, Bm25Worker
-from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
-from midmask.retrieve.search import Search, SearchWorker
-from midmask.retrieve.search_config import SearchConfig
+from midmask.retrieve.bm25.search import Bm25Config, Bm25Search
+from midmask.retrieve.encode import Encode, EncodeConfig
+from midmask.retrieve.search import Search, SearchConfig
+from midmask.retrieve.units import SearchWorker
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
@@ -52,7 +52,7 @@ def encode(
     count = min(actors or config.actors, blocks)
     refuse_unschedulable(count, config.threads)
     units = deque(range(blocks))
-    with actor_pool(EncodeWorker, [(work,)] * count, config.threads) as pool:
+    with actor_pool(Encode, [(config, inputs, out)] * count, config.threads) as pool:
         made = sum(result for _, result in deal([actor.encode for actor in pool], [units] * count))
     log.info("encoded %d of %d blocks of %s (%d were stored already)", made, blocks, config.side, blocks - made)
     return work.finish()
@@ -88,7 +88,7 @@ def rank_with_bm25(config: Bm25Config, inputs: Mapping[str, Artifact], out: Plac
     queries = range(work.begin())
     shards = work.shards(actors)
     refuse_unschedulable(len(shards), 1)
-    with actor_pool(Bm25Worker, [(work, some) for some in shards], 1, on_gpu=False) as pool:
+    with actor_pool(SearchWorker, [(work, some) for some in shards], 1, on_gpu=False) as pool:
         dealt = deal([actor.search for actor in pool], [deque(queries) for _ in shards])
         return work.finish(shards, met_by_all(dealt, len(shards)))
 

@@ -41,7 +41,7 @@ from midmask.recipes import RECIPES
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import StoredPassages
 from midmask.retrieve.bm25.search import Bm25Config, Bm25Index
-from midmask.retrieve.encode import Encode, EncodeConfig, EncodeWorker
+from midmask.retrieve.encode import Encode, EncodeConfig
 from midmask.retrieve.ranked import fuse
 from midmask.retrieve.searched_queries import read_qrels
 from midmask.retrieve.searcher import Hit, Searcher
@@ -192,11 +192,10 @@ def _encode(
     """The one-process step, with a line for each block of passages."""
     work = Encode(config, inputs, out)
     work.begin()
-    worker = EncodeWorker(work)
     last = work.blocks[-1]
     for number, block in enumerate(work.blocks):
         show(f"Encoding the passages: {block.start:,} of {last.start + last.rows:,}")
-        worker.encode(number)
+        work.encode(number)
     return work.finish()
 
 

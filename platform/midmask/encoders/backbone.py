@@ -25,27 +25,12 @@ from midmask.encoders.families import (
     type_inputs,
     widen_scores,
 )
-from midmask.encoders.reading import (
-    SIZES,
-    fresh_model,
-    named_folder,
-    quiet_transformers,
-    read_model,
-    read_settings,
-    sized_settings,
-)
+from midmask.encoders.reading import SIZES, fresh_model, named_folder, read_model, read_settings, save_model
 from midmask.encoders.representation import Pooling, Representation, Side, pool
 from midmask.errors import UserError
 from midmask.masking.randomness import fresh_weights
 from midmask.store.pretrained import transformer_folder
-from midmask.text.vocabulary import (
-    Vocabulary,
-    copy_untruncated,
-    largest_id,
-    load_tokenizer,
-    refuse_tokens_beyond,
-    save_tokenizer,
-)
+from midmask.text.vocabulary import Vocabulary, largest_id, load_tokenizer, refuse_tokens_beyond
 
 SentenceVector = Literal["cls", "mean"]
 
@@ -270,11 +255,9 @@ class Backbone(nn.Module):
 
     def save(self, folder: Path, tokenizer_folder: Path) -> None:
         """Writes a Hugging Face folder: config.json, model.safetensors, the tokenizer; and `experts.safetensors`."""
-        with quiet_transformers():
-            self.model.save_pretrained(folder)
+        save_model(self.model, folder, tokenizer_folder)
         if self.experts is not None:
             self.experts.save(folder)
-        save_tokenizer(copy_untruncated(load_tokenizer(tokenizer_folder)), folder)
 
 
 def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int) -> Backbone:
@@ -285,14 +268,12 @@ def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int)
             vocabulary is not the tokenizer's.
     """
     with fresh_weights(seed):
-        if config.name in SIZES:
-            settings = sized_settings(config.name, config.dropout)
-            settings.vocab_size, settings.pad_token_id = vocabulary.size, vocabulary.pad_id
-            backbone = _make(settings, config)
-        elif config.fresh:
-            backbone = _make(read_settings(config.name, config.dropout), config)
-        else:
+        if config.is_pretrained:
             backbone = _load(config.name, dropout=config.dropout, wanted=config)
+        else:
+            settings = read_settings(config.name, config.dropout, vocabulary.size, vocabulary.pad_id)
+            model, sentence = fresh_model(settings), config.sentence_vector
+            backbone = Backbone(model, dropout=config.dropout, split=config.split, sentence=sentence)
     if config.name not in SIZES:
         _check_vocabulary(backbone, vocabulary, config.name)
     backbone.pair_sep = vocabulary.pair_sep
@@ -305,13 +286,7 @@ def shape_of(config: BackboneConfig) -> BackboneShape:
     Raises:
         UserError: if the name is neither a size nor a model that can be read, or its family is not supported.
     """
-    settings_of = sized_settings if config.name in SIZES else read_settings
-    return shape_from(settings_of(config.name, config.dropout))
-
-
-def _make(settings: Any, config: BackboneConfig) -> Backbone:
-    model = fresh_model(settings)
-    return Backbone(model, dropout=config.dropout, split=config.split, sentence=config.sentence_vector)
+    return shape_from(read_settings(config.name, config.dropout))
 
 
 def load_backbone(folder: Path, *, dropout: float, wanted: BackboneConfig | None = None) -> Backbone:

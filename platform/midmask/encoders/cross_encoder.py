@@ -20,22 +20,19 @@ from midmask.core.batch import TokenRows
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.families import FAMILIES, count_token_types, shape_from, widen_scores
 from midmask.encoders.reading import (
-    SIZES,
+    TYPES,
     count_fresh,
     named_folder,
-    quiet_transformers,
     read_folder_settings,
     read_pretrained,
     read_settings,
-    sized_settings,
+    save_model,
 )
 from midmask.errors import UserError
 from midmask.masking.randomness import fresh_weights
-from midmask.text.vocabulary import copy_untruncated, largest_id, load_tokenizer, refuse_tokens_beyond, save_tokenizer
+from midmask.text.vocabulary import largest_id, load_tokenizer, refuse_tokens_beyond
 
 log = logging.getLogger(__name__)
-
-TYPES = "token_type_ids"
 
 HEAD_DROPOUTS = ("classifier_dropout", "seq_classif_dropout", "cls_dropout", "pooler_dropout")
 """What the families call the dropout of their classification heads."""
@@ -123,13 +120,8 @@ class CrossEncoder(nn.Module):
         """Writes a folder that AutoModelForSequenceClassification and sentence_transformers.CrossEncoder load, the
         latter giving raw logits. Its tokenizer cuts pairs as they are cut here.
         """
-        tokenizer = copy_untruncated(load_tokenizer(tokenizer_folder))
-        tokenizer.model_max_length = self.max_length
-        tokenizer.model_input_names = ["input_ids", *([TYPES] if self.template.types else []), "attention_mask"]
-        tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # else it is not written
-        with quiet_transformers():
-            self.model.save_pretrained(folder)
-        save_tokenizer(tokenizer, folder)
+        typed = self.template.types is not None
+        save_model(self.model, folder, tokenizer_folder, max_length=self.max_length, typed=typed)
 
 
 def build_cross_encoder(config: BackboneConfig, tokenizer_folder: Path, *, max_length: int, seed: int) -> CrossEncoder:
@@ -143,7 +135,7 @@ def build_cross_encoder(config: BackboneConfig, tokenizer_folder: Path, *, max_l
     tokenizer, name = load_tokenizer(tokenizer_folder), config.name
     with fresh_weights(seed):
         settings = _classifier_settings(config, len(tokenizer), tokenizer.pad_token_id)
-        if name in SIZES or config.fresh:
+        if not config.is_pretrained:
             model = AutoModelForSequenceClassification.from_config(settings, dtype=torch.float32)
         else:
             model, fresh = _read(named_folder(name), settings)
@@ -156,11 +148,7 @@ def build_cross_encoder(config: BackboneConfig, tokenizer_folder: Path, *, max_l
 
 
 def _classifier_settings(config: BackboneConfig, vocabulary: int, pad_id: int) -> Any:
-    if config.name in SIZES:
-        settings = sized_settings(config.name, config.dropout)
-        settings.vocab_size, settings.pad_token_id = vocabulary, pad_id
-    else:
-        settings = read_settings(config.name, config.dropout)
+    settings = read_settings(config.name, config.dropout, vocabulary, pad_id)
     for field in HEAD_DROPOUTS:
         if hasattr(settings, field):
             setattr(settings, field, config.dropout)

@@ -59,9 +59,8 @@ def _real_tokens(lengths_B: Tensor, length: int) -> Tensor:
     return torch.arange(length, device=lengths_B.device) < lengths_B[:, None]
 
 
-def _transform_under_cls(model: Any, x: Tensor) -> Tensor:
-    transformed: Tensor = model.cls.predictions.transform(x)
-    return transformed
+def _transform_under_cls(model: Any, x: Tensor) -> Any:
+    return model.cls.predictions.transform(x)
 
 
 def _output_layer(model: Any) -> tuple[Tensor, Tensor | None]:
@@ -69,14 +68,8 @@ def _output_layer(model: Any) -> tuple[Tensor, Tensor | None]:
     return layer.weight, layer.bias
 
 
-def _embed(encoder: Any, **inputs: Any) -> Tensor:
-    embedded: Tensor = encoder.embeddings(**inputs)
-    return embedded
-
-
-def _behind_attention(layer: Any, attended: Tensor, x: Tensor) -> Tensor:
-    behind: Tensor = layer.feed_forward_chunk(layer.attention.output(attended, x))
-    return behind
+def _behind_attention(layer: Any, attended: Tensor, x: Tensor) -> Any:
+    return layer.feed_forward_chunk(layer.attention.output(attended, x))
 
 
 @dataclass(frozen=True)
@@ -85,7 +78,8 @@ class Family:
 
     transform: Callable[[Any, Tensor], Tensor] = _transform_under_cls  # (model, x) -> x, all but the output matrix
     output: Callable[[Any], tuple[Tensor, Tensor | None]] = _output_layer  # model -> that matrix and its bias
-    embed: Callable[..., Tensor] = _embed  # (encoder, input_ids or inputs_embeds) -> what the first layer reads
+    # (encoder, input_ids or inputs_embeds) -> what the first layer reads
+    embed: Callable[..., Tensor] = lambda encoder, **inputs: encoder.embeddings(**inputs)
     # encoder -> the linear layer from the embeddings' width to the hidden states', if they differ
     projection: Callable[[Any], nn.Linear | None] = lambda encoder: None
     embedding_width: Callable[[Any], int] = lambda config: int(config.hidden_size)  # columns of the word embeddings
@@ -164,18 +158,16 @@ _DISTILBERT_LAYER = {
 }
 
 
-def _distilbert_behind_attention(layer: Any, attended: Tensor, x: Tensor) -> Tensor:
+def _distilbert_behind_attention(layer: Any, attended: Tensor, x: Tensor) -> Any:
     y = layer.sa_layer_norm(layer.attention.out_lin(attended) + x)
-    behind: Tensor = layer.output_layer_norm(layer.ffn(y) + y)
-    return behind
+    return layer.output_layer_norm(layer.ffn(y) + y)
 
 
-def _deberta_transform(model: Any, x: Tensor) -> Tensor:
+def _deberta_transform(model: Any, x: Tensor) -> Any:
     if model.legacy:
         return _transform_under_cls(model, x)
     head = model.lm_predictions.lm_head
-    transformed: Tensor = head.LayerNorm(head.transform_act_fn(head.dense(x)))
-    return transformed
+    return head.LayerNorm(head.transform_act_fn(head.dense(x)))
 
 
 def _deberta_output(model: Any) -> tuple[Tensor, Tensor | None]:
@@ -185,8 +177,8 @@ def _deberta_output(model: Any) -> tuple[Tensor, Tensor | None]:
     return model.get_input_embeddings().weight, model.lm_predictions.lm_head.bias
 
 
-def _electra_embed(encoder: Any, **inputs: Any) -> Tensor:
-    embedded, project = _embed(encoder, **inputs), _electra_projection(encoder)
+def _electra_embed(encoder: Any, **inputs: Any) -> Any:
+    embedded, project = encoder.embeddings(**inputs), _electra_projection(encoder)
     return embedded if project is None else project(embedded)
 
 

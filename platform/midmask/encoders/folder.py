@@ -24,12 +24,11 @@ from torch import nn
 from midmask.encoders.backbone import Backbone, load_backbone
 from midmask.encoders.experts import put_query_expert
 from midmask.encoders.families import count_token_types
-from midmask.encoders.model_settings import PROJECTION, ModelSettings, read_projection, read_representation
-from midmask.encoders.reading import quiet_transformers
+from midmask.encoders.model_settings import PROJECTION, ModelSettings, read_facts, read_projection
+from midmask.encoders.reading import save_model
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_settings import TOKEN_STATES, TextForm
 from midmask.errors import UserError
-from midmask.text.vocabulary import copy_untruncated, load_tokenizer, save_tokenizer
 
 Loader = Literal["SentenceTransformer", "SparseEncoder", "MultiVectorEncoder"]
 
@@ -159,11 +158,10 @@ def save_bi_encoder(
     representation, form = backbone.pooling.representation, form or TextForm()
     lengths = {"query_length": query_length or max_length, "passage_length": max_length}
     facts = ModelSettings(representation=representation, form=form, **lengths)
-    tokenizer = _tokenizer(tokenizer_folder, backbone, form)
-    _write_transformer(backbone, backbone.model, folder, tokenizer, facts)
+    _write_transformer(backbone, backbone.model, folder, tokenizer_folder, facts)
     if backbone.experts is not None:
         backbone.experts.save(folder)
-        _write_transformer(backbone, _query_model(backbone, folder), folder / "query", tokenizer, facts)
+        _write_transformer(backbone, _query_model(backbone, folder), folder / "query", tokenizer_folder, facts)
         _write(folder / "router_config.json", ROUTES)
     loader = _loader(backbone)
     if loader is not None:
@@ -184,7 +182,7 @@ def load_bi_encoder(folder: Path, *, dropout: float) -> Backbone:
         UserError: as `backbone.load_backbone` and `model_settings.read_facts`.
     """
     backbone = load_backbone(folder, dropout=dropout)
-    backbone.represent_as(read_representation(folder), seed=0)
+    backbone.represent_as(read_facts(folder).representation, seed=0)
     take_projection(backbone, folder)
     return backbone
 
@@ -207,16 +205,7 @@ def take_projection(backbone: Backbone, folder: Path) -> bool:
     return True
 
 
-def _tokenizer(folder: Path, backbone: Backbone, form: TextForm) -> Any:
-    """The tokenizer in a folder, to be saved; it gives token types where the model reads any but 0."""
-    tokenizer = copy_untruncated(load_tokenizer(folder))
-    if form.title_join == "pair" and count_token_types(backbone.model.config) > 1:
-        tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
-        tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # else it is not saved
-    return tokenizer
-
-
-def _write_transformer(backbone: Backbone, model: Any, folder: Path, tokenizer: Any, facts: ModelSettings) -> None:
+def _write_transformer(backbone: Backbone, model: Any, folder: Path, tokenizer: Path, facts: ModelSettings) -> None:
     """A Hugging Face folder that is also a module of sentence-transformers."""
     representation = backbone.pooling.representation
     settings: dict[str, Any] = {"max_seq_length": facts.passage_length, "do_lower_case": False}
@@ -224,9 +213,10 @@ def _write_transformer(backbone: Backbone, model: Any, folder: Path, tokenizer: 
         settings |= {"query_length": facts.query_length, "document_length": facts.passage_length}
     elif representation.dense is None:
         settings["transformer_task"] = "fill-mask"
-    with quiet_transformers():
-        (model.base_model if representation.lexical is None else model).save_pretrained(folder)
-    save_tokenizer(tokenizer, folder)
+    # The tokenizer gives token types where the model reads any but 0.
+    is_typed = facts.form.title_join == "pair" and count_token_types(backbone.model.config) > 1
+    saved = model.base_model if representation.lexical is None else model
+    save_model(saved, folder, tokenizer, typed=is_typed or None)
     _write(folder / "sentence_bert_config.json", settings)
 
 

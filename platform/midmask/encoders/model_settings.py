@@ -36,7 +36,6 @@ from midmask.encoders.text_settings import (
     hidden_size,
     is_scored_by_cosine,
     kept_dimensions,
-    longest_text,
     read_json,
     read_lengths,
     read_model_config,
@@ -233,14 +232,12 @@ def read_facts(folder: Path) -> ModelSettings:
     """
     if (folder / FILE).is_file():
         return _read_own(folder / FILE)
-    if (folder / MODULES_FILE).is_file():
-        with _refuse_foreign_settings(folder):
-            representation, form = read_modules(folder)
-            query, passage = read_lengths(folder)
-            return ModelSettings(representation=representation, query_length=query, passage_length=passage, form=form)
     with _refuse_foreign_settings(folder):
-        length = longest_text(folder)
-        return ModelSettings(representation=Representation(), query_length=length, passage_length=length)
+        representation, form = Representation(), TextForm()
+        if (folder / MODULES_FILE).is_file():
+            representation, form = read_modules(folder)
+        query, passage = read_lengths(folder)
+        return ModelSettings(representation=representation, query_length=query, passage_length=passage, form=form)
 
 
 @contextmanager
@@ -257,18 +254,13 @@ def _refuse_foreign_settings(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def read_representation(folder: Path) -> Representation:
-    """Which views of a text a folder's model was made for. Raises UserError as `read_facts`."""
-    return read_facts(folder).representation
-
-
 def view_widths(folder: Path) -> dict[str, int]:
     """Dimensions of each view that a folder's model gives: `dense`, `lexical`, `late`.
 
     Raises:
         UserError: as `read_facts`; or if there is no config of a supported family.
     """
-    representation, settings = read_representation(folder), read_settings(str(folder), 0.0)
+    representation, settings = read_facts(folder).representation, read_settings(str(folder), 0.0)
     widths = {
         "dense": representation.width or int(settings.hidden_size),
         "lexical": int(settings.vocab_size),
@@ -283,7 +275,7 @@ def read_projection(folder: Path) -> Tensor | None:
     Raises:
         UserError: as `read_facts`; or if its weights are missing or of another shape.
     """
-    width = read_representation(folder).projected
+    width = read_facts(folder).representation.projected
     if width is None:
         return None
     own = (folder / FILE).is_file()

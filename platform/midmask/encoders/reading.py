@@ -20,6 +20,7 @@ from transformers.utils import logging as hf_logging
 from midmask.encoders.families import FAMILIES
 from midmask.errors import UserError
 from midmask.store.pretrained import model_folder, transformer_folder
+from midmask.text.vocabulary import copy_untruncated, load_tokenizer, save_tokenizer
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 """Files of weights that transformers reads, the preferred one first; sharded ones have an index of this name."""
@@ -221,8 +222,8 @@ def refuse_other_weights(named: str, loading: dict[str, Any], expected: set[str]
             f"{named}: the file holds no {', '.join(lost[:NAMES])} ({len(lost)} of {whole} weights are missing, "
             f"which would be random). {why}"
         )
-    patterns = {_numberless(key.removeprefix(backbone)) for key in expected}
-    unused = [key for key in unexpected if _is_of_layer(key.removeprefix(backbone), patterns)]
+    patterns = {_LAYER.sub("#", key.removeprefix(backbone)) for key in expected}
+    unused = [key for key in unexpected if _LAYER.search(key) and _is_of_layer(key.removeprefix(backbone), patterns)]
     if unused:
         layers = 1 + max(int(_LAYER.findall(key)[0]) for key in unused)
         raise UserError(
@@ -234,14 +235,9 @@ def refuse_other_weights(named: str, loading: dict[str, Any], expected: set[str]
 _LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
-def _numberless(key: str) -> str:
-    return _LAYER.sub("#", key)
-
-
 def _is_of_layer(key: str, patterns: set[str]) -> bool:
     """Whether a tensor that the model lacks is one of a layer beyond its last."""
-    is_named_layer = _numberless(key) in patterns or re.match(r"(encoder\.|transformer\.)?layers?\.\d", key) is not None
-    return is_named_layer and _LAYER.search(key) is not None
+    return _LAYER.sub("#", key) in patterns or re.match(r"(encoder\.|transformer\.)?layers?\.\d", key) is not None
 
 
 def _why_lost(lost: list[str], expected: set[str], unexpected: list[str], backbone: str) -> str:
@@ -250,31 +246,28 @@ def _why_lost(lost: list[str], expected: set[str], unexpected: list[str], backbo
     Args:
         lost: names without `backbone`.
     """
-    prefixes = {key.removesuffix(name) for name in lost[:1] for key in unexpected if key.endswith(f".{name}")}
-    if backbone:
-        prefixes = {
-            prefix.removesuffix(backbone) if f".{prefix}".endswith(f".{backbone}") else prefix for prefix in prefixes
-        }
-    for prefix in sorted(prefix for prefix in prefixes if prefix):
-        writer = next(
-            (text for part, text in WRAPPERS.items() if part in prefix),
-            "another module around the model has them: save the model inside, MODEL.save_pretrained(FOLDER)",
-        )
-        return f"Its names begin with {prefix!r}; {writer}."
-    numbers = [int(number[0]) for key in lost if (number := _LAYER.findall(key))]
-    present = [
-        int(number[0]) for key in expected if key.removeprefix(backbone) not in lost and (number := _LAYER.findall(key))
-    ]
-    if len(numbers) == len(lost) and min(numbers) > max(present, default=-1):
-        layers = max(present, default=-1) + 1
+    for key in unexpected:
+        prefix = key.removesuffix(lost[0])
+        if f".{prefix}".endswith(f".{backbone}"):
+            prefix = prefix.removesuffix(backbone)
+        if prefix.endswith(".") and key.endswith(lost[0]):
+            usual = "another module around the model has them: save the model inside, MODEL.save_pretrained(FOLDER)"
+            writer = next((text for part, text in WRAPPERS.items() if part in prefix), usual)
+            return f"Its names begin with {prefix!r}; {writer}."
+    kept = [key for key in expected if key.removeprefix(backbone) not in lost]
+    missing, present = ([int(_LAYER.findall(key)[0]) for key in keys if _LAYER.search(key)] for keys in (lost, kept))
+    layers = max(present, default=-1) + 1
+    if len(missing) == len(lost) and min(missing) >= layers:
         return (
-            f"config.json names {max(numbers) + 1} layers, the file holds {layers}: set num_hidden_layers = {layers}."
+            f"config.json names {max(missing) + 1} layers, the file holds {layers}: set num_hidden_layers = {layers}."
         )
     other = f"It holds others, such as {unexpected[0]}. " if unexpected else ""
     return f"{other}Save the model again with save_pretrained."
 
 
 log = logging.getLogger(__name__)
+
+TYPES = "token_type_ids"
 
 SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "base": (12, 768)}
 """Layers and width of BERT models from scratch; one attention head per 64 columns, feed-forward width 4 x width."""
@@ -294,8 +287,7 @@ def quiet_transformers() -> Iterator[None]:
             hf_logging.enable_progress_bar()
 
 
-def sized_settings(size: str, dropout: float) -> Any:
-    """The config of one of `SIZES`, but for its vocabulary."""
+def _sized_settings(size: str, dropout: float) -> Any:
     layers, width = SIZES[size]
     return BertConfig(
         hidden_size=width,
@@ -315,12 +307,20 @@ def fresh_model(settings: Any) -> Any:
     return AutoModelForMaskedLM.from_config(settings, attn_implementation=attention, dtype=torch.float32)
 
 
-def read_settings(name: str, dropout: float) -> Any:
-    """The Hugging Face config of a folder or hub id, with the wanted dropout.
+def read_settings(name: str, dropout: float, vocabulary: int | None = None, pad_id: int | None = None) -> Any:
+    """The Hugging Face config of one of `SIZES`, or of a folder or hub id, with the wanted dropout.
+
+    Args:
+        vocabulary: entries of one of `SIZES`, and the padding's id; none: BERT's.
 
     Raises:
         UserError: if there is none, or its family is not supported.
     """
+    if name in SIZES:
+        settings = _sized_settings(name, dropout)
+        if vocabulary is not None:
+            settings.vocab_size, settings.pad_token_id = vocabulary, pad_id
+        return settings
     settings = read_folder_settings(named_folder(name), f"backbone.name = {name!r}")
     for field in FAMILIES[settings.model_type].dropouts:
         setattr(settings, field, dropout)
@@ -395,6 +395,26 @@ def read_pretrained(kind: Any, folder: Path, named: str, **wanted: Any) -> tuple
     refuse_other_weights(named, loading, set(model.state_dict()), backbone)
     refuse_not_finite(named, model.state_dict().items())
     return model, loading
+
+
+def save_model(
+    model: Any, folder: Path, tokenizer_folder: Path, *, max_length: int | None = None, typed: bool | None = None
+) -> None:
+    """Writes a Hugging Face folder with a model and a tokenizer.
+
+    Args:
+        max_length: tokens at which the tokenizer cuts; none: as it says. typed: whether it gives token types; none:
+            as it does.
+    """
+    tokenizer = copy_untruncated(load_tokenizer(tokenizer_folder))
+    if max_length is not None:
+        tokenizer.model_max_length = max_length
+    if typed is not None:
+        tokenizer.model_input_names = ["input_ids", *([TYPES] if typed else []), "attention_mask"]
+        tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # else it is not written
+    with quiet_transformers():
+        model.save_pretrained(folder)
+    save_tokenizer(tokenizer, folder)
 
 
 def count_fresh(model: Any, missing: Collection[str]) -> str:

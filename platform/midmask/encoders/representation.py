@@ -326,11 +326,14 @@ class PooledModel(Protocol):
 
 
 class Pooling(nn.Module):
-    """The views of a text. Its only weights are the projection's, which outlive training with the backbone's."""
+    """The views of a text. Its only weights are the projection's, which outlive training with the backbone's.
+
+    unpooled: how many tokens at the beginning of each row, a prompt's, take no part in a dense view.
+    """
 
     def __init__(self, representation: Representation, width: int) -> None:
         super().__init__()
-        self.representation = representation
+        self.representation, self.unpooled = representation, 0
         projected = representation.projected
         self.projection = None if projected is None else nn.Linear(width, projected, bias=False)
 
@@ -349,14 +352,18 @@ class Pooling(nn.Module):
         self, backbone: PooledModel, ids_BL: Tensor, lengths_B: Tensor, special_V: Tensor, side: Side
     ) -> TextVectors:
         """Dense and lexical vectors of a batch, without pruning to the heaviest words; or its token vectors."""
-        if self.representation.dense == "cls" and self.representation.lexical is None:
+        if self.representation.dense == "cls" and self.representation.lexical is None and not self.unpooled:
             return TextVectors(self._project(backbone.first(ids_BL, lengths_B, side)), None)
         hidden_BLD = backbone.hidden(ids_BL, lengths_B, side)
         if self.projection is not None and self.representation.tokens is not None:
             return TextVectors(None, None, token_vectors(hidden_BLD, lengths_B, self.projection.weight))
         seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
         kind = self.representation.dense
-        dense_BD = None if kind is None else self._project(pool(kind, hidden_BLD, seen_BL))
+        dense_BD = (
+            None
+            if kind is None
+            else self._project(pool(kind, hidden_BLD[:, self.unpooled :], seen_BL[:, self.unpooled :]))
+        )
         return TextVectors(dense_BD, self._lexical(backbone, hidden_BLD, ids_BL, seen_BL, special_V))
 
     def _project(self, dense_BD: Tensor) -> Tensor:

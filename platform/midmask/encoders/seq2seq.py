@@ -16,17 +16,10 @@ from transformers import AutoModel, BertConfig
 from midmask.core.batch import TokenRows
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.families import widen_scores
-from midmask.encoders.reading import (
-    SIZES,
-    named_folder,
-    quiet_transformers,
-    read_pretrained,
-    read_settings,
-    sized_settings,
-)
+from midmask.encoders.reading import named_folder, quiet_transformers, read_pretrained, read_settings, save_model
 from midmask.errors import UserError
 from midmask.masking.randomness import fresh_weights
-from midmask.text.vocabulary import Vocabulary, copy_untruncated, load_tokenizer, save_tokenizer
+from midmask.text.vocabulary import Vocabulary
 
 
 class Seq2Seq(nn.Module):
@@ -60,11 +53,7 @@ class Seq2Seq(nn.Module):
         Args:
             length: tokens of a passage in training; its tokenizer cuts texts there.
         """
-        tokenizer = copy_untruncated(load_tokenizer(tokenizer_folder))
-        tokenizer.model_max_length = length
-        with quiet_transformers():
-            self.model.save_pretrained(folder)
-        save_tokenizer(tokenizer, folder)
+        save_model(self.model, folder, tokenizer_folder, max_length=length)
 
 
 def build_seq2seq(config: BackboneConfig, vocabulary: Vocabulary, *, decoder_layers: int, seed: int) -> Seq2Seq:
@@ -76,7 +65,9 @@ def build_seq2seq(config: BackboneConfig, vocabulary: Vocabulary, *, decoder_lay
     with fresh_weights(seed):
         model = fresh_seq2seq(config, vocabulary, decoder_layers=decoder_layers)
         if config.is_pretrained:
-            _read_encoder(model, config)
+            folder, named = named_folder(config.name), f"backbone.name = {config.name!r}"
+            published = read_pretrained(AutoModel, folder, named, use_safetensors=True)[0]
+            model.encoder.load_state_dict(published.state_dict())
         _share_weights(model)
     if (entries := len(model.encoder.get_input_embeddings().weight)) < vocabulary.size:
         raise UserError(
@@ -92,11 +83,7 @@ def fresh_seq2seq(config: BackboneConfig, vocabulary: Vocabulary, *, decoder_lay
     Raises:
         UserError: if there is no such encoder of a supported family.
     """
-    if config.name in SIZES:
-        encoder = sized_settings(config.name, config.dropout)
-        encoder.vocab_size, encoder.pad_token_id = vocabulary.size, vocabulary.pad_id
-    else:
-        encoder = read_settings(config.name, config.dropout)
+    encoder = read_settings(config.name, config.dropout, vocabulary.size, vocabulary.pad_id)
     ends = {
         "bos_token_id": vocabulary.cls_id,
         "eos_token_id": vocabulary.sep_id,
@@ -129,14 +116,6 @@ def fresh_seq2seq(config: BackboneConfig, vocabulary: Vocabulary, *, decoder_lay
     settings.decoder_start_token_id = vocabulary.cls_id
     settings.bos_token_id, settings.eos_token_id, settings.pad_token_id = ends.values()
     return model
-
-
-def _read_encoder(model: Any, config: BackboneConfig) -> None:
-    """Gives the encoder the weights of a published one."""
-    read = read_pretrained(
-        AutoModel, named_folder(config.name), f"backbone.name = {config.name!r}", use_safetensors=True
-    )[0]
-    model.encoder.load_state_dict(read.state_dict())
 
 
 def _share_weights(model: Any) -> None:

@@ -16,7 +16,7 @@ from midmask.core.words import gib
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.heads import CHUNK_VALUES
-from midmask.encoders.reading import SIZES, read_settings, sized_settings
+from midmask.encoders.reading import SIZES, read_settings
 from midmask.encoders.representation import Representation
 from midmask.estimate.volumes import QUERY_TOKENS, Volumes
 from midmask.experiment.graph import Step
@@ -63,7 +63,7 @@ def model_size(
         UserError: if there is no such model, or its family is not supported.
     """
     named = encoder.name not in SIZES
-    settings = read_settings(encoder.name, 0.0) if named else sized_settings(encoder.name, 0.0)
+    settings = read_settings(encoder.name, 0.0)
     shape, words = shape_from(settings), int(settings.vocab_size) if named else vocabulary
     width, embedded = shape.width, shape.embedding_width
     inner = int(getattr(settings, FAMILIES[shape.family].feed_forward))

@@ -40,7 +40,7 @@ from midmask.retrieve import ranked
 from midmask.retrieve.blocks import blocks_in
 from midmask.retrieve.index import IndexFields
 from midmask.retrieve.ranked import Fusion
-from midmask.retrieve.search_config import PoolFields
+from midmask.retrieve.search import PoolFields
 from midmask.retrieve.searched_queries import (
     excluded_pairs,
     is_missing,

@@ -17,7 +17,7 @@ from typing import Any
 
 from midmask.core.config import flatten, override
 from midmask.encoders.backbone import BackboneConfig, shape_of
-from midmask.encoders.model_settings import FILE, read_facts, read_representation
+from midmask.encoders.model_settings import FILE, read_facts
 from midmask.encoders.reading import refuse_no_model
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_settings import reading_notes
@@ -92,7 +92,7 @@ def _pooling(backbone: BackboneConfig) -> Representation:
     """The dense view that the backbone's folder was trained for: [CLS], unless its files say otherwise."""
     folder = found_folder(backbone.name)
     try:
-        return Representation() if folder is None else read_representation(folder)
+        return Representation() if folder is None else read_facts(folder).representation
     except UserError:  # settings that cannot be followed are no reason not to train on the weights
         return Representation()
 

@@ -38,8 +38,7 @@ from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.index import IndexConfig, SampleConfig, build_index, draw_sample
 from midmask.retrieve.ranked import FuseConfig, fuse_lists
 from midmask.retrieve.run_file import RunFileConfig, read_run
-from midmask.retrieve.search import search, search_in_parts
-from midmask.retrieve.search_config import SearchConfig
+from midmask.retrieve.search import SearchConfig, search, search_in_parts
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.teacher.score import SCORE, ReadScoresConfig, ScoreConfig, read_scores

@@ -45,7 +45,7 @@ from midmask.queries.pseudo_queries import PseudoQueriesConfig
 from midmask.queries.terms import WeighConfig
 from midmask.queries.word_statistics import StatisticsConfig
 from midmask.retrieve.index import IndexFields
-from midmask.retrieve.search_config import PoolFields
+from midmask.retrieve.search import PoolFields
 from midmask.store.artifact import load
 from midmask.store.place import Place
 

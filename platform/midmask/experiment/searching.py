@@ -22,7 +22,7 @@ from midmask.retrieve.bm25.words import Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import TRAINING_ROWS, IndexConfig, IndexFields, SampleConfig
 from midmask.retrieve.ranked import FuseConfig
-from midmask.retrieve.search_config import ALL, NO_DENSE_VIEW, SearchConfig
+from midmask.retrieve.search import ALL, NO_DENSE_VIEW, SearchConfig
 from midmask.store.pretrained import found_folder, transformer_folder
 from midmask.text.tokens import TokensConfig
 

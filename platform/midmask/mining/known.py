@@ -36,22 +36,19 @@ def _begin(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> None:
     relevant = pc.unique(relevant_passages(inputs["corpus"].place)["doc_id"])
     names: list[str] = []
     minima = [np.empty((0, BANDS * ROWS), np.uint32)]
-    for doc_ids, texts in _read_passages(inputs["corpus"].place, relevant):
-        names.extend(doc_ids)
-        minima.append(signatures(texts))
+    docs = inputs["corpus"].place / "docs"
+    for shard in docs.names():
+        for doc_ids, texts in _batches(docs / shard, relevant):
+            names.extend(doc_ids)
+            minima.append(signatures(texts))
     minima_GH, group = np.unique(np.concatenate(minima), axis=0, return_inverse=True)
     table = pa.table({"doc_id": pa.array(names, pa.string()), "group": pa.array(group.reshape(-1), pa.int32())})
     write_table(table, out / "positives.parquet")
     (out / "signatures.npy").write_array(minima_GH)
 
 
-def _read_passages(corpus: Place, wanted: pa.Array) -> Iterator[tuple[list[str], list[str]]]:
-    """Ids and texts of the wanted passages, some at a time."""
-    for name in (corpus / "docs").names():
-        yield from _batches(corpus / "docs" / name, wanted)
-
-
 def _batches(shard: Place, wanted: pa.Array | None = None) -> Iterator[tuple[list[str], list[str]]]:
+    """Ids and texts of a shard's passages, or of the wanted ones, some at a time."""
     for batch in read_batches(shard, ROWS_AT_ONCE, ["doc_id", "text"]):
         rows = batch if wanted is None else batch.filter(pc.is_in(batch["doc_id"], value_set=wanted))
         if len(rows):
@@ -178,26 +175,17 @@ class Keys:
         return keys % max(1, len(self.doc_ids))
 
 
-class ScoresByKey:
-    """A teacher's scores of pairs. scores: query_id, doc_id, score; none: nothing is scored."""
+def scores_of(key: Ints, scores: pa.Table | None, keys: Keys) -> Doubles:
+    """A teacher's score of each pair, NaN where it has none.
 
-    def __init__(self, scores: pa.Table | None, keys: Keys) -> None:
-        if scores is None:
-            self._keys, self._scores = np.empty(0, np.int64), np.empty(0)
-            return
-        pair_keys = keys.of(places(scores["query_id"], keys.query_ids), scores["doc_id"])
-        order = np.argsort(pair_keys, kind="stable")
-        self._keys = pair_keys[order]
-        self._scores = scores["score"].cast(pa.float64()).to_numpy()[order]
-
-    def of(self, keys: Ints) -> Doubles:
-        """The score of each pair, NaN where it has none."""
-        at = np.searchsorted(self._keys, keys)
-        is_scored = (at < len(self._keys)) & (keys >= 0)
-        is_scored[is_scored] = self._keys[at[is_scored]] == keys[is_scored]
-        values = np.full(len(keys), np.nan)
-        values[is_scored] = self._scores[at[is_scored]]
-        return values
+    Args:
+        scores: query_id, doc_id, score; none: nothing is scored.
+    """
+    if scores is None:
+        return np.full(len(key), np.nan)
+    scored = keys.of(places(scores["query_id"], keys.query_ids), scores["doc_id"])
+    at = np.where(key < 0, -1, places(pa.array(key), pa.array(scored)))
+    return np.append(scores["score"].cast(pa.float64()).to_numpy(), np.nan)[at]
 
 
 def places(values: pa.Array | pa.ChunkedArray, among: pa.Array) -> Ints:

@@ -17,7 +17,7 @@ from midmask.core.arrays import Doubles, Ints
 from midmask.core.config import Config
 from midmask.core.randomness import hash64, mix
 from midmask.errors import UserError
-from midmask.mining.known import Keys, KnownRelevant, ScoresByKey, numbers, places
+from midmask.mining.known import Keys, KnownRelevant, numbers, places, scores_of
 
 Bools = NDArray[np.bool_]
 Codes = NDArray[np.uint8]
@@ -214,10 +214,9 @@ def examine(
     key = keys.of(query, table["doc_id"])
     positive_query = numbers(positives["query"])
     positive_key = keys.of(positive_query, positives["doc_id"])
-    teacher = ScoresByKey(scores, keys)
     positive_teacher = np.full(len(query_ids), np.inf)
     with np.errstate(invalid="ignore"):  # NaN, where a positive is not scored
-        np.minimum.at(positive_teacher, positive_query, teacher.of(positive_key))
+        np.minimum.at(positive_teacher, positive_query, scores_of(positive_key, scores, keys))
     is_positive = np.isin(key, positive_key)
     score = table["score"].cast(pa.float64()).to_numpy()
     positive_count = np.bincount(positive_query, minlength=len(query_ids))
@@ -239,7 +238,7 @@ def examine(
             positive_score=_lowest(
                 query * len(sources) + source, score, is_positive, np.repeat(positive_count, len(sources))
             ),
-            teacher=teacher.of(key),
+            teacher=scores_of(key, scores, keys),
             positive_teacher=positive_teacher[query],
         ),
     )

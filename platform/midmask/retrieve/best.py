@@ -1,4 +1,4 @@
-"""The best k passages of a query, by float32 score descending, then document id: within a shard and over all shards."""
+"""The best k passages of a query, by float32 score descending, then document id."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from midmask.core.arrays import Floats, Ints
 from midmask.retrieve.views import Views
-from midmask.store.place import Place
 
 Neighbours = tuple[Floats, Ints]
 """Scores and rows [Q, K], the best first; -inf and -1 where fewer than K were found."""
@@ -63,9 +62,7 @@ GROUP = 16
 
 def places_of(doc_ids: pa.ChunkedArray) -> Ints:
     """The position of each id in the sorted list of ids; equal scores are ordered by it."""
-    places_N = np.empty(len(doc_ids), dtype=np.int64)
-    places_N[pc.sort_indices(doc_ids).to_numpy()] = np.arange(len(doc_ids))
-    return places_N
+    return np.asarray(pc.rank(doc_ids, tiebreaker="first").to_numpy()).astype(np.int64) - 1
 
 
 def in_order(scores_QN: Floats, rows_QN: Ints, places_N: Ints, k: int) -> tuple[Floats, Ints]:
@@ -81,7 +78,11 @@ def in_order(scores_QN: Floats, rows_QN: Ints, places_N: Ints, k: int) -> tuple[
     bits_QN = (scores_QN + np.float32(0)).view(np.int32)
     rising_QN = np.where(bits_QN < 0, bits_QN ^ 0x7FFFFFFF, bits_QN).astype(np.int64)
     keys_QN = (-rising_QN << 32) | places_N[rows_QN]
-    at_QK = np.argsort(keys_QN, axis=1)[:, :k]
+    if keys_QN.shape[1] > 2 * k:
+        few = np.argpartition(keys_QN, k, axis=1)[:, :k]
+        at_QK = np.take_along_axis(few, np.argsort(np.take_along_axis(keys_QN, few, axis=1), axis=1), axis=1)
+    else:
+        at_QK = np.argsort(keys_QN, axis=1)[:, :k]
     scores_QK: Floats = np.take_along_axis(scores_QN, at_QK, axis=1)
     return scores_QK, np.where(np.isneginf(scores_QK), -1, np.take_along_axis(rows_QN, at_QK, axis=1))
 
@@ -113,88 +114,26 @@ def _kth(scores_N: Floats, k: int) -> np.float32:
 
 
 class Best:
-    """The best k passages so far, unordered: scores float32 and rows int64.
+    """The best k passages so far of each of some queries, in order; threads may each add to queries of their own.
 
     Args:
         k: at least 1.
         places_N: for every row, what equal scores are compared by.
     """
 
-    def __init__(self, k: int, places_N: Ints) -> None:
-        self._k = k
+    def __init__(self, queries: int, k: int, places_N: Ints) -> None:
         self._places_N = places_N
-        self.scores = np.empty(0, dtype=np.float32)
-        self.rows = np.empty(0, dtype=np.int64)
+        self.found: Neighbours = (
+            np.full((queries, k), -np.inf, dtype=np.float32),
+            np.full((queries, k), -1, dtype=np.int64),
+        )
 
-    @property
-    def least(self) -> np.float32:
-        """The score above which a passage is taken in; -inf while there is room."""
-        return self.scores.min() if len(self.scores) == self._k else np.float32(-np.inf)
+    def least(self, query: int) -> np.float32:
+        """The score that a passage must reach to be taken in; -inf while there is room."""
+        return np.float32(self.found[0][query, -1])
 
-    def offer(self, scores_N: Floats, rows_N: Ints) -> None:
+    def offer(self, query: int, scores_N: Floats, rows_N: Ints) -> None:
         """Adds scored passages, each at most once over all calls."""
-        self.scores = np.concatenate([self.scores, scores_N])
-        self.rows = np.concatenate([self.rows, rows_N])
-        if len(self.scores) > self._k:
-            self._keep_best()
-
-    def _keep_best(self) -> None:
-        least = _kth(self.scores, self._k)
-        near = np.flatnonzero(self.scores >= least)
-        scores, rows = self.scores[near], self.rows[near]
-        if (extra := len(near) - self._k) > 0:
-            tied = np.flatnonzero(scores == least)
-            last = tied[np.argpartition(self._places_N[rows[tied]], -extra)[-extra:]]
-            scores, rows = np.delete(scores, last), np.delete(rows, last)
-        self.scores, self.rows = scores, rows
-
-    def ranking(self) -> tuple[Floats, Ints]:
-        """Scores and rows, the best first."""
-        order = np.lexsort((self._places_N[self.rows], -self.scores))
-        return self.scores[order], self.rows[order]
-
-
-def write_found(place: Place, found: Neighbours, seconds: float) -> None:
-    """Writes a shard's results for a block of queries, and the seconds of the search."""
-    with place.writing() as stream:
-        np.savez(stream, scores=found[0], rows=found[1], seconds=np.float64(seconds))
-
-
-def read_found(place: Place) -> Neighbours:
-    with place.reading() as stream, np.load(stream, allow_pickle=False) as arrays:
-        return arrays["scores"], arrays["rows"]
-
-
-def read_seconds(place: Place) -> float:
-    """Seconds that the search of a written block took."""
-    with place.reading() as stream, np.load(stream, allow_pickle=False) as arrays:
-        return float(arrays["seconds"])
-
-
-def merge(parts: Sequence[Neighbours], places_N: Ints, depth: int) -> Neighbours:
-    """The best `depth` of each query over the shards' lists; their order does not matter.
-
-    Args:
-        places_N: what equal scores are compared by, for every row of the corpus.
-    """
-    scores_QK, rows_QK = (np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True))
-    return in_order(scores_QK, rows_QK, places_N, depth)
-
-
-def as_table(found: Neighbours, query_ids: pa.ChunkedArray, doc_ids: pa.Array) -> pa.Table:
-    """The ranked list of some queries, in their order.
-
-    Args:
-        doc_ids: of every row of the corpus.
-    """
-    scores_QK, rows_QK = found
-    found_QK = rows_QK >= 0
-    query = np.repeat(np.arange(len(rows_QK)), found_QK.sum(axis=1))
-    return pa.table(
-        {
-            "query_id": query_ids.take(pa.array(query)),
-            "doc_id": doc_ids.take(pa.array(rows_QK[found_QK])),
-            "score": scores_QK[found_QK],
-            "rank": pa.array(np.cumsum(found_QK, axis=1)[found_QK].astype(np.int32)),
-        }
-    )
+        scores_QK, rows_QK = self.found
+        both = np.append(scores_QK[query], scores_N)[None], np.append(rows_QK[query], rows_N)[None]
+        scores_QK[query], rows_QK[query] = in_order(*both, self._places_N, rows_QK.shape[1])

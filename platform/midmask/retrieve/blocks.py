@@ -5,7 +5,7 @@ number.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -77,13 +77,6 @@ def token_rows(column: pa.ChunkedArray) -> list[NDArray[np.int32]]:
     offsets = ids.offsets.to_numpy()
     values: NDArray[Any] = ids.values.to_numpy(zero_copy_only=False)
     return [values[start:end] for start, end in pairwise(offsets.tolist())]
-
-
-def done_in_turn(do: Callable[[int], object], blocks: int) -> Iterator[int]:
-    """The number of each block, as soon as it is done, in this process."""
-    for block in range(blocks):
-        do(block)
-        yield block
 
 
 GROUPS_KEPT = 32

@@ -170,13 +170,15 @@ class DenseShard(Shard):
         width = self._embeddings.width
         self._exact = index is None
         self._rescore = rescore
-        self._index = faiss.IndexFlatIP(width) if index is None else index
-        self._mean_D = self._embeddings.mean() if self._exact else np.zeros(width, dtype=np.float32)
-        longest = 0.0
-        for centred_ND in self._embeddings.less(self._mean_D):
-            longest = max(longest, longest_of(centred_ND))
-            if self._exact:
+        self._index = index
+        if index is None:
+            self._index = faiss.IndexFlatIP(width)
+            self._mean_D = self._embeddings.mean()
+            longest = 0.0
+            for centred_ND in self._embeddings.less(self._mean_D):
+                longest = max(longest, longest_of(centred_ND))
                 self._index.add(centred_ND)
+            self._error = error_of_guess(longest, self._mean_D)
         if (self._index.ntotal, self._index.d) != (self.rows, width):
             raise UserError(
                 f"an index of {self._index.ntotal} vectors of width {self._index.d} for {self.rows} of width {width}; "
@@ -186,7 +188,6 @@ class DenseShard(Shard):
         # faiss leaves on the CPU what it cannot do there, such as HNSW.
         gpus = faiss.get_num_gpus()
         self._on_gpu: Any = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, self._index) if gpus else None
-        self._error = error_of_guess(longest, self._mean_D)
 
     def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
         queries_QD = queries.vectors_ND

@@ -9,9 +9,8 @@ in late/.
 A block that is there is not encoded again, so a killed encoding goes on. One process works through the blocks
 (`encode`), or `backend.pool` deals them out to actors; the files are the same.
 
-One encoding of the passages serves every evaluation, mining, depth and margin of its model. It is by far the largest
-artifact (4 D bytes a passage, and 47 bits a word of a lexical view): `encode/` in the storage may be deleted at any
-time, since a finished step never reads its inputs; a search that is still to be made would encode again.
+One encoding of the passages serves every evaluation and mining of its model. `encode/` in the storage may be deleted
+at any time, since a finished step never reads its inputs.
 """
 
 import logging
@@ -28,7 +27,7 @@ from pydantic import Field, model_validator
 
 from midmask.core.arrays import Ints
 from midmask.core.config import Config, added, runtime
-from midmask.encoders.representation import Representation, Side
+from midmask.encoders.representation import Side
 from midmask.errors import UserError
 from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, Block, blocks_in, passage_blocks, token_rows
 from midmask.retrieve.searched_queries import judged_queries
@@ -73,8 +72,9 @@ class EncodeConfig(Config):
 
 @dataclass(frozen=True)
 class Encode:
-    """An encoding's config and inputs, as plain data that can be sent to any node. Inputs: model, tokens; for queries
-    also corpus, or `asked`: judged queries that are not the collection's, with their tokens (`queries.pseudo_queries`).
+    """An encoding's config and inputs. Inputs: model, tokens; for queries also corpus, or `asked`: judged queries that
+    are not the collection's, with their tokens (`queries.pseudo_queries`). The same class works in a loop and as a Ray
+    actor, which holds the encoder from the first block on.
     """
 
     config: EncodeConfig
@@ -88,8 +88,8 @@ class Encode:
         Raises:
             UserError: if there is nothing to encode, or no model to encode it with.
         """
-        representation = self.representation
-        if self.config.terms is not None and representation.lexical is None:
+        lexical = self.encoder.representation.lexical
+        if self.config.terms is not None and lexical is None:
             raise UserError(f"terms = {self.config.terms}: the model has no lexical view; leave terms at none")
         if self.config.side == "queries" and not (self.out / SELECTION).exists():
             table = self._select_queries()
@@ -115,29 +115,15 @@ class Encode:
 
     @cached_property
     def encoder(self) -> TextEncoder:
-        config, side = self.config, self.text_side
-        return TextEncoder(
-            self.inputs["model"],
-            self.inputs["tokens"],
-            side,
-            config.length,
-            config.terms,
-            config.threads,
-            config.precision,
-        )
+        config = self.config
+        side: Side = "query" if config.side == "queries" else "passage"
+        limits = config.length, config.terms, config.threads, config.precision
+        return TextEncoder(self.inputs["model"], self.inputs["tokens"], side, *limits)
 
     @property
-    def representation(self) -> Representation:
-        return self.encoder.representation
-
-    @property
-    def text_side(self) -> Side:
-        return "query" if self.config.side == "queries" else "passage"
-
-    @cached_property
     def views(self) -> tuple[str, ...]:
         """Names of the views, which are the folders that they are written to."""
-        return self.representation.views
+        return self.encoder.representation.views
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -145,13 +131,36 @@ class Encode:
             return blocks_in([self.out / SELECTION])
         return passage_blocks(self.inputs["tokens"].place)
 
+    def encode(self, number: int) -> int:
+        """Writes the views of a block; returns 1 if they were missing.
+
+        Raises:
+            UserError: naming the texts whose views are not finite.
+        """
+        block = self.blocks[number]
+        if are_there(self.out, block.name, self.views):
+            return 0
+        name = "query_id" if self.config.side == "queries" else "doc_id"
+        table = block.read([name, "ids"])
+        try:
+            views = self.encoder.encode(token_rows(table["ids"]))
+        except NotFinite as error:
+            names = table[name].take(pa.array(error.rows)).to_pylist()
+            raise UserError(
+                f"the encoder gives vectors that are not finite for {len(names)} {self.config.side}, among them "
+                f"{', '.join(map(repr, names[:5]))}; its training went wrong, so use an earlier checkpoint"
+            ) from None
+        views.write(self.out, block.name)
+        log.info("encoded %s %d to %d", self.config.side, block.start, block.start + block.rows)
+        return 1
+
     def finish(self) -> dict[str, Any]:
         """The step's result: how much was encoded, from what, and how many bytes each text takes."""
         rows = sum(block.rows for block in self.blocks)
         size = sum((self.out / folder).size() for folder in self.views)
         return {
             "views": list(self.views),
-            "normalised": self.representation.normalise,
+            "normalised": self.encoder.representation.normalise,
             "side": self.config.side,
             "split": self.config.split,
             "rows": rows,
@@ -197,40 +206,9 @@ class Encode:
         return empty
 
 
-class EncodeWorker:
-    """Encodes blocks; holds the encoder. The same class works in a loop and as a Ray actor."""
-
-    def __init__(self, work: Encode) -> None:
-        self._work = work
-
-    def encode(self, number: int) -> int:
-        """Writes the views of a block; returns 1 if they were missing.
-
-        Raises:
-            UserError: naming the texts whose views are not finite.
-        """
-        work, block = self._work, self._work.blocks[number]
-        if are_there(work.out, block.name, work.views):
-            return 0
-        name = "query_id" if work.config.side == "queries" else "doc_id"
-        table = block.read([name, "ids"])
-        try:
-            views = work.encoder.encode(token_rows(table["ids"]))
-        except NotFinite as error:
-            names = table[name].take(pa.array(error.rows)).to_pylist()
-            raise UserError(
-                f"the encoder gives vectors that are not finite for {len(names)} {work.config.side}, among them "
-                f"{', '.join(map(repr, names[:5]))}; its training went wrong, so use an earlier checkpoint"
-            ) from None
-        views.write(work.out, block.name)
-        log.info("encoded %s %d to %d", work.config.side, block.start, block.start + block.rows)
-        return 1
-
-
 def encode(config: EncodeConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
     """The one-process step."""
     work = Encode(config, inputs, out)
-    worker = EncodeWorker(work)
     for block in range(work.begin()):
-        worker.encode(block)
+        work.encode(block)
     return work.finish()

@@ -10,9 +10,8 @@ searched as they are, a shard on each machine. Recall is the share of an exact s
 approximate one finds; sample and exact search are steps of their own, so that all indexes of one encoding are held
 against one list.
 
-An index is mapped into memory, not read, so that processes of one machine share its pages: lists and codes of IVF, SQ
-and PQ, and HNSW's graph. faiss reads the fast-scan codes of PQ (`x4fs`) into the memory of each process, and builds
-NSG in a way that asks for many passages.
+An index is mapped into memory, so that processes of one machine share its pages; but faiss reads the fast-scan codes
+of PQ (`x4fs`) into the memory of each process.
 """
 
 import logging
@@ -62,51 +61,6 @@ class VectorBlocks:
 
     def __iter__(self) -> Iterator[Floats]:
         return map(self.read, range(len(self.lengths)))
-
-
-def learn(index: Any, factory: str, vectors: VectorBlocks, wanted: int) -> None:
-    """Trains an index. Where passages are few for its centres, one line says so; faiss says it for each part, hundreds
-    of times for some indexes.
-
-    Args:
-        index: an empty faiss index. factory: its factory string, for messages. wanted: passages to learn from.
-
-    Raises:
-        UserError: for fewer passages than lists or codes.
-    """
-    rows = min(wanted, sum(vectors.lengths))
-    few = 0
-    for centres, clustering in _clusterings(index):
-        few = max(few, centres * clustering.min_points_per_centroid)
-        clustering.min_points_per_centroid = 1
-    try:
-        index.train(_sample_rows(vectors, wanted))
-    except RuntimeError as error:
-        raise UserError(
-            f"index = {factory!r}: {rows} passages are too few to learn it ({last_line(error)}); use fewer lists, or "
-            "Flat"
-        ) from None
-    if rows < few:
-        log.warning("index = %s learns from %d passages; faiss advises at least %d", factory, rows, few)
-
-
-def _clusterings(index: Any) -> Iterator[tuple[int, Any]]:
-    """Number of centres and settings of each clustering that the training of an index makes."""
-    faiss = load_faiss()
-    index = faiss.downcast_index(index)
-    if isinstance(index, faiss.IndexPreTransform):
-        for number in range(index.chain.size()):
-            rotation = faiss.downcast_VectorTransform(index.chain.at(number))
-            if isinstance(rotation, faiss.OPQMatrix):
-                rotation.pq = faiss.ProductQuantizer(rotation.d_out, rotation.M, 8)  # as it makes by itself
-                rotation.pq.this.disown()  # borrowed by the rotation; it stays until the process ends
-                yield rotation.pq.ksub, rotation.pq.cp
-        yield from _clusterings(index.index)
-        return
-    if hasattr(index, "cp"):
-        yield index.nlist, index.cp
-    if hasattr(index, "pq"):
-        yield index.pq.ksub, index.pq.cp
 
 
 def _sample_rows(vectors: VectorBlocks, wanted: int) -> Floats:
@@ -250,27 +204,30 @@ def build_faiss_index(vectors: VectorBlocks, config: IndexConfig) -> Any:
     # Several threads learn an OPQ rotation that differs in its last digits.
     faiss.omp_set_num_threads(1 if "OPQ" in config.index else config.threads)
     if not index.is_trained:
-        learn(index, config.index, vectors, config.training_rows or TRAINING_ROWS)
+        sample_ND = _sample_rows(vectors, config.training_rows or TRAINING_ROWS)
+        try:
+            index.train(sample_ND)
+        except RuntimeError as error:
+            raise UserError(
+                f"index = {config.index!r}: {len(sample_ND)} passages are too few to learn it ({last_line(error)}); "
+                "use fewer lists, or Flat"
+            ) from None
     faiss.omp_set_num_threads(config.threads)
     for block in vectors:
         index.add(np.ascontiguousarray(block, dtype=np.float32))
     return index
 
 
-def open_index(place: Place, fields: IndexFields, depth: int) -> Any:
+def open_index(folder: Path, fields: IndexFields, depth: int) -> Any:
     """The index of a finished step, ready to be searched: its file is mapped into memory as far as faiss can.
 
     Args:
         depth: passages that will be asked for.
     """
-    index = open_faiss_index((place / "index").local())
+    faiss = load_faiss()
+    index = faiss.read_index(str(folder / FILE), faiss.IO_FLAG_MMAP_IFC)
     set_search_parameters(index, fields, depth)
     return index
-
-
-def open_faiss_index(folder: Path) -> Any:
-    faiss = load_faiss()
-    return faiss.read_index(str(folder / FILE), faiss.IO_FLAG_MMAP_IFC)
 
 
 def empty_index(factory: str, width: int, place: str) -> Any:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from midmask.core.arrays import Floats, Ints
 from midmask.errors import UserError
-from midmask.retrieve.best import Candidates, Neighbours, Shard, in_order
+from midmask.retrieve.best import Best, Candidates, Neighbours, Shard
 from midmask.retrieve.views import CodedTokens, Views, starts_of, token_places
 
 
@@ -40,17 +40,15 @@ class LateShard(Shard):
     def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
         tokens = queries.tokens
         self._check_width(tokens)
-        scores_QK = np.full((len(tokens), k), -np.inf, dtype=np.float32)
-        rows_QK = np.full((len(tokens), k), -1, dtype=np.int64)
+        best = Best(len(tokens), k, self._places_N)
         for block, start in zip(self._blocks, self._starts[:-1].tolist(), strict=True):
             block_rows = None
             if candidates is not None:
                 block_rows = [_within(rows, start, start + len(block)) for rows in candidates]
             for query, scores in enumerate(self._score_block(block, tokens, block_rows)):
                 rows = np.arange(len(block)) if block_rows is None else block_rows[query]
-                both = np.append(scores_QK[query], scores)[None], np.append(rows_QK[query], rows + start)[None]
-                scores_QK[query], rows_QK[query] = in_order(*both, self._places_N, k)
-        return scores_QK, rows_QK
+                best.offer(query, scores, rows + start)
+        return best.found
 
     def _check_width(self, queries: CodedTokens) -> None:
         if self._blocks and queries.width != self._blocks[0].width:

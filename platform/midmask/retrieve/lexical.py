@@ -65,31 +65,24 @@ class LexicalShard(Shard):
         words = queries.words
         self._index.prepare(words)
 
-        def search(part: slice) -> list[Best]:
-            found = [Best(k, self._places_N) for _ in range(part.start, part.stop)]
+        best = Best(words.shape[0], k, self._places_N)
+
+        def search(part: slice) -> None:
             for members, block, scores in self._index.scores(words[part]):
-                for query, guessed in zip(members, scores, strict=True):
-                    near_N = near_best(guessed.scores_N, guessed.error, k, found[query].least)
-                    found[query].offer(guessed.exact(near_N).astype(np.float32), near_N + block.start)
-            return found
+                for member, guessed in zip(members, scores, strict=True):
+                    query = member + part.start
+                    near_N = near_best(guessed.scores_N, guessed.error, k, best.least(query))
+                    best.offer(query, guessed.exact(near_N).astype(np.float32), near_N + block.start)
 
-        return search_in_batches(search, words.shape[0], k, self._threads)
+        search_in_batches(search, words.shape[0], self._threads)
+        return best.found
 
 
-def search_in_batches(search: Callable[[slice], list[Best]], queries: int, k: int, threads: int) -> Neighbours:
-    """Searches some queries at a time and joins the results: scores and rows [Q, k], the best first."""
-    scores_QK = np.empty((queries, k), dtype=np.float32)
-    rows_QK = np.empty((queries, k), dtype=np.int64)
+def search_in_batches(search: Callable[[slice], None], queries: int, threads: int) -> None:
+    """Searches some queries at a time."""
     size = -(-QUERIES // threads)
-
-    def run(start: int) -> None:
-        part = slice(start, min(start + size, queries))
-        for query, best in enumerate(search(part), start):
-            scores_QK[query], rows_QK[query] = best.ranking()
-
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(run, range(0, queries, size)))
-    return scores_QK, rows_QK
+        list(pool.map(search, (slice(start, min(start + size, queries)) for start in range(0, queries, size))))
 
 
 @dataclass(frozen=True)
@@ -230,35 +223,32 @@ class HybridShard(Shard):
         if self._embeddings.rows != rows.shape[0]:
             raise ValueError(f"{self._embeddings.rows} dense and {rows.shape[0]} lexical views are not of one shard")
         self._index = LexicalIndex(rows)
-        self._dense: FlatGuesses | DenseShard = (
-            FlatGuesses(self._embeddings, float(np.abs(rows.data).max(initial=0)))
-            if index is None
-            else DenseShard(vectors, doc_ids, index=index, rescore=rescore, threads=threads)
-        )
+        self._propose: Callable[[Views, int], FlatProposals | FaissProposals]
+        if index is None:
+            heaviest = float(np.abs(rows.data).max(initial=0))
+            self._propose = partial(FlatProposals, FlatGuesses(self._embeddings, heaviest))
+        else:
+            dense = DenseShard(vectors, doc_ids, index=index, rescore=rescore, threads=threads)
+            self._propose = partial(FaissProposals, dense)
 
     def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
         words, dense_QD = queries.words, queries.vectors_ND
         self._index.prepare(words)
         check_finite(dense_QD)
         wide_QD = dense_QD.astype(np.float64)
-        proposals: FlatProposals | FaissProposals = (
-            FlatProposals(self._dense, dense_QD, words, k)
-            if isinstance(self._dense, FlatGuesses)
-            else FaissProposals(self._dense.search(queries, k)[1], k)
-        )
+        proposals = self._propose(queries, k)
+        best = Best(words.shape[0], k, self._places_N)
 
-        def search(part: slice) -> list[Best]:
-            found = [Best(k, self._places_N) for _ in range(part.start, part.stop)]
+        def search(part: slice) -> None:
             for members, block, scores in self._index.scores(words[part]):
                 numbers = np.array(members) + part.start
                 for query, own, guessed in zip(numbers, proposals.of(numbers, block), scores, strict=True):
-                    best = found[query - part.start]
-                    near_N = proposals.near(query, own, guessed, best.least)
+                    near_N = proposals.near(query, own, guessed, best.least(query))
                     dense_N = self._embeddings.inner(wide_QD[query, None], (near_N + block.start)[None])[0]
-                    best.offer((dense_N + guessed.exact(near_N)).astype(np.float32), near_N + block.start)
-            return found
+                    best.offer(query, (dense_N + guessed.exact(near_N)).astype(np.float32), near_N + block.start)
 
-        return search_in_batches(search, words.shape[0], k, self._threads)
+        search_in_batches(search, words.shape[0], self._threads)
+        return best.found
 
 
 class FlatGuesses:
@@ -280,11 +270,11 @@ class FlatGuesses:
 class FlatProposals:
     """All passages that the errors leave a chance to be among the best k."""
 
-    def __init__(self, guesses: FlatGuesses, dense_QD: Floats, lexical: "csr_array", k: int) -> None:
+    def __init__(self, guesses: FlatGuesses, queries: Views, k: int) -> None:
         self._centred_ND = guesses.centred_ND
-        self._dense_QD = dense_QD
+        self._dense_QD, lexical = queries.vectors_ND, queries.words
         self._k = k
-        wide_QD = dense_QD.astype(np.float64)
+        wide_QD = self._dense_QD.astype(np.float64)
         self._shares_Q = np.vecdot(wide_QD, guesses.mean_D.astype(np.float64))  # added by the mean to all scores
         sums = np.concatenate([np.zeros(1), np.abs(lexical.data).cumsum(dtype=np.float64)])
         lengths_Q = np.linalg.norm(wide_QD, axis=1)
@@ -304,8 +294,8 @@ class FlatProposals:
 class FaissProposals:
     """The passages that faiss finds, and the best k of a block by lexical score."""
 
-    def __init__(self, rows_QK: Ints, k: int) -> None:
-        self._rows_QK = rows_QK
+    def __init__(self, dense: DenseShard, queries: Views, k: int) -> None:
+        self._rows_QK = dense.search(queries, k)[1]
         self._k = k
 
     def of(self, queries: Ints, block: range) -> list[Ints]:

@@ -1,39 +1,150 @@
-"""The search step: the best passages for every query, in units that can be done anywhere and in any order.
+"""The search step: the best passages for every query.
 
     encoded passages ─► shard ─┐
     encoded queries ─► block ──┴► search (shard, query block) ─► partial file ─► merge ─► ranked/SPLIT.parquet
 
-A shard is a contiguous range of passage blocks with whatever views it has. Every unit leaves a file; a unit whose file
-is there is not done again, so a killed search goes on. One process runs all units in a loop (`search`), or
-`backend.pool` deals them out to actors. The result has the layout of BM25's: both are ranked lists to mine from and to
-evaluate.
-
-Shapes: Q queries, D dense width, K results of a query.
+A shard is a contiguous range of passage blocks with whatever views it has. The result has the layout of BM25's: both
+are ranked lists to mine from and to evaluate.
 """
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from itertools import pairwise
+from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
 
 from midmask.core.arrays import Ints
+from midmask.core.config import Config, added, runtime
 from midmask.errors import UserError
 from midmask.retrieve import ranked
-from midmask.retrieve.best import Shard, as_table, merge, places_of, read_found, read_seconds, write_found
-from midmask.retrieve.blocks import SELECTION, Block, blocks_in, done_in_turn, passage_blocks, ranges
+from midmask.retrieve.best import Neighbours, Shard
+from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks, ranges
 from midmask.retrieve.dense import DenseShard
-from midmask.retrieve.index import measure_recall, open_index
+from midmask.retrieve.index import IndexFields, measure_recall, open_index
 from midmask.retrieve.late import LateShard
 from midmask.retrieve.lexical import HybridShard, LexicalShard
-from midmask.retrieve.search_config import SearchConfig, check_inputs, read_candidates
 from midmask.retrieve.sparse import stacked
+from midmask.retrieve.units import UnitSearch, read_seconds, search_alone
 from midmask.retrieve.views import Views, read_views, stored_size
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_table
+
+ALL = "all"
+
+NO_DENSE_VIEW = "no dense vectors are searched; leave it at Flat"
+"""Why an approximate index is of no use, and what to set."""
+
+
+class PoolFields(Config):
+    """Which passages are scored by token vectors; without effect on other vectors."""
+
+    candidates: Literal["bm25", "all"] = added(
+        "bm25", "late interaction: passages that are scored for a query: BM25's best, or all (small collections)"
+    )
+    pool: int = added(1000, "late interaction: BM25's passages that are scored for each query", ge=1, le=100_000)
+
+    def check_pool(self, place: str, depth: int, *, late: bool) -> None:
+        """Finds a pool that cannot be searched before anything is computed.
+
+        Args:
+            place: path of these fields, as typed (`evaluation`). depth: passages that are ranked for a query. late:
+                whether token vectors are searched.
+
+        Raises:
+            UserError: if no token vectors are searched, or for a pool that is smaller than the depth.
+        """
+        for name in PoolFields.model_fields:
+            usual = PoolFields.model_fields[name].default
+            if not late and (value := getattr(self, name)) != usual:
+                raise UserError(
+                    f"{place}.{name} = {value}: it is of late interaction, and representation.tokens = none; leave it "
+                    f"at {usual}, or use --protocol in_batch_late"
+                )
+        if late and self.candidates != ALL and self.pool < depth:
+            raise UserError(
+                f"{place}.pool = {self.pool} with {place}.depth = {depth}: no more passages can be ranked than are "
+                f"scored; set {place}.pool={depth} or more, or {place}.candidates=all"
+            )
+
+
+def _read_candidates(lists: Place, query_ids: Sequence[str], doc_ids: pa.ChunkedArray) -> list[Ints]:
+    """For each query the places of its candidates among the passages with these ids, ascending.
+
+    Args:
+        lists: a ranked list in Parquet.
+    """
+    within = [("query_id", ">=", min(query_ids)), ("query_id", "<=", max(query_ids))]
+    found = read_table(lists, ["query_id", "doc_id"], filters=within)
+    query_N = pc.index_in(found["query_id"], value_set=pa.array(query_ids, pa.string()))
+    large = pa.large_string()  # ids may take more than 2 GiB
+    row_N = pc.index_in(found["doc_id"].cast(large), value_set=doc_ids.cast(large).combine_chunks())
+    kept = pc.and_(pc.is_valid(query_N), pc.is_valid(row_N))
+    query_N, row_N = (column.filter(kept).to_numpy().astype(np.int64) for column in (query_N, row_N))
+    order = np.lexsort((row_N, query_N))
+    edges = np.searchsorted(query_N[order], np.arange(len(query_ids) + 1))
+    return [row_N[order[start:stop]] for start, stop in pairwise(edges.tolist())]
+
+
+class SearchConfig(IndexFields):
+    """How a corpus is searched. With another index than Flat, the step `index` builds it."""
+
+    depth: int = Field(100, ge=1, le=100_001, description="passages ranked for each query")
+    views: Literal["all", "dense", "lexical"] = Field("all", description="what is scored of what was encoded")
+    query_terms: int | None = Field(
+        None, ge=1, description="words of a query's lexical view that count, the heaviest; none: all that were encoded"
+    )
+    passage_terms: int | None = Field(
+        None, ge=1, description="the same of a passage; fewer than were encoded need no new encoding"
+    )
+    width: int | None = added(
+        None, "first dimensions of the dense view that count, for an exact search; none: all", ge=1
+    )
+    actors: int = runtime(1, "on a cluster: processes that each search a part of the corpus", ge=1)
+    threads: int = runtime(1, "threads of each process", ge=1)
+
+
+def _check_inputs(config: SearchConfig, inputs: Mapping[str, Artifact], views: Sequence[str]) -> None:
+    """Checks that the inputs of a search belong together, and that its settings have a meaning for them.
+
+    Args:
+        views: that are scored.
+
+    Raises:
+        UserError: naming the setting, or the two artifacts.
+    """
+    typed = {name: getattr(config, name) for name in ("query_terms", "passage_terms")}
+    terms = ", ".join(f"{name} = {count}" for name, count in typed.items() if count is not None)
+    if terms and "lexical" not in views:
+        raise UserError(f"{terms}: no lexical view is searched; leave it at none")
+    if any((name in inputs) == config.is_exact for name in ("index", "exact")):
+        raise UserError(
+            f"index = {config.index}: it is built by the step `index`, an input of this one, as is `exact`, the search "
+            "that its recall is measured against"
+        )
+    if not config.is_exact and "dense" not in views:
+        raise UserError(f"index = {config.index}: {NO_DENSE_VIEW}")
+    if "candidates" in inputs and "late" not in views:
+        raise UserError("candidates: all passages are scored by dense and lexical vectors; leave the input out")
+    passages, queries = inputs["passages"], inputs["queries"]
+    if passages.result["model"] != queries.result["model"]:
+        raise UserError(
+            f"the index {passages.place} was made by the encoder {passages.result['model']}, the queries "
+            f"{queries.place} by {queries.result['model']}; encode both with one model"
+        )
+    for artifact in (passages, queries):
+        if artifact.result["tokens"] != inputs["tokens"].fingerprint:
+            raise UserError(
+                f"{artifact.place} was encoded from the tokens {artifact.result['tokens']}, not from "
+                f"{inputs['tokens'].place} ({inputs['tokens'].fingerprint}); encode these"
+            )
 
 
 def open_shard(
@@ -56,7 +167,7 @@ def open_shard(
     """
     read = (read_views(encoded, block.name, views) for block in blocks)
     parts = [each.pruned(config.passage_terms).narrowed(config.width, normalise=normalise) for each in read]
-    doc_ids, first, threads, rescore = doc_ids_of(blocks), blocks[0].start, config.threads, config.rescore
+    doc_ids, first, threads, rescore = _doc_ids_of(blocks), blocks[0].start, config.threads, config.rescore
     if "late" in views:
         return LateShard([part.tokens for part in parts], doc_ids, first=first, threads=threads)
     if "lexical" not in views:
@@ -69,7 +180,7 @@ def open_shard(
     return HybridShard(vectors, rows, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
 
 
-def doc_ids_of(blocks: Sequence[Block]) -> pa.ChunkedArray:
+def _doc_ids_of(blocks: Sequence[Block]) -> pa.ChunkedArray:
     """Ids of the passages of some blocks, in row order."""
     return pa.concat_tables([block.read(["doc_id"]) for block in blocks])["doc_id"]
 
@@ -78,7 +189,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Search:
+class Search(UnitSearch):
     """A search's config and inputs, as plain data that can be sent to any node. Inputs: passages and queries (both
     encoded), tokens; unless the search is exact, `index`, of the passages, and `exact`, the exact ranked list of a
     sample of the queries; `candidates`, ranked lists of the same queries, where only these are scored by token vectors.
@@ -95,7 +206,7 @@ class Search:
         Raises:
             UserError: if passages and queries do not come from one encoder and the given tokens.
         """
-        check_inputs(self.config, self.inputs, self.views)
+        _check_inputs(self.config, self.inputs, self.views)
         self._check_width()
         return len(self.query_blocks)
 
@@ -109,10 +220,6 @@ class Search:
             raise UserError(
                 f"width = {width}: the dense view has {vectors_ND.shape[1]} dimensions; name fewer, or none"
             )
-
-    def narrowed(self, views: Views) -> Views:
-        """A query's views as far as they count."""
-        return views.pruned(self.config.query_terms).narrowed(self.config.width, normalise=self.normalised)
 
     @property
     def normalised(self) -> bool:
@@ -141,6 +248,10 @@ class Search:
         return passage_blocks(self.inputs["tokens"].place)
 
     @cached_property
+    def doc_ids(self) -> pa.LargeStringArray:
+        return _doc_ids_of(self.blocks).cast(pa.large_string()).combine_chunks()
+
+    @cached_property
     def query_blocks(self) -> list[Block]:
         return blocks_in([self.inputs["queries"].place / SELECTION])
 
@@ -148,19 +259,24 @@ class Search:
         """Passage blocks cut into at most `count` contiguous ranges of nearly equal size; an index is of all blocks."""
         return ranges(len(self.blocks), count if self.config.is_exact else 1)
 
-    def partial(self, shard: range, block: int) -> Place:
-        """The result of (shard, query block); named by passage blocks, since a resumed run may cut other shards."""
-        return self.out / "partial" / f"{shard.start:05d}-{shard.stop:05d}.{block:05d}.npz"
+    def open(self, shard: range) -> Shard:
+        """The passages and their index."""
+        index = None
+        if not self.config.is_exact:
+            index = open_index((self.inputs["index"].place / "index").local(), self.config, self.config.depth)
+        blocks = [self.blocks[number] for number in shard]
+        place = self.inputs["passages"].place
+        return open_shard(place, blocks, self.views, self.config, normalise=self.normalised, index=index)
+
+    def prepare(self, shard: Shard, number: int) -> Callable[[], Neighbours]:
+        queries = read_views(self.inputs["queries"].place, self.query_blocks[number].name, self.views)
+        candidates = self._candidates(number, shard)
+        return lambda: shard.search(self._narrowed(queries), self.config.depth, candidates)
 
     def finish(self, shards: Sequence[range], searched: Iterable[int]) -> dict[str, Any]:
-        """Writes `ranked/SPLIT.parquet` from the shards' partial results, which are deleted, and returns the counts,
-        the bytes a passage that were searched, and the recall of an index.
-
-        Args:
-            searched: all query blocks in order, each when every shard has searched it.
-        """
+        """The counts, the bytes a passage that were searched, and the recall of an index."""
         place = self.out / "ranked" / f"{self.split}.parquet"
-        rows = ranked.write(place, self._merge(shards, searched))
+        rows = ranked.write(place, self.merged(shards, searched, self.config.depth))
         seconds = self._query_seconds(shards)
         (self.out / "partial").delete()
         queries, passages = (self.inputs[name].result["rows"] for name in ("queries", "passages"))
@@ -189,13 +305,17 @@ class Search:
             return "some queries have fewer candidates than were asked for"
         return f"index {self.config.index} found fewer passages than were asked for; raise nprobe or ef_search"
 
-    def candidates(self, number: int, shard: Shard) -> list[Ints] | None:
+    def _narrowed(self, queries: Views) -> Views:
+        """Queries as far as their views count."""
+        return queries.pruned(self.config.query_terms).narrowed(self.config.width, normalise=self.normalised)
+
+    def _candidates(self, number: int, shard: Shard) -> list[Ints] | None:
         """For each query of a block the rows of a shard that are its candidates; none: all passages are scored."""
         if "candidates" not in self.inputs:
             return None
         query_ids = self.query_blocks[number].read(["query_id"])["query_id"].to_pylist()
         lists = ranked.of_split(self.inputs["candidates"].place, self.split)
-        return read_candidates(lists, query_ids, shard.doc_ids)
+        return _read_candidates(lists, query_ids, shard.doc_ids)
 
     def _query_seconds(self, shards: Sequence[range]) -> float:
         """Seconds in which queries were searched: of each block, those of its slowest shard. Neither building nor
@@ -212,51 +332,10 @@ class Search:
         )
         return stored + (0 if config.is_exact else int(self.inputs["index"].result["bytes"]))
 
-    def _merge(self, shards: Sequence[range], searched: Iterable[int]) -> Iterator[pa.Table]:
-        """The ranked list, one query block after the other."""
-        doc_ids = doc_ids_of(self.blocks).cast(pa.large_string()).combine_chunks()  # they may take more than 2 GiB
-        places_N = places_of(doc_ids)
-        for number in searched:
-            parts = [read_found(self.partial(shard, number)) for shard in shards]
-            results = merge(parts, places_N, self.config.depth)
-            yield as_table(results, self.query_blocks[number].read(["query_id"])["query_id"], doc_ids)
-
 
 def _read_to(encoded: Artifact) -> dict[str, Any]:
     """The length to which the texts of an encoding were read."""
     return {name: encoded.result[name] for name in ("length", "cut_share", "titles") if name in encoded.result}
-
-
-class SearchWorker:
-    """Searches one shard; holds its index. The same class works in a loop and as a Ray actor."""
-
-    def __init__(self, work: Search, shard: range) -> None:
-        self.work = work
-        self._shard = shard
-
-    @cached_property
-    def shard(self) -> Shard:
-        """The passages and their index, opened when they are first asked for."""
-        work, config = self.work, self.work.config
-        index = None if config.is_exact else open_index(work.inputs["index"].place, config, config.depth)
-        blocks = [work.blocks[number] for number in self._shard]
-        place = work.inputs["passages"].place
-        return open_shard(place, blocks, work.views, config, normalise=work.normalised, index=index)
-
-    def search(self, number: int) -> int:
-        """Writes the shard's ranked list for a query block; returns 1 if it was missing."""
-        work = self.work
-        target = work.partial(self._shard, number)
-        if target.exists():
-            return 0
-        name = work.query_blocks[number].name
-        queries = read_views(work.inputs["queries"].place, name, work.views)
-        shard = self.shard  # opened before the clock runs
-        candidates = work.candidates(number, shard)
-        started = time.perf_counter()
-        results = shard.search(work.narrowed(queries), work.config.depth, candidates)
-        write_found(target, results, time.perf_counter() - started)
-        return 1
 
 
 def search(config: SearchConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
@@ -265,34 +344,16 @@ def search(config: SearchConfig, inputs: Mapping[str, Artifact], out: Place) -> 
     Raises:
         UserError: for encodings that do not belong together, or an unknown index.
     """
-    work = Search(config, inputs, out)
-    blocks = work.begin()
-    (shard,) = work.shards(1)
-    worker = SearchWorker(work, shard)
-    return work.finish([shard], done_in_turn(worker.search, blocks))
+    return search_alone(Search(config, inputs, out))
 
 
 PART = 64
 """Passage blocks that `search_in_parts` holds at once: 131,072 passages."""
 
 
-def search_in_parts(
-    config: SearchConfig, inputs: Mapping[str, Artifact], out: Place, *, blocks: int = PART
-) -> dict[str, Any]:
-    """An exact search for few queries that never holds the whole corpus: parts of it are searched one after another.
-    Writes the same as `search`; how large the parts are does not matter.
-
-    Args:
-        blocks: passage blocks of a part.
-
-    Raises:
-        UserError: as `search`.
+def search_in_parts(config: SearchConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+    """An exact search for few queries that never holds the whole corpus. Writes the same as `search`; how large the
+    parts are does not matter.
     """
     work = Search(config, inputs, out)
-    queries = range(work.begin())
-    parts = work.shards(-(-len(work.blocks) // blocks))
-    for part in parts:
-        worker = SearchWorker(work, part)
-        for block in queries:
-            worker.search(block)
-    return work.finish(parts, queries)
+    return search_alone(work, -(-len(work.blocks) // PART))

@@ -1,8 +1,7 @@
 """Which queries are searched: those of a split that can be judged, or a sample; and never to find themselves.
 
 A query that is a passage of its own corpus (ArguAna, Quora) never retrieves itself. Which passage that is, is a
-property of the corpus (`corpora.assemble`). Left in, it would stand at rank 1 of every list, lower each figure and
-be mined as the hardest negative of all. BEIR's evaluation leaves it out, too.
+property of the corpus (`corpora.assemble`). BEIR's evaluation leaves it out, too.
 """
 
 import logging

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from midmask.errors import UserError
 from midmask.retrieve.best import Neighbours, Shard
 from midmask.retrieve.blocks import StoredPassages, passage_blocks
-from midmask.retrieve.search import open_shard
-from midmask.retrieve.search_config import SearchConfig
+from midmask.retrieve.search import SearchConfig, open_shard
 from midmask.retrieve.text_encoder import TextEncoder
 from midmask.store.artifact import Artifact
 

@@ -12,11 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -25,11 +24,12 @@ from midmask.encoders.backbone import Backbone
 from midmask.encoders.experts import put_query_expert
 from midmask.encoders.families import first_token, padding_mask, suits_first_token, type_inputs, widen_scores
 from midmask.encoders.folder import load_bi_encoder
-from midmask.encoders.model_settings import ModelSettings, read_facts, read_projection, read_representation
+from midmask.encoders.model_settings import ModelSettings, read_facts, read_projection
 from midmask.encoders.precision import Precision, autocast_type
 from midmask.encoders.reading import read_base_model
-from midmask.encoders.representation import Representation, Side, TextVectors, TokenVectors, pool, token_vectors
+from midmask.encoders.representation import Pooling, Representation, Side, TextVectors, TokenVectors
 from midmask.errors import UserError
+from midmask.masking.randomness import fresh_weights
 from midmask.masking.words import one_thread
 from midmask.retrieve.sparse import top_rows
 from midmask.retrieve.views import CodedTokens, Views
@@ -64,12 +64,18 @@ def run_batches(run: Callable[[Ints], T], batches: Sequence[Ints], threads: int)
             return list(pool.map(run, reversed(batches)))[::-1]
 
 
-class Encoder(Protocol):
-    """Views of padded rows, not pruned. `shared`: whether threads may call it at the same time."""
+@dataclass(frozen=True)
+class Encoder:
+    """Views of padded rows, not pruned."""
 
-    shared: bool
+    model: Any  # a `Backbone`, or a `BaseModel`
+    pooling: Pooling
+    special_V: Tensor  # bool, which ids are special tokens
+    side: Side
+    shared: bool  # whether threads may call it at the same time
 
-    def __call__(self, ids_BL: Tensor, lengths_B: Tensor) -> TextVectors: ...
+    def __call__(self, ids_BL: Tensor, lengths_B: Tensor) -> TextVectors:
+        return self.pooling.views(self.model, ids_BL, lengths_B, self.special_V, self.side)
 
 
 def open_encoder(folder: Path, vocabulary: Vocabulary, side: Side, device: str = "cpu", unpooled: int = 0) -> Encoder:
@@ -82,14 +88,29 @@ def open_encoder(folder: Path, vocabulary: Vocabulary, side: Side, device: str =
     Raises:
         UserError: if the folder holds no model, or one whose views midmask cannot make.
     """
-    representation = read_representation(folder)
-    encoder: _MaskedModel | _BaseModel
+    representation = read_facts(folder).representation
+    model: Backbone | BaseModel
     if representation.lexical is not None:
-        encoder = _MaskedModel(folder, vocabulary, side, device)
+        model = load_masked_model(folder).to(device)
+        model.pair_sep, pooling, words = vocabulary.pair_sep, model.pooling, model.encoder
+        # The query expert takes the place of the model's own weights for the time of a call.
+        shared = side == "passage" or model.experts is None
     else:
-        encoder = _BaseModel(folder, representation, vocabulary, side, device, unpooled)
-    refuse_tokens_beyond(f"encoder {str(folder)!r}", vocabulary.size - 1, encoder.rows)
-    return encoder
+        words, shared = load_base_model(folder, side).to(device), True
+        model, pooling = BaseModel(words, vocabulary.pair_sep), _dense_pooling(folder, representation).to(device)
+        pooling.unpooled = unpooled
+    rows = len(words.get_input_embeddings().weight)
+    refuse_tokens_beyond(f"encoder {str(folder)!r}", vocabulary.size - 1, rows)
+    return Encoder(model, pooling, vocabulary.special_V.to(device), side, shared)
+
+
+def _dense_pooling(folder: Path, representation: Representation) -> Pooling:
+    weight = read_projection(folder)
+    with fresh_weights(0):
+        pooling = Pooling(representation, 0 if weight is None else weight.shape[1])
+    if pooling.projection is not None and weight is not None:
+        pooling.projection.weight.data = weight
+    return pooling
 
 
 def refuse_unfit(folder: Path, tokenizer: Path | None = None) -> None:
@@ -98,78 +119,33 @@ def refuse_unfit(folder: Path, tokenizer: Path | None = None) -> None:
     Args:
         tokenizer: folder of the tokenizer of its texts; none: not checked.
     """
-    lexical = read_representation(folder).lexical is not None
+    lexical = read_facts(folder).representation.lexical is not None
     model = load_masked_model(folder).model if lexical else load_base_model(folder)
     if tokenizer is not None:
         rows = len(model.get_input_embeddings().weight)
         refuse_tokens_beyond(f"encoder {str(folder)!r}", largest_id(load_tokenizer(tokenizer)), rows)
 
 
-class _BaseModel:
-    """[CLS] or mean of the last hidden states of a Hugging Face base model, or all of them."""
+@dataclass(frozen=True)
+class BaseModel:
+    """Hidden states of a Hugging Face base model, for `Pooling`."""
 
-    shared = True
+    model: Any
+    pair_sep: int | None
 
-    def __init__(
-        self,
-        folder: Path,
-        representation: Representation,
-        vocabulary: Vocabulary,
-        side: Side,
-        device: str,
-        unpooled: int,
-    ) -> None:
-        self._model: Any = load_base_model(folder, side).to(device)
-        self.rows = len(self._model.get_input_embeddings().weight)
-        self._pair_sep = vocabulary.pair_sep
-        self._unpooled = unpooled
-        self._first_alone = representation.dense == "cls" and not unpooled and suits_first_token(self._model)
-        self._representation = representation
-        weight = read_projection(folder)
-        self._projection = None if weight is None else weight.to(device)
+    def first(self, ids_BL: Tensor, lengths_B: Tensor, side: Side) -> Tensor:
+        """Last hidden states of the first tokens, [B, D]."""
+        if not suits_first_token(self.model):
+            return self.hidden(ids_BL, lengths_B, side)[:, 0]
+        types = type_inputs(self.model.config, self.pair_sep, ids_BL, lengths_B)
+        return first_token(self.model, ids_BL, padding_mask(lengths_B, ids_BL.shape[1]), types)
 
-    def __call__(self, ids_BL: Tensor, lengths_B: Tensor) -> TextVectors:
-        if self._representation.tokens is not None and self._projection is not None:
-            hidden_BLD, _ = self._hidden(ids_BL, lengths_B)
-            return TextVectors(None, None, token_vectors(hidden_BLD, lengths_B, self._projection))
-        dense_BD = self._pool(ids_BL, lengths_B)
-        if self._projection is not None:
-            dense_BD = F.linear(dense_BD, self._projection)
-        return TextVectors(F.normalize(dense_BD, dim=-1) if self._representation.normalise else dense_BD, None)
-
-    def _pool(self, ids_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        if self._first_alone:
-            types = self._types(ids_BL, lengths_B)
-            return first_token(self._model, ids_BL, padding_mask(lengths_B, ids_BL.shape[1]), types)
-        hidden_BLD, seen_BL = self._hidden(ids_BL, lengths_B)
-        pooled_BLD, pooled_BL = hidden_BLD[:, self._unpooled :], seen_BL[:, self._unpooled :]
-        return pool(self._representation.dense or "cls", pooled_BLD, pooled_BL)
-
-    def _hidden(self, ids_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Last hidden states, [B, L, D], and where there are tokens, bool [B, L]."""
+    def hidden(self, ids_BL: Tensor, lengths_B: Tensor, side: Side) -> Tensor:
+        """Last hidden states, [B, L, D]."""
         seen_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
-        types = self._types(ids_BL, lengths_B)
-        hidden_BLD: Tensor = self._model(input_ids=ids_BL, attention_mask=seen_BL.long(), **types).last_hidden_state
-        return hidden_BLD, seen_BL
-
-    def _types(self, ids_BL: Tensor, lengths_B: Tensor) -> dict[str, Tensor]:
-        return type_inputs(self._model.config, self._pair_sep, ids_BL, lengths_B)
-
-
-class _MaskedModel:
-    """The views that a backbone's pooling gives."""
-
-    def __init__(self, folder: Path, vocabulary: Vocabulary, side: Side, device: str) -> None:
-        self._backbone = load_masked_model(folder).to(device)
-        self.rows = len(self._backbone.encoder.get_input_embeddings().weight)
-        self._backbone.pair_sep = vocabulary.pair_sep
-        self._special_V = vocabulary.special_V.to(device)
-        self._side = side
-        # The query expert takes the place of the model's own weights for the time of a call.
-        self.shared = side == "passage" or self._backbone.experts is None
-
-    def __call__(self, ids_BL: Tensor, lengths_B: Tensor) -> TextVectors:
-        return self._backbone.pooling.views(self._backbone, ids_BL, lengths_B, self._special_V, self._side)
+        types = type_inputs(self.model.config, self.pair_sep, ids_BL, lengths_B)
+        hidden_BLD: Tensor = self.model(input_ids=ids_BL, attention_mask=seen_BL.long(), **types).last_hidden_state
+        return hidden_BLD
 
 
 def load_masked_model(folder: Path) -> Backbone:

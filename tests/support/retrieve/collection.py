@@ -16,8 +16,7 @@ from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
 from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.index import IndexConfig, IndexFields, SampleConfig, build_index, draw_sample
-from midmask.retrieve.search import search, search_in_parts
-from midmask.retrieve.search_config import SearchConfig
+from midmask.retrieve.search import SearchConfig, search, search_in_parts
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.tokens import TokensConfig, tokenise

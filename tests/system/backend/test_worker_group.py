@@ -30,8 +30,7 @@ from midmask.retrieve.bm25.search import Bm25Config, rank_with_bm25
 from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import IndexConfig
-from midmask.retrieve.search import search
-from midmask.retrieve.search_config import SearchConfig
+from midmask.retrieve.search import SearchConfig, search
 from midmask.retrieve.sparse import top_rows
 from midmask.retrieve.views import Views
 from midmask.store.artifact import Artifact, load
@@ -333,7 +332,7 @@ def test_an_encoder_killed_in_the_middle_is_made_again_and_encodes_nothing_twice
     alone = Place(str(tmp_path / "alone"))
     encoding.encode(PASSAGES, inputs, alone)
     pooled, killer = run_with_a_kill(
-        lambda out: pool.encode(PASSAGES, inputs, out, actors=2), "EncodeWorker", "dense/*.npy", tmp_path / "pooled"
+        lambda out: pool.encode(PASSAGES, inputs, out, actors=2), "Encode", "dense/*.npy", tmp_path / "pooled"
     )
     assert digests(pooled) == digests(alone)
     assert {path: path.stat().st_mtime_ns for path in killer.files} == killer.files

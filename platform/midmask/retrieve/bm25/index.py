@@ -12,7 +12,6 @@ collection's different words.
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +22,7 @@ from midmask.core.arrays import Floats, Ints
 from midmask.core.config import Config
 from midmask.retrieve.bm25.words import Texts, WordStatistics, count_shard, merge_counts, read_counted, read_statistics
 from midmask.store.place import Place
-from midmask.store.sharded import Inputs, Sharded
+from midmask.store.sharded import Sharded
 from midmask.store.tables import write_table
 
 SHARD_PASSAGES = 16_384
@@ -128,17 +127,15 @@ def _write_arrow(table: pa.Table, place: Place) -> None:
         writer.write_batch(batch)
 
 
-def _begin(config: Bm25IndexConfig, inputs: Inputs, out: Place) -> None:
-    _copy_words(inputs["words"].place, out)
-
-
-def _worker(config: Bm25IndexConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
-    return _indexer(config, inputs["words"].place, out)
-
-
-def _finish(config: Bm25IndexConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
-    return {"passages": inputs["words"].result["passages"], "bytes": (out / "index").size()}
-
-
-BM25_INDEX = Sharded("index", "words/counted", _begin, _worker, _finish, file_name=file_name)
+BM25_INDEX = Sharded(
+    "index",
+    "words/counted",
+    begin=lambda config, inputs, out: _copy_words(inputs["words"].place, out),
+    worker=lambda config, inputs, out: _indexer(config, inputs["words"].place, out),
+    finish=lambda config, inputs, out: {
+        "passages": inputs["words"].result["passages"],
+        "bytes": (out / "index").size(),
+    },
+    file_name=file_name,
+)
 """The step: counted words in, an index of each shard out."""

@@ -4,20 +4,15 @@
     queries of some splits ─► block ────┴► search (shards, block) ─► partial file ─► merge ─► ranked/SPLIT.parquet
 
 Words are lower-cased runs of two or more word characters, stemmed by Snowball English; no stop words are removed; a
-passage is its title and its text. k1 = 0.9 and b = 0.4 as in Anserini. On SQuAD dev this gives RR@10 0.798 and nDCG@10
-0.830 (its README, with another stemmer: 0.792 and 0.825), on Cranfield nDCG@10 0.351 (README: 0.339).
-
-The index serves every split and depth. A search is done in units, as that of vectors (`retrieve.search`): one process
-runs them in a loop (`rank_with_bm25`), or `backend.pool` deals them out to actors, each with some of the shards. The
-ranked list has the same bytes however the shards are dealt out.
+passage is its title and its text. k1 = 0.9 and b = 0.4 as in Anserini. The index serves every split and depth; the
+ranked list has the same bytes however its shards are dealt out.
 
 Shapes: Q queries, N passages of all shards that are open, n of one of them, K results of a query.
 """
 
 import logging
-import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice, pairwise
@@ -31,11 +26,12 @@ from pydantic import Field
 
 from midmask.core.arrays import Floats, Ints
 from midmask.retrieve import ranked
-from midmask.retrieve.best import Best, Neighbours, as_table, merge, places_of, read_found, write_found
-from midmask.retrieve.blocks import QUERY_BLOCK, Block, blocks_in, done_in_turn, ranges
+from midmask.retrieve.best import Best, Neighbours, places_of
+from midmask.retrieve.blocks import QUERY_BLOCK, Block, blocks_in, ranges
 from midmask.retrieve.bm25.index import ALL_WORDS, Bm25IndexConfig, file_name
 from midmask.retrieve.bm25.words import StemmedWords
 from midmask.retrieve.searched_queries import judged_queries
+from midmask.retrieve.units import UnitSearch, as_table, search_alone
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_table, write_table
@@ -82,30 +78,18 @@ class Bm25Index:
         length of the longest list. At the cut, of equal scores the smaller document ids stay.
         """
         words = [self._words.numbers(text) for text in texts]
-        lists = [Best(k, self._places_N) for _ in texts]
+        best = Best(len(texts), min(k, len(self.doc_ids)), self._places_N)
         first = 0
         for shard in self._shards:
-            for best, columns in zip(lists, shard.columns(words), strict=True):
+            for query, columns in enumerate(shard.columns(words)):
                 if len(columns):
-                    _offer(best, shard.score(columns), first)
+                    scores_n = shard.score(columns)
+                    rows = np.flatnonzero((scores_n > 0) & (scores_n >= best.least(query)))
+                    best.offer(query, scores_n[rows], first + rows)
             first += shard.passages
-        return _padded([best.ranking() for best in lists])
-
-
-def _offer(best: Best, scores_n: Floats, first: int) -> None:
-    least = best.least
-    rows = np.flatnonzero(scores_n >= least if least > 0 else scores_n > 0)
-    if len(rows):
-        best.offer(scores_n[rows], first + rows)
-
-
-def _padded(lists: Sequence[tuple[Floats, Ints]]) -> Neighbours:
-    longest = max((len(rows) for _, rows in lists), default=0)
-    scores_QK = np.full((len(lists), longest), -np.inf, np.float32)
-    rows_QK = np.full((len(lists), longest), -1, np.int64)
-    for query, (scores, rows) in enumerate(lists):
-        scores_QK[query, : len(rows)], rows_QK[query, : len(rows)] = scores, rows
-    return scores_QK, rows_QK
+        scores_QK, rows_QK = best.found
+        longest = int((rows_QK >= 0).sum(axis=1).max(initial=0))
+        return scores_QK[:, :longest], rows_QK[:, :longest]
 
 
 def read_ids(place: Place, names: Sequence[str] | None = None) -> pa.LargeStringArray:
@@ -206,7 +190,7 @@ class Bm25Config(Bm25IndexConfig):
 
 
 @dataclass(frozen=True)
-class Bm25Search:
+class Bm25Search(UnitSearch):
     """A ranking's config and inputs, as plain data that can be sent to any node. Inputs: corpus; index, of it with the
     config's k1, b and titles; `asked`, judged queries that are not the collection's (`queries.pseudo_queries`), if any.
     """
@@ -225,7 +209,7 @@ class Bm25Search:
             selected = self.out / "queries" / f"{split}.parquet"
             if not selected.exists():
                 write_table(self._select(split), selected, row_group_size=QUERY_BLOCK, compression="snappy")
-        return len(self.blocks)
+        return len(self.query_blocks)
 
     def _select(self, split: str) -> pa.Table:
         """Ids and texts of a split's queries, by id."""
@@ -241,7 +225,7 @@ class Bm25Search:
         return blocks_in([self.out / "queries" / f"{split}.parquet"])
 
     @cached_property
-    def blocks(self) -> list[Block]:
+    def query_blocks(self) -> list[Block]:
         """The queries of the splits that are not ranked yet."""
         missing = [split for split in self.config.splits if not self._ranked(split).exists()]
         return [block for split in missing for block in self._of_split(split)]
@@ -250,44 +234,41 @@ class Bm25Search:
         """The index's shards cut into at most `count` contiguous ranges of nearly equal size."""
         return ranges(len((self.inputs["index"].place / "ids").names()), count)
 
-    def partial(self, shards: range, block: Block) -> Place:
-        """The file of some shards' results for a query block; a resumed run may deal them out otherwise."""
-        name = f"{shards.start:05d}-{shards.stop:05d}.{block.index:05d}.npz"
+    def partial(self, shard: range, number: int) -> Place:
+        block = self.query_blocks[number]
+        name = f"{shard.start:05d}-{shard.stop:05d}.{block.index:05d}.npz"
         return self.out / "partial" / block.file.base.rpartition("/")[2] / name
 
-    def finish(self, shards: Sequence[range], searched: Iterable[int]) -> dict[str, Any]:
-        """Writes `ranked/SPLIT.parquet` of each split from the partial results, which are deleted, and returns counts.
+    def open(self, shard: range) -> Bm25Index:
+        return Bm25Index(self.inputs["index"].place, shard)
 
-        Args:
-            searched: the numbers of all blocks in order, each when all shards have been searched for it.
-        """
+    def prepare(self, shard: Bm25Index, number: int) -> Callable[[], Neighbours]:
+        texts = self.query_blocks[number].read(["text"])["text"].to_pylist()
+
+        def search() -> Neighbours:
+            scores_QK, rows_QK = shard.find(texts, self.config.depth)
+            return scores_QK, np.where(rows_QK >= 0, shard.first + rows_QK, -1)
+
+        return search
+
+    def finish(self, shards: Sequence[range], searched: Iterable[int]) -> dict[str, Any]:
+        """Counts, by split."""
         done = iter(searched)
         result: dict[str, Any] = {}
         for split in self.config.splits:
             blocks = self._of_split(split)
             if not self._ranked(split).exists():
-                ranked.write(self._ranked(split), self._merge(shards, islice(done, len(blocks))))
+                tables = self.merged(shards, islice(done, len(blocks)), self.config.depth)
+                ranked.write(self._ranked(split), tables)
             result[split] = self._count(split, sum(block.rows for block in blocks))
         for name in ("partial", "queries"):
             (self.out / name).delete()
         passages = self.inputs["index"].result["passages"]
         return {"passages": passages, "splits": result, "read": {"passages": {"titles": self.config.titles}}}
 
-    def _merge(self, shards: Sequence[range], searched: Iterable[int]) -> Iterator[pa.Table]:
-        """The ranked list of some query blocks, one after the other."""
-        for number in searched:
-            block = self.blocks[number]
-            parts = [read_found(self.partial(some, block)) for some in shards]
-            results = merge(parts, self._places_N, self.config.depth)
-            yield as_table(results, block.read(["query_id"])["query_id"], self._doc_ids)
-
     @cached_property
-    def _doc_ids(self) -> pa.LargeStringArray:
+    def doc_ids(self) -> pa.LargeStringArray:
         return read_ids(self.inputs["index"].place)
-
-    @cached_property
-    def _places_N(self) -> Ints:
-        return places_of(self._doc_ids)
 
     def _count(self, split: str, queries: int) -> dict[str, int]:
         rows, empty = 0, queries
@@ -299,40 +280,10 @@ class Bm25Search:
         return {"queries": queries, "without_results": empty, "ranked": rows}
 
 
-class Bm25Worker:
-    """Searches some shards; holds their index. The same class works in a loop and as a Ray actor."""
-
-    def __init__(self, work: Bm25Search, shards: range) -> None:
-        self._work = work
-        self._shards = shards
-
-    @cached_property
-    def _index(self) -> Bm25Index:
-        return Bm25Index(self._work.inputs["index"].place, self._shards)
-
-    def search(self, number: int) -> int:
-        """Writes the shards' results for a query block; returns 1 if it was missing."""
-        block = self._work.blocks[number]
-        target = self._work.partial(self._shards, block)
-        if target.exists():
-            return 0
-        index = self._index  # opened before the clock runs
-        texts = block.read(["text"])["text"].to_pylist()
-        started = time.perf_counter()
-        scores_QK, rows_QK = index.find(texts, self._work.config.depth)
-        found = scores_QK, np.where(rows_QK >= 0, index.first + rows_QK, -1)
-        write_found(target, found, time.perf_counter() - started)
-        return 1
-
-
 def rank_with_bm25(config: Bm25Config, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
     """The one-process step: all shards in turn. Writes `ranked/SPLIT.parquet` of every split.
 
     Raises:
         UserError: for a split without judged queries.
     """
-    work = Bm25Search(config, inputs, out)
-    blocks = work.begin()
-    (shards,) = work.shards(1)
-    worker = Bm25Worker(work, shards)
-    return work.finish([shards], done_in_turn(worker.search, blocks))
+    return search_alone(Bm25Search(config, inputs, out))

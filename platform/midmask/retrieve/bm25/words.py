@@ -168,9 +168,11 @@ def _worker(config: Bm25WordsConfig, inputs: Inputs, out: Place) -> Callable[[st
     return lambda name: count_shard(_read_texts(docs / name, titles=config.titles), out, name)
 
 
-def _finish(config: Bm25WordsConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
-    return merge_counts(out, str(inputs["corpus"].place))
-
-
-BM25_WORDS = Sharded("counted", "corpus/docs", lambda config, inputs, out: None, _worker, _finish)
+BM25_WORDS = Sharded(
+    "counted",
+    "corpus/docs",
+    begin=lambda config, inputs, out: None,
+    worker=_worker,
+    finish=lambda config, inputs, out: merge_counts(out, str(inputs["corpus"].place)),
+)
 """The step: corpus in, counted words out."""
