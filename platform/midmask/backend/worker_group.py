@@ -12,6 +12,7 @@ import ipaddress
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from functools import partial
@@ -23,13 +24,16 @@ import ray
 import ray.train
 import ray.train.torch
 import torch
+from ray._private.state import state
 from ray._private.worker import get_dashboard_url
+from ray._raylet import PlacementGroupID
+from ray.core.generated.gcs_pb2 import PlacementGroupTableData
 from ray.exceptions import RayActorError
 from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig
 from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
 from ray.util import get_node_ip_address
-from ray.util.placement_group import PlacementGroup, get_current_placement_group, remove_placement_group
+from ray.util.placement_group import PlacementGroup, remove_placement_group
 
 from midmask.backend.channel import Channel
 from midmask.backend.cluster import alive_nodes
@@ -133,7 +137,6 @@ they have checkpoints. Starting it takes seconds, and Ray logs an error each tim
 class WorkersPlaced(NamedTuple):
     """A group of workers has started."""
 
-    group: PlacementGroup
     workers: int
 
 
@@ -217,7 +220,7 @@ class Trainer(ray.train.torch.TorchTrainer):  # type: ignore[misc]  # Ray has no
     """Ray Train's trainer with two changes.
 
     Where Ray has no dashboard, it has no actor that asks the dashboard once a second whether the training's controller
-    lives: it could only warn, once a second, and a dead controller's placement group goes anyway.
+    lives: it could only warn, once a second, and `_train` removes a dead controller's placement group.
 
     It leaves SIGINT to the process: Ray Train's handler stays when the training has ended, and makes exit code 0 of a
     later interrupt.
@@ -236,23 +239,47 @@ def _train(trainer: Callable[[], Any], reports: "_Reports") -> Any:
     """Runs a training and returns what its workers return.
 
     Ray Train replaces dead workers, but not its controller, an actor. If that dies, a new trainer goes on from the last
-    checkpoint. The workers die with the controller; what was reserved for them is given back here, since Ray keeps it
-    as long as the driver lives.
+    checkpoint. The workers die with the controller; what was reserved for them is given back here.
     """
     for _ in range(RESTARTS):
         try:
             return trainer().fit().return_value
         except RayActorError:
             logger.warning("the controller of the training died; going on from the last checkpoint")
-            reports.give_groups_back()
+            give_reservations_back()
     return trainer().fit().return_value
+
+
+def give_reservations_back(within_s: float = 5.0) -> None:
+    """Removes the placement groups of this driver whose creators, controllers of trainings, are dead: they reserve CPUs
+    and GPUs, and Ray keeps them as long as the driver lives.
+
+    Args:
+        within_s: how long to look for one: Ray learns of the death a little later than those who call the actor. A
+            controller that died before it had reserved anything leaves none.
+    """
+    job, until = ray.get_runtime_context().get_job_id(), time.monotonic() + within_s
+    while True:
+        table = map(PlacementGroupTableData.FromString, state._connect_and_get_accessor().get_placement_group_table())
+        left = [
+            group
+            for group in table
+            if group.creator_actor_dead
+            and group.creator_job_id.hex() == job
+            and group.state != PlacementGroupTableData.REMOVED
+        ]
+        for group in left:
+            remove_placement_group(PlacementGroup(PlacementGroupID(group.placement_group_id)))
+        if left or time.monotonic() > until:
+            return
+        time.sleep(0.2)
 
 
 def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
     """The function that every worker runs."""
     channel: Channel = config["channel"]
-    if world.rank() == 0 and (group := get_current_placement_group()) is not None:
-        channel.push(WorkersPlaced(group, world.size()))
+    if world.rank() == 0:
+        channel.push(WorkersPlaced(world.size()))
 
     def log(done: int, values: dict[str, float]) -> None:
         channel.push(StepsDone(done, values))
@@ -279,7 +306,7 @@ def _device() -> torch.device:
 
 class _Reports:
     """Reports from workers to the driver. Steps are passed on once: after a restart, they are done and reported again,
-    with the same values. Keeps the placement group of each group of workers, which reserves their CPUs and GPUs.
+    with the same values.
 
     Args:
         asked: number of workers.
@@ -288,22 +315,17 @@ class _Reports:
     def __init__(self, log: Log, asked: int) -> None:
         self._log, self._asked = log, asked
         self._newest = 0
-        self._groups: dict[str, PlacementGroup] = {}
+        self._has_begun = False
 
     def __call__(self, event: WorkersPlaced | StepsDone) -> None:
         if isinstance(event, WorkersPlaced):
-            if self._groups or event.workers < self._asked:
-                goes_on = "goes on" if self._groups else "begins"
+            if self._has_begun or event.workers < self._asked:
+                goes_on = "goes on" if self._has_begun else "begins"
                 logger.warning("the training %s with %d of %d workers", goes_on, event.workers, self._asked)
-            self._groups[event.group.id.hex()] = event.group
+            self._has_begun = True
         elif event.done > self._newest:
             self._newest = event.done
             self._log(event.done, event.values)
-
-    def give_groups_back(self) -> None:
-        """Removes the placement groups of all workers so far; those that are gone already stay gone."""
-        for group in self._groups.values():
-            remove_placement_group(group)
 
 
 def worker_cpus(workers: int, nodes: list[float]) -> float:

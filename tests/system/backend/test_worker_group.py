@@ -16,11 +16,12 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 import ray
+from ray.util.placement_group import placement_group
 
 from midmask.backend import pool
 from midmask.backend.channel import Channel
 from midmask.backend.pool import run_sharded
-from midmask.backend.worker_group import train_on_ray
+from midmask.backend.worker_group import give_reservations_back, train_on_ray
 from midmask.errors import UserError
 from midmask.retrieve import encode as encoding
 from midmask.retrieve import ranked
@@ -107,6 +108,25 @@ def test_a_training_whose_controller_is_killed_goes_on(tokens: Place, tmp_path: 
     assert reports == list(range(1, 41)), "every step is reported once"
 
 
+@ray.remote(num_cpus=0)
+class Reserving:
+    """What a controller does before its workers start."""
+
+    def reserve(self) -> int:
+        ray.get(placement_group([{"CPU": 1}]).ready())
+        return os.getpid()
+
+
+def test_what_a_dead_controller_has_reserved_is_given_back() -> None:
+    """It dies before a worker can tell of the group: else the next workers' reading tasks wait for its CPUs forever."""
+    free, actor = ray.available_resources()["CPU"], Reserving.remote()
+    os.kill(ray.get(actor.reserve.remote()), signal.SIGKILL)
+    with pytest.raises(ray.exceptions.RayActorError):
+        ray.get(actor.reserve.remote())
+    give_reservations_back()
+    wait_until(lambda: ray.available_resources().get("CPU") == free)
+
+
 def test_a_loss_that_is_not_finite_is_not_tried_again(tokens: Place, tmp_path: Path) -> None:
     run_here(spec_of(tokens, tmp_path / "good", stop_after=3))
     spoil(tmp_path / "good" / "checkpoint")
@@ -117,7 +137,7 @@ def test_a_loss_that_is_not_finite_is_not_tried_again(tokens: Place, tmp_path: P
 
 def test_gpus_that_are_not_there_are_refused(tokens: Place, tmp_path: Path) -> None:
     setup = setup_of(spec_of(tokens, tmp_path))
-    with pytest.raises(UserError, match=r"--workers 1: one GPU each .* the cluster has 0"):
+    with pytest.raises(UserError, match=r"1 workers of a training .* need a GPU each, and the cluster has 0"):
         train_on_ray(setup, Place(str(tmp_path)), workers=1, use_gpu=True, log=lambda done, values: None)
 
 
