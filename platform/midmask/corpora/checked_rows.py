@@ -48,9 +48,8 @@ class Quarantine:
         self.bad: dict[str, Counter[str]] = {rows: Counter() for rows in ROWS}
         self.left_out: dict[str, Counter[str]] = {rows: Counter() for rows in ROWS}
         self.notes: dict[str, Counter[str]] = {}
-        self._first: dict[str, dict[tuple[str, str, str], str]] = {rows: {} for rows in ROWS}
-        """Rows -> (kind, file, reason) -> the first such row, quoted."""
-        self._alike: Counter[tuple[str, str, str]] = Counter()
+        self._alike: dict[str, dict[tuple[str, str, str], tuple[str, int]]] = {rows: {} for rows in ROWS}
+        """Rows -> (kind, file, reason) -> the first such row, quoted, and their number."""
 
     def reject(self, rows: str, kind: str, file: str, line: int, text: str, reason: str = "") -> None:
         """Quarantines one row; the first few of each kind of rows are quoted in the log."""
@@ -60,10 +59,10 @@ class Quarantine:
         quote = f"{file}:{line} {kind}: {text[:80]!r}"
         if self.bad[rows].total() <= QUOTED:
             log.warning("bad row of the %s: %s%s", rows, quote, f" ({reason})" if reason else "")
-        key = (kind, file, reason)
-        if key in self._first[rows] or len(self._first[rows]) < REASONS:
-            self._first[rows].setdefault(key, quote)
-            self._alike[key] += 1
+        key, alike = (kind, file, reason), self._alike[rows]
+        if key in alike or len(alike) < REASONS:
+            first, number = alike.get(key, (quote, 0))
+            alike[key] = first, number + 1
         if self.bad[rows].total() >= HOPELESS and self.bad[rows].total() > self.kept[rows]:
             self.check(rows)
 
@@ -94,9 +93,8 @@ class Quarantine:
     def examples(self, rows: str) -> list[str]:
         """The first bad rows of up to three files, kinds and reasons, quoted."""
         quotes = []
-        for key, quote in list(self._first[rows].items())[:3]:
-            count = f"{self._alike[key]:,} rows" if self._alike[key] > 1 else ""
-            about = "; ".join(filter(None, (key[2], count)))
+        for (_, _, reason), (quote, number) in list(self._alike[rows].items())[:3]:
+            about = "; ".join(filter(None, (reason, f"{number:,} rows" if number > 1 else "")))
             quotes.append(f"{quote} ({about})" if about else quote)
         return quotes
 
@@ -107,7 +105,7 @@ class Quarantine:
         if self.bad[rows][NO_GRADE]:
             return f"Grades are whole numbers, relevant from 1 on; map them, such as 0.5 and more to 1. {advice}"
         if self.bad[rows][NOT_UTF8]:
-            file = shlex.quote(next(file for kind, file, _ in self._first[rows] if kind == NOT_UTF8))
+            file = shlex.quote(next(file for kind, file, _ in self._alike[rows] if kind == NOT_UTF8))
             return f"If {file} is in Latin-1: iconv -f LATIN1 -t UTF-8 {file} > NEW. {advice}"
         return advice
 

@@ -122,20 +122,9 @@ def text_pieces(
     """The pieces of files of one kind of rows, a byte range each; with records other than lines, a file each. See
     `TextPiece`.
     """
+    make = partial(TextPiece, rows=rows, folder=folder, parse=parse, split=split, skip=skip, cut=cut, form=form)
     return [
-        TextPiece(
-            rows=rows,
-            file=file,
-            size=size,
-            parse=parse,
-            split=split,
-            folder=folder,
-            start=start,
-            end=end,
-            skip=skip,
-            cut=cut,
-            form=form,
-        )
+        make(file=file, start=start, end=end, size=size)
         for file in files
         for start, end, size in byte_ranges(folder, file, whole=cut is not lines)
     ]

@@ -16,6 +16,7 @@ Files are read in the order of their names. Only files that lie in these folders
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -155,6 +156,7 @@ def _pieces(
     parse: Callable[[ArrowRow], tuple[Any, ...]],
 ) -> list[ArrowPiece]:
     """A piece for each file of the datasets (split -> path); the split counts for judgements alone."""
+    make = partial(ArrowPiece, rows=rows, folder=folder, parse=parse)
     pieces: list[ArrowPiece] = []
     for split, path in sorted(datasets.items()):
         own = split if rows == "qrels" else ""
@@ -168,16 +170,7 @@ def _pieces(
             raise UnusableFile(f"{dataset} is a dataset without rows; add {rows}, or remove it")
         for file in files:
             size, found = _check_schema(dataset / file, columns)
-            piece = ArrowPiece(
-                rows=rows,
-                file=f"{path}/{file}" if path else file,
-                size=size,
-                parse=parse,
-                split=own,
-                folder=folder,
-                columns=found,
-            )
-            pieces.append(piece)
+            pieces.append(make(file=f"{path}/{file}" if path else file, size=size, split=own, columns=found))
     return pieces
 
 

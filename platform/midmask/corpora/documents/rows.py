@@ -51,15 +51,11 @@ def read_separated(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
         header = [name.strip() for name in next(divided, [])]
         if not any(header):
             raise Unreadable(EMPTY_FILE, "no line with the names of the columns")
-        rows = (dict(zip(header, row, strict=False)) if row else {} for row in _whole_rows(divided))
-        yield from _row_documents(source, header, rows, encoding)
-
-
-def _whole_rows(divided: Iterator[list[str]]) -> Iterator[list[str]]:
-    try:
-        yield from divided
-    except csv.Error as error:
-        raise Unreadable(DAMAGED, f"{reason(error)}; is a quotation mark not closed?") from None
+        rows = (dict(zip(header, row, strict=False)) if row else {} for row in divided)
+        try:
+            yield from _row_documents(source, header, rows, encoding)
+        except csv.Error as error:
+            raise Unreadable(DAMAGED, f"{reason(error)}; is a quotation mark not closed?") from None
 
 
 def read_jsonl(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
