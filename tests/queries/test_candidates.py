@@ -24,7 +24,7 @@ from midmask.queries.collection import (
     split_by_document,
     without_hidden,
 )
-from midmask.queries.config import QUERY_SOURCES, QueriesConfig
+from midmask.queries.config import QueriesConfig
 from midmask.queries.given import read_file
 from midmask.queries.plain_sources import STOP_WORDS, query_of_object, query_of_row, title_query
 from midmask.queries.selection import (
@@ -38,7 +38,7 @@ from midmask.queries.selection import (
     shares,
     thin,
 )
-from midmask.queries.sources import Candidate, Roles, Source, class_of, open_source, queries_content, roles_of
+from midmask.queries.sources import Candidate, Roles, Source, open_source, queries_content, roles_of
 from midmask.queries.step import make_queries
 from midmask.retrieve.bm25.search import Bm25Index
 from midmask.store.artifact import Artifact
@@ -188,10 +188,6 @@ def test_files_and_libraries_are_part_of_the_identity(tmp_path: Path) -> None:
         queries_content(QueriesConfig(sources={f"file:{tmp_path}/none.txt": 1.0}))
     with pytest.raises(UserError, match=r"no config.json in it; name a model folder"):
         queries_content(QueriesConfig(sources={f"model:{tmp_path}": 1.0}))
-
-
-def test_every_source_of_the_table_has_its_class() -> None:
-    assert all(issubclass(class_of(name), Source) for name in QUERY_SOURCES)
 
 
 IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [

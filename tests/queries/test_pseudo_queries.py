@@ -104,21 +104,12 @@ def t5(tmp_path_factory) -> Path:
     return folder
 
 
-def queries(t5: Path, numbers: list[int], each: int = 3, **fields: int) -> list[list[str]]:
-    generator = QueryGenerator(t5, GenerateConfig(max_tokens=8, **fields))
-    return generator.queries([f"d{n}" for n in numbers], [text_of(n).lower() for n in numbers], each)
-
-
-def test_a_passage_gets_the_same_queries_in_any_batch_and_company(t5):
-    numbers = list(range(12))
-    whole = queries(t5, numbers)
-    assert all(len(own) == 3 for own in whole) and len({tuple(own) for own in whole}) == 12
-    assert all(len(set(own)) > 1 for own in whole)
-    assert queries(t5, numbers, batch_size=1) == whole
-    assert queries(t5, numbers, batch_size=7) == whole
-    assert queries(t5, [11, 4], batch_size=5) == [whole[11], whole[4]]
-    assert [own[:2] for own in whole] == queries(t5, numbers, each=2), "more queries leave the first ones as they are"
-    assert queries(t5, numbers, seed=1) != whole
+def test_queries_differ_and_more_of_them_leave_the_first_ones_as_they_are(t5):
+    generator = QueryGenerator(t5, GenerateConfig(max_tokens=8))
+    passages = [f"d{n}" for n in range(12)], [text_of(n).lower() for n in range(12)]
+    whole = generator.queries(*passages, 3)
+    assert len({tuple(own) for own in whole}) == 12 and all(len(own) == 3 and len(set(own)) > 1 for own in whole)
+    assert [own[:2] for own in whole] == generator.queries(*passages, 2)
 
 
 @pytest.mark.parametrize(("top_k", "top_p"), [(5, 1.0), (50, 0.6)])

@@ -1,5 +1,5 @@
 """New parts are added to a copy of the project as its pages say, and used there: docs/adding_an_objective.md word for
-word, and a corpus format (CONTRIBUTING.md).
+word, and a corpus format and a source of queries (CONTRIBUTING.md).
 """
 
 import re
@@ -44,6 +44,30 @@ assert texts == {"red apples", "blue skies"}, texts
 assert "lines" in CorpusConfig.model_fields["name"].description
 """
 
+SOURCE = '''"""The first words of passages: a toy."""
+
+from collections.abc import Iterator
+
+from midmask.queries.collection import MadeQuery, Passage
+from midmask.queries.sources import Source
+
+
+class FirstWords(Source):
+    """The passage's first five words."""
+
+    def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
+        yield MadeQuery(passage.doc_id, " ".join(passage.text.split()[:5]))
+'''
+
+ASK = """
+from midmask.queries.collection import Passage
+from midmask.queries.config import QueriesConfig
+from midmask.queries.sources import Opening, open_source
+source = open_source("first_words", Opening(QueriesConfig(sources={"first_words": 1.0}), None, None))
+assert [made.text for made in source.queries([Passage("p", "", "a b c d e f g")])] == ["a b c d e"]
+assert "first_words" in QueriesConfig.model_fields["sources"].description
+"""
+
 
 def change(path: Path, old: str, new: str) -> None:
     text = path.read_text("utf-8")
@@ -57,6 +81,15 @@ def test_a_corpus_format_is_added_with_a_file_and_a_line_of_the_table(tmp_path: 
     texts = '"texts": Format("beir", reader="TEXTS")'
     change(root / "platform/midmask/corpora/config.py", texts, f'"lines": Format("lines"), {texts}')
     done = run_in(root, "-c", READ)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_a_source_of_queries_is_added_with_a_file_and_a_line_of_the_table(tmp_path: Path) -> None:
+    root = copy_of_project(tmp_path)
+    (root / "platform/midmask/queries/first_words.py").write_text(SOURCE, "utf-8")
+    spans, entry = '"spans": ("plain_sources", "SpanQueries")', '"first_words": ("first_words", "FirstWords")'
+    change(root / "platform/midmask/queries/config.py", spans, f"{spans}, {entry}")
+    done = run_in(root, "-c", ASK)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -76,11 +76,18 @@ def file_content(path: str, named: str) -> str:
     return Place(path).digest()
 
 
-class Sourced:
+class Sourced(Config):
     """A config whose field `source` is KIND, or KIND:PLACE."""
 
-    source: str
     SECTION: ClassVar[str]  # of the recipe that the config is
+    SOURCES: ClassVar[tuple[str, ...]]  # the choices, as in `QUERY_SOURCES`
+
+    source: str
+
+    @field_validator("source")
+    @classmethod
+    def _source_is_known(cls, source: str) -> str:
+        return canonical(source, cls.SOURCES)
 
     @property
     def kind(self) -> str:

@@ -21,25 +21,25 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, groupby, islice, pairwise
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field
 from torch import Tensor
 
 from midmask.core.batch import TokenRows
-from midmask.core.config import Config, added
+from midmask.core.config import added
 from midmask.core.randomness import hash64, python_stream
 from midmask.corpora.documents.passages import sentences, splitter
 from midmask.corpora.writer import read_shard
 from midmask.errors import UserError
 from midmask.exchange.passage_files import DocumentSpans, read_spans
 from midmask.masking.words import LEAST_WORDS, MOST_WORDS, phrases
-from midmask.queries.config import Sourced, kind_and_place
+from midmask.queries.config import Sourced
 from midmask.queries.given import GivenLine, count_given, read_given, sort_by_shard
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
@@ -163,10 +163,11 @@ def find_sharing(spans: list[list[int]], vocabulary: Vocabulary, random_: random
     return [numbers if len(numbers) <= PARTNERS else sorted(random_.sample(numbers, PARTNERS)) for numbers in several]
 
 
-class SpansConfig(Sourced, Config):
+class SpansConfig(Sourced):
     """How documents are cut into spans, or where their spans come from."""
 
-    SECTION: ClassVar[str] = "spans"
+    SECTION = "spans"
+    SOURCES = ("cut", "file:PATH")
 
     source: str = Field(
         "cut", description='cut: documents are cut here; file:PATH: spans from lines {"doc_id", "spans": [text, …]}'
@@ -184,16 +185,6 @@ class SpansConfig(Sourced, Config):
         False, description="note which spans of a document have words in common, which Spider reads pairs of"
     )
     seed: int = Field(0, ge=0, description="seed of span lengths and overlaps")
-
-    @field_validator("source")
-    @classmethod
-    def _source_is_known(cls, value: str) -> str:
-        kind, place = kind_and_place(value)
-        if kind == "file" and place:
-            return f"file:{Place.named(place)}"
-        if value == "cut":
-            return value
-        raise ValueError("there is no such source; choose cut or file:PATH")
 
     def content(self) -> dict[str, Any]:
         return {**splitter(), **super().content()}

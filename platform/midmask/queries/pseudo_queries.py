@@ -26,20 +26,20 @@ passage.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from midmask.core.arrays import Ints
 from midmask.core.config import Config, added
 from midmask.corpora.documents.passages import sentences
 from midmask.corpora.writer import QRELS
 from midmask.errors import UserError
-from midmask.queries.config import Sourced, canonical, listed
+from midmask.queries.config import Sourced, listed
 from midmask.queries.given import judged_queries, passage_and_queries, read_file, read_given, sort_by_shard
 from midmask.queries.query_model import GenerateConfig, QueryGenerator
 from midmask.retrieve import ranked
@@ -53,17 +53,17 @@ FOLDER = "pseudo_queries"
 SCHEMA = pa.schema(
     [("doc_id", pa.string()), ("queries", pa.list_(pa.string())), ("ids", pa.list_(pa.list_(pa.int32())))]
 )
-SOURCES = ("sentences", "titles", "neighbours", "train", "file:PATH", "model:FOLDER")
 
 BM25, MIDDLE_TRAINING = "bm25", "middle_training"
 """Judges of pairs that are no model's name."""
 JUDGES = f"{BM25}, {MIDDLE_TRAINING} (this recipe's, on all pairs) or a model (minilm, a folder, a cached hub id)"
 
 
-class PseudoQueriesConfig(Sourced, Config):
+class PseudoQueriesConfig(Sourced):
     """Where the queries of passages come from."""
 
-    SECTION: ClassVar[str] = "pseudo_queries"
+    SECTION = "pseudo_queries"
+    SOURCES = ("sentences", "titles", "neighbours", "train", "file:PATH", "model:FOLDER")
 
     source: str = Field("sentences", description=listed(SOURCES))
     per_passage: int = Field(
@@ -83,11 +83,6 @@ class PseudoQueriesConfig(Sourced, Config):
         ge=1,
         le=1000,
     )
-
-    @field_validator("source")
-    @classmethod
-    def _source_is_known(cls, value: str) -> str:
-        return canonical(value, SOURCES)
 
     @model_validator(mode="after")
     def _a_rank_has_a_judge(self) -> Self:
@@ -197,7 +192,7 @@ def _finish_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> 
     if not counts["queries"]:
         raise UserError(
             f"pseudo_queries.source = {config.source}: none of {counts['passages']:,} passages has a query; "
-            f"choose {', '.join(SOURCES)}"
+            f"choose {', '.join(config.SOURCES)}"
         )
     return {**counts, **({"given": (out / "given.json").read_json()} if (out / "given.json").exists() else {})}
 

@@ -20,22 +20,22 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from midmask.core.arrays import Doubles
-from midmask.core.config import Config, file_fingerprint
+from midmask.core.config import file_fingerprint
 from midmask.corpora.text_files import text_lines
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
-from midmask.errors import UserError, unknown
-from midmask.queries.config import Sourced, kind_and_place
+from midmask.errors import UserError
+from midmask.queries.config import Sourced
 from midmask.queries.given import GivenLine, is_utf8, read_given, sort_by_shard
 from midmask.queries.word_statistics import ShardWords, shard_words, token_ids
 from midmask.store.artifact import Artifact
@@ -137,12 +137,12 @@ def _read_vectors(place: Place, unit: bool) -> Iterator[GivenLine]:
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             yield GivenLine(number, "", [text], "malformed line")
             continue
-        beyond = [term for term, weight in vector.items() if not 0 <= weight <= 1]
+        beyond = [term for term, weight in vector.items() if unit and not 0 <= weight <= 1]
         if not is_utf8(doc_id):
             yield GivenLine(number, "", [text], "invalid UTF-8")
         elif not all(map(math.isfinite, vector.values())):
             yield GivenLine(number, doc_id, [text], "weight not finite")
-        elif unit and beyond:
+        elif beyond:
             raise UserError(
                 f"{place}, line {number}: the weight of {beyond[0]!r} is {vector[beyond[0]]}, not in [0, 1]; set "
                 "weights.scaling=passage"
@@ -209,13 +209,11 @@ def _normalise(text: str) -> str:
     return ENDS.sub("", text.lower()) or text
 
 
-SOURCES = ("idf", "bm25", "attention", "uniform", "file")
-
-
-class WeighConfig(Sourced, Config):
+class WeighConfig(Sourced):
     """Where term weights come from."""
 
-    SECTION: ClassVar[str] = "weights"
+    SECTION = "weights"
+    SOURCES = ("idf", "bm25", "attention", "uniform", "file:PATH")
 
     source: str = Field(
         "idf",
@@ -238,14 +236,6 @@ class WeighConfig(Sourced, Config):
     attention_pieces: Literal["mean", "max", "sum"] = Field(
         "mean", description="attention: a word's weight from its tokens' weights. Unpublished"
     )
-
-    @field_validator("source")
-    @classmethod
-    def _check_source(cls, source: str) -> str:
-        kind, path = kind_and_place(source)
-        if kind not in SOURCES or bool(path) != (kind == "file"):
-            raise unknown("weights.source", source, SOURCES, hint="Write file:PATH for a file of weights.")
-        return source
 
     @model_validator(mode="after")
     def _source_can_be_scaled_so(self) -> Self:

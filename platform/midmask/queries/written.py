@@ -110,6 +110,8 @@ FIELD = "queries.sources"
 class WrittenQueries(Source):
     """At most `per_passage` different queries for each passage, written by something that may write none."""
 
+    _name: str  # what messages call it
+
     def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
         answered = without = 0
         with closing(self._answers(passages)) as answers:
@@ -119,8 +121,6 @@ class WrittenQueries(Source):
                 yield from (MadeQuery(passage.doc_id, query) for query in answer.queries)
         if without:
             log.warning("%s: %d of %d answers had no query", self._name, without, answered)
-
-    _name: str  # what messages call it
 
     def _answers(self, passages: Sequence[Passage]) -> Generator[tuple[Passage, Answer], None, None]:
         """Each passage with its answer, in order."""
