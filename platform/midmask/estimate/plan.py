@@ -87,13 +87,11 @@ class Estimate:
         return sum(charge.hours for charge in self.charges)
 
     @property
-    def total_bytes(self) -> float:
-        return sum(charge.bytes for charge in self.charges)
-
-    @property
     def peak_bytes(self) -> float:
         """The largest number of bytes in the storage at a time, beside those that were there before."""
-        return self.total_bytes + max((charge.peak_bytes for charge in self.charges), default=0.0)
+        return sum(charge.bytes for charge in self.charges) + max(
+            (charge.peak_bytes for charge in self.charges), default=0.0
+        )
 
 
 def estimate(
