@@ -146,9 +146,8 @@ def _benchmark(request: Request, collection: Place, size: Size, splits: Sequence
 
 def _cells(held: Contest, outcome: ContestOutcome) -> list[BenchmarkCell]:
     """The cells of all measured contenders at their last size: finalists on the test queries, the others on dev."""
-    splits = dict.fromkeys(outcome.finalists, "test") | {
-        entry: "dev" for entry in outcome.measured if entry not in outcome.finalists
-    }
+    splits = dict.fromkeys(outcome.finalists, "test")
+    splits |= {entry: "dev" for entry in outcome.measured if entry not in splits}
     return [cell for entry, split in splits.items() for cell in held.cells(entry, outcome.sizes[entry], split)]
 
 
@@ -165,12 +164,10 @@ def _measured(
         system = System.of(cell.key)
         result = tested.get(system) or outcome.dev.get(system)
         if result is not None:
-            step = cell.evaluations[cell.main]
-            price, size = seconds_of(step, storage), bytes_per_passage(step, storage, words)
-            model = model_folder(step, storage)
-            is_finalist = result.split == "test"
+            step, is_finalist = cell.evaluations[cell.main], result.split == "test"
+            costs = seconds_of(step, storage), bytes_per_passage(step, storage, words)
             dropped = "" if is_finalist else outcome.given_up.get(contenders[system], "")
-            measured.append(MeasuredSystem(system, result, price, size, model, is_finalist, dropped))
+            measured.append(MeasuredSystem(system, result, *costs, model_folder(step, storage), is_finalist, dropped))
     return measured
 
 
@@ -256,20 +253,17 @@ def _trained_once(request: Request, outcome: ContestOutcome) -> str:
     return f"Systems were trained once, with seed {request.seed}{longest}; another seed moves a gain by a point or so."
 
 
-MODEL, COLLECTION = "model", "collection"
-
-
 def deliver(verdict: Verdict, made: Made, folder: Path) -> Verdict:
     """Writes the folder, and gives the verdict that names what is in it: the model, and the documents' passages as they
     are, with the made queries. What an earlier verdict left there is replaced, each part whole or not at all.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    model = ""
+    model, collection = folder / "model", folder / "collection"
     if verdict.model:
-        model = str(folder / MODEL)
-        _replace(folder / MODEL, partial(_write_model, verdict))
-    _replace(folder / COLLECTION, partial(_write_collection, made))
-    verdict = replace(verdict, folder=str(folder), model=model, collection=str(folder / COLLECTION))
+        _replace(model, partial(_write_model, verdict))
+    _replace(collection, partial(_write_collection, made))
+    shown = str(model) if verdict.model else ""
+    verdict = replace(verdict, folder=str(folder), model=shown, collection=str(collection))
     texts = {
         "queries.html": queries_page(made.artifact),
         "verdict.md": verdict_markdown(verdict),
