@@ -28,7 +28,7 @@ from midmask.choice.contenders import (
 from midmask.choice.contest import USED, Contest, Prices
 from midmask.choice.contest_terms import FILE, SHORTEST, Clock, Conditions, ContestJournal, Round
 from midmask.choice.reveal import judged_split
-from midmask.choice.traces import OTHERS, Sampler, passages_in, queries_of, relevant_of
+from midmask.choice.traces import OTHERS, Made, passages_in, queries_of, relevant_of, sample_of
 from midmask.corpora.writer import write_beir
 from midmask.objectives.finetuning.distillation import Distillation
 from midmask.queries.collection import Passage, query_row
@@ -190,18 +190,20 @@ QRELS = {
 
 
 @pytest.fixture
-def sampler(tmp_path) -> Sampler:
-    folder = Place(str(tmp_path / "whole"))
+def made(tmp_path) -> Made:
+    place = Place(str(tmp_path))
+    made = Made(Artifact(place, {"result": {"passages": PASSAGES}}), Artifact(place, {"fingerprint": "one"}), "whole")
     passages = (Passage(f"p{row}", f"title {row}", f"text {row}") for row in range(PASSAGES))
     queries = [query_row(query, f"text of {query}", "titles", "d") for pairs in QRELS.values() for query, _ in pairs]
-    write_beir(folder, passages, queries, {split: [(*pair, 1) for pair in pairs] for split, pairs in QRELS.items()})
-    made = Artifact(folder, {"fingerprint": "one"})
-    return Sampler(made, folder, "whole", PASSAGES, Place(str(tmp_path / "store")))
+    write_beir(
+        made.collection, passages, queries, {split: [(*pair, 1) for pair in pairs] for split, pairs in QRELS.items()}
+    )
+    return made
 
 
 @pytest.mark.parametrize("split", list(QRELS))
-def test_all_that_the_queries_of_a_split_are_about_and_as_many_others(sampler, split) -> None:
-    sample = sampler.sample(split)
+def test_all_that_the_queries_of_a_split_are_about_and_as_many_others(made, split, tmp_path) -> None:
+    sample = sample_of(made, split, Place(str(tmp_path / "store")))
     folder = Place(sample.corpus.name.removeprefix("beir:"))
     kept = [one.doc_id for one in passages_in(folder)]
     wanted = {doc_id for _, doc_id in QRELS[split]}
@@ -213,9 +215,9 @@ def test_all_that_the_queries_of_a_split_are_about_and_as_many_others(sampler, s
     assert 0.45 < sum(row < PASSAGES / 2 for row in rows) / OTHERS < 0.55, "from all over the collection"
 
 
-def test_a_collection_that_is_hardly_larger_is_searched_whole(sampler) -> None:
-    small = Sampler(sampler.made, sampler.collection, "whole", 2 * OTHERS, sampler.storage)
-    assert small.sample("test") is None
+def test_a_collection_that_is_hardly_larger_is_searched_whole(made, tmp_path) -> None:
+    small = replace(made, prepared=Artifact(made.prepared.place, {"result": {"passages": 2 * OTHERS}}))
+    assert sample_of(small, "test", Place(str(tmp_path / "store"))) is None
 
 
 @pytest.fixture(scope="module")

@@ -139,11 +139,7 @@ class Prices:
         return max(0.0, self._seconds(both) - self._seconds(trained))
 
     def learn(self, untrained: Sequence[System], size: Size, measure: Callable[[], float]) -> None:
-        """Measures contenders that need no training on dev, and stores the ratio of measured to estimated seconds.
-
-        Args:
-            measure: runs the measurement and returns its seconds.
-        """
+        """Learns the pace from contenders that need no training: `measure` measures them and returns its seconds."""
         plan = self._plan((contender, size, "dev") for contender in untrained)
         taken, expected = measure(), 3600 * plan.total_hours
         if taken > NOTICEABLE and expected > 0:

@@ -79,7 +79,6 @@ def room(price: RoundPrice, untrained: int, most: int, seconds: float, limits: L
     to train one.
 
     Args:
-        price: seconds of a round with the first so many contenders.
         untrained: number of contenders at the front that need no training.
         most: number of all contenders.
     """
@@ -118,11 +117,7 @@ def first_round(price: RoundPrice, untrained: int, most: int, left: float, round
 
 
 def count_that_fits(price: Callable[[int], float], least: int, most: int, seconds: float) -> int:
-    """The most contenders whose price fits, at least `least`.
-
-    Args:
-        price: seconds of the first so many.
-    """
+    """The most contenders whose price fits, by the price of the first so many; at least `least`."""
     return next(count for count in range(most, least - 1, -1) if count == least or price(count) <= seconds)
 
 

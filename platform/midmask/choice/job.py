@@ -158,11 +158,7 @@ def _track(verdict: Verdict, folder: Path, tracked: TrackedJob) -> None:
 
 
 def describe(request: Request, step: Step, storage: Place) -> str:
-    """What --dry-run prints: who takes part, the steps before the contest, and what a killed run has left.
-
-    Args:
-        step: the last of those before the contest, which makes the queries.
-    """
+    """What --dry-run prints: who takes part, the steps up to `step` before the contest, what a killed run has left."""
     contenders = first_contenders(request.systems, request.backbone)
     journal = ContestJournal(request.out, request.identity)
     lines = ["choice:", f"  corpus.name = {request.documents.corpus.name}", f"  budget = {clock(request.budget)}"]

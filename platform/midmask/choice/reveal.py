@@ -104,7 +104,8 @@ def _compare(choice: HeldContest, judged: Mapping[System, Result]) -> Revealed:
     level = judged[System.of(base.key)].measures[MEASURE]
     others = [(row, system) for row, system in systems if system.key != base.key]
     gains = [judged[system].measures[MEASURE] - level for _, system in others]
-    source = choice.made.judge_sources[0] if len(choice.made.judge_sources) == 1 else ALL
+    judges = choice.made.sources("judge_sources")
+    source = judges[0] if len(judges) == 1 else ALL
     made = {each.system: each.result for each in choice.measured}
     return Revealed(
         systems=[JudgedSystem(*row.name, value) for (row, _), value in zip(systems, values, strict=True)],

@@ -30,16 +30,17 @@ from midmask.choice.contest import Contest, Workshop
 from midmask.choice.contest_terms import DOCUMENTS, Clock, Conditions, ContestJournal, ContestOutcome, Limits
 from midmask.choice.report import model_card, verdict_html, verdict_markdown
 from midmask.choice.traces import (
-    Sampler,
+    Made,
     bytes_per_passage,
     examples,
     model_folder,
     queries_of,
     relevant_of,
+    sample_of,
     seconds_of,
     words_of,
 )
-from midmask.choice.verdict import QueryCounts, Verdict
+from midmask.choice.verdict import Verdict
 from midmask.corpora.writer import write_beir
 from midmask.encoders.reading import SIZES
 from midmask.errors import UserError
@@ -49,7 +50,6 @@ from midmask.experiment.training_steps import Survey
 from midmask.queries.collection import read_passages
 from midmask.queries.preview import queries_page
 from midmask.queries.sources import queries_content
-from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 
 log = logging.getLogger(__name__)
@@ -69,40 +69,6 @@ UNCALIBRATED = (
 )
 
 
-@dataclass(frozen=True)
-class Made:
-    """Documents with made queries."""
-
-    prepared: Artifact  # the documents' passages
-    artifact: Artifact  # of the step that made the queries
-    collection: Place  # BEIR folder of both, without the text that queries were taken from
-
-    @property
-    def passages(self) -> int:
-        return int(self.prepared.result["passages"])
-
-    @property
-    def train_sources(self) -> Sequence[str]:
-        """Sources of the queries that systems can be trained on."""
-        return self._kept("train_sources")
-
-    @property
-    def judge_sources(self) -> Sequence[str]:
-        """Sources of the dev and the test queries."""
-        return self._kept("judge_sources")
-
-    def _kept(self, role: str) -> Sequence[str]:
-        """The sources of a role that have queries; documents without titles, for example, give none from titles."""
-        return tuple(source for source in self.artifact.result[role] if self.counts.source.get(source))
-
-    @property
-    def counts(self) -> QueryCounts:
-        result = self.artifact.result
-        splits = {name: int(result["splits"][name]) for name in ("train", "dev", "test")}
-        kept = {source: int(counts["kept"]) for source, counts in result["sources"].items()}
-        return QueryCounts(kept, int(result["made"]), int(result["kept"]), **splits)
-
-
 def queries_step(request: Request, survey: Survey) -> Step:
     """The step that makes queries from the documents. An encoder with fresh weights does not filter them."""
     config, planned = request.queries, plan(request.as_read, survey)
@@ -116,10 +82,8 @@ def queries_step(request: Request, survey: Survey) -> Step:
 def make(request: Request, workshop: Workshop, survey: Survey) -> Made:
     """Makes the documents' passages and queries for them; judgements of the collection are not read."""
     step = queries_step(request, survey)
-    prepared = workshop.make(step.inputs["corpus"], request.as_read)
-    artifact = workshop.make(step, request.as_read)
-    folder = artifact.place / "collection" / request.short_name
-    return Made(prepared, artifact, folder)
+    prepared, artifact = (workshop.make(one, request.as_read) for one in (step.inputs["corpus"], step))
+    return Made(prepared, artifact, request.short_name)
 
 
 @dataclass(frozen=True)
@@ -150,7 +114,6 @@ def _choose(request: Request, workshop: Workshop, clock: Clock, journal: Contest
     survey = Survey()
     workshop.announce(DOCUMENTS, "", lambda: clock.left)
     made = make(request, workshop, survey)
-    sampler = Sampler(made.artifact, made.collection, request.short_name, made.passages, workshop.storage)
     conditions = Conditions(
         make=partial(_benchmark, request, made.collection),
         seed=request.seed,
@@ -158,7 +121,7 @@ def _choose(request: Request, workshop: Workshop, clock: Clock, journal: Contest
         representations=request.representations,
         taught=request.teacher is not None,
         survey=survey,
-        sample=cache(sampler.sample),
+        sample=cache(lambda split: sample_of(made, split, workshop.storage)),
     )
     held = Contest(conditions, workshop, clock, journal)
     outcome = held.hold(first_contenders(request.systems, request.backbone))
@@ -183,9 +146,8 @@ def _benchmark(request: Request, collection: Place, size: Size, splits: Sequence
 
 def _cells(held: Contest, outcome: ContestOutcome) -> list[BenchmarkCell]:
     """The cells of all measured contenders at their last size: finalists on the test queries, the others on dev."""
-    splits = dict.fromkeys(outcome.finalists, "test") | {
-        entry: "dev" for entry in outcome.measured if entry not in outcome.finalists
-    }
+    splits = dict.fromkeys(outcome.finalists, "test")
+    splits |= {entry: "dev" for entry in outcome.measured if entry not in splits}
     return [cell for entry, split in splits.items() for cell in held.cells(entry, outcome.sizes[entry], split)]
 
 
@@ -202,12 +164,10 @@ def _measured(
         system = System.of(cell.key)
         result = tested.get(system) or outcome.dev.get(system)
         if result is not None:
-            step = cell.evaluations[cell.main]
-            price, size = seconds_of(step, storage), bytes_per_passage(step, storage, words)
-            model = model_folder(step, storage)
-            is_finalist = result.split == "test"
+            step, is_finalist = cell.evaluations[cell.main], result.split == "test"
+            costs = seconds_of(step, storage), bytes_per_passage(step, storage, words)
             dropped = "" if is_finalist else outcome.given_up.get(contenders[system], "")
-            measured.append(MeasuredSystem(system, result, price, size, model, is_finalist, dropped))
+            measured.append(MeasuredSystem(system, result, *costs, model_folder(step, storage), is_finalist, dropped))
     return measured
 
 
@@ -266,7 +226,7 @@ def _counterparts(measured: Sequence[MeasuredSystem], dev: Mapping[System, Resul
 
 
 def _limits(request: Request, made: Made, outcome: ContestOutcome, *, joins: bool, calibrated: bool) -> tuple[str, ...]:
-    train, judge = ", ".join(made.train_sources), ", ".join(made.judge_sources)
+    train, judge = (", ".join(made.sources(role)) for role in ("train_sources", "judge_sources"))
     trained, tested_on = trained_of(outcome.measured), outcome.tested_on
     learned = (
         f"Trained systems learned from {train}; all were judged by {judge}."
@@ -293,20 +253,17 @@ def _trained_once(request: Request, outcome: ContestOutcome) -> str:
     return f"Systems were trained once, with seed {request.seed}{longest}; another seed moves a gain by a point or so."
 
 
-MODEL, COLLECTION = "model", "collection"
-
-
 def deliver(verdict: Verdict, made: Made, folder: Path) -> Verdict:
     """Writes the folder, and gives the verdict that names what is in it: the model, and the documents' passages as they
     are, with the made queries. What an earlier verdict left there is replaced, each part whole or not at all.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    model = ""
+    model, collection = folder / "model", folder / "collection"
     if verdict.model:
-        model = str(folder / MODEL)
-        _replace(folder / MODEL, partial(_write_model, verdict))
-    _replace(folder / COLLECTION, partial(_write_collection, made))
-    verdict = replace(verdict, folder=str(folder), model=model, collection=str(folder / COLLECTION))
+        _replace(model, partial(_write_model, verdict))
+    _replace(collection, partial(_write_collection, made))
+    shown = str(model) if verdict.model else ""
+    verdict = replace(verdict, folder=str(folder), model=shown, collection=str(collection))
     texts = {
         "queries.html": queries_page(made.artifact),
         "verdict.md": verdict_markdown(verdict),

@@ -103,11 +103,7 @@ def _scored(table: pa.Table) -> list[ScoredDocument]:
 
 
 class SearchStore:
-    """A collection, and the vectors and indexes that systems need to search it, computed on first use.
-
-    Args:
-        store: where results are kept.
-    """
+    """A collection, and the vectors and indexes that systems need to search it, computed into `store` on first use."""
 
     def __init__(self, corpus: CorpusConfig, store: Place) -> None:
         self._config = corpus
@@ -144,11 +140,7 @@ class SearchStore:
         return Searcher(model=model, corpus=corpus, tokens=tokens, passages=encoded)
 
     def open_bm25(self, show: Show, *, titles: bool) -> Ranker:
-        """BM25 with the settings of its evaluation.
-
-        Args:
-            titles: whether a passage is 'title text' instead of the text alone.
-        """
+        """BM25 with the settings of its evaluation. titles: a passage is 'title text' instead of the text alone."""
         index = bm25_index(plan(self._recipe(), self._survey).corpus, Bm25Config(titles=titles))
         return bm25_ranker(Bm25Index(self._runner(show).run(index).place))
 

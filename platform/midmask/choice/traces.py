@@ -1,4 +1,4 @@
-"""Reads models, times, bytes and examples from artifacts of evaluations, and writes small samples of a collection.
+"""Reads made queries, models, times, bytes and examples from artifacts, and writes small samples of a collection.
 
 To encode a whole collection for every system of every round would take most of a small budget, so rounds search the
 passages of all queries of a split among a sample of the others. Fewer passages are easier to search, for all systems
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from midmask.benchmark.results import Result
-from midmask.choice.verdict import Example
+from midmask.choice.verdict import Example, QueryCounts
 from midmask.core.config import fingerprint
 from midmask.core.randomness import fixed_sample
 from midmask.corpora import CorpusConfig
@@ -34,6 +34,35 @@ POSTING = 8
 RR = "RR@10"
 SHOWN = 6
 """Examples of each kind."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """Documents with made queries."""
+
+    prepared: Artifact  # the documents' passages
+    artifact: Artifact  # of the step that made the queries
+    name: str  # of the collection
+
+    @property
+    def collection(self) -> Place:
+        """BEIR folder of both, without the text that queries were taken from."""
+        return self.artifact.place / "collection" / self.name
+
+    @property
+    def passages(self) -> int:
+        return int(self.prepared.result["passages"])
+
+    def sources(self, role: str) -> tuple[str, ...]:
+        """The sources of queries that train (`train_sources`) or judge (`judge_sources`), as far as they gave any."""
+        return tuple(source for source in self.artifact.result[role] if self.counts.source.get(source))
+
+    @property
+    def counts(self) -> QueryCounts:
+        result = self.artifact.result
+        splits = {name: int(result["splits"][name]) for name in ("train", "dev", "test")}
+        kept = {source: int(counts["kept"]) for source, counts in result["sources"].items()}
+        return QueryCounts(kept, int(result["made"]), int(result["kept"]), **splits)
 
 
 def model_folder(evaluation: Step, storage: Place) -> str:
@@ -141,38 +170,28 @@ class Sample:
     passages: int  # number
 
 
-@dataclass(frozen=True)
-class Sampler:
-    """Writes the samples of one collection, each once."""
+def sample_of(made: Made, split: str, storage: Place) -> Sample | None:
+    """The sample for a split's queries, written once; None where the whole collection is hardly larger."""
+    if made.passages <= 2 * OTHERS:
+        return None
+    identity = fingerprint({"queries": made.artifact.fingerprint, "split": split, "others": OTHERS})
+    record = {"step": FOLDER, "fingerprint": identity, "config": {}, "inputs": {}}
 
-    made: Artifact  # of the step that made the queries
-    collection: Place  # its BEIR folder
-    name: str  # of the collection
-    passages: int  # number in the collection
-    storage: Place
+    def write(out: Place) -> dict[str, Any]:
+        return _write_sample(made.collection, split, out / made.name)
 
-    def sample(self, split: str) -> Sample | None:
-        """The sample for a split's queries; None where the whole collection is hardly larger."""
-        if self.passages <= 2 * OTHERS:
-            return None
-        identity = fingerprint({"queries": self.made.fingerprint, "split": split, "others": OTHERS})
-        record = {"step": FOLDER, "fingerprint": identity, "config": {}, "inputs": {}}
+    artifact = produce(storage / FOLDER / identity / made.name, record, write)
+    corpus = CorpusConfig(name=f"beir:{artifact.place / made.name}", splits="official")
+    return Sample(corpus, int(artifact.result["passages"]))
 
-        def write(out: Place) -> dict[str, Any]:
-            return self._write(split, out / self.name)
 
-        artifact = produce(self.storage / FOLDER / identity / self.name, record, write)
-        corpus = CorpusConfig(name=f"beir:{artifact.place / self.name}", splits="official")
-        return Sample(corpus, int(artifact.result["passages"]))
-
-    def _write(self, split: str, out: Place) -> dict[str, Any]:
-        relevant = relevant_of(self.collection, split)
-        queries = queries_of(self.collection)
-        sampled = {doc_id for doc_ids in relevant.values() for doc_id in doc_ids}
-        others = [passage.doc_id for passage in passages_in(self.collection) if passage.doc_id not in sampled]
-        sampled |= set(fixed_sample(others, OTHERS))
-        texts = (passage for passage in passages_in(self.collection) if passage.doc_id in sampled)
-        rows = (query_row(query, str(queries[query]["text"])) for query in relevant)
-        qrels = [(query, doc_id, 1) for query, doc_ids in relevant.items() for doc_id in doc_ids]
-        write_beir(out, texts, rows, {split: qrels})
-        return {"passages": len(sampled), "queries": len(relevant)}
+def _write_sample(collection: Place, split: str, out: Place) -> dict[str, Any]:
+    relevant, queries = relevant_of(collection, split), queries_of(collection)
+    sampled = {doc_id for doc_ids in relevant.values() for doc_id in doc_ids}
+    others = [passage.doc_id for passage in passages_in(collection) if passage.doc_id not in sampled]
+    sampled |= set(fixed_sample(others, OTHERS))
+    texts = (passage for passage in passages_in(collection) if passage.doc_id in sampled)
+    rows = (query_row(query, str(queries[query]["text"])) for query in relevant)
+    qrels = [(query, doc_id, 1) for query, doc_ids in relevant.items() for doc_id in doc_ids]
+    write_beir(out, texts, rows, {split: qrels})
+    return {"passages": len(sampled), "queries": len(relevant)}

@@ -87,13 +87,11 @@ class Estimate:
         return sum(charge.hours for charge in self.charges)
 
     @property
-    def total_bytes(self) -> float:
-        return sum(charge.bytes for charge in self.charges)
-
-    @property
     def peak_bytes(self) -> float:
         """The largest number of bytes in the storage at a time, beside those that were there before."""
-        return self.total_bytes + max((charge.peak_bytes for charge in self.charges), default=0.0)
+        return sum(charge.bytes for charge in self.charges) + max(
+            (charge.peak_bytes for charge in self.charges), default=0.0
+        )
 
 
 def estimate(
@@ -264,12 +262,7 @@ class Encoding:
 
 
 class Charges:
-    """Computes the cost of steps on a cluster. `notes`: assumptions made.
-
-    Args:
-        workers: of a training. at_once: trainings side by side.
-        paces: of finished trainings.
-    """
+    """Computes the cost of steps on a cluster. `notes`: assumptions made."""
 
     def __init__(self, storage: Place, shape: Shape, workers: int, at_once: int, paces: Sequence[Pace] = ()) -> None:
         self.volumes, self.notes = Volumes(storage), dict[str, None]()
@@ -368,14 +361,12 @@ class Charges:
         representation, pairs = passages.representation, queries.count * passages.count
         dense = representation.dense is not None and config.views != "lexical"
         lexical = representation.lexical is not None and config.views != "dense"
-        words = [
-            min(each.words, limit or each.words)
-            for each, limit in ((passages, config.passage_terms), (queries, config.query_terms))
-        ]
+        words = min(passages.words, config.passage_terms or passages.words)
+        asked = min(queries.words, config.query_terms or queries.words)
         width = (config.width or passages.width) * dense
         listed = min(passages.count, list_length(step.inputs["candidates"]) if "candidates" in step.inputs else pairs)
         products = queries.count * listed * queries.tokens * passages.tokens * (representation.tokens or 0)
-        on_cores = lexical * pairs * words[0] * words[1] / passages.size.vocabulary / POSTINGS_PER_SECOND
+        on_cores = lexical * pairs * words * asked / passages.size.vocabulary / POSTINGS_PER_SECOND
         on_cores += products / CODES_PER_SECOND
         rate = self._shape.count * self._shape.device.rate(bf16=False)
         vector = dense_bytes(config.index, width) if dense else 0.0
@@ -384,7 +375,7 @@ class Charges:
             step,
             2.0 * pairs * width / rate + on_cores / self._shape.cores,
             bytes=RANKED_BYTES * queries.count * min(config.depth, passages.count),
-            host=passages.count * (vector + lexical * ENTRY_BYTES * words[0]) * (step.name == "search"),
+            host=passages.count * (vector + lexical * ENTRY_BYTES * words) * (step.name == "search"),
             index=on_gpu * passages.count * vector / max(1, self._shape.count // self._at_once),
         )
 
@@ -394,15 +385,12 @@ class Charges:
         limits = [most for source in lists.values() if (most := getattr(source.config, "max_queries", None))]
         texts = self.volumes.texts(self._tokens(step))
         queries = texts.volume.of_split(config.split, min(limits, default=None))
-        listed = sum(
-            list_length(source, config.depth if name.startswith("ranked") else None) for name, source in lists.items()
-        )
+        depths = {name: config.depth if name.startswith("ranked") else None for name in lists}
+        listed = sum(list_length(source, depths[name]) for name, source in lists.items())
         teacher = step.inputs["teacher"]
         longest = teacher.config.loss.max_length if isinstance(teacher.config, TeachConfig) else LONGEST_PAIR
-        passage, query = (
-            min(texts.tokens, config.passage_length or longest),
-            min(config.query_length, texts.query_tokens),
-        )
+        passage = min(texts.tokens, config.passage_length or longest)
+        query = min(config.query_length, texts.query_tokens)
         pairs, pair = queries * (1 + listed), pair_tokens(query, passage, config.max_length or longest)
         flops = pairs * pair * encoding_flops(model_size(*self.encoder(teacher)), lexical=False)
         seconds = flops / (self._shape.count * self._shape.device.rate(bf16=False))

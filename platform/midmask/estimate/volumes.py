@@ -91,18 +91,15 @@ class Volumes:
 
     def corpus(self, step: Step) -> Volume:
         """The volume of a step `prepare` or `join`."""
-        if step.fingerprint not in self._corpora:
-            self._corpora[step.fingerprint] = self._look(step)
-        return self._corpora[step.fingerprint]
-
-    def _look(self, step: Step) -> Volume:
-        done = self.find_finished(step)
-        if done is not None:
-            return _read_volume(done)
-        if step.inputs:
-            return _join([self.corpus(source) for source in step.inputs.values()])
-        config: CorpusConfig = step.config  # type: ignore[assignment]
-        return _estimate_volume(config)
+        if (known := self._corpora.get(step.fingerprint)) is None:
+            if (done := self.find_finished(step)) is not None:
+                known = _read_volume(done)
+            elif step.inputs:
+                known = _join([self.corpus(source) for source in step.inputs.values()])
+            else:
+                known = _estimate_volume(step.config)  # type: ignore[arg-type]
+            self._corpora[step.fingerprint] = known
+        return known
 
     def texts(self, step: Step) -> TextVolumes:
         """The token volumes of a step `tokenise` or `read_tokens`."""
@@ -111,25 +108,22 @@ class Volumes:
         return self._texts[step.fingerprint]
 
     def _read(self, step: Step) -> TextVolumes:
-        done = self.find_finished(step)
         config: Any = step.config
-        query_tokens = min(getattr(config, "query_length", QUERY_TOKENS), QUERY_TOKENS)
-        if done is not None and "tokens" in done.result:
-            result = done.result
+        done = self.find_finished(step)
+        result = done.result if done is not None and "tokens" in done.result else {}
+        if "corpus" in step.inputs:
+            volume = self.corpus(step.inputs["corpus"])
+        elif result:
+            volume = Volume(result["passages"], 0, {}, (), "of its record")
+        else:
+            volume = Volume(LIKELY, 0, {}, (), f"not known: taken for {LIKELY:,} full rows")
+        if result:
             mean = result["tokens"] / max(1, result["passages"])
-            if "corpus" in step.inputs:
-                volume = self.corpus(step.inputs["corpus"])
-            else:
-                volume = Volume(result["passages"], 0, {}, (), "of its record")
-            vocabulary = result.get("vocabulary") or self._vocabulary(step)
-            return TextVolumes(volume, mean, query_tokens, vocabulary)
-        if "corpus" not in step.inputs:
-            unknown = Volume(LIKELY, 0, {}, (), f"not known: taken for {LIKELY:,} full rows")
-            return TextVolumes(unknown, config.max_length, query_tokens, self._vocabulary(step))
-        volume = self.corpus(step.inputs["corpus"])
-        rows = [min(2 + count / CHARACTERS_PER_TOKEN, config.max_length) for count in volume.characters]
-        mean = sum(rows) / len(rows) if rows else config.max_length
-        return TextVolumes(volume, mean, query_tokens, self._vocabulary(step))
+        else:
+            rows = [min(2 + count / CHARACTERS_PER_TOKEN, config.max_length) for count in volume.characters]
+            mean = sum(rows) / len(rows) if rows else config.max_length
+        query_tokens = min(getattr(config, "query_length", QUERY_TOKENS), QUERY_TOKENS)
+        return TextVolumes(volume, mean, query_tokens, result.get("vocabulary") or self._vocabulary(step))
 
     def _vocabulary(self, step: Step) -> int:
         if "like" in step.inputs:
