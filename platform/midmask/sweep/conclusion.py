@@ -60,10 +60,6 @@ class Conclusion:
         return self.trials.standings(self.seeds)
 
     @cached_property
-    def noise_floor(self) -> float | None:
-        return noise_floor(self.standings.values())
-
-    @cached_property
     def systems(self) -> list[report.System]:
         """The compared systems, in the order of their first mention."""
         groups: dict[str, list[Entrant]] = {}
@@ -191,10 +187,11 @@ def _point(end: Conclusion, trial: Trial, sweep: str) -> SweepPoint:
 
 
 def _noise_floor(end: Conclusion) -> NoiseFloor | None:
-    if end.noise_floor is None:
+    value = noise_floor(end.standings.values())
+    if value is None:
         return None
     seeds, repeats = end.seeds, len(end.trials.space.trial_seeds) or 1
-    return NoiseFloor(value=end.noise_floor, seed_spread=seeds.spread, seed_degrees=seeds.degrees, repeats=repeats)
+    return NoiseFloor(value=value, seed_spread=seeds.spread, seed_degrees=seeds.degrees, repeats=repeats)
 
 
 def _system(system: System, end: Conclusion) -> ComparedSystem:
