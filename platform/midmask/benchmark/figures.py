@@ -89,8 +89,8 @@ def _draw_points(axes: "Axes", panel: Panel, style: str, size: int) -> None:
         at = [places[name] + 0.08 * (number - (len(panel.rows) - 1) / 2) for name in row]
         values = np.array([point.value for point in row.values()])
         reach = np.abs(np.array([[point.low, point.high] for point in row.values()]).T - values)
-        look = {"color": COLOURS[number % len(COLOURS)], "markersize": size, "linewidth": 1, "capsize": 2}
-        axes.errorbar(at, values, yerr=reach, fmt=style, label=system, **look)
+        colour = COLOURS[number % len(COLOURS)]
+        axes.errorbar(at, values, reach, fmt=style, color=colour, markersize=size, linewidth=1, capsize=2, label=system)
     axes.margins(x=0.12)
 
 

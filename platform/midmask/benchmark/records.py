@@ -147,13 +147,12 @@ def known_records(cells: Iterable[BenchmarkCell], records: Mapping[str, CellReco
     """Cell's name -> its record, for the cells that have one. Cells that compute the same under two settings' names
     share a record, and each has its results as its own.
     """
-    by_cell = ((cell, records.get(identity_of_cell(cell))) for cell in cells)
-    return {cell.name: _as_of(cell, record) for cell, record in by_cell if record is not None}
-
-
-def _as_of(cell: BenchmarkCell, record: CellRecord) -> CellRecord:
-    results = Results(replace(result, key=cell.key, seed=cell.seed) for result in record.results)
-    return replace(record, results=results)
+    known = {}
+    for cell in cells:
+        if record := records.get(identity_of_cell(cell)):
+            results = Results(replace(result, key=cell.key, seed=cell.seed) for result in record.results)
+            known[cell.name] = replace(record, results=results)
+    return known
 
 
 def describe_records(known: Mapping[str, CellRecord]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from midmask.benchmark.design import BM25, NONE, Benchmark
 from midmask.benchmark.figures import collections_figure, gains_figure
-from midmask.benchmark.layout import Layout, LeftOut, group_by_reason
+from midmask.benchmark.layout import Layout, group_by_reason
 from midmask.benchmark.records import collect, describe_left_out
 from midmask.benchmark.results import Results, SystemKey, tuned_on
 from midmask.core.words import MISSING
@@ -55,40 +55,23 @@ class Additions:
 
 
 def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str, str]) -> str:
-    """Writes the report of a benchmark's results in the storage to the folder; returns its text.
+    """Writes a benchmark's report to the folder, from the storage: `report.md`, `tables/*.{md,csv,tex}`, the tests of
+    each table as `tables/*.tests.csv`, `figures/*.png` and `results.parquet`; returns the text of the report.
 
     Args:
         failed: cell -> why it could not be run.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    results = collect(layout.cells, storage, layout.recorded)
+    benchmark, results = layout.benchmark, collect(layout.cells, storage, layout.recorded)
     additions = Additions()
     if find_spec(PAPERS) is not None:
-        additions = import_module(f"{PAPERS}.report").additions(results, layout.benchmark, folder)
+        additions = import_module(f"{PAPERS}.report").additions(results, benchmark, folder)
     remarks = describe_left_out(layout.cells, storage)
-    return write_report(results, layout.benchmark, folder, additions, layout.left_out, failed, remarks)
-
-
-def write_report(
-    results: Results,
-    benchmark: Benchmark,
-    folder: Path,
-    additions: Additions,
-    left_out: Sequence[LeftOut],
-    failed: Mapping[str, str],
-    remarks: Sequence[str],
-) -> str:
-    """Writes `report.md`, `tables/*.{md,csv,tex}`, the tests of each table as `tables/*.tests.csv`, `figures/*.png` and
-    `results.parquet`; returns the text of the report.
-
-    Args:
-        left_out: combinations that were not run, and why.
-        failed: cell -> why it could not be run.
-        remarks: what is not measured as the collections' files have it.
-    """
     tables = [*additions.tables, *tables_of(results, benchmark)]
+    (folder / "tables").mkdir(exist_ok=True)
     for table in tables:
-        _write_table(table, folder / "tables")
+        for ending, text in table.files().items():
+            (folder / "tables" / f"{table.name}.{ending}").write_text(text, encoding="utf-8")
     results.write(Place(str(folder / "results.parquet")))
     parts = [f"# {benchmark.title}", _conditions(results, benchmark, remarks)]
     parts += [f"## {table.heading}\n\n{table.markdown()}" for table in tables]
@@ -100,8 +83,8 @@ def write_report(
     parts.append(f"## What it cost\n\n{costs_table(results)}")
     if failed:
         parts.append("## Not measured\n\n" + "\n".join(f"- {cell}: {reason}" for cell, reason in failed.items()))
-    if left_out:
-        parts.append("## Left out\n\n" + "\n".join(group_by_reason(left_out)))
+    if layout.left_out:
+        parts.append("## Left out\n\n" + "\n".join(group_by_reason(layout.left_out)))
     text = "\n\n".join(parts) + "\n"
     (folder / "report.md").write_text(text, encoding="utf-8")
     return text
@@ -168,9 +151,3 @@ def _conditions(results: Results, benchmark: Benchmark, remarks: Sequence[str]) 
     for name, read in benchmark.collections.items():
         lines.append(f"Middle training on {name}: {', '.join(read) or 'the corpus itself'}.")
     return "\n".join(f"- {line}" for line in (*lines, *benchmark.notes, *remarks))
-
-
-def _write_table(table: NamedTable, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for ending, text in table.files().items():
-        (folder / f"{table.name}.{ending}").write_text(text, encoding="utf-8")

@@ -66,11 +66,6 @@ def by_answers(names: Sequence[str]) -> list[str]:
     return [str(measure) for measure in measures.parse(names) if measure.NAME == "Success"]
 
 
-def deepest_cutoff(names: Sequence[str]) -> int:
-    """The largest k of Success@k; what ranks below it need not be judged."""
-    return max(int(measure["cutoff"]) for measure in measures.parse(names))
-
-
 def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
     """Judgements (split, query_id, doc_id, grade) of the retrieved passages: 1 if one contains an answer, else 0.
 
@@ -306,7 +301,8 @@ def _measure_queries(
         )
     judgements, tables = [qrels], []
     if by_strings:
-        top = found.filter(pc.less_equal(found["rank"], deepest_cutoff(by_strings)))
+        deepest = max(int(measure["cutoff"]) for measure in measures.parse(by_strings))
+        top = found.filter(pc.less_equal(found["rank"], deepest))
         derived = answer_qrels(top, strings, corpus.place / "docs")
         tables.append(measures.evaluate(found, derived, config.split, by_strings))
         judgements.append(derived)

@@ -10,11 +10,9 @@ from midmask.core.config import fingerprint
 from midmask.evaluation.statistics.intervals import SeedSpread, seed_spread
 from midmask.evaluation.statistics.significance import Comparison, noise_floor
 from midmask.experiment import report
-from midmask.experiment.graph import Step
 from midmask.experiment.notes import left_out_notes
 from midmask.experiment.report import System
 from midmask.store.artifact import Artifact, load
-from midmask.store.place import Place
 from midmask.sweep import trials as verdict
 from midmask.sweep.plan import SPLITS, Entrant
 from midmask.sweep.space import briefly, labels, mark_of
@@ -58,10 +56,6 @@ class Conclusion:
     @cached_property
     def standings(self) -> dict[str, Comparison]:
         return self.trials.standings(self.seeds)
-
-    @cached_property
-    def noise_floor(self) -> float | None:
-        return noise_floor(self.standings.values())
 
     @cached_property
     def systems(self) -> list[report.System]:
@@ -128,14 +122,10 @@ class Conclusion:
     def _system(self, label: str, rows: list[Entrant]) -> report.System:
         """A row of the comparison, with the seconds that its trainings took when they were computed."""
         steps, storage = rows[0].plan, self.trials.storage
-        pretrain = _seconds(steps.pretrained, storage) if steps.pretrained else None
-        finetune = sum(_seconds(stage, storage) for stage in steps.stages)
+        pretrain = self.trials.seconds(steps.pretrained) if steps.pretrained else None
+        finetune = sum(map(self.trials.seconds, steps.stages))
         evaluations = {split: [load(entrant.evaluations[split].place(storage)) for entrant in rows] for split in SPLITS}
         return report.System(label, evaluations, pretrain, finetune)
-
-
-def _seconds(step: Step, storage: Place) -> float:
-    return float(load(step.place(storage)).result["seconds"])
 
 
 def build_result(end: Conclusion, *, study: str, sweep: str) -> SweepResult:
@@ -179,7 +169,7 @@ def _point(end: Conclusion, trial: Trial, sweep: str) -> SweepPoint:
         mark=mark_of(space, tried.parameters),
         parameters=tried.parameters,
         run=fingerprint({"sweep": sweep, "trial": fingerprint(tried.parameters)}),
-        complete=trial.is_complete,
+        complete=trial.outcome.complete,
         probes=tuple(tried.measures[number] for number in sorted(tried.measures) if number < len(space.shares)),
         values=dict(zip(names, tried.values, strict=False)),
         measures=trial.measured.measures if trial.measured else {},
@@ -191,10 +181,11 @@ def _point(end: Conclusion, trial: Trial, sweep: str) -> SweepPoint:
 
 
 def _noise_floor(end: Conclusion) -> NoiseFloor | None:
-    if end.noise_floor is None:
+    value = noise_floor(end.standings.values())
+    if value is None:
         return None
     seeds, repeats = end.seeds, len(end.trials.space.trial_seeds) or 1
-    return NoiseFloor(value=end.noise_floor, seed_spread=seeds.spread, seed_degrees=seeds.degrees, repeats=repeats)
+    return NoiseFloor(value=value, seed_spread=seeds.spread, seed_degrees=seeds.degrees, repeats=repeats)
 
 
 def _system(system: System, end: Conclusion) -> ComparedSystem:

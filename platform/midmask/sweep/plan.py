@@ -138,6 +138,12 @@ class Sweep:
         return fingerprint({"space": self.space.model_dump(mode="json"), "steps": steps})
 
     @property
+    def bm25(self) -> dict[str, Step]:
+        """Split -> evaluation of BM25."""
+        config, planned = self.recipe.evaluation, plan(self.recipe, self.survey)
+        return {split: planned.bm25_evaluation(config.model_copy(update={"split": split})) for split in SPLITS}
+
+    @property
     def place(self) -> Place:
         return Place(self.options.storage) / "sweep" / self.fingerprint
 
@@ -238,9 +244,7 @@ def trial_recipes(sweep: Sweep) -> list[Recipe]:
 
 def final_targets(sweep: Sweep) -> Iterator[Step]:
     """The evaluations of the final comparison, in which the first trial stands for the best."""
-    space, recipe = sweep.space, sweep.recipe
-    ranked = [recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS]
-    yield from (plan(recipe, sweep.survey).bm25_evaluation(config) for config in ranked)
-    for entrant in (trial_recipes(sweep)[0], *sweep.baselines):
-        seeded = [plan(entrant.seeded(seed), sweep.survey) for seed in space.seeds]
-        yield from (one.evaluation(config) for one in seeded for config in ranked)
+    yield from sweep.bm25.values()
+    for recipe in (trial_recipes(sweep)[0], *sweep.baselines):
+        for entrant in entrants_of(recipe.name, recipe, sweep.space.seeds, sweep.survey):
+            yield from entrant.evaluations.values()

@@ -55,22 +55,15 @@ from midmask.sweep.trials import Trials, importance
 log = logging.getLogger(__name__)
 
 
-def compare(entrants: Sequence[Entrant], job: TrackedJob, phase: str) -> None:
-    """Evaluates every entrant on every split, and tracks it as a system. A step that several need is computed once.
-
-    Args:
-        phase: of the job's progress.
-
-    Raises:
-        RayError: of the first step that fails.
-    """
+def compare(entrants: Sequence[Entrant], job: TrackedJob) -> None:
+    """Evaluates every entrant on every split, and tracks it as a system."""
     targets = [step for one in entrants for step in one.evaluations.values()]
     systems = [
         TrackedSystem(f"{one.label}, seed {one.seed}", one.recipe, one.evaluations, main=SPLITS[-1]) for one in entrants
     ]
     job = replace(job, use=replace(job.use, alone=job.use.side_by_side == 1))  # there are no trials any more
     # Of what is finished only the evaluations: trainings are in the runs of their trials.
-    compute(job, systems, targets, phase=phase, has_run=lambda kind: kind.trains, finished=targets)
+    compute(job, systems, targets, phase=COMPARISON, has_run=lambda kind: kind.trains, finished=targets)
 
 
 def expected_trials(sweep: Sweep) -> Iterator[Step]:
@@ -126,8 +119,7 @@ def _report(sweep: Sweep, artifact: Artifact) -> tuple[str, Place]:
 
 def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
     storage, use, recipe = job.storage, job.use, sweep.recipe
-    planned = plan(recipe, sweep.survey)
-    bm25 = {split: planned.bm25_evaluation(recipe.evaluation.model_copy(update={"split": split})) for split in SPLITS}
+    planned, bm25 = plan(recipe, sweep.survey), sweep.bm25
     shared = _shared(sweep.space, planned, bm25.values())
     whole_job = {SHARED: shared, TRIALS: expected_trials(sweep), COMPARISON: final_targets(sweep)}
     job.progress.plan({name: Graph.left_in(storage, steps).left.values() for name, steps in whole_job.items()})
@@ -149,7 +141,7 @@ def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
     trials = Trials(sweep.space, recipe, sweep.survey, storage, found)
     log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
     compared = entrants(sweep, trials)
-    compare(compared, job, COMPARISON)
+    compare(compared, job)
     against = {split: load(step.place(storage)) for split, step in bm25.items()}
     end = Conclusion(trials, compared, against, importance(study, sweep.space))
     result = build_result(end, study=sweep.study, sweep=sweep.fingerprint)

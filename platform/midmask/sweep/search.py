@@ -19,7 +19,6 @@ from midmask.backend.cluster import Resources
 from midmask.backend.executor import makers_of
 from midmask.backend.tune import EarlyEnd, Halving, Report, TrialSearch, objective, run_trials
 from midmask.core.config import fingerprint
-from midmask.errors import UserError
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.events import Failed, StepEvent
 from midmask.experiment.graph import Step
@@ -188,16 +187,3 @@ def pruning(space: Space, before: Sequence[Outcome]) -> Halving | None:
         return None
     measures = [outcome.measures for outcome in before]
     return Halving(space.targets[0].mode, len(space.shares), space.rungs.reduction, measures)
-
-
-def best(found: list[Outcome], space: Space) -> Outcome:
-    """The best of the trials that ran to the end, by the first objective.
-
-    Raises:
-        UserError: if none did.
-    """
-    complete = [outcome for outcome in found if outcome.complete]
-    if not complete:
-        raise UserError(f"sweep {space.name}: no trial ran to the end; the log above says why each one failed")
-    sign = 1 if space.targets[0].mode == "max" else -1
-    return max(complete, key=lambda outcome: sign * outcome.last)

@@ -5,26 +5,16 @@ state can be lost in a crash (an empty pickle), so nothing is restored from it. 
 study which points are done, gives back the ones that a killed process held, and runs the rest.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import optuna
 from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.study import StudyDirection
-from optuna.trial import TrialState
+from optuna.trial import BaseTrial, TrialState
 
 from midmask.sweep.space import Distribution, ParameterPoint, ParameterValue, Space, complete, grid
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
-
-
-class Suggests(Protocol):
-    """The part of an Optuna trial that is used: Ray passes a stand-in that records the suggestions."""
-
-    suggest_categorical: Callable[..., Any]
-    suggest_float: Callable[..., float]
-    suggest_int: Callable[..., int]
 
 
 @dataclass(frozen=True)
@@ -41,7 +31,7 @@ class Outcome:
         return self.measures[max(self.measures)]
 
 
-def suggest(space: Space, trial: Suggests) -> ParameterPoint:
+def suggest(space: Space, trial: BaseTrial) -> ParameterPoint:
     """The next point, parameter by parameter, as define-by-run samplers want it: what its conditions exclude is never
     asked for. A listed value for a grid or where there is no range, else one from the range.
     """

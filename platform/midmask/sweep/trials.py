@@ -19,6 +19,7 @@ from optuna.trial import TrialState
 
 from midmask.core.config import flatten
 from midmask.core.words import MISSING, number_cell
+from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown
 from midmask.evaluation.statistics.intervals import SeedSpread
 from midmask.evaluation.statistics.ranks import on_front
@@ -31,7 +32,6 @@ from midmask.experiment.training_steps import Survey
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
 from midmask.sweep.plan import Measured, final_evaluations, summarise, trial_rungs
-from midmask.sweep.search import best
 from midmask.sweep.space import COSTS, Space, briefly, describe_point, format_value, labels, mark_of
 from midmask.sweep.study import Outcome
 from midmask.sweep.sweep_file import SweepImportance
@@ -74,10 +74,6 @@ class Trial:
     evaluations: tuple[Artifact, ...]  # of the last measurement, one per fine-tuning seed; empty if pruned
     measured: Measured | None
 
-    @property
-    def is_complete(self) -> bool:
-        return self.outcome.complete
-
 
 @dataclass(frozen=True)
 class Trials:
@@ -100,13 +96,19 @@ class Trials:
 
     @cached_property
     def complete(self) -> list[Trial]:
-        return [trial for trial in self.all if trial.is_complete]
+        return [trial for trial in self.all if trial.outcome.complete]
 
     @cached_property
     def best(self) -> Trial:
-        """The best by the first objective."""
-        label = describe_point(self.space, best(list(self.found), self.space).parameters)
-        return next(trial for trial in self.complete if trial.label == label)
+        """The best by the first objective of those that ran to the end.
+
+        Raises:
+            UserError: if none did.
+        """
+        if not self.complete:
+            raise UserError(f"sweep {self.space.name}: no trial ran to the end; the log above says why each one failed")
+        sign = 1 if self.space.targets[0].mode == "max" else -1
+        return max(self.complete, key=lambda trial: sign * trial.outcome.last)
 
     @cached_property
     def front(self) -> set[str]:
@@ -136,7 +138,7 @@ class Trials:
             reached = trial_rungs(recipe, self.space, self.survey)[: len(trial.outcome.measures)]
             probes += sum(self._measuring(step) for rung in reached if rung.share < 1 for step in rung.evaluations)
             rest += sum(self._measuring(step) for step in trial.steps)
-            rest += self._seconds(pretrained) if (pretrained := reached[-1].pretrained) else 0.0
+            rest += self.seconds(pretrained) if (pretrained := reached[-1].pretrained) else 0.0
         return probes / (probes + rest) if self.all else 0.0
 
     def _trial(self, label: str, outcome: Outcome) -> Trial:
@@ -155,9 +157,10 @@ class Trials:
         search = evaluation.inputs["ranked"]
         encodings = [search.inputs[name] for name in ("passages", "queries")]
         present = [step for step in encodings if step.is_finished(self.storage)]
-        return sum(self._seconds(step) for step in (evaluation, search, *present, encodings[0].inputs["model"]))
+        return sum(self.seconds(step) for step in (evaluation, search, *present, encodings[0].inputs["model"]))
 
-    def _seconds(self, step: Step) -> float:
+    def seconds(self, step: Step) -> float:
+        """What a step took when it was computed."""
         return float(load(step.place(self.storage)).result["seconds"])
 
 
@@ -197,7 +200,7 @@ def trials_table(trials: Trials, standings: Mapping[str, Comparison]) -> str:
         if several:
             row += ["yes" if trial.label in trials.front else "", mark_of(space, point) or ""]
         else:
-            row.append("complete" if trial.is_complete else "pruned")
+            row.append("complete" if trial.outcome.complete else "pruned")
         rows.append(row)
     return markdown(headers, rows)
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -44,15 +44,24 @@ RESAMPLES = 9_999
 """Sign patterns drawn where there are too many to enumerate; the smallest p is then 1e-4."""
 
 
-def _t(difference: Doubles, seed: int) -> float:
-    return standard_error([Variance.of_mean(difference)]).p(float(difference.mean()))
+def paired_p(difference: Doubles, test: Test, *, seed: int = 0) -> float:
+    """Two-sided p of "the paired differences are centred on 0".
 
+    t: paired t-test. wilcoxon: signed-rank test, zeros left out. permutation: sign-flip test of the mean, exact for few
+    queries, else from `RESAMPLES` patterns drawn with the seed. Differences that are all zero, or a single query, give
+    1.
 
-def _wilcoxon(difference: Doubles, seed: int) -> float:
-    return float(stats.wilcoxon(difference).pvalue)
-
-
-def _permutation(difference: Doubles, seed: int) -> float:
+    Raises:
+        UserError: for an unknown test.
+    """
+    if test not in get_args(Test):
+        raise unknown("test", test, get_args(Test))
+    if len(difference) < 2 or not difference.any():
+        return 1.0
+    if test == "t":
+        return standard_error([Variance.of_mean(difference)]).p(float(difference.mean()))
+    if test == "wilcoxon":
+        return float(stats.wilcoxon(difference).pvalue)
     # The sign of 0 is nothing to permute: without the zeros, half of them with RR@10, the distribution is the same.
     difference = difference[difference != 0]
     if len(difference) < 2:  # scipy asks for two values; of one, either sign is as far from 0
@@ -67,26 +76,6 @@ def _permutation(difference: Doubles, seed: int) -> float:
         rng=numpy_stream(seed),
     )
     return float(result.pvalue)
-
-
-TESTS: Mapping[Test, Callable[[Doubles, int], float]] = {"t": _t, "wilcoxon": _wilcoxon, "permutation": _permutation}
-
-
-def paired_p(difference: Doubles, test: Test, *, seed: int = 0) -> float:
-    """Two-sided p of "the paired differences are centred on 0".
-
-    t: paired t-test. wilcoxon: signed-rank test, zeros left out. permutation: sign-flip test of the mean, exact for few
-    queries, else from `RESAMPLES` patterns drawn with the seed. Differences that are all zero, or a single query, give
-    1.
-
-    Raises:
-        UserError: for an unknown test.
-    """
-    if test not in TESTS:
-        raise unknown("test", test, TESTS)
-    if len(difference) < 2 or not difference.any():
-        return 1.0
-    return TESTS[test](difference, seed)
 
 
 def _step_down(p_values: Doubles, adjusted: Callable[[Doubles, Doubles], Doubles]) -> Doubles:
