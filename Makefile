@@ -65,11 +65,11 @@ races: $(TEST_TOOLS) ## 50 races of two jobs for each step on one object store
 	$(BIN)/python -m tests.system.cluster --where store --blows 50
 
 guide: $(TEST_TOOLS) ## what is written by the code itself: the table of formats in docs/, the lists of all fields
-	$(BIN)/python -m midmask.corpora.reader docs/*.md
+	$(BIN)/python -m tests.tools.formats docs/*.md
 	$(BIN)/python -m tests.tools.fields
 
 coverage: $(MADE) ## which of the papers' printed numbers have a cell that runs, and by which command
-	@$(BIN)/python -m midmask_papers.coverage
+	@$(BIN)/python -m tests.tools.coverage
 
 docs: $(SITE_TOOLS) ## the documentation site, in site/; a broken link ends it
 	$(BIN)/zensical build --strict --clean --config-file .zensical.toml

@@ -55,7 +55,7 @@ def reason(error: BaseException) -> str:
 
 
 def last_line(error: BaseException) -> str:
-    """Of an exception's text, where Ray and faiss say what happened; the exception's type if it has none."""
+    """The last line of an exception's text, where Ray and faiss say what happened; its type if it has no text."""
     return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
 
 

@@ -1,8 +1,8 @@
 """The numbers that the papers print, as data.
 
-One YAML file a paper in `numbers/`, transcribed from methods.md 14. A table there is a grid: what a value is of
+One YAML file a paper in `numbers/`, transcribed from the papers. A table there is a grid: what a value is of
 (system, measure, …) is told by its column, its row and what all share; a value in braces has a note, where the sources
-contradict each other (methods.md 15).
+contradict each other.
 """
 
 import re
@@ -31,7 +31,6 @@ class Published:
     # among masked tokens), wins (fraction of collections on which one system beats another)
     measure: str
     value: float  # a fraction
-    source: str  # the section of methods.md
     system: str = ""  # a recipe, or a variant as "recipe[field=value,…]"; empty for systems that midmask lacks
     collection: str = ""  # as in `results.SystemKey`, like the next two; empty where unpublished
     representation: str = ""
@@ -71,7 +70,6 @@ class PublishedTable(Config):
     """A grid of printed numbers; in a cell, a row's fields outdo its column's, and these the shared ones."""
 
     table: str = Field(description="its number in the paper")
-    line: str = Field(description="its place in methods.md")
     percent: bool = Field(False, description="whether values are printed a hundredfold")
     shared: dict[str, str] = Field({}, description="fields of `Published` that all cells share")
     columns: tuple[dict[str, str], ...] = Field(description="fields of each column")
@@ -92,7 +90,7 @@ class PublishedTable(Config):
                 if value is not None:
                     printed, note = (value.value, value.note) if isinstance(value, Noted) else (value, "")
                     fraction = float(printed / 100 if self.percent else printed)
-                    origin = {"table": self.table, "source": f"methods.md {self.line}", "note": note}
+                    origin = {"table": self.table, "note": note}
                     numbers.append(
                         Published(paper=paper, value=fraction, **{**self.shared, **column, **row.of, **origin})
                     )

@@ -32,8 +32,8 @@ from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
+from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.plan import Measured, final_evaluations
-from midmask.sweep.run import TrialsObserver
 from midmask.sweep.search import EndedEarly, RungMeasured, SweepProgress, TrialContext, TrialEvent, TrialStarted
 from midmask.sweep.space import Space
 from midmask.sweep.study import Outcome
@@ -163,8 +163,10 @@ def test_runs_are_nested_and_a_second_time_only_linked(store: str) -> None:
 
 
 @contextmanager
-def sweep(folder: Path, uri: str, name: str) -> Iterator[tuple[Tracker, TrackedRun, TrialContext, TrialsObserver]]:
-    recipe, storage = recipe_on(folder, "ance"), Place(str(folder / "store"))
+def sweep(
+    folder: Path, uri: str, name: str, protocol: str = "ance"
+) -> Iterator[tuple[Tracker, TrackedRun, TrialContext, TrialsObserver]]:
+    recipe, storage = recipe_on(folder, protocol), Place(str(folder / "store"))
     context = TrialContext(recipe, Survey(), SPACE, storage, None, ALONE)
     with Tracker(uri, folder, QUICK) as tracker, tracker.run(name, tags={}, params={}) as parent:
         job = TrackedJob("sweep", tracker, parent, storage, ALONE)
@@ -235,6 +237,29 @@ def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> No
     (only,) = rows(found.values())
     corpus = plan(recipe_on(folder, "ance"), context.survey).corpus
     assert only.trial and only.place == ("tiny", "dev", corpus.fingerprint, 12)
+
+
+def test_a_trial_that_was_killed_before_its_run_had_ended_is_tracked_by_the_next_job(folder: Path, store: str) -> None:
+    """Its steps are in the store and its result in the study; MLflow has the beginning of its run."""
+    point = {"pretrain.learning_rate": recipe_on(folder).pretrain.learning_rate}
+    with pytest.raises(KeyboardInterrupt), sweep(folder, store, "dead", "in_batch") as (_, _, context, board):
+        start = start_of(context, point)
+        tell_of_trial(board, fingerprint(point), start)
+        training = next(step for step in start.evaluations[0].upstream() if step.name == "pretrain")
+        tell_of_trial(board, fingerprint(point), Logged(training, 1, {"train/loss": 9.0}))
+        raise KeyboardInterrupt
+    (dev,) = start.evaluations
+    value = Runner(context.storage, LOCAL).run(dev).result["measures"]["nDCG@10"]
+    for _ in range(2):  # the second time there is nothing to do
+        with sweep(folder, store, "dead", "in_batch") as (_, _, _, board):
+            board.complete([Outcome(point, {1: value}, True, (value,))])
+    identity = fingerprint({"sweep": "dead", "trial": fingerprint(point)})
+    (trial,) = [run for run in runs(store) if run.data.tags.get("midmask.fingerprint") == identity]
+    assert trial.data.tags["midmask.status"] == "finished" and len(trial.inputs.model_inputs) == 2
+    assert trial.data.metrics["tiny/dev/nDCG_at_10"] == pytest.approx(value)
+    curve = MlflowClient(store).get_metric_history(trial.info.run_id, "pretrain/loss")
+    assert [point.step for point in curve] == [1, training.optimiser_steps]
+    assert "finetune/loss" not in trial.data.metrics, "another run has trained it"
 
 
 @pytest.fixture(scope="module")

@@ -32,8 +32,8 @@ def found(noise: Noise = LOUD, seeds: int = 3) -> Results:
 
 def test_gains_are_over_the_baseline_of_the_same_setting_on_test():
     (panel,) = gain_panels(found(QUIET), "none", "RR@10")
-    assert (panel.corpus, panel.split, panel.settings) == ("squad", "test", SETTINGS)
-    values = {name: [row[setting].value for setting in SETTINGS] for name, row in panel.gains.items()}
+    assert (panel.corpus, panel.split, panel.conditions) == ("squad", "test", SETTINGS)
+    values = {name: [row[setting].value for setting in SETTINGS] for name, row in panel.rows.items()}
     assert values["mlm"] == pytest.approx([-0.02, 0.01, 0.0], abs=1e-5)
     assert values["retromae"] == pytest.approx([0.02, 0.01, -0.01], abs=1e-5)
 
@@ -100,17 +100,18 @@ def by_place(noise: Noise = QUIET) -> Results:
 def test_systems_of_several_collections_on_test_with_their_levels():
     home, elsewhere = collection_panels(by_place())
     assert (home.corpus, home.split, elsewhere.corpus) == ("squad", "test", "cranfield")
-    assert home.collections == ("wiki", "squad", "both") and set(home.values) == {"mlm", "retromae"}
+    assert home.conditions == ("wiki", "squad", "both") and set(home.rows) == {"mlm", "retromae"}
     for panel, factor in ((home, 1.0), (elsewhere, 0.5)):
-        means = {(name, read): sum(seeds) / 3 for name, row in panel.values.items() for read, seeds in row.items()}
+        means = {(name, read): point.value for name, row in panel.rows.items() for read, point in row.items()}
         expected = {
             (key.system, key.collection): factor * value
             for key, value in READ.items()
             if key.system in ("mlm", "retromae")
         }
         assert means == pytest.approx(expected, abs=1e-5)
-        assert panel.levels["none"] == pytest.approx([0.1 * factor] * 3, abs=1e-5)
-        assert panel.levels["bm25"] == pytest.approx([0.78 * factor], abs=1e-5)
+        assert [level.value for level in panel.levels.values()] == pytest.approx(
+            [0.1 * factor, 0.78 * factor], abs=1e-5
+        )
 
 
 def test_the_table_has_means_with_the_standard_deviation_of_the_seeds(tmp_path: Path):

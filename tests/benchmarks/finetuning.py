@@ -21,9 +21,10 @@ from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.tokens import TokensConfig, tokenise
 from midmask.text.vocabulary import Vocabulary
+from midmask.training.examples import local_reader
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
-from midmask.training.run import local_reader, run_training
+from midmask.training.run import run_training
 from midmask.training.setup import FinetuneSetup
 from tests.benchmarks.harness import Bench
 from tests.support.retrieve.collection import made

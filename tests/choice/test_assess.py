@@ -22,6 +22,7 @@ from midmask.choice.contenders import (
     UNTRAINED,
     Size,
     System,
+    budget_seconds,
     contest,
     first_contenders,
 )
@@ -32,7 +33,6 @@ from midmask.choice.contest_terms import (
     SHORTEST,
     Limits,
     affordable,
-    budget_seconds,
     first_round,
     room,
 )
@@ -151,19 +151,19 @@ WIDE = Limits(passages=10**9, queries=10**9)
     [("30m", 1800), ("8h", 28800), ("1h30m", 5400), ("90s", 90), ("1.5h", 5400), ("2h15m30s", 8130)],
 )
 def test_a_budget_is_read_as_it_is_written(text, seconds):
-    assert budget_seconds(text, gpus=0) == seconds
+    assert budget_seconds(text) == seconds
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         *((text, "30m, 8h") for text in ("", "30", "m30", "30 m", "-5m", "30min", "5m?")),
-        *(("4gpuh", "no GPU"), ("59s", "less than a minute")),
+        ("59s", "less than a minute"),
     ],
 )
 def test_another_form_and_what_cannot_be_are_refused(text, said):
     with pytest.raises(UserError, match=said):
-        budget_seconds(text, gpus=0)
+        budget_seconds(text)
 
 
 def linear(fixed: float, pretrain: float, finetune: float):

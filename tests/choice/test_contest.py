@@ -31,8 +31,7 @@ from midmask.choice.reveal import judged_split
 from midmask.choice.traces import OTHERS, Sampler, passages_in, queries_of, relevant_of
 from midmask.corpora.writer import write_beir
 from midmask.objectives.finetuning.distillation import Distillation
-from midmask.queries.collection import query_row
-from midmask.queries.plain_sources import Passage
+from midmask.queries.collection import Passage, query_row
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from tests.support.choice.documents import COUNT, ask, conditions_in, documents, workshop
@@ -102,11 +101,10 @@ def test_time_is_kept_for_fewer_tests_where_nothing_could_be_trained_otherwise(c
 
 def test_what_was_decided_is_read_again(tmp_path):
     first = ContestJournal(tmp_path / "new", "one")
-    first.decide(Round(Size(30, 20), (LEXICAL, MLM), until=12.0))
+    first.rounds.append(Round(Size(30, 20), (LEXICAL, MLM), until=12.0))
     first.give_up([MLM], "behind")
     assert first.finalists is None
-    first.choose_finalists([MLM])
-    first.pace, first.sampled = 0.25, True
+    first.finalists, first.pace, first.sampled = (MLM,), 0.25, True
     first.write(spent=12.5)
     again = ContestJournal(tmp_path / "new", "one")
     assert again.rounds == first.rounds

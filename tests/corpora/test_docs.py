@@ -20,7 +20,7 @@ from midmask.core.config import identity_of
 from midmask.corpora import CorpusConfig, docs, open_corpus
 from midmask.corpora.assemble import assemble
 from midmask.corpora.docs import READER
-from midmask.corpora.documents.blocks import LONGEST, Columns, TextBlock, paragraph, text_blocks
+from midmask.corpora.documents.blocks import LONGEST, TextBlock, paragraph, text_blocks
 from midmask.corpora.documents.markdown import PART, markdown_blocks, plain_inline
 from midmask.corpora.documents.passages import BETWEEN, WORD, Provenance, cut_passages, provenance_of
 from midmask.corpora.reader import corpus_identity
@@ -279,7 +279,7 @@ def test_ids_are_written_as_documented(doc_id: str, wanted: Provenance | None) -
 
 def lines(path: Path, **columns: str) -> list[list[tuple[int, str]]]:
     """(level, text) of each block of each document."""
-    return [[(block.level, block.text) for block in document] for document in blocks_of(path, Columns(**columns))]
+    return [[(block.level, block.text) for block in document] for document in blocks_of(path, **columns)]
 
 
 def test_markdown_gives_what_a_reader_sees() -> None:
@@ -372,9 +372,9 @@ def test_the_columns_of_a_table_are_found_or_named(tmp_path: Path, end: str) -> 
         rows = [TABLE, *zip(*TABLE.values(), strict=True)]
         write(file, "".join(sign.join(row) + "\r\n" for row in rows).encode())
     assert lines(file) == [[(0, text)] for text in TABLE["story"]]
-    assert lines(file, text="Title") == [[(0, "a")], [(0, "b")]]
+    assert lines(file, text_column="Title") == [[(0, "a")], [(0, "b")]]
     with pytest.raises(UserError, match=r"unknown corpus.text_column .*'stori'; did you mean 'story'.*Title, id, n"):
-        lines(file, text="stori")
+        lines(file, text_column="stori")
 
 
 JAPANESE = "日本語の文章です。これはテストです。"

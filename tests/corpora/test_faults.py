@@ -26,15 +26,16 @@ from hypothesis import strategies as st
 from midmask import Corpus
 from midmask.corpora import CorpusConfig, corpus_identity, judged_splits, nq, open_corpus, prepare
 from midmask.corpora import chunks as pieces
-from midmask.corpora.formats import FORMATS, name_forms
+from midmask.corpora.config import FORMATS, name_forms
 from midmask.corpora.nq import parse_answers
-from midmask.corpora.reader import recognise, with_formats
+from midmask.corpora.reader import recognise
 from midmask.corpora.text_files import BrokenFile
 from midmask.errors import UserError
 from midmask.store.place import Place
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import contents, json_lines, prepared, quarantine, rows, write, write_beir
 from tests.support.corpora.saved import save_splits, write_saved
+from tests.tools.formats import with_formats
 
 DOCS = [{"_id": f"d{n}", "title": "", "text": f"passage, {n} of its é set"} for n in range(25)]
 QUERIES = [{"_id": f"q{n}", "text": f"where is {n}"} for n in range(9)]
@@ -206,7 +207,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_guide_and_the_commands_name_all_formats() -> None:
     guide = ROOT / "docs" / "protocols.md"
     text = guide.read_text("utf-8")
-    assert with_formats(text) == text, f"type: python -m midmask.corpora.reader {guide}"
+    assert with_formats(text) == text, "type: make guide"
     assert all(f"| `{name}` |" in text for name in FORMATS)
     assert all(re.search(rf"\b{name}\b", name_forms()) for name in FORMATS)
 
@@ -469,12 +470,12 @@ def test_dprs_array_is_cut_alike_however_it_is_read(tmp_path, monkeypatch, chunk
     monkeypatch.setattr(nq, "CHUNK", chunk)
     items = [{"question": "é ] } , [", "positive_ctxs": [{"psg_id": 3}]}, {"question": "b"}, 5, {"x": [[{}]]}]
     data = json.dumps(items, ensure_ascii=False, indent=1).encode()
-    found = [record.data for record in nq.Items("dev")(io.BytesIO(data), None, 1 << 16)]
-    assert [data.decode().split("\t", 1)[0] for data in found] == ["dev-0", "dev-1", "dev-2", "dev-3"]
+    *found, last = [record.data for record in nq.cut_array("dev", io.BytesIO(data), None, 1 << 16)]
+    assert not last and [data.decode().split("\t", 1)[0] for data in found] == ["dev-0", "dev-1", "dev-2", "dev-3"]
     assert [json.loads(data.decode().split("\t", 1)[1]) for data in found] == items
-    assert list(nq.Items("dev")(io.BytesIO(b" [ ] "), None, 99)) == []
+    assert list(nq.cut_array("dev", io.BytesIO(b" [ ] "), None, 99)) == [(0, b"")]
     with pytest.raises(BrokenFile, match=r"object 3 .from 0. of the JSON array is broken or cut off"):
-        list(nq.Items("dev")(io.BytesIO(data[:-8]), None, 1 << 16))
+        list(nq.cut_array("dev", io.BytesIO(data[:-8]), None, 1 << 16))
 
 
 GONE = {

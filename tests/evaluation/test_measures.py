@@ -222,7 +222,7 @@ def test_the_groups_have_as_many_sets_as_their_names_say() -> None:
 
 
 def test_an_average_counts_cqadupstack_once() -> None:
-    """CoT-MoTE's and DupMAE's printed rows (methods.md 14.4, 14.2), forums all at CQADupStack's value."""
+    """CoT-MoTE's and DupMAE's printed rows, forums all at CQADupStack's value."""
     cotmote = [75.2, 33.1, 57.3, 66.8, 35.3, 50.2, 29.0, 75.4, 42.0, 16.7, 74.1, 24.8, 71.0]
     values = dict(zip(groups.BEIR13, cotmote, strict=True)) | dict.fromkeys(groups.FORUMS, 34.8)
     assert groups.group_average("beir14", values) == pytest.approx(48.98, abs=0.005)

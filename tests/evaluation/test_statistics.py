@@ -1,4 +1,4 @@
-"""Intervals, Kendall's tau, paired tests and their corrections, against scipy, by hand and by enumeration."""
+"""Intervals, paired tests and their corrections, against scipy, by hand and by enumeration."""
 
 import itertools
 import math
@@ -18,7 +18,6 @@ from midmask.evaluation.statistics.intervals import (
     Variance,
     deviation,
     interval,
-    rank_correlation,
     read_sample,
     seed_spread,
     standard_error,
@@ -83,40 +82,6 @@ def test_the_smallest_detectable_difference_is_found_four_times_in_five(count: i
     limit = stats.t.ppf(0.975, count - 1)
     power = stats.nct.sf(limit, count - 1, effect) + stats.nct.cdf(-limit, count - 1, effect)
     assert power == pytest.approx(0.8, abs=0.02)
-
-
-def test_tau_is_the_share_of_pairs_in_the_same_order():
-    """Concordant less discordant pairs, over the geometric mean of the pairs that are not tied in the one and other."""
-    first, second = (np.random.default_rng(seed).integers(0, 6, 12) for seed in (3, 4))
-    signs = np.array([np.sign([first[a] - first[b], second[a] - second[b]]) for a, b in combinations(range(12), 2)])
-    found = rank_correlation(first.tolist(), second.tolist())
-    assert found.tau == pytest.approx(np.prod(signs, axis=1).sum() / np.sqrt(np.prod((signs != 0).sum(axis=0))))
-    assert found.count == 12 and found.low < found.tau < found.high
-
-
-def test_the_interval_covers_the_true_tau():
-    """Of normal pairs with correlation 0.6, tau is 2/π·arcsin 0.6 (Greiner)."""
-    rng, true, covered = np.random.default_rng(5), 2 / np.pi * np.arcsin(0.6), 0
-    for _ in range(300):
-        first = rng.normal(size=15)
-        second = 0.6 * first + 0.8 * rng.normal(size=15)
-        found = rank_correlation(first.tolist(), second.tolist())
-        covered += found.low <= true <= found.high
-    assert 0.91 <= covered / 300 <= 0.99
-
-
-def test_a_perfect_order_of_few_is_no_certainty():
-    values = [0.1, 0.2, 0.3, 0.4, 0.5]
-    found, turned = rank_correlation(values, values), rank_correlation(values, values[::-1])
-    assert found.tau == pytest.approx(1) and 0 < found.low < 0.5 and found.is_positive
-    assert turned.tau == pytest.approx(-1) and turned.high < 0 and not turned.is_positive
-
-
-def test_few_or_equal_values_have_no_interval():
-    few = rank_correlation([0.1, 0.2], [0.2, 0.3])
-    assert few.tau == pytest.approx(1) and few.low is None and not few.is_positive
-    equal = rank_correlation([0.1] * 9, [0.2] * 9)
-    assert equal.tau is None and not equal.is_positive
 
 
 def test_a_sample_has_a_row_for_each_seed_and_its_queries_in_order():

@@ -114,7 +114,7 @@ def test_a_middle_training_sees_only_the_other_collections_and_is_probed_on_the_
     assert doc_ids == [f"there/d{n}" for n in range(40)] + [f"more/d{n}" for n in range(30)]
     assert_read(run, rows)
     reports = [event.values for event in seen if isinstance(event, Logged)]
-    probed = [values["probe/RR_at_10"] for values in reports if "probe/RR_at_10" in values]
+    probed = [values["probe_RR_at_10"] for values in reports if "probe_RR_at_10" in values]
     assert len(probed) == 2 and 0 < min(probed) <= max(probed) <= 1
     alone, own = pretrained(recipe_on(folders, names[1]), folders / "store")
     assert_read(alone, passages(own)[1])

@@ -19,11 +19,11 @@ from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.place import Place
 from midmask_papers.claims import CLAIMS
-from midmask_papers.coverage import RUNS, Coverage, PresetRun, measure_coverage, report
 from midmask_papers.published import PAPERS, Published, PublishedTable, key_of, published
 from midmask_papers.tables import SHEETS, paper_tables
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 from tests.support.benchmark.worlds import QUIET, on_nq
+from tests.tools.coverage import RUNS, Coverage, PresetRun, measure_coverage, report
 
 ONE = {"setting": "sigir23_1neg"}
 SYSTEMS = {
@@ -298,9 +298,7 @@ def test_systems_measures_and_corpora_are_known():
 
 def test_a_grid_with_a_row_too_short_is_refused():
     with pytest.raises(ValueError, match="table 9: 1 values for 2 columns"):
-        PublishedTable.model_validate(
-            {"table": "9", "line": "", "columns": [{}, {}], "rows": [{"label": "a", "values": [0.1]}]}
-        )
+        PublishedTable.model_validate({"table": "9", "columns": [{}, {}], "rows": [{"label": "a", "values": [0.1]}]})
 
 
 def test_dupmaes_sets_and_wins_agree():

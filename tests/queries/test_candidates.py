@@ -5,7 +5,6 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,58 +13,60 @@ import pytest
 
 from midmask.core.config import override
 from midmask.errors import UserError
-from midmask.queries import candidates as roles_module
-from midmask.queries import selection
-from midmask.queries.candidates import Candidate, CandidatePool, Roles, queries_content, roles_of
-from midmask.queries.collection import BY_DOCUMENT, BY_PASSAGE, CollectionFacts, split_by_document, without_hidden
-from midmask.queries.config import QueriesConfig
-from midmask.queries.given import read_file
-from midmask.queries.plain_sources import (
-    STOP_WORDS,
-    FileQueries,
-    KeyphraseQueries,
+from midmask.queries import selection, sources
+from midmask.queries.collection import (
+    BY_DOCUMENT,
+    BY_PASSAGE,
+    CollectionFacts,
     MadeQuery,
     Passage,
-    SentenceQueries,
-    Source,
-    SpanQueries,
     TermWeights,
-    TitleQueries,
-    normalised,
-    query_of_object,
-    query_of_row,
-    title_query,
+    split_by_document,
+    without_hidden,
 )
-from midmask.queries.selection import TOO_EASY, bm25_over, draw_shares, drop_unfound, reciprocal_rank, shares, thin
+from midmask.queries.config import QUERY_SOURCES, QueriesConfig
+from midmask.queries.given import read_file
+from midmask.queries.plain_sources import STOP_WORDS, query_of_object, query_of_row, title_query
+from midmask.queries.selection import (
+    TOO_EASY,
+    bm25_over,
+    draw_shares,
+    drop_unfound,
+    normalised,
+    reciprocal_rank,
+    screen,
+    shares,
+    thin,
+)
+from midmask.queries.sources import Candidate, Roles, Source, class_of, open_source, queries_content, roles_of
 from midmask.queries.step import make_queries
 from midmask.retrieve.bm25.search import Bm25Index
+from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from tests.support.corpora.collections import rows as rows_of
-from tests.support.queries.articles import STOP, HandBm25, articles, corpus_of, stems
+from tests.support.queries.articles import STOP, HandBm25, articles, corpus_of, opening, stems
 
 PASSAGES = articles(6)
 
 
-def weights_of(passages: Sequence[Passage]) -> TermWeights:
-    return TermWeights(f"{one.title} {one.text}" for one in passages)
+PLAIN = ("titles", "sentences", "spans", "keyphrases")
 
 
-def sources() -> dict[str, Source]:
-    shared = Counter(one.title for one in PASSAGES)
-    return {
-        "titles": TitleQueries(shared, 3),
-        "sentences": SentenceQueries(0, 2),
-        "spans": SpanQueries(0, 2),
-        "keyphrases": KeyphraseQueries(weights_of(PASSAGES), 0, 2),
-    }
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return corpus_of(tmp_path_factory.mktemp("articles") / "corpus", PASSAGES)
 
 
-@pytest.mark.parametrize("name", sources())
-def test_the_same_queries_in_whatever_pieces_and_order(name: str) -> None:
-    whole = list(sources()[name].queries(PASSAGES))
+def source_of(kind: str, corpus: Artifact | None = None, **fields: Any) -> Source:
+    return open_source(kind, opening(QueriesConfig(**fields), corpus))
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_same_queries_in_whatever_pieces_and_order(name: str, corpus: Artifact) -> None:
+    whole = list(source_of(name, corpus).queries(PASSAGES))
     assert len({made.doc_id for made in whole}) == len(PASSAGES), "every passage of this collection gives a query"
     mixed = random.Random(3).sample(PASSAGES, len(PASSAGES))
-    pieces = [made for one in mixed for made in sources()[name].queries([one])]
+    pieces = [made for one in mixed for made in source_of(name, corpus).queries([one])]
     assert Counter(pieces) == Counter(whole)
     order = [one.doc_id for one in mixed]
     assert [made.doc_id for made in pieces] == sorted((made.doc_id for made in pieces), key=order.index)
@@ -86,7 +87,7 @@ def test_a_title_is_its_last_heading(title: str, query: str) -> None:
     assert title_query(title) == query
 
 
-def test_titles_hide_themselves_and_their_copy_at_the_beginning() -> None:
+def test_titles_hide_themselves_and_their_copy_at_the_beginning(tmp_path: Path) -> None:
     passages = [
         Passage("a", "Wing flutter", "Of wings that flutter."),
         Passage("b", "Boundary layers", "BOUNDARY-layers. They are thin."),
@@ -97,7 +98,8 @@ def test_titles_hide_themselves_and_their_copy_at_the_beginning() -> None:
         Passage("g", "Shared name", "Three."),
         Passage("h", "", "No title at all."),
     ]
-    found = list(TitleQueries(Counter(one.title for one in passages), 2).queries(passages))
+    titles = source_of("titles", corpus_of(tmp_path / "corpus", passages), copies=2)
+    found = list(titles.queries(passages))
     assert found == [
         MadeQuery("a", "Wing flutter", None, True),
         MadeQuery("b", "Boundary layers", (0, 16), True),
@@ -111,10 +113,12 @@ def test_sentences_are_whole_of_fitting_length_and_no_more_than_half() -> None:
     text = f"{short} {fitting}  {long}"
     start = text.index("Six")
     wanted = MadeQuery("p", "Six words are enough for a query.", (start, start + len(fitting)))
-    assert list(SentenceQueries(0, 5).queries([Passage("p", "", text)])) == [wanted]
-    assert not list(SentenceQueries(0, 5).queries([Passage("p", "", f"{fitting} {short}")])), "more than half"
-    one = {made.hidden for made in SentenceQueries(0, 1).queries(PASSAGES)}
-    other = {made.hidden for made in SentenceQueries(1, 1).queries(PASSAGES)}
+    assert list(source_of("sentences", per_passage=5).queries([Passage("p", "", text)])) == [wanted]
+    assert not list(source_of("sentences", per_passage=5).queries([Passage("p", "", f"{fitting} {short}")])), (
+        "more than half"
+    )
+    one = {made.hidden for made in source_of("sentences", per_passage=1).queries(PASSAGES)}
+    other = {made.hidden for made in source_of("sentences", seed=1, per_passage=1).queries(PASSAGES)}
     assert one != other, "another seed draws others"
 
 
@@ -122,7 +126,7 @@ def test_spans_are_words_of_the_text_that_do_not_meet() -> None:
     of = {one.doc_id: one for one in PASSAGES}
     lengths = Counter()
     taken: dict[str, list[tuple[int, int]]] = {}
-    for made in SpanQueries(0, 4).queries(PASSAGES):
+    for made in source_of("spans", per_passage=4).queries(PASSAGES):
         assert made.hidden is not None
         start, end = made.hidden
         assert made.text == of[made.doc_id].text[start:end] == made.text.strip()
@@ -130,15 +134,16 @@ def test_spans_are_words_of_the_text_that_do_not_meet() -> None:
         taken.setdefault(made.doc_id, []).append(made.hidden)
         lengths[len(made.text.split())] += 1
     assert set(lengths) == set(range(4, 11))
-    assert not list(SpanQueries(0, 4).queries([Passage("p", "", "one two three four five six seven eight")]))
+    assert not list(
+        source_of("spans", per_passage=4).queries([Passage("p", "", "one two three four five six seven eight")])
+    )
 
 
-def test_keyphrases_are_phrases_of_words_that_others_have_too() -> None:
-    weights = weights_of(PASSAGES)
+def test_keyphrases_are_phrases_of_words_that_others_have_too(corpus: Artifact) -> None:
     have = Counter(stem for one in PASSAGES for stem in set(stems(f"{one.title} {one.text}")))
     of = {one.doc_id: one for one in PASSAGES}
     used: dict[str, list[str]] = {}
-    for made in KeyphraseQueries(weights, 0, 2).queries(PASSAGES):
+    for made in source_of("keyphrases", corpus, per_passage=2).queries(PASSAGES):
         words = made.text.split()
         assert 2 <= len(words) <= 5 and made.hidden is None and not made.hides_title
         assert not set(words) & (STOP_WORDS | set(STOP)), "no stop words"
@@ -155,7 +160,9 @@ TEXTS = ("Wings flutter", "the wing stalls", "a flame", "flames and flames")
 
 
 def test_idf_and_overlap() -> None:
-    weights = TermWeights(TEXTS)
+    weights = TermWeights()
+    for text in TEXTS:
+        weights.add(text)
     wing, stall, unknown = weights.stems("wing stalling zeppelin")
     assert [weights.frequency(stem) for stem in (wing, stall, unknown)] == [2, 1, 0]
     of = {n: math.log(1 + (4 - n + 0.5) / (n + 0.5)) for n in (0, 1, 2)}
@@ -181,6 +188,10 @@ def test_files_and_libraries_are_part_of_the_identity(tmp_path: Path) -> None:
         queries_content(QueriesConfig(sources={f"file:{tmp_path}/none.txt": 1.0}))
     with pytest.raises(UserError, match=r"no config.json in it; name a model folder"):
         queries_content(QueriesConfig(sources={f"model:{tmp_path}": 1.0}))
+
+
+def test_every_source_of_the_table_has_its_class() -> None:
+    assert all(issubclass(class_of(name), Source) for name in QUERY_SOURCES)
 
 
 IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
@@ -243,7 +254,7 @@ def test_lines(tmp_path: Path, line: str, json_lines: bool, wanted: str | None) 
 def test_a_positive_is_the_first_passage_if_it_is_first_by_the_margin(tmp_path, index, margin) -> None:
     texts = real_looking()
     (tmp_path / "q.txt").write_text("\n".join([*texts, texts[0], "", "unheard words"]))
-    source = FileQueries(Place(str(tmp_path / "q.txt")), index, margin, 1_000, 0)
+    source = open_source(f"file:{tmp_path}/q.txt", opening(QueriesConfig(margin=margin), index=index, limit=1_000))
     found = {made.text: made.doc_id for made in source.queries(SEARCHED)}
     hand = HandBm25({one.doc_id: f"{one.title} {one.text}" for one in SEARCHED})
     wanted = {}
@@ -259,7 +270,7 @@ def test_a_positive_is_the_first_passage_if_it_is_first_by_the_margin(tmp_path, 
 def test_only_so_many_are_searched_as_are_wanted(tmp_path: Path, index: Bm25Index) -> None:
     rows = [{"query": text} for text in real_looking()]
     (tmp_path / "q.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
-    source = FileQueries(Place(str(tmp_path / "q.jsonl.gz")), index, 0.0, 7, 0)
+    source = open_source(f"file:{tmp_path}/q.jsonl.gz", opening(QueriesConfig(margin=0.0), index=index, limit=7))
     assert source.facts["searched"] == 7
 
 
@@ -286,8 +297,9 @@ def reasons(folder: Path, made: list[MadeQuery], extra: list[Passage] | None = N
     """Candidates take their places in the order in which they stand here."""
     passages = [*FEW_ARTICLES, *(extra or [])]
     known = CollectionFacts(corpus_of(folder, passages).place)
-    some = [Candidate(one, "spans", f"q{n:03d}", "train", float(n)) for n, one in enumerate(made)]
-    selection.screen(CandidatePool(some, {one.doc_id: one for one in passages}, {}), known, QueriesConfig(**fields))
+    of = {one.doc_id: one for one in passages}
+    some = [Candidate(one, of[one.doc_id], "spans", f"q{n:03d}", "train", float(n)) for n, one in enumerate(made)]
+    screen(some, known, QueriesConfig(**fields))
     return [one.reason for one in some]
 
 
@@ -360,8 +372,8 @@ RANKS = [1, 1, 1, 1, 1, 1, 2, 2, 3, 5, 10, 11, 20]
 def candidate(
     number: int, source: str = "spans", rank: int | None = 1, overlap: float = 0.5, split: str = "train"
 ) -> Candidate:
-    made = MadeQuery(f"d{number}", f"query {number}")
-    return Candidate(made, source, f"{source}-{number:04d}", split, float(number), rank=rank, overlap=overlap)
+    made, passage = MadeQuery(f"d{number}", f"query {number}"), Passage(f"d{number}", "", "")
+    return Candidate(made, passage, source, f"{source}-{number:04d}", split, float(number), rank=rank, overlap=overlap)
 
 
 def many(source: str, seed: int, count: int = 60) -> list[Candidate]:
@@ -468,12 +480,11 @@ def test_one_large_document_is_divided_by_passage() -> None:
 
 
 MANY = articles(120)
-PLAIN = {"titles": 1.0, "sentences": 1.0, "keyphrases": 2.0}
+WEIGHED = {"titles": 1.0, "sentences": 1.0, "keyphrases": 2.0}
 
 
 def roles(passages: list[Passage], folder: Path, **fields: object) -> Roles:
-    corpus = corpus_of(folder, passages).place
-    return roles_of(QueriesConfig(**{"sources": PLAIN, **fields}), corpus, CollectionFacts(corpus))
+    return roles_of(opening(QueriesConfig(**{"sources": WEIGHED, **fields}), corpus_of(folder, passages)))
 
 
 def test_titles_judge_where_passages_have_their_own_and_else_sentences(tmp_path: Path) -> None:
@@ -489,7 +500,7 @@ def test_titles_judge_where_passages_have_their_own_and_else_sentences(tmp_path:
 
 def test_what_writes_questions_judges_before_what_is_cut_out_and_weak_labels_never_do(tmp_path: Path) -> None:
     server = "http://127.0.0.1:9/v1"
-    assert roles(MANY, tmp_path / "asked", sources={**PLAIN, server: 1.0}).judge == {server: 1.0}
+    assert roles(MANY, tmp_path / "asked", sources={**WEIGHED, server: 1.0}).judge == {server: 1.0}
     questions = tmp_path / "questions.txt"
     questions.write_text("what is this\n")
     weak = roles(MANY, tmp_path / "weak", sources={f"file:{questions}": 1.0, "keyphrases": 1.0})
@@ -498,15 +509,15 @@ def test_what_writes_questions_judges_before_what_is_cut_out_and_weak_labels_nev
 
 def test_in_a_small_collection_or_with_one_source_every_source_does_both(tmp_path: Path) -> None:
     few = roles(MANY[:200], tmp_path / "few")
-    assert few.train == few.judge == PLAIN
+    assert few.train == few.judge == WEIGHED
     alone = roles(MANY, tmp_path / "alone", sources={"sentences": 1.0})
     assert alone.train == alone.judge == {"sentences": 1.0}
 
 
 def test_a_split_has_queries_of_its_sources_alone_and_what_fits_nowhere_is_counted(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(roles_module, "ENOUGH", 50)
+    monkeypatch.setattr(sources, "ENOUGH", 50)
     corpus = corpus_of(tmp_path / "corpus", MANY[:300])
-    config = QueriesConfig(sources=PLAIN, max_queries=200)
+    config = QueriesConfig(sources=WEIGHED, max_queries=200)
     result = make_queries(config, {"corpus": corpus}, Place(str(tmp_path / "out")))
     assert (result["train_sources"], result["judge_sources"]) == (["sentences", "keyphrases"], ["titles"])
     assert result["splits"]["train"] == 120 and result["splits"]["dev"] + result["splits"]["test"] <= 80

@@ -22,12 +22,11 @@ from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
 from midmask.queries import selection
-from midmask.queries.candidates import Candidate, Roles, collect, queries_content
-from midmask.queries.collection import CollectionFacts, draw_passages, read_as_searched, split_passages
+from midmask.queries.collection import CollectionFacts, Passage, draw_passages, read_as_searched, split_passages
 from midmask.queries.config import QueriesConfig
-from midmask.queries.plain_sources import Passage
 from midmask.queries.preview import queries_page
 from midmask.queries.selection import hiding_of, screen, search_again
+from midmask.queries.sources import Candidate, Roles, collect, queries_content
 from midmask.queries.step import make_queries
 from midmask.recipes import RECIPES
 from midmask.retrieve.bm25.search import Bm25Config
@@ -35,7 +34,7 @@ from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from tests.support.corpora.collections import contents, json_lines, write
 from tests.support.corpora.collections import rows as rows_of
-from tests.support.queries.articles import HandBm25, articles, corpus_of, stems
+from tests.support.queries.articles import HandBm25, articles, corpus_of, opening, stems
 from tests.support.retrieve.bm25 import ranked_by_bm25
 
 ALL = {"titles": 1.0, "sentences": 1.0, "spans": 1.0, "keyphrases": 1.0}
@@ -287,11 +286,11 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
 
 def searched_candidates(encoder: dict[str, Artifact], known: CollectionFacts, out: Path) -> list[Candidate]:
     """All that pass the screening, with BM25's ranks."""
-    corpus, both = encoder["corpus"].place, Roles(CONFIG.sources, CONFIG.sources)
-    pool = collect(CONFIG, corpus, known, both, split_passages(known, CONFIG)[0], None, Place(str(out)))
-    screen(pool, known, CONFIG)
-    left = [one for one in pool.candidates if one.is_in]
-    search_again(left, corpus, pool.passages, known, CONFIG.round_trip_depth)
+    both = Roles(CONFIG.sources, CONFIG.sources)
+    found, _ = collect(opening(CONFIG, encoder["corpus"]), both, split_passages(known, CONFIG)[0], Place(str(out)))
+    screen(found, known, CONFIG)
+    left = [one for one in found if one.is_in]
+    search_again(left, known, CONFIG.round_trip_depth)
     return left
 
 

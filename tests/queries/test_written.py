@@ -17,9 +17,8 @@ from midmask.encoders.seq2seq import build_seq2seq
 from midmask.errors import UserError
 from midmask.objectives.finetuning.generation import QueryGeneration
 from midmask.objectives.sample import finetuning_batch
-from midmask.queries.collection import draw_passages
+from midmask.queries.collection import MadeQuery, Passage, draw_passages
 from midmask.queries.config import QueriesConfig
-from midmask.queries.plain_sources import MadeQuery, Passage
 from midmask.queries.query_model import (
     GenerateConfig,
     GeneratorConfig,
@@ -32,9 +31,10 @@ from midmask.queries.written import ModelQueries, ServerQueries, read_queries
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.vocabulary import Vocabulary
-from midmask.training.run import local_reader, run_training
+from midmask.training.examples import local_reader
+from midmask.training.run import run_training
 from tests.support.objectives.words import sample_vocabulary
-from tests.support.queries.articles import articles, corpus_of
+from tests.support.queries.articles import articles, corpus_of, opening
 from tests.support.queries.chat_server import Fault, Served, serving
 from tests.support.queries.documents import text_of
 from tests.support.queries.labelled import PAIRS, generating, write_labelled
@@ -77,14 +77,14 @@ def texts(made: list[MadeQuery]) -> dict[str, list[str]]:
 @pytest.mark.parametrize("kind", ["t5", "causal", "chat"])
 def test_a_passage_gets_the_same_queries_in_any_batch_and_company(folders: dict[str, Path], kind: str) -> None:
     """Prompts of other lengths beside it pad a causal model's rows on the left, which must not move a draw."""
-    whole = list(ModelQueries(str(folders[kind]), config_of()).queries(passages(9)))
+    whole = list(ModelQueries(str(folders[kind]), opening(config_of())).queries(passages(9)))
     assert all(query.hidden is None and "\n" not in query.text for query in whole)
     assert [query.doc_id for query in whole] == sorted(query.doc_id for query in whole)
     assert len({tuple(own) for own in texts(whole).values()}) == len(texts(whole)) >= 7, "an answer may be empty"
     assert all(len(own) == len(set(own)) <= 2 for own in texts(whole).values())
-    small = ModelQueries(str(folders[kind]), config_of(batch_size=3))
+    small = ModelQueries(str(folders[kind]), opening(config_of(batch_size=3)))
     assert [query for passage in passages(9) for query in small.queries([passage])] == whole
-    assert list(ModelQueries(str(folders[kind]), config_of(seed=1)).queries(passages(9))) != whole
+    assert list(ModelQueries(str(folders[kind]), opening(config_of(seed=1))).queries(passages(9))) != whole
 
 
 @pytest.mark.parametrize("kind", ["causal", "chat"])
@@ -116,44 +116,44 @@ def test_a_causal_model_continues_the_prompt_and_ends_with_its_line(folders: dic
 
 def test_finished_batches_outlive_a_kill(folders: dict[str, Path], tmp_path: Path) -> None:
     config, cache = config_of(batch_size=2), Place(str(tmp_path / "cache"))
-    whole = list(ModelQueries(str(folders["t5"]), config).queries(passages(20)))
-    killed = ModelQueries(str(folders["t5"]), config, cache=cache).queries(passages(20))
+    whole = list(ModelQueries(str(folders["t5"]), opening(config)).queries(passages(20)))
+    killed = ModelQueries(str(folders["t5"]), opening(config, cache=cache)).queries(passages(20))
     begun = list(islice(killed, 3))
     assert begun == whole[:3] and kept(cache) >= 4, "a batch is on disk before its queries are handed on"
     copied = Place(str(tmp_path / "copied"))
     copied.upload(tmp_path / "cache")
     broken = tmp_path / "broken"
     write_t5(broken)
-    again = ModelQueries(str(broken), config, cache=copied)
+    again = ModelQueries(str(broken), opening(config, cache=copied))
     (broken / "model.safetensors").unlink()
     assert list(again.queries(passages(4)))[:3] == begun, "what is kept needs no model"
     with pytest.raises(UserError, match="no weights of PyTorch"):
         list(again.queries(passages(20)))
-    assert list(ModelQueries(str(folders["t5"]), config, cache=cache).queries(passages(20))) == whole
+    assert list(ModelQueries(str(folders["t5"]), opening(config, cache=cache)).queries(passages(20))) == whole
 
 
 def test_what_decides_the_queries_decides_what_is_found(folders: dict[str, Path], tmp_path: Path) -> None:
     cache = Place(str(tmp_path / "cache"))
-    first = list(ModelQueries(str(folders["t5"]), config_of(), cache=cache).queries(passages(3)))
+    first = list(ModelQueries(str(folders["t5"]), opening(config_of(), cache=cache)).queries(passages(3)))
     other = [Passage("d0", "", text_of(7).lower()), *passages(3)[1:]]
-    changed = list(ModelQueries(str(folders["t5"]), config_of(), cache=cache).queries(other))
+    changed = list(ModelQueries(str(folders["t5"]), opening(config_of(), cache=cache)).queries(other))
     assert texts(changed)["d0"] != texts(first)["d0"] and texts(changed)["d1"] == texts(first)["d1"]
-    seeded = list(ModelQueries(str(folders["t5"]), config_of(seed=5), cache=cache).queries(passages(3)))
-    assert seeded == list(ModelQueries(str(folders["t5"]), config_of(seed=5)).queries(passages(3))) != first
-    faster = ModelQueries(str(folders["t5"]), config_of(batch_size=1), cache=cache)
+    seeded = list(ModelQueries(str(folders["t5"]), opening(config_of(seed=5), cache=cache)).queries(passages(3)))
+    assert seeded == list(ModelQueries(str(folders["t5"]), opening(config_of(seed=5))).queries(passages(3))) != first
+    faster = ModelQueries(str(folders["t5"]), opening(config_of(batch_size=1), cache=cache))
     assert list(faster.queries(passages(3))) == first and kept(cache) == 7, "runtime fields decide nothing"
 
 
 def test_folders_that_write_nothing_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"queries.sources = model:.*no config.json"):
-        ModelQueries(str(tmp_path), config_of())
+        ModelQueries(str(tmp_path), opening(config_of()))
     (tmp_path / "config.json").write_text('{"model_type": "bert", "architectures": ["BertForMaskedLM"]}')
     with pytest.raises(UserError, match=r"no sequence-to-sequence or causal model .* a bert model, BertForMaskedLM"):
-        list(ModelQueries(str(tmp_path), config_of()).queries(passages(1)))
+        list(ModelQueries(str(tmp_path), opening(config_of())).queries(passages(1)))
     short = tmp_path / "short"
     write_causal(short, positions=18)
     with pytest.raises(UserError, match=r"takes 18 tokens, and the prompt .* leave no room"):
-        list(ModelQueries(str(short), config_of()).queries(passages(1)))
+        list(ModelQueries(str(short), opening(config_of())).queries(passages(1)))
 
 
 def test_weights_that_are_missing_or_pickled_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def learnt(inputs: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory
 
 def written(folder: Path) -> dict[str, str]:
     passages = [Passage(f"d{row}", "", text) for row, text in enumerate(PAIRS.values())]
-    return {query.doc_id: query.text for query in ModelQueries(str(folder), LIKELIEST).queries(passages)}
+    return {query.doc_id: query.text for query in ModelQueries(str(folder), opening(LIKELIEST)).queries(passages)}
 
 
 def test_it_writes_the_pairs_that_it_was_trained_on(learnt: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_passage_is_read_as_far_as_in_training(learnt: Path) -> None:
     """What lies behind 48 tokens changes nothing; what lies before does."""
     filler = " the" * 46
     texts = [filler, f"{filler} {next(iter(PAIRS.values()))}", f"the {next(iter(PAIRS.values()))}"]
-    source = ModelQueries(str(learnt), LIKELIEST)
+    source = ModelQueries(str(learnt), opening(LIKELIEST))
     one, other, begun = (next(iter(source.queries([Passage("d", "", text)]))).text for text in texts)
     assert one == other != begun
 
@@ -329,7 +329,7 @@ def http_config(**fields: object) -> QueriesConfig:
 
 
 def ask(served: Served, *, cache: Place | None = None, **fields: object) -> list:
-    return list(ServerQueries(served.url, http_config(**fields), cache=cache).queries(PASSAGES))
+    return list(ServerQueries(served.url, opening(http_config(**fields), cache=cache)).queries(PASSAGES))
 
 
 def expected(passages: list[Passage]) -> list[MadeQuery]:
@@ -455,7 +455,7 @@ REFUSED_URLS = [
 @pytest.mark.parametrize(("url", "message"), REFUSED_URLS)
 def test_urls_that_are_refused(url: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
-        ServerQueries(url, http_config())
+        ServerQueries(url, opening(http_config()))
     assert "secret" not in str(error.value) and "abc" not in str(error.value)
 
 

@@ -68,7 +68,7 @@ PUBLISHED = {
     "cocondenser": {"batch_size": 64, "learning_rate": 5e-6, "per_query": 7, "depth": 200},
     "retromae": {"batch_size": 128, "learning_rate": 2e-5, "per_query": 15, "depth": 200, "warmup": 0.0},
 }
-"""First stages as methods.md prints them (7, 9, 12.2, 12.4, 12.6)."""
+"""First stages as the papers print them."""
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

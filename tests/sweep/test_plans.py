@@ -57,6 +57,14 @@ def test_what_would_fail_later_is_refused_before_anything_starts(options, fields
     assert not Path(options.storage).exists()
 
 
+def test_a_flag_that_no_trial_would_follow_is_refused(options):
+    refused = replace(options, changes={"objective.decoder_mask_ratio": "0.6"})
+    with pytest.raises(UserError, match=r"--set objective.decoder_mask_ratio=0.6: this sweep varies"):
+        sweep_for(refused, space())
+    kept = replace(options, changes={"objective.encoder_mask_ratio": "0.2"})
+    assert sweep_for(kept, space()).recipe.objective.encoder_mask_ratio == 0.2
+
+
 def test_the_corpus_of_a_space_is_read_unless_the_command_line_names_one(options, tmp_path, capsys):
     own = write_collection(tmp_path / "others")
     file = tmp_path / "mine.yaml"

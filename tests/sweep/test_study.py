@@ -8,10 +8,9 @@ from optuna.trial import TrialState
 from ray.tune.schedulers import TrialScheduler
 
 from midmask.backend.tune import scheduler
-from midmask.evaluation.statistics.intervals import rank_correlation
 from midmask.sweep.search import pruning
 from midmask.sweep.space import Space
-from midmask.sweep.study import Outcome, Remaining, open_study, outcomes, proxies, remaining, sampler, suggest
+from midmask.sweep.study import Outcome, Remaining, open_study, outcomes, remaining, sampler, suggest
 from midmask.sweep.trials import importance
 
 RATIOS = {"a.x": {"values": (0.1, 0.2, 0.3), "low": 0.05, "high": 0.9}, "a.y": {"values": (0.5, 0.7)}}
@@ -150,16 +149,6 @@ def test_the_same_seed_asks_the_same_points(tmp_path):
         study = optuna.load_study(study_name="s", storage=storage, sampler=sampler(tpe, seed=3))
         asked.append([finish(study, tpe, value) for value in (0.1, 0.3, 0.2, 0.4, 0.35, 0.1)])
     assert asked[0] == asked[1]
-
-
-def test_each_rung_is_held_against_the_end_over_the_trials_that_reached_it():
-    ended = [(0.1, 0.3, 0.2), (0.2, 0.1, 0.5), (0.5, 0.2, 0.9), (0.3, 0.6, 0.4), (0.4, 0.8, 0.6)]
-    pruned = [Outcome({}, {1: 0.9}, False), Outcome({}, {1: 0.9, 2: 0.9}, False)]
-    whole = [Outcome({}, dict(enumerate(values, start=1)), True) for values in ended]
-    first, second, last = zip(*ended, strict=True)
-    wanted = {0.25: rank_correlation(first, last), 0.5: rank_correlation(second, last)}
-    assert proxies([*whole, *pruned], (0.25, 0.5, 1.0)) == wanted
-    assert wanted[0.25].tau > wanted[0.5].tau and proxies(whole, (1.0,)) == {}
 
 
 EARLIER = ((0.2, 0.3, 0.4), (0.5, 0.6, 0.7), (0.1,), (0.4, 0.5))

@@ -24,9 +24,8 @@ def parse_line(line: str) -> tuple[str, str, str]:
     return doc_id, "", text
 
 
-def open_lines(folder: Place, name: str, max_characters: int) -> CorpusPieces:
-    pieces = text_pieces("docs", folder, ["lines.txt"], parse_line, {"max_characters": max_characters})
-    return CorpusPieces(name, pieces, (), ())
+def open_lines(folder: Place) -> CorpusPieces:
+    return CorpusPieces(text_pieces("docs", folder, ["lines.txt"], parse_line))
 
 
 READER = FolderReader("lines.txt: an id, a blank, a text", open_lines)
@@ -56,7 +55,7 @@ def test_a_corpus_format_is_added_with_a_file_and_a_line_of_the_table(tmp_path: 
     root = copy_of_project(tmp_path)
     (root / "platform/midmask/corpora/lines.py").write_text(FORMAT, "utf-8")
     texts = '"texts": Format("beir", reader="TEXTS")'
-    change(root / "platform/midmask/corpora/formats.py", texts, f'"lines": Format("lines"), {texts}')
+    change(root / "platform/midmask/corpora/config.py", texts, f'"lines": Format("lines"), {texts}')
     done = run_in(root, "-c", READ)
     assert done.returncode == 0, done.stderr[-3000:]
 

@@ -12,12 +12,12 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from midmask.core.config import Config, flatten, is_runtime
-from midmask.corpora.reader import escape_cell
 from midmask.experiment.schema import Recipe
 from midmask.objectives import ObjectiveConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.fields import FILE, any_stage
 from midmask.recipes.protocols import PROTOCOLS
+from tests.tools.formats import escape_cell
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "fields.md"
 

@@ -19,9 +19,10 @@ from midmask.objectives.pretraining.mlm import MLM
 from midmask.recipes import RECIPES
 from midmask.store.place import Place
 from midmask.text.vocabulary import Vocabulary
+from midmask.training.examples import local_reader
 from midmask.training.health import DISTANCE, Guard, HealthWatch, examine, open_probe, spread
 from midmask.training.loop import accumulate, wrap_distributed
-from midmask.training.run import local_reader, run_training
+from midmask.training.run import run_training
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 from tests.support.training.cut import batch, config, cut, gradients
 from tests.support.training.runs import Stopped, run_here, spec_of

@@ -5,17 +5,13 @@ from pathlib import Path
 
 from midmask.api.calls import as_changes, open_store, runner_in
 from midmask.api.corpus import Corpus
-from midmask.choice.contenders import SCORED, SYSTEMS, Request, queries_as_asked, teacher_folder
+from midmask.choice.contenders import SCORED, SYSTEMS, Request
 from midmask.choice.contest import LocalWorkshop
-from midmask.choice.contest_terms import budget_seconds
 from midmask.choice.report import verdict_markdown
 from midmask.choice.run import choose as hold
 from midmask.choice.run import deliver
 from midmask.choice.verdict import Verdict
 from midmask.errors import UserError
-from midmask.queries.config import QueriesConfig
-
-FOLDER = "verdicts"
 
 
 class PrintedVerdict(Verdict):
@@ -47,7 +43,7 @@ def choose(
     that the corpus may have are not looked at.
 
     Args:
-        budget: by the clock, such as "30m" or "8h"; "4gpuh" for hours of all GPUs together.
+        budget: by the clock, such as "30m", "8h" or "1h30m".
         systems: recipes that take part, by priority; variants as "dupmae[decode=ot]".
         representations: of "dense", "splade" and "hybrid".
         sources: where queries come from -> weight; none: {"titles": 1, "sentences": 1, "keyphrases": 1}.
@@ -67,16 +63,15 @@ def choose(
     store = open_store(storage)
     given = as_changes(settings)
     changes = given if backbone is None else {"backbone.name": str(backbone), **given}
-    options = {} if sources is None else {"sources": dict(sources)}
-    queries, changes = queries_as_asked(QueriesConfig(**options, judged_by=tuple(judged_by), seed=seed), changes)
-    request = Request(
-        corpus=corpus.in_store(store),
-        budget=budget_seconds(budget),
-        out=Path(out).expanduser().absolute() if out else Path.cwd() / FOLDER / corpus.name,
-        queries=queries,
-        teacher=teacher_folder(teacher),
-        systems=tuple(systems),
-        representations=tuple(representations),
+    chosen = {} if sources is None else {"sources": dict(sources)}
+    request = Request.of(
+        corpus.in_store(store),
+        budget=budget,
+        out=Path(out) if out else Path.cwd() / "verdicts" / corpus.name,
+        queries={**chosen, "judged_by": tuple(judged_by)},
+        teacher=teacher,
+        systems=systems,
+        representations=representations,
         changes=changes,
         seed=seed,
         command=f"midmask.choose({corpus!r}, budget={budget!r})",

@@ -13,7 +13,7 @@ from midmask.app.job import resolve_corpus
 from midmask.core.config import fingerprint
 from midmask.corpora import CorpusConfig
 from midmask.corpora.chunks import is_nothing
-from midmask.corpora.formats import FORMATS
+from midmask.corpora.config import FORMATS
 from midmask.corpora.reader import recognise
 from midmask.corpora.writer import write_beir
 from midmask.errors import UserError, quoted, unknown

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from midmask.core.redaction import redacted
-from midmask.corpora.formats import name_forms
+from midmask.corpora.config import name_forms
 from midmask.errors import UserError, unknown
 
 AddFlags = Callable[[argparse.ArgumentParser], None]
@@ -95,7 +95,7 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
         help="sizes of --protocol: minutes on CPUs (default), or those of the paper, with its middle training and "
         "BERT-base",
     )
-    add_set_flag(shared, "the configuration, e.g. objective.encoder_mask_ratio=0.15")
+    add_set_flag(shared, "the configuration, e.g. pretrain.steps=400")
     add_storage_flag(shared)
     add_tracking_flag(shared)
     shared.add_argument(

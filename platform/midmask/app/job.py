@@ -30,7 +30,7 @@ from urllib.parse import unquote, urlsplit
 from midmask.app.flags import AddFlags, parse
 from midmask.core.process import SWITCHES, VERBOSE, is_on, same_command
 from midmask.core.redaction import has_credentials, redacted
-from midmask.corpora.formats import has_folder, refuse_unknown_form
+from midmask.corpora.config import has_folder, refuse_unknown_form
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
 from midmask.recipes.fields import refuse_unknown_fields

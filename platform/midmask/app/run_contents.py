@@ -38,7 +38,7 @@ from midmask.tracking.names import (
     self_matches_key,
 )
 from midmask.tracking.runs import TrackedRun
-from midmask.training.checkpoint import trace_summary
+from midmask.training.trace import trace_summary
 
 
 def behind(step: Step) -> tuple[list[Step], list[Step]]:
@@ -225,7 +225,8 @@ def folder_name(folder: str) -> str:
 
 def log_result(run: TrackedRun, step: Step, artifact: Artifact, storage: Place, tags: Mapping[str, str]) -> None:
     """A finished step in its own run: an evaluation as `log_evaluation` has it; of any other step the numbers of its
-    result as metrics `STEP/NAME`, and the model or the collection that it made.
+    result as metrics `STEP/NAME` (`STEP/result.NAME` where a training's curve has that name), and the model or the
+    collection that it made.
 
     Args:
         tags: of the recipe.
@@ -240,21 +241,30 @@ def log_result(run: TrackedRun, step: Step, artifact: Artifact, storage: Place, 
     elif step.kind.is_collection:
         run.log_inputs(datasets_of([step], storage))
     run.tag(artifact_tag(artifact))
-    run.log({result_key(step.name, name): value for name, value in numbers(artifact.result).items()}, step=0)
+    on_curve = ("loss", "padded_share", "data_wait_share") if step.kind.trains else ()
+    results = {
+        f"result.{name}" if name in on_curve else name: value for name, value in numbers(artifact.result).items()
+    }
+    run.log({result_key(step.name, name): value for name, value in results.items()}, step=0)
 
 
-def log_curve(run: TrackedRun, step: Step, artifact: Artifact, *, first: int = 0, before: int = 0) -> None:
+def log_curve(
+    run: TrackedRun, step: Step, artifact: Artifact, *, first: int = 0, before: int = 0, if_begun: bool = False
+) -> None:
     """Logs from a training's trace those of its reports that the run lacks: a kill or a long outage has lost them.
 
     Args:
         first: optimiser steps of the training that this one continues, which has another run.
         before: optimiser steps of earlier trainings in the same run.
+        if_begun: whether to log nothing of a curve of which the run has no point.
     """
     assert isinstance(step.config, TrainingConfig), step.name
     stop, every = step.optimiser_steps, step.config.train.log_every
 
     def points(logged: Collection[int]) -> Iterator[tuple[int, dict[str, float]]]:
         trace = None
+        if if_begun and not any(before < at <= before + stop for at in logged):
+            return
         for at in sorted({*range(first - first % every + every, stop, every), stop}):
             if at + before not in logged:
                 if trace is None:

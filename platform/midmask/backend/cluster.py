@@ -125,6 +125,13 @@ def _start() -> None:
             object_store_memory=min(LARGEST_LOCAL_STORE, usable_memory() // 5),
             logging_level=logging.ERROR,
         )
+    except OSError as error:
+        if "AF_UNIX" not in str(error):
+            raise
+        raise UserError(
+            f"the local Ray cannot make its sockets: the path {str(error).rpartition(': ')[2]} is too long for the "
+            "system; set RAY_TMPDIR=/tmp, or another folder with a short path"
+        ) from None
     except Exception as error:  # Ray raises no kind of its own
         if "timed out during startup" not in str(error):
             raise

@@ -85,7 +85,7 @@ READ_CPUS = 0.25
 """CPUs of a read task: `worker_group.worker_cpus` leaves room for one beside each worker."""
 
 STEPS = pa.schema({"step": pa.int64(), "texts": pa.large_binary()})
-"""Of the rows of a training: the number of a step, and its arrays, pickled."""
+"""The table of rows that a training reads: the number of a step, and its arrays, pickled."""
 
 CHUNKS = 2000
 """Read tasks are made before the first one runs, so a long run gets larger chunks instead of more of them."""

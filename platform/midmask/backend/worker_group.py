@@ -169,7 +169,10 @@ def train_on_ray(
     """
     cpus = worker_cpus(workers * side_by_side, _node_cpus())
     if use_gpu and workers > (gpus := int(ray.cluster_resources().get("GPU", 0))):
-        raise UserError(f"--workers {workers}: one GPU each is asked for and the cluster has {gpus}; use fewer workers")
+        raise UserError(
+            f"{workers} workers of a training (--workers-per-training, else --workers) need a GPU each, and the "
+            f"cluster has {gpus}; use fewer"
+        )
     threads = setup.train.threads or max(1, int(sum(_node_cpus())) // (workers * side_by_side))
     setup = replace(absolute(setup), train=setup.train.model_copy(update={"threads": threads}))
     out = _absolute(out)
@@ -316,8 +319,9 @@ def worker_cpus(workers: int, nodes: list[float]) -> float:
     fitting = [size for size in sizes if size >= READ_CPUS and _fit(size + READ_CPUS, nodes) >= workers]
     if not fitting:
         raise UserError(
-            f"--workers {workers}: each needs at least {READ_CPUS} CPUs and its reading task {READ_CPUS}, "
-            f"{workers * need:g} in all; the cluster has {total:g}. Use --workers {max(1, _fit(need, nodes))} or fewer"
+            f"{workers} workers, of all trainings that run side by side, need at least {READ_CPUS} CPUs each, and as "
+            f"much for each one's reading task: {workers * need:g} in all; the cluster has {total:g}. It has room for "
+            f"{max(1, _fit(need, nodes))}: lower --workers or --workers-per-training"
         )
     cpus = max(fitting)
     return float(int(cpus)) if cpus >= 1 else int(cpus * 100) / 100

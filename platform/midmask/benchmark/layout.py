@@ -3,7 +3,7 @@
 What makes no sense is left out with a reason: nothing disappears silently.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -190,7 +190,7 @@ def _lay_out_on(benchmark: Benchmark, first: str, survey: Survey) -> tuple[list[
     left_out: list[LeftOut] = []
     owners: dict[str, SystemKey] = {}
     for key in benchmark.keys():
-        if reason := _senseless(benchmark, key) or _impossible(recipe := recipe_of(benchmark, key)):
+        if reason := reason_not_run(benchmark, key) or _impossible(recipe := recipe_of(benchmark, key)):
             left_out.append(LeftOut(key, reason))
             continue
         seeds = benchmark.seeds if is_fine_tuned(benchmark, key) else benchmark.seeds[:1]
@@ -204,12 +204,7 @@ def _lay_out_on(benchmark: Benchmark, first: str, survey: Survey) -> tuple[list[
     return cells, left_out
 
 
-def sensible_keys(benchmark: Benchmark) -> Iterator[SystemKey]:
-    """The combinations of a benchmark that are run, unless their recipe turns out to be impossible."""
-    return (key for key in benchmark.keys() if not _senseless(benchmark, key))
-
-
-def _senseless(benchmark: Benchmark, key: SystemKey) -> str | None:
+def reason_not_run(benchmark: Benchmark, key: SystemKey) -> str | None:
     """Why a combination is not run; None if it is."""
     if key.system == BM25:
         return None

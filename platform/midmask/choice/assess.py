@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from midmask.benchmark.results import Result
 from midmask.choice.calibration import (
     COVERAGE,
-    GainRecord,
     Kind,
     LevelRecord,
     Offset,
     Prediction,
-    gain_offsets,
     kind_of,
     level_interval,
     sum_interval,
@@ -21,7 +20,6 @@ from midmask.choice.calibration import (
 from midmask.choice.contenders import MEASURE, System
 from midmask.choice.report import named
 from midmask.choice.verdict import Recommendation, SystemEstimate
-from midmask.core.arrays import Doubles
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance, interval
 
@@ -75,17 +73,11 @@ class Experience:
     offsets: Mapping[Kind, Offset]  # of gains
     levels: Sequence[LevelRecord]  # of the baseline's measure
 
-    @classmethod
-    def of(cls, records: Sequence[GainRecord], levels: Sequence[LevelRecord]) -> "Experience":
-        return cls(gain_offsets(records), levels)
-
     def gain(self, own: Result, counterparts: Counterparts) -> IntervalEstimate:
         """The gain of a system over the baseline on queries that people ask: the sum along its path."""
         parts = []
         for result, over in counterparts.path(own):
-            differences = paired(result, over)
-            offset = self.offsets[_kind(result, over)]
-            parts.append(Prediction(offset, float(differences.mean()), Variance.of_mean(differences)))
+            parts.append(Prediction(self.offsets[_kind(result, over)], *mean_gain(result, over)))
         return sum_interval(parts)
 
     def is_behind(self, one: MeasuredSystem, best: MeasuredSystem, counterparts: Counterparts) -> bool:
@@ -96,7 +88,7 @@ class Experience:
         kinds, others = ({_kind(*pair) for pair in counterparts.path(each.result)} for each in (one, best))
         counted = (kinds ^ others) | {kind for kind in kinds & others if not kind.is_shared}
         variances = [self.offsets[kind].variance for kind in sorted(counted)]
-        sampling = Variance.of_mean(paired(one.result, best.result))
+        sampling = mean_gain(one.result, best.result).variance
         return interval(apart, [sampling, *variances], 1 - COVERAGE).high < 0
 
 
@@ -104,10 +96,18 @@ def _kind(own: Result, over: Result) -> Kind:
     return kind_of(System.of(own.key), over_joined=System.of(over.key).joined)
 
 
-def paired(own: Result, other: Result) -> Doubles:
-    """Differences of the measure on the queries that both results have."""
+class MeanGain(NamedTuple):
+    """The mean of paired differences, and the variance of that mean."""
+
+    value: float
+    variance: Variance
+
+
+def mean_gain(own: Result, other: Result) -> MeanGain:
+    """The gain of a result over another one, on the queries that both have."""
     values, others = by_query(own.per_query, MEASURE), by_query(other.per_query, MEASURE)
-    return np.array([values[query] - others[query] for query in values if query in others], dtype=np.float64)
+    differences = np.array([values[query] - others[query] for query in values if query in others], dtype=np.float64)
+    return MeanGain(float(differences.mean()), Variance.of_mean(differences))
 
 
 def estimates(
@@ -151,8 +151,8 @@ def _made_gain(own: Result, counterparts: Counterparts) -> IntervalEstimate:
     """The gain over the baseline as it was measured on the made queries of the system's split."""
     if own.key == counterparts.baseline["test"].key:
         return IntervalEstimate(0.0, 0.0, 0.0, 0.0)
-    differences = paired(own, counterparts.baseline[own.split])
-    return interval(float(differences.mean()), [Variance.of_mean(differences)], 1 - COVERAGE)
+    gain = mean_gain(own, counterparts.baseline[own.split])
+    return interval(gain.value, [gain.variance], 1 - COVERAGE)
 
 
 def _share(value: float) -> float:

@@ -21,13 +21,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
+from scipy import stats
 
 from midmask.benchmark.design import BM25
 from midmask.choice.contenders import System
 from midmask.choice.verdict import Calibration
 from midmask.core.config import as_user_error
 from midmask.errors import UserError
-from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance, interval, rank_correlation
+from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance, interval
 
 COVERAGE = 0.9
 """Confidence level of all intervals in a verdict."""
@@ -189,7 +190,8 @@ def gain_offsets(records: Sequence[GainRecord]) -> dict[Kind, Offset]:
 
 def kendall_tau(a: Sequence[float], b: Sequence[float]) -> float | None:
     """Kendall's tau-b of two measurements of the same systems; None for fewer than two, or if all are equal."""
-    return rank_correlation(a, b).tau
+    tau = float(stats.kendalltau(a, b).statistic) if len(a) > 1 else math.nan
+    return None if math.isnan(tau) else tau
 
 
 def regret(estimates: Sequence[float], judged: Sequence[float]) -> float:
@@ -236,8 +238,7 @@ def _compare(offsets: Mapping[Kind, Offset], records: Sequence[GainRecord]) -> H
         expected.append(estimate.value)
         judged.append(sum(part.judged for part in parts))
         covered += estimate.low <= judged[-1] <= estimate.high
-    tau, lost = kendall_tau(expected, judged), regret(expected, judged)
-    first = records[0]
+    first, tau, lost = records[0], kendall_tau(expected, judged), regret(expected, judged)
     return HeldOutCollection(first.collection, first.source, first.seed, len(records), tau, lost, covered)
 
 

@@ -4,21 +4,24 @@ A contender is a system with a representation, fine-tuned on the made queries or
 together with BM25.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from midmask.benchmark.design import BM25, BM25_SHARE, IN_BATCH, NONE, Benchmark, RepresentationKind, Setting, variant
 from midmask.benchmark.layout import HEADLESS, recipe_of
 from midmask.benchmark.results import SystemKey
 from midmask.choice.verdict import SystemName, TrainingKind, label
-from midmask.core.config import fingerprint, override
+from midmask.core.config import as_user_error, fingerprint, override
 from midmask.corpora import CorpusConfig
 from midmask.encoders.cross_encoder import read_cross_encoder
 from midmask.encoders.reading import SIZES
-from midmask.errors import unknown
+from midmask.errors import UserError, unknown
 from midmask.experiment.schema import Recipe
 from midmask.queries.config import QueriesConfig
 from midmask.recipes import RECIPES
@@ -32,6 +35,9 @@ SYSTEMS = ("none", "mlm", "retromae", "dupmae", "dupmae[decode=ot]", "cocondense
 """In the order in which they are tried: no middle training, then from the plainest; the bag of words alone, and two
 contrastive ones.
 """
+
+BATCH = 32
+"""Rows of a training step."""
 
 MEASURES = ("nDCG@10", "RR@10", "R@100")
 MEASURE = MEASURES[0]
@@ -201,10 +207,10 @@ def contest(
         "corpus.splits": "official",
         "tokens.titles": True,
         "pretrain.steps": size.pretrain,
-        "pretrain.batch_size": 32,
+        "pretrain.batch_size": BATCH,
         "pretrain.checkpoint_every": 100,
         "stages.*.train.steps": size.finetune,
-        "stages.*.train.batch_size": 32,
+        "stages.*.train.batch_size": BATCH,
         "stages.*.train.checkpoint_every": 100,
     }
     return Benchmark(
@@ -226,33 +232,25 @@ QUERIES = "queries."
 """What the path of a field of `QueriesConfig` begins with, among the changes of a request."""
 
 
-def default_backbone() -> str:
-    """`minilm` where its package is installed, else `tiny`."""
-    return next((name for name in PRETRAINED if found_folder(name)), "tiny")
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+FORMS = "30m, 8h or 1h30m"
+LEAST = 60.0
+"""Seconds below which nothing can be trained."""
 
 
-def teacher_folder(given: str | Path | None) -> str | None:
-    """The absolute path of a cross-encoder's folder.
-
-    Raises:
-        UserError: if there is no cross-encoder in it.
-    """
-    if given is None:
-        return None
-    folder = Path(given).expanduser().absolute()
-    read_cross_encoder(folder)
-    return str(folder)
-
-
-def queries_as_asked(queries: QueriesConfig, changes: Mapping[str, Any]) -> tuple[QueriesConfig, dict[str, Any]]:
-    """Applies the changes of `queries.…` to the config of made queries; returns it and the other changes.
+def budget_seconds(text: str) -> float:
+    """The seconds of a budget.
 
     Raises:
-        UserError: for an unknown field of `queries`, or an impossible value.
+        UserError: for a text of another form, or less than a minute.
     """
-    selected = {path: value for path, value in changes.items() if path.startswith(QUERIES)}
-    others = {path: value for path, value in changes.items() if path not in selected}
-    return override(queries, {path.removeprefix(QUERIES): value for path, value in selected.items()}), others
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise UserError(f"--budget {text}: write {FORMS}")
+    seconds = sum(float(number) * UNITS[unit] for number, unit in parts)
+    if seconds < LEAST:
+        raise UserError(f"--budget {text}: nothing can be trained in less than a minute; write {FORMS}")
+    return seconds
 
 
 @dataclass(frozen=True)
@@ -266,7 +264,7 @@ class Request:
     teacher: str | None = None  # a cross-encoder's folder
     systems: tuple[str, ...] = SYSTEMS
     representations: tuple[str, ...] = tuple(SCORED)
-    changes: Mapping[str, Any] | None = None  # dotted path -> value, for reading the corpus and for all systems
+    changes: Mapping[str, Any] = field(default_factory=dict)  # path -> value, for reading and for all systems
     seed: int = 0
     reveal: bool = False  # whether the collection's judgements are read
     command: str = ""  # makes the verdict again; shown on its pages
@@ -278,20 +276,70 @@ class Request:
         for system in self.systems:
             RECIPES[variant(system)[0]]
 
+    @classmethod
+    def of(
+        cls,
+        corpus: CorpusConfig,
+        *,
+        budget: str,
+        out: Path,
+        queries: Mapping[str, object],
+        teacher: str | Path | None,
+        systems: Sequence[str],
+        representations: Sequence[str],
+        changes: Mapping[str, Any],
+        seed: int,
+        command: str,
+        reveal: bool = False,
+    ) -> "Request":
+        """The request of a person.
+
+        Args:
+            budget: such as 30m, as `budget_seconds` reads it.
+            queries: fields of `QueriesConfig`.
+            changes: dotted path -> value, `queries.…` among them.
+
+        Raises:
+            UserError: for a budget, source, system, representation, field or cross-encoder that there is not.
+        """
+        try:
+            made = QueriesConfig.model_validate({**queries, "seed": seed})
+        except ValidationError as error:
+            raise as_user_error(error, "queries") from None
+        asked = {path.removeprefix(QUERIES): value for path, value in changes.items() if path.startswith(QUERIES)}
+        folder = None if teacher is None else Path(teacher).expanduser().absolute()
+        if folder is not None:
+            read_cross_encoder(folder)
+        return cls(
+            corpus=corpus,
+            budget=budget_seconds(budget),
+            out=out.expanduser().absolute(),
+            queries=override(made, asked),
+            teacher=None if folder is None else str(folder),
+            systems=tuple(systems),
+            representations=tuple(representations),
+            changes={path: value for path, value in changes.items() if not path.startswith(QUERIES)},
+            seed=seed,
+            reveal=reveal,
+            command=command,
+        )
+
     @property
     def backbone(self) -> str:
-        return str((self.changes or {}).get("backbone.name") or default_backbone())
+        """As asked for; none: `minilm` where its package is installed, else `tiny`."""
+        installed = next((name for name in PRETRAINED if found_folder(name)), "tiny")
+        return str(self.changes.get("backbone.name") or installed)
 
     @property
     def own_changes(self) -> dict[str, Any]:
         """The changes that apply to all systems of the contest."""
-        given = {path: value for path, value in (self.changes or {}).items() if not path.startswith("corpus.")}
+        given = {path: value for path, value in self.changes.items() if not path.startswith("corpus.")}
         return {"backbone.name": self.backbone, **given}
 
     @cached_property
     def documents(self) -> Recipe:
         """A recipe on the documents themselves, in the splits of their files."""
-        reading = {path: value for path, value in (self.changes or {}).items() if path.startswith("corpus.")}
+        reading = {path: value for path, value in self.changes.items() if path.startswith("corpus.")}
         corpus = {**self.corpus.model_dump(), "splits": "official"}
         return override(override(RECIPES["none"](), {"corpus": corpus}), reading)
 

@@ -201,7 +201,8 @@ class Contest:
                 decided = self._decide(number, waiting, price)
                 if decided is None:
                     break
-                self._journal.decide(decided)
+                self._journal.rounds.append(decided)
+                self._journal.write()
             current = self._journal.rounds[number]
             self._train(current, number)
             through = current.contenders
@@ -210,7 +211,8 @@ class Contest:
         entered = dict.fromkeys(contender for decided in self._journal.rounds for contender in decided.contenders)
         measured = tuple(contender for contender in entered if contender in self._dev)
         if self._journal.finalists is None:
-            self._journal.choose_finalists(self._finalists(measured, through))
+            self._journal.finalists = self._finalists(measured, through)
+            self._journal.write()
         finalists = tuple(contender for contender in self._journal.finalists or () if contender in measured)
         journal, sample = self._journal, self._sample("test")
         return ContestOutcome(self._sizes, self._dev, measured, finalists, journal.given_up, sample, journal.enough)

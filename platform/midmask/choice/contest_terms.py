@@ -1,10 +1,8 @@
 """Budget, conditions and journal of a contest; a killed contest resumes from its journal.
 
-The budget is parsed, spent over restarts, and turned into the length of trainings. The journal keeps what was decided
-and spent in the contest's folder, so that the same decisions hold after a restart.
+The budget is spent over restarts, and turned into the length of trainings.
 """
 
-import re
 import threading
 import time
 from bisect import bisect_right
@@ -18,20 +16,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.results import Result
-from midmask.choice.contenders import Size, System
+from midmask.choice.contenders import BATCH, Size, System
 from midmask.choice.traces import Sample
 from midmask.core.process import ticking
-from midmask.errors import UserError
-from midmask.estimate.devices import this_machine
 from midmask.experiment.training_steps import Survey
 from midmask.store.place import Place
 
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-FORMS = "30m, 8h, 1h30m, or 4gpuh for hours of all GPUs together"
-LEAST = 60.0
-"""Seconds below which nothing can be trained."""
-
 FEWEST_STEPS, MOST_STEPS = 20, 200_000
+PASSAGE_EPOCHS, QUERY_EPOCHS = 20, 5
 ENOUGH = 4
 """Trained contenders that a first round should compare: fine-tuned only, and three middle trainings."""
 
@@ -41,36 +33,6 @@ TELLING_STEPS = 100
 
 UNSEEN = Size(FEWEST_STEPS + 1, FEWEST_STEPS + 1)
 """The size from which prices are extrapolated: trainings of the shortest size may be finished and cost nothing."""
-
-
-def budget_seconds(text: str, gpus: int | None = None) -> float:
-    """The seconds that a budget allows.
-
-    Args:
-        gpus: that share the work; none: this machine's.
-
-    Raises:
-        UserError: for a text of another form, hours of GPUs where there is none, or less than a minute.
-    """
-    gpus = _own_gpus() if gpus is None else gpus
-    hours = re.fullmatch(r"(\d+(?:\.\d+)?)gpuh", text)
-    parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
-    if hours and not gpus:
-        raise UserError(f"--budget {text}: there is no GPU here; give the time by the clock, such as 30m")
-    if hours:
-        seconds = float(hours[1]) * 3600 / gpus
-    elif parts and "".join(number + unit for number, unit in parts) == text:
-        seconds = sum(float(number) * UNITS[unit] for number, unit in parts)
-    else:
-        raise UserError(f"--budget {text}: write {FORMS}")
-    if seconds < LEAST:
-        raise UserError(f"--budget {text}: nothing can be trained in less than a minute; write {FORMS}")
-    return seconds
-
-
-def _own_gpus() -> int:
-    machine = this_machine()
-    return machine.count if machine.device.kind == "cuda" else 0
 
 
 class Clock:
@@ -99,15 +61,12 @@ class Limits:
 
     passages: int  # of the collection
     queries: int  # to train on
-    batch: int = 32
-    passage_epochs: int = 20
-    query_epochs: int = 5
 
     def size(self, steps: int) -> Size:
         """The size of a round with so many steps a training, bounded by the epochs over the collection."""
         bounded = min(MOST_STEPS, max(FEWEST_STEPS, steps))
-        pretrain = max(FEWEST_STEPS, self.passage_epochs * self.passages // self.batch)
-        finetune = max(FEWEST_STEPS, self.query_epochs * self.queries // self.batch)
+        pretrain = max(FEWEST_STEPS, PASSAGE_EPOCHS * self.passages // BATCH)
+        finetune = max(FEWEST_STEPS, QUERY_EPOCHS * self.queries // BATCH)
         return Size(min(bounded, pretrain), min(bounded, finetune))
 
 
@@ -269,14 +228,6 @@ class ContestJournal(ContestState):
         self._place = Place(str(folder / FILE))
         self._writing = threading.Lock()
         super().__init__(**vars(_read(folder / FILE, identity)))
-
-    def decide(self, decided: Round) -> None:
-        self.rounds.append(decided)
-        self.write()
-
-    def choose_finalists(self, finalists: Sequence[System]) -> None:
-        self.finalists = tuple(finalists)
-        self.write()
 
     def give_up(self, contenders: Sequence[System], reason: str) -> None:
         """Notes why contenders are not trained further, or were never trained."""

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from midmask.app.driver import ending, model_product, tell_cost
 from midmask.app.job import Options
 from midmask.app.run import compute
@@ -19,13 +17,13 @@ from midmask.benchmark.design import names_in
 from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.run import measure_cells
 from midmask.choice import reveal as revealing
-from midmask.choice.contenders import SCORED, SYSTEMS, Request, first_contenders, queries_as_asked, teacher_folder
+from midmask.choice.contenders import SCORED, SYSTEMS, Request, first_contenders
 from midmask.choice.contest import evaluations_of
-from midmask.choice.contest_terms import DOCUMENTS, PHASES, ContestJournal, budget_seconds
+from midmask.choice.contest_terms import DOCUMENTS, PHASES, ContestJournal
 from midmask.choice.report import headline, verdict_markdown
 from midmask.choice.run import choose, deliver, queries_step
 from midmask.choice.verdict import Verdict
-from midmask.core.config import as_user_error, flatten
+from midmask.core.config import flatten
 from midmask.core.process import same_command
 from midmask.core.words import clock
 from midmask.corpora import CorpusConfig
@@ -102,34 +100,21 @@ def choose_job(options: Options, flags: Namespace) -> None:
 
 
 def request_for(options: Options, flags: Namespace) -> Request:
-    """The request of a command line.
-
-    Raises:
-        UserError: for a budget, source, system or representation that there is not.
-    """
+    """The request of a command line; raises as `Request.of`."""
     corpus = CorpusConfig(name=options.corpus)
     sources = dict(flags.query_sources or QueriesConfig().sources)
     if flags.queries:
         sources[f"file:{Path(flags.queries).expanduser().absolute()}"] = max(sources.values())
-    judges = names_in(flags.judged_by) if flags.judged_by else []
-    wanted = {"sources": sources, "judged_by": judges, "seed": options.seed or 0}
-    if flags.max_queries is not None:
-        wanted["max_queries"] = flags.max_queries
-    try:
-        queries = QueriesConfig.model_validate(wanted)
-    except ValidationError as error:
-        raise as_user_error(error, "queries.") from None
-    queries, changes = queries_as_asked(queries, options.changes)
-    out = Path(flags.out).expanduser().absolute() if flags.out else options.home / "verdicts" / corpus.short_name
-    return Request(
-        corpus=corpus,
-        budget=budget_seconds(flags.budget),
-        out=out,
-        queries=queries,
-        teacher=teacher_folder(flags.teacher),
-        systems=tuple(names_in(flags.systems)) if flags.systems else SYSTEMS,
-        representations=tuple(names_in(flags.representations)) if flags.representations else tuple(SCORED),
-        changes=changes,
+    limit = {} if flags.max_queries is None else {"max_queries": flags.max_queries}
+    return Request.of(
+        corpus,
+        budget=flags.budget,
+        out=Path(flags.out) if flags.out else options.home / "verdicts" / corpus.short_name,
+        queries={"sources": sources, "judged_by": names_in(flags.judged_by or ""), **limit},
+        teacher=flags.teacher,
+        systems=names_in(flags.systems or "") or SYSTEMS,
+        representations=names_in(flags.representations or "") or tuple(SCORED),
+        changes=options.changes,
         seed=options.seed or 0,
         reveal=flags.reveal,
         command=same_command(),

@@ -105,7 +105,7 @@ def made_gain(verdict: Verdict, one: SystemEstimate) -> str:
     """The gain of a finalist as it was measured on these documents, with its interval."""
     return (
         f"{signed(one.made_gain)} {verdict.measure} over {named(verdict.baseline)} on {verdict.queries.test:,} made "
-        f"test queries of these documents ({made_interval(verdict, one)})"
+        f"test queries of these documents ({interval_words(verdict, one.made_low, one.made_high)})"
     )
 
 
@@ -129,7 +129,8 @@ def certainty(verdict: Verdict) -> str:
 def expected_gain(verdict: Verdict, one: SystemEstimate) -> str:
     """A sentence or two on the expected gain of a system on queries that people ask, and its source."""
     contains = ", which contains 0" if one.gain_low <= 0 <= one.gain_high else ""
-    gain = f"{signed(one.gain)} for queries that people ask ({gain_interval_words(verdict, one)}{contains})"
+    bounds = interval_words(verdict, one.gain_low, one.gain_high)
+    gain = f"{signed(one.gain)} for queries that people ask ({bounds}{contains})"
     calibration = verdict.calibration
     if not calibration.collections:
         return f"Assumed is {gain}: no collection with judgements has been measured."
@@ -139,18 +140,9 @@ def expected_gain(verdict: Verdict, one: SystemEstimate) -> str:
     )
 
 
-def gain_interval_words(verdict: Verdict, one: SystemEstimate) -> str:
-    """The interval of the expected gain in words, such as `90% interval +0.011 to +0.073`."""
-    return f"{interval_level(verdict)} {signed(one.gain_low)} to {signed(one.gain_high)}"
-
-
-def made_interval(verdict: Verdict, one: SystemEstimate) -> str:
-    """The interval of the gain on made queries in words, such as `90% interval +0.011 to +0.073`."""
-    return f"{interval_level(verdict)} {signed(one.made_low)} to {signed(one.made_high)}"
-
-
-def budget(verdict: Verdict) -> str:
-    return f"{duration(verdict.spent_seconds)} of a budget of {duration(verdict.budget_seconds)} were spent."
+def interval_words(verdict: Verdict, low: float, high: float) -> str:
+    """Such as `90% interval +0.011 to +0.073`."""
+    return f"{interval_level(verdict)} {signed(low)} to {signed(high)}"
 
 
 def belief(found: Calibration) -> list[str]:
@@ -301,7 +293,8 @@ def table_note(verdict: Verdict) -> str:
         f"Gains in {verdict.measure} over {named(verdict.baseline)}, with {interval_level(verdict)}s. "
         f"“{GAINS[0]}” is measured on the {verdict.queries.test:,} test queries that were made from these documents; "
         f"“{GAINS[1]}” is expected for queries that people ask, {source}, and systems stand in its order. "
-        f"Computing: all trainings and the encoding of the collection. {budget(verdict)}"
+        "Computing: all trainings and the encoding of the collection. "
+        f"{duration(verdict.spent_seconds)} of a budget of {duration(verdict.budget_seconds)} were spent."
     )
 
 
@@ -392,8 +385,8 @@ def _facts(verdict: Verdict) -> list[tuple[str, str, str]]:
     taken = verdict.recommended
     made = expected = ("baseline", "what gains are over")
     if taken.label != verdict.baseline:
-        made = signed(taken.made_gain), made_interval(verdict, taken)
-        expected = signed(taken.gain), gain_interval_words(verdict, taken)
+        made = signed(taken.made_gain), interval_words(verdict, taken.made_low, taken.made_high)
+        expected = signed(taken.gain), interval_words(verdict, taken.gain_low, taken.gain_high)
     spent = f"{duration(verdict.spent_seconds)} of {duration(verdict.budget_seconds)} spent on all"
     training = "nothing was trained for it; " if taken.training == "none" else ""
     return [
@@ -418,7 +411,8 @@ def _keys(verdict: Verdict) -> list[tuple[str, str]]:
 def described(verdict: Verdict) -> str:
     """What the picture shows, in words: each system's gain, interval and time, and who is on the front."""
     lines = [
-        f"{one.label}: {signed(one.made_gain)}, {made_interval(verdict, one)}, {duration(one.seconds)}."
+        f"{one.label}: {signed(one.made_gain)}, {interval_words(verdict, one.made_low, one.made_high)}, "
+        f"{duration(one.seconds)}."
         for one in drawable(verdict)
     ]
     return " ".join([*lines, f"On the Pareto front: {', '.join(one.label for one in front(verdict))}."])

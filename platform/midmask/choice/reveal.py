@@ -8,21 +8,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
 from midmask.benchmark.layout import cell_on
 from midmask.benchmark.records import collect
 from midmask.benchmark.results import Result
-from midmask.choice.assess import paired
+from midmask.choice.assess import mean_gain
 from midmask.choice.calibration import GainRecord, LevelRecord, kendall_tau, regret
 from midmask.choice.contenders import MEASURE, Request, System
 from midmask.choice.contest import Workshop
 from midmask.choice.run import HeldContest
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError
-from midmask.evaluation.statistics.intervals import FEWEST_RANKED, Variance
 from midmask.experiment.evaluations import usual_split
 from midmask.experiment.training_steps import Survey
 from midmask.store.place import Place
@@ -34,8 +32,12 @@ MOST_QUERIES = 1_000
 ALL = "all"
 """Name of all sources of a verdict's queries together, as the source of a record."""
 
+FEWEST_RANKED = 5
+"""Systems below which a rank correlation says little."""
 
-class JudgedSystem(NamedTuple):
+
+@dataclass(frozen=True)
+class JudgedSystem:
     """A system of the verdict, by its names there, with its measure on people's queries."""
 
     system: str
@@ -56,8 +58,7 @@ class Revealed:
 
     def write(self, folder: Path) -> None:
         """Writes revealed.json."""
-        content = TypeAdapter(Revealed).dump_python(self, mode="json")
-        Place(str(folder / FILE)).write_json({**content, "systems": [one._asdict() for one in self.systems]})
+        Place(str(folder / FILE)).write_json(TypeAdapter(Revealed).dump_python(self, mode="json"))
 
     def __str__(self) -> str:
         tau = "not defined" if self.kendall_tau is None else f"{self.kendall_tau:.2f}"
@@ -122,21 +123,15 @@ def _record(
     over = choice.counterparts.of(system)[made.split]
     reference = System.of(over.key)
     (seed,) = choice.benchmark.seeds
-    own, people = _gain(made, over), _gain(judged[system], judged[reference])
+    own, people = mean_gain(made, over), mean_gain(judged[system], judged[reference])
     return GainRecord(
         collection=choice.verdict.corpus,
         source=source,
         system=system,
-        made=own[0],
-        made_error=own[1],
-        judged=people[0],
-        judged_error=people[1],
+        made=own.value,
+        made_error=math.sqrt(own.variance.value),
+        judged=people.value,
+        judged_error=math.sqrt(people.variance.value),
         over=None if over.key == choice.counterparts.baseline["test"].key else reference,
         seed=seed,
     )
-
-
-def _gain(own: Result, other: Result) -> tuple[float, float]:
-    """(mean, standard error) of the paired differences."""
-    differences = paired(own, other)
-    return float(differences.mean()), math.sqrt(Variance.of_mean(differences).value)

@@ -14,7 +14,7 @@ from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.results import Result
 from midmask.choice.assess import Counterparts, Experience, MeasuredSystem, estimates, recommend
-from midmask.choice.calibration import calibration, leave_one_out, load_levels, load_records
+from midmask.choice.calibration import calibration, gain_offsets, leave_one_out, load_levels, load_records
 from midmask.choice.contenders import (
     LEXICAL,
     MEASURE,
@@ -46,9 +46,9 @@ from midmask.errors import UserError
 from midmask.experiment.graph import Step
 from midmask.experiment.plan import plan
 from midmask.experiment.training_steps import Survey
-from midmask.queries.candidates import queries_content
 from midmask.queries.collection import read_passages
 from midmask.queries.preview import queries_page
+from midmask.queries.sources import queries_content
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 
@@ -220,7 +220,7 @@ def _verdict(
     clock: Clock,
 ) -> Verdict:
     records = load_records()
-    known = Experience.of(records, load_levels())
+    known = Experience(gain_offsets(records), load_levels())
     base = counterparts.baseline["test"]
     systems = estimates(measured, counterparts, known)
     label = str(System.of(base.key))
@@ -293,9 +293,7 @@ def _trained_once(request: Request, outcome: ContestOutcome) -> str:
     return f"Systems were trained once, with seed {request.seed}{longest}; another seed moves a gain by a point or so."
 
 
-MODEL = "model"
-COLLECTION = "collection"
-QUERIES_PAGE = "queries.html"
+MODEL, COLLECTION = "model", "collection"
 
 
 def deliver(verdict: Verdict, made: Made, folder: Path) -> Verdict:
@@ -310,7 +308,7 @@ def deliver(verdict: Verdict, made: Made, folder: Path) -> Verdict:
     _replace(folder / COLLECTION, partial(_write_collection, made))
     verdict = replace(verdict, folder=str(folder), model=model, collection=str(folder / COLLECTION))
     texts = {
-        QUERIES_PAGE: queries_page(made.artifact),
+        "queries.html": queries_page(made.artifact),
         "verdict.md": verdict_markdown(verdict),
         "verdict.html": verdict_html(verdict),
         "verdict.json": verdict.as_json(),

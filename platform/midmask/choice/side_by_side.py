@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from pydantic import ValidationError
@@ -59,68 +59,43 @@ JOINED_DEPTH = 101
 """Passages of each list that are joined, as in an evaluation of the usual depth: a deeper list would rank otherwise."""
 
 
-class Ranker(Protocol):
-    """One system over one collection. how: what is scored, in words."""
+@dataclass(frozen=True)
+class Ranker:
+    """One system over one collection."""
 
-    @property
-    def how(self) -> str: ...
-
-    def rank(self, query: str, k: int) -> list[ScoredDocument]:
-        """The best `k` passages, the best first; ties rank by document id."""
+    how: str  # what is scored, in words
+    rank: Callable[[str, int], list[ScoredDocument]]  # query, k -> the best passages in order; ties by document id
 
 
-class EncoderRanker:
-    """Exact search with a model's vectors.
+def encoder_ranker(searcher: Searcher, stored: StoredPassages, representation: Representation) -> Ranker:
+    """Exact search with a model's vectors."""
 
-    Args:
-        searcher: of the model over the collection. stored: the collection's passages. representation: of the model.
-    """
-
-    def __init__(self, searcher: Searcher, stored: StoredPassages, representation: Representation) -> None:
-        self.how = " + ".join(representation.views)
-        self._searcher = searcher
-        self._stored = stored
-
-    def rank(self, query: str, k: int) -> list[ScoredDocument]:
-        scores_QK, rows_QK = self._searcher.find([query], k)
-        doc_ids = self._stored.doc_ids
+    def rank(query: str, k: int) -> list[ScoredDocument]:
+        scores_QK, rows_QK = searcher.find([query], k)
         pairs = zip(rows_QK[0].tolist(), scores_QK[0].tolist(), strict=True)
-        return [(doc_ids[row].as_py(), score) for row, score in pairs if row >= 0]
+        return [(stored.doc_ids[row].as_py(), score) for row, score in pairs if row >= 0]
 
-    def hits(self, query: str, k: int) -> list[Hit]:
-        """The best `k` passages with their texts."""
-        return self._searcher.search([query], k)[0]
+    return Ranker(" + ".join(representation.views), rank)
 
 
-class Bm25Ranker:
+def bm25_ranker(index: Bm25Index) -> Ranker:
     """BM25; passages that share no word with the query are not in its list."""
-
-    how = "words"
-
-    def __init__(self, index: Bm25Index) -> None:
-        self._index = index
-
-    def rank(self, query: str, k: int) -> list[ScoredDocument]:
-        return _scored(self._index.search(["query"], [query], k))
+    return Ranker("words", lambda query, k: _scored(index.search(["query"], [query], k)))
 
 
-class FusedRanker:
+def fused_ranker(encoder: Ranker, bm25: Ranker) -> Ranker:
     """An encoder's list and BM25's as one, joined as in the contest."""
 
-    def __init__(self, encoder: Ranker, bm25: Ranker) -> None:
-        self.how = f"{encoder.how}, joined with BM25"
-        self._encoder = encoder
-        self._bm25 = bm25
-
-    def rank(self, query: str, k: int) -> list[ScoredDocument]:
-        lists = [_as_table(ranker.rank(query, max(k, JOINED_DEPTH))) for ranker in (self._encoder, self._bm25)]
+    def rank(query: str, k: int) -> list[ScoredDocument]:
+        lists = [_as_table(ranker.rank(query, max(k, JOINED_DEPTH))) for ranker in (encoder, bm25)]
         return _scored(fuse(lists[0], lists[1], BM25_SHARE, k, FUSION))
+
+    return Ranker(f"{encoder.how}, joined with BM25", rank)
 
 
 def _as_table(found: list[ScoredDocument]) -> pa.Table:
-    columns = [["query"] * len(found), [doc_id for doc_id, _ in found], [score for _, score in found]]
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, ranked.SCHEMA.types[:3], strict=True)]
-    return ranked.order(pa.table(arrays, names=ranked.SCHEMA.names[:3]))
+    doc_ids, scores = [doc_id for doc_id, _ in found], [score for _, score in found]
+    return ranked.order(pa.table({"query_id": ["query"] * len(found), "doc_id": doc_ids, "score": scores}))
 
 
 def _scored(table: pa.Table) -> list[ScoredDocument]:
@@ -135,7 +110,7 @@ class SearchStore:
     """
 
     def __init__(self, corpus: CorpusConfig, store: Place) -> None:
-        self.config = corpus
+        self._config = corpus
         self._store = store
         self._survey = Survey()
 
@@ -147,9 +122,9 @@ class SearchStore:
         """
         return self._runner(show).run(plan(self._recipe(), self._survey).corpus)
 
-    def open_encoder(self, folder: Path, stored: StoredPassages, show: Show) -> EncoderRanker:
+    def open_encoder(self, folder: Path, stored: StoredPassages, show: Show) -> Ranker:
         """A model folder over the collection; raises as `open_searcher`."""
-        return EncoderRanker(self.open_searcher(folder, show), stored, read_facts(folder).representation)
+        return encoder_ranker(self.open_searcher(folder, show), stored, read_facts(folder).representation)
 
     def open_searcher(self, folder: Path, show: Show) -> Searcher:
         """The exact search with a model folder's vectors of the collection, which are encoded if they are missing.
@@ -168,17 +143,17 @@ class SearchStore:
         corpus = runner.run(planned.corpus)
         return Searcher(model=model, corpus=corpus, tokens=tokens, passages=encoded)
 
-    def open_bm25(self, show: Show, *, titles: bool) -> Bm25Ranker:
+    def open_bm25(self, show: Show, *, titles: bool) -> Ranker:
         """BM25 with the settings of its evaluation.
 
         Args:
             titles: whether a passage is 'title text' instead of the text alone.
         """
         index = bm25_index(plan(self._recipe(), self._survey).corpus, Bm25Config(titles=titles))
-        return Bm25Ranker(Bm25Index(self._runner(show).run(index).place))
+        return bm25_ranker(Bm25Index(self._runner(show).run(index).place))
 
     def _recipe(self) -> Any:
-        return override(RECIPES["none"](), {"corpus": self.config.model_dump()})
+        return override(RECIPES["none"](), {"corpus": self._config.model_dump()})
 
     def _runner(self, show: Show) -> Runner:
         return Runner(self._store, {**LOCAL, "encode": partial(_encode, show)}, _step_lines(show))
@@ -381,7 +356,7 @@ class SideBySide:
         encoder = self._store.open_encoder(folder, self._stored, show)
         if not self._estimates[label].joined:
             return encoder
-        return FusedRanker(encoder, self._store.open_bm25(show, titles=reads_titles(folder)))
+        return fused_ranker(encoder, self._store.open_bm25(show, titles=reads_titles(folder)))
 
     @property
     def _titles(self) -> bool:

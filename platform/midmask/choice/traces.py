@@ -21,8 +21,7 @@ from midmask.corpora.writer import write_beir
 from midmask.evaluation.measures import by_query
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step, model_step
-from midmask.queries.collection import query_row
-from midmask.queries.plain_sources import Passage
+from midmask.queries.collection import Passage, query_row
 from midmask.store.artifact import Artifact, load, produce
 from midmask.store.place import Place
 

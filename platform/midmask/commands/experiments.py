@@ -85,9 +85,7 @@ def benchmark_middle_training(options: Options, flags: Namespace) -> None:
 
 def _choose_middle_training_flags(parser: ArgumentParser) -> None:
     parser.set_defaults(sections=("queries.",))
-    parser.add_argument(
-        "--budget", default="30m", metavar="TIME", help="by the clock: 30m (default), 8h, 1h30m; or 4gpuh of all GPUs"
-    )
+    parser.add_argument("--budget", default="30m", metavar="TIME", help="by the clock: 30m (default), 8h, 1h30m")
     parser.add_argument(
         "--query-sources",
         type=_weights,

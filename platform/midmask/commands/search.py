@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from midmask.app.flags import add_set_flag, add_storage_flag
 from midmask.commands import program
-from midmask.corpora.formats import name_forms
+from midmask.corpora.config import name_forms
 from midmask.errors import UserError
 
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ def _model_search(flags: Namespace) -> "Callable[[str, int], list[Hit]]":
     from midmask.app.job import resolve_corpus
     from midmask.choice.side_by_side import SearchStore
     from midmask.corpora import CorpusConfig
-    from midmask.retrieve.blocks import StoredPassages
     from midmask.store.pretrained import model_folder
 
     if not flags.corpus:
@@ -87,6 +86,5 @@ def _model_search(flags: Namespace) -> "Callable[[str, int], list[Hit]]":
     changes = dict(flags.changes)
     check_reach(changes, ("corpus",), "a search")
     corpus = read_as(CorpusConfig(name=resolve_corpus(flags.corpus, Path.cwd()), splits="official"), changes)
-    store = SearchStore(corpus, open_store(flags.storage))
-    stored = StoredPassages(store.open_corpus(_tell).place)
-    return store.open_encoder(folder, stored, _tell).hits
+    searcher = SearchStore(corpus, open_store(flags.storage)).open_searcher(folder, _tell)
+    return lambda query, k: searcher.search([query], k)[0]

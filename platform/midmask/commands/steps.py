@@ -107,6 +107,7 @@ def pretrain(options: Options, flags: Namespace) -> None:
     from midmask.app.driver import ending, model_product, recipe_for, run_steps
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
+    from midmask.training.trace import LAST_STEPS
 
     recipe = recipe_for(options, default="retromae")
     steps = plan(recipe)
@@ -118,7 +119,10 @@ def pretrain(options: Options, flags: Namespace) -> None:
         sentence = f"Recipe {recipe.name} has no middle training; this is the encoder that its fine-tuning starts from."
     else:
         result = encoder.result
-        sentence = f"{recipe.name} has loss {result['loss']:.4f} after {result['steps']:,} steps of middle training."
+        sentence = (
+            f"{recipe.name} has loss {result['loss']:.4f} (mean of the last {LAST_STEPS} steps) after "
+            f"{result['steps']:,} steps of middle training."
+        )
         losses = {"loss": encoder.result["loss"], **encoder.result["parts"]}
         rows = [(name, f"{value:.4f}") for name, value in losses.items()]
         rows += [(name, f"{encoder.result[name]:,.0f}") for name in ("steps", "tokens", "seconds")]

@@ -1,7 +1,8 @@
-"""The types that every room shares: the batch that is trained on, and the loss.
+"""The types that all packages share: the batch that is trained on, and the loss.
 
-Shape letters, used as suffixes throughout: B rows of a batch, L tokens of a padded row, D hidden width, V vocabulary,
-Q queries, N passages or negatives.
+Shape letters, used as suffixes of names: B rows of a batch, L tokens of a padded row, D width of a vector, V words of
+the vocabulary, Q queries, N passages or negatives, G passages of one query (the positive first), K results of a query,
+R positions of tokens to predict, over all rows. A file that needs another letter says so at its top.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Loss:
-    """Loss(total, parts): `parts` hold local sums; the total divides each by the count over *all* workers and
-    micro-batches.
+    """The terms of a loss on one worker, as sums.
 
-    Dividing by the global count makes the loss independent of how a global batch is cut (methods.md 0.3).
+    `total` divides each by its count over *all* workers and micro-batches, which the loop has summed before
+    (`Objective.counts`): so the loss does not depend on how a global batch is cut. `Part.count` is this worker's.
     """
 
     parts: dict[str, Part]

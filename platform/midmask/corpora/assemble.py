@@ -98,25 +98,25 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
     repeats = Repeats()
     if config.format == "pydocs":
         tables = separate_rejected(stream(corpus.docs), corpus.docs, "docs", rejected)
-        paired = pair_up(tables, config)
-        rejected.kept.update(docs=len(paired.docs), queries=len(paired.queries), qrels=len(paired.qrels))
+        docs, queries, qrels, aliases, rules = pair_up(tables, config)
+        rejected.kept.update(docs=len(docs), queries=len(queries), qrels=len(qrels))
         rejected.check("docs")
-        write_shards(_count(iter([paired.docs]), passages), out / "docs")
-        write_tables(iter([paired.aliases]), out / "aliases.parquet", ALIASES)
-        queries, qrels, rule, rules = paired.queries, paired.qrels, Rule(BY_CLUSTER), paired.rules
+        write_shards(passages.watch([docs]), out / "docs")
+        write_tables([aliases], out / "aliases.parquet", ALIASES)
+        rule = Rule(BY_CLUSTER)
         answers, missing = ANSWERS.empty_table(), pa.array([], pa.string())
     else:
         collection = Collection(corpus, config, stream, rejected)
         tables = repeats.watch(collection.passages()) if config.format == "docs" else collection.passages()
-        if not write_shards(_count(tables, passages), out / "docs"):
+        if not write_shards(passages.watch(tables), out / "docs"):
             raise UserError(_nothing_in(config, rejected))
         queries, qrels, rule = collection.read_judged()
         answers = queries.filter(pc.is_valid(queries.column("answers"))).select(ANSWERS.names)
         missing = collection.missing_passages(qrels)
-    write_tables(iter([queries]), out / "queries.parquet", QUERIES)
-    write_tables(iter([qrels]), out / "qrels.parquet", QRELS)
+    write_tables([queries], out / "queries.parquet", QUERIES)
+    write_tables([qrels], out / "qrels.parquet", QRELS)
     if len(answers):
-        write_tables(iter([answers]), out / "answers.parquet", ANSWERS)
+        write_tables([answers], out / "answers.parquet", ANSWERS)
     log.info(rejected.line())
     facts = {
         "name": config.short_name,
@@ -130,7 +130,12 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
     }
     if config.format == "docs":
         facts["documents"] = _documents(config, rejected, repeats)
-    return _write_statistics(out, passages, queries, facts)
+    asked = TextStatistics()
+    asked.add(queries)
+    statistics = {"passages": passages.summary(), "queries": asked.summary(), "titled": passages.titled, **facts}
+    (out / "statistics.json").write_json(statistics)
+    counts = {"passages": statistics["passages"]["count"], "queries": statistics["queries"]["count"]}
+    return {**facts, **counts, "titled": passages.titled}
 
 
 def _nothing_in(config: CorpusConfig, rejected: Quarantine) -> str:
@@ -158,17 +163,11 @@ def _documents(config: CorpusConfig, rejected: Quarantine, repeats: Repeats) -> 
     return {**groups, "duplicates": found}
 
 
-def _count(tables: Iterator[pa.Table], statistics: TextStatistics) -> Iterator[pa.Table]:
-    for table in tables:
-        statistics.add(table)
-        yield table
-
-
 def _write_self_matches(config: CorpusConfig, out: Place, queries: pa.Table, qrels: pa.Table) -> dict[str, Any]:
     """Writes the pairs of a query and the passage that it is, if there are any; returns their counts and the rule."""
     pairs, facts = self_matches(out / "docs", queries, qrels, config.self_matches)
     if facts["pairs"]:
-        write_tables(iter([pairs]), out / "self_matches.parquet", SELF_MATCHES)
+        write_tables([pairs], out / "self_matches.parquet", SELF_MATCHES)
         log.info(
             "%d passages are themselves queries (same %s); searches leave them out of these queries' results",
             len(pairs),
@@ -186,21 +185,9 @@ def _write_missing_passages(config: CorpusConfig, out: Place, qrels: pa.Table, m
     judged = qrels.filter(pc.is_in(qrels.column("doc_id"), value_set=missing)).group_by(["query_id", "doc_id"])
     counts = {"passages": len(missing), "judgements": len(judged.aggregate([]))}
     if len(missing):
-        write_tables(
-            iter([pa.table([missing], schema=MISSING_PASSAGES)]), out / "missing_passages.parquet", MISSING_PASSAGES
-        )
+        write_tables([pa.table([missing], schema=MISSING_PASSAGES)], out / "missing_passages.parquet", MISSING_PASSAGES)
         log.warning("%s: %s", config.name, describe_missing(counts["judgements"]))
     return counts
-
-
-def _write_statistics(out: Place, passages: TextStatistics, queries: pa.Table, facts: dict[str, Any]) -> dict[str, Any]:
-    """Writes statistics.json, and gives the step's result."""
-    asked = TextStatistics()
-    asked.add(queries)
-    statistics = {"passages": passages.summary(), "queries": asked.summary(), "titled": passages.titled, **facts}
-    (out / "statistics.json").write_json(statistics)
-    counts = {"passages": statistics["passages"]["count"], "queries": statistics["queries"]["count"]}
-    return {**facts, **counts, "titled": passages.titled}
 
 
 def _count_splits(qrels: pa.Table, answers: pa.Table) -> dict[str, dict[str, int]]:
@@ -335,7 +322,7 @@ def join(config: JoinConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
                 yield table.set_column(table.column_names.index("doc_id"), "doc_id", ids)
 
     passages = write_shards(tables(), out / "docs")
-    write_tables(iter([QUERIES.empty_table()]), out / "queries.parquet", QUERIES)
-    write_tables(iter([QRELS.empty_table()]), out / "qrels.parquet", QRELS)
+    write_tables([QUERIES.empty_table()], out / "queries.parquet", QUERIES)
+    write_tables([QRELS.empty_table()], out / "qrels.parquet", QRELS)
     by_name = [{"name": name, "passages": count} for name, count in zip(config.names, counts, strict=True)]
     return {"name": "+".join(config.names), "passages": passages, "queries": 0, "collections": by_name}

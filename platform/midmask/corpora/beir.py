@@ -10,7 +10,6 @@ counted as duplicates.
 """
 
 import hashlib
-import json
 from typing import Any
 
 from midmask.corpora.chunks import EMPTY_PASSAGE, EMPTY_QUERY, Fault, is_nothing, read_id, read_text, read_title
@@ -21,16 +20,6 @@ from midmask.store.place import Place
 
 SPLIT_ENDS = (".tsv", ".tsv.gz", ".txt", ".txt.gz")
 LAYOUT = "corpus.jsonl[.gz], queries.jsonl[.gz], qrels/SPLIT.tsv[.gz]"
-
-
-def parse_passage(text: str) -> tuple[str, str, str]:
-    """(doc_id, title, text) of one line."""
-    return passage_values(json_object(text))
-
-
-def parse_query(text: str) -> tuple[str, str]:
-    """(query_id, text) of one line."""
-    return query_values(json_object(text))
 
 
 def passage_values(row: dict[str, Any]) -> tuple[str, str, str]:
@@ -51,35 +40,18 @@ def query_values(row: dict[str, Any]) -> tuple[str, str]:
     return query_id, text
 
 
-def json_object(text: str) -> dict[str, Any]:
-    """The JSON object of one line; ValueError where there is none."""
-    row = json.loads(text)
-    if not isinstance(row, dict):
-        raise ValueError(f"not a JSON object but {quoted(row)}")
-    return row
-
-
-def open_beir(folder: Place, name: str, max_characters: int) -> CorpusPieces:
-    """The corpus in a BEIR folder.
-
-    Raises:
-        UserError: naming what is missing, and the layout.
-    """
-    limits = {"max_characters": max_characters, "form": "json lines"}
-    passages = find_file(folder, ["corpus.jsonl", "corpus.jsonl.gz"], LAYOUT)
-    docs = text_pieces("docs", folder, [passages], parse_passage, limits)
+def open_beir(folder: Place) -> CorpusPieces:
+    """The corpus in a BEIR folder."""
+    passages = find_file(folder, ["corpus.jsonl"], LAYOUT)
+    docs = text_pieces("docs", folder, [passages], passage_values, "json lines")
     files = split_names([f"qrels/{file}" for file in data_files(folder / "qrels", SPLIT_ENDS)], prefix="")
-    queries = find_file(folder, ["queries.jsonl", "queries.jsonl.gz"], LAYOUT, optional=not files)
+    queries = find_file(folder, ["queries.jsonl"], LAYOUT, optional=not files)
     if queries and not files:
         find_file(folder / "qrels", ["SPLIT.tsv"], LAYOUT)
     if not queries:
-        return CorpusPieces(name, docs, (), ())
-    return CorpusPieces(
-        name,
-        docs,
-        text_pieces("queries", folder, [queries], parse_query, limits),
-        qrel_pieces(folder, files, max_characters),
-    )
+        return CorpusPieces(docs)
+    asked = text_pieces("queries", folder, [queries], query_values, "json lines")
+    return CorpusPieces(docs, asked, qrel_pieces(folder, files))
 
 
 READER = FolderReader(LAYOUT, open_beir)
@@ -89,30 +61,20 @@ TEXTS_ENDS = (".jsonl", ".jsonl.gz")
 TEXTS_LAYOUT = '*.jsonl or *.jsonl.gz files of {"text": …} lines, for pre-training alone'
 
 
-def parse_text(line: str) -> tuple[str, str, str]:
-    """(doc_id, title, text) of one line."""
-    return text_values(json_object(line))
-
-
 def text_values(row: dict[str, Any]) -> tuple[str, str, str]:
-    """(doc_id, title, text) of one row; Fault where the text is missing or of another type."""
+    """As `passage_values`; a row without an id gets one."""
     if all(is_nothing(row.get(name)) for name in ("_id", "id")):
         text = read_text(row, "text", "contents") or read_title(row)
         row = {**row, "_id": hashlib.sha256(text.encode()).hexdigest()[:16]}
     return passage_values(row)
 
 
-def open_texts(folder: Place, name: str, max_characters: int) -> CorpusPieces:
-    """All files of a folder, in the order of their names; there are neither queries nor judgements.
-
-    Raises:
-        UserError: if there is no such file in it.
-    """
+def open_texts(folder: Place) -> CorpusPieces:
+    """All files of a folder, in the order of their names; there are neither queries nor judgements."""
     files = data_files(folder, TEXTS_ENDS)
     if not files:
         raise UserError(f"{folder}: no *.jsonl or *.jsonl.gz in it; wanted are {TEXTS_LAYOUT}")
-    limits = {"max_characters": max_characters, "form": "json lines"}
-    return CorpusPieces(name, text_pieces("docs", folder, files, parse_text, limits), (), ())
+    return CorpusPieces(text_pieces("docs", folder, files, text_values, "json lines"))
 
 
 TEXTS = FolderReader(TEXTS_LAYOUT, open_texts)

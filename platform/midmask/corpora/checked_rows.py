@@ -116,30 +116,30 @@ class Quarantine:
         quarantined = sum(self.bad.values(), Counter())
         left_out = sum(self.left_out.values(), Counter())
         kept = self.kept.total()
+        by_kind = {
+            rows: {
+                "kept": self.kept[rows],
+                "quarantined": dict(sorted(bad.items())),
+                "left_out": self.left_out[rows].total(),
+            }
+            for rows, bad in self.bad.items()
+        }
         return {
             "rows_read": kept + quarantined.total() + left_out.total(),
             "rows_kept": kept,
             "rows_quarantined": dict(sorted(quarantined.items())),
             "rows_left_out": dict(sorted(left_out.items())),
-            "rows_by_kind": {
-                rows: {
-                    "kept": self.kept[rows],
-                    "quarantined": dict(sorted(bad.items())),
-                    "left_out": self.left_out[rows].total(),
-                }
-                for rows, bad in self.bad.items()
-            },
+            "rows_by_kind": by_kind,
         }
 
     def line(self) -> str:
         """The sum, for the log."""
-        bad = sum(self.bad.values(), Counter())
-        kinds = f" ({', '.join(f'{number:,} {kind}' for kind, number in sorted(bad.items()))})" if bad else ""
-        left_out = sum(self.left_out.values(), Counter())
-        rest = "".join(f" + {number:,} left out by {rule}" for rule, number in sorted(left_out.items()))
-        total = self.kept.total() + bad.total() + left_out.total()
-        kept = f"{self.kept.total():,} kept"
-        return f"{self._source}: {total:,} rows read = {kept} + {bad.total():,} quarantined{kinds}{rest}"
+        rows = self.result()
+        bad, left_out = rows["rows_quarantined"], rows["rows_left_out"]
+        kinds = f" ({', '.join(f'{number:,} {kind}' for kind, number in bad.items())})" if bad else ""
+        rest = "".join(f" + {number:,} left out by {rule}" for rule, number in left_out.items())
+        kept = f"{rows['rows_read']:,} rows read = {rows['rows_kept']:,} kept"
+        return f"{self._source}: {kept} + {sum(bad.values()):,} quarantined{kinds}{rest}"
 
 
 def separate_rejected(

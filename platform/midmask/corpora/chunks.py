@@ -13,7 +13,7 @@ import codecs
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
@@ -57,13 +57,6 @@ class Piece(Protocol):
     def read(self) -> Iterator[pa.Table]: ...
 
 
-class SplitPiece(Piece, Protocol):
-    """A piece of queries or judgements; `split` is their split, "" if the file does not name one."""
-
-    @property
-    def split(self) -> str: ...
-
-
 class Fault(ValueError):
     """Raised for a malformed row. kind: category in the counts; reason: a message that names field and value."""
 
@@ -90,24 +83,20 @@ class Record(NamedTuple):
     data: bytes | None
 
 
-class Lines:
-    """Lines that begin in a byte range. Afterwards `count` is the number of lines, blank ones included."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
-        while end is None or stream.tell() < end:
-            data = stream.readline(limit)
-            if not data:
-                return
-            self.count += 1
-            if whole := data.endswith(b"\n") or len(data) < limit:
-                data = data.rstrip(b"\r\n")
-            else:
-                _skip_line(stream, limit)
-            if data.strip():
-                yield Record(self.count, data if whole else None)
+def lines(stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
+    """The lines that begin before byte `end` and are not blank; and one last, empty record, whose line is the number of
+    all lines.
+    """
+    count = 0
+    while (end is None or stream.tell() < end) and (data := stream.readline(limit)):
+        count += 1
+        if whole := data.endswith(b"\n") or len(data) < limit:
+            data = data.rstrip(b"\r\n")
+        else:
+            _skip_line(stream, limit)
+        if data.strip():
+            yield Record(count, data if whole else None)
+    yield Record(count, b"")
 
 
 def _skip_line(stream: BinaryIO, limit: int) -> None:
@@ -115,28 +104,34 @@ def _skip_line(stream: BinaryIO, limit: int) -> None:
         pass
 
 
-@dataclass(frozen=True)
-class TextPiece:
-    """The records that begin at bytes [start, end) of a file of one kind of rows ("docs", "queries", "qrels").
+@dataclass(frozen=True, kw_only=True)
+class RecordPiece:
+    """A piece whose records are rows of one kind ("docs", "queries", "qrels").
 
-    parse: one record's text -> the row's own values (`BLOCKS`, without words and question). Raises Fault, or ValueError
-    for a malformed record. cut: makes the reader of records, lines unless said otherwise. skip: header lines at the
-    file's start. form: what the file must hold.
+    parse: a record -> the row's own values (`BLOCKS`, without words and question). Raises Fault, or ValueError for a
+    malformed record. split: of queries or judgements, "" if the file does not name one. number, max_characters: set by
+    `numbered`.
     """
 
-    number: int
     rows: str
-    folder: Place
     file: str
-    start: int
-    end: int | None
     size: int
-    parse: Callable[[str], tuple[Any, ...]]
-    max_characters: int
-    skip: int = 0
+    parse: Callable[[Any], tuple[Any, ...]]
     split: str = ""
-    cut: Callable[[], Any] = field(default=Lines)
-    form: Form = "text"
+    max_characters: int = 0
+    number: int = 0
+
+    def records(self) -> Iterator[tuple[int, Any]]:
+        """(line, record) in order; an empty record states the number of lines alone."""
+        raise NotImplementedError
+
+    def values(self, record: Any) -> tuple[Any, ...]:
+        """The row's own values; raises as `parse`."""
+        return self.parse(record)
+
+    def quote(self, record: Any) -> str:
+        """A record as text, for the quarantine."""
+        raise NotImplementedError
 
     def read(self) -> Iterator[pa.Table]:
         """Blocks in source order, the last one ending in the marker row.
@@ -144,7 +139,44 @@ class TextPiece:
         Raises:
             UserError: if the file cannot be read here.
         """
-        records = self.cut()
+        block, line = ParsedBlock(BLOCKS[self.rows], self.number), 0
+        for line, record in self.records():
+            if record == b"":
+                continue
+            try:
+                block.add(line, check_values(self.rows, self.values(record), self.max_characters))
+            except (ValueError, RecursionError) as error:
+                block.add(line, None, *kind_and_reason(error), self.quote(record)[:RAW_CHARACTERS])
+            if block.full:
+                yield block.take()
+        block.add(line, None, END)
+        yield block.take()
+
+
+P = TypeVar("P", bound=RecordPiece)
+
+
+def numbered(pieces: Iterable[P], max_characters: int) -> tuple[P, ...]:
+    """The pieces of one kind of rows with their positions, and the length of the longest passage."""
+    return tuple(replace(piece, number=number, max_characters=max_characters) for number, piece in enumerate(pieces))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextPiece(RecordPiece):
+    """The records that begin at bytes [start, end) of a file.
+
+    cut: stream, end, longest record in bytes -> its records, as `lines`. skip: header lines at the file's start. form:
+    what the file must hold; of "json lines" `parse` gets the objects, of all others the text.
+    """
+
+    folder: Place
+    start: int
+    end: int | None
+    skip: int = 0
+    cut: Callable[[BinaryIO, int | None, int], Iterator[Record]] = lines
+    form: Form = "text"
+
+    def records(self) -> Iterator[Record]:
         # Room for a passage whose characters are all escaped, beside its other fields.
         limit = 8 * self.max_characters + (64 << 10)
         skip = 0 if self.start else self.skip
@@ -152,17 +184,21 @@ class TextPiece:
             if self.start:
                 stream.seek(self.start - 1)
                 _skip_line(stream, limit)
-            yield from record_blocks(
-                (record for record in records(stream, self.end, limit) if record.line > skip),
-                self._parse_record,
-                lambda data: (
-                    f"(over {8 * self.max_characters} bytes)" if data is None else data.decode(errors="replace")
-                ),
-                rows=self.rows,
-                piece=self.number,
-                max_characters=self.max_characters,
-                count=lambda: int(records.count),
-            )
+            for line, data in self.cut(stream, self.end, limit):
+                if line > skip:
+                    yield Record(line, data)
+
+    def values(self, record: bytes | None) -> tuple[Any, ...]:
+        if record is None:
+            raise Fault(OVERSIZED)
+        try:
+            text = record.decode().removeprefix("\ufeff")
+            return self.parse(_json_object(text) if self.form == "json lines" else text)
+        except UnicodeError as error:
+            raise Fault(NOT_UTF8, str(error)) from None
+
+    def quote(self, record: bytes | None) -> str:
+        return f"(over {8 * self.max_characters} bytes)" if record is None else record.decode(errors="replace")
 
     def is_empty(self) -> bool:
         """Whether the file's beginning is blank.
@@ -173,13 +209,12 @@ class TextPiece:
         with open_text(self.folder / self.file, self.form) as stream:
             return not stream.read(HEAD).removeprefix(codecs.BOM_UTF8).strip()
 
-    def _parse_record(self, data: bytes | None) -> tuple[Any, ...]:
-        if data is None:
-            raise Fault(OVERSIZED)
-        try:
-            return self.parse(data.decode().removeprefix("\ufeff"))
-        except UnicodeError as error:
-            raise Fault(NOT_UTF8, str(error)) from None
+
+def _json_object(text: str) -> dict[str, Any]:
+    row = json.loads(text)
+    if not isinstance(row, dict):
+        raise ValueError(f"not a JSON object but {quoted(row)}")
+    return row
 
 
 def check_values(rows: str, values: tuple[Any, ...], max_characters: int) -> tuple[Any, ...]:
@@ -264,39 +299,6 @@ class ParsedBlock:
         return pa.Table.from_arrays(arrays, schema=self._schema)
 
 
-T = TypeVar("T")
-
-
-def record_blocks(
-    records: Iterable[tuple[int, T]],
-    parse: Callable[[T], tuple[Any, ...]],
-    quote: Callable[[T], str],
-    *,
-    rows: str,
-    piece: int,
-    max_characters: int,
-    count: Callable[[], int] | None = None,
-) -> Iterator[pa.Table]:
-    """The blocks of a piece, the last one ending in the marker row.
-
-    Args:
-        records: (line, record). parse: a record -> the row's own values (`BLOCKS`, without words and question). Raises
-            Fault, or ValueError for a malformed record. quote: a record as text, for the quarantine. rows: "docs",
-            "queries" or "qrels". piece: its number. count: gives the number of lines at the end; the last record's
-            unless given.
-    """
-    block, line = ParsedBlock(BLOCKS[rows], piece), 0
-    for line, record in records:
-        try:
-            block.add(line, check_values(rows, parse(record), max_characters))
-        except (ValueError, RecursionError) as error:
-            block.add(line, None, *kind_and_reason(error), quote(record)[:RAW_CHARACTERS])
-        if block.full:
-            yield block.take()
-    block.add(count() if count else line, None, END)
-    yield block.take()
-
-
 def byte_ranges(folder: Place, file: str, *, whole: bool) -> list[tuple[int, int | None, int]]:
     """(start, end, size) of the pieces of a file: one if it is to stay whole, or is a gzip stream."""
     size, packed = measure_file(folder / file)
@@ -371,7 +373,11 @@ def whole_grade(value: Any, field: str = "score") -> int:
 
 def split_columns(text: str, *names: str) -> list[str]:
     """The columns of a line divided by tabs; ValueError if it has another number of them."""
-    cells = text.split("\t")
+    return check_columns(text.split("\t"), *names)
+
+
+def check_columns(cells: list[str], *names: str) -> list[str]:
+    """The cells; ValueError if there are not as many as names."""
     if len(cells) != len(names):
         raise ValueError(f"{len(cells)} columns instead of {len(names)} ({', '.join(names)})")
     return cells

@@ -10,13 +10,22 @@ else by white space: 4 are `query 0 doc grade` (TREC), 3 `query doc grade` (BEIR
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO
 
-from midmask.corpora.chunks import Lines, Piece, SplitPiece, TextPiece, byte_ranges, read_id, whole_grade
-from midmask.corpora.text_files import EXPECTED, UnusableFile, open_text
+from midmask.corpora.chunks import (
+    Piece,
+    Record,
+    RecordPiece,
+    TextPiece,
+    byte_ranges,
+    lines,
+    read_id,
+    whole_grade,
+)
+from midmask.corpora.text_files import EXPECTED, Form, UnusableFile, open_text
 from midmask.errors import UserError
 from midmask.store.place import Place
 
@@ -31,19 +40,14 @@ class CorpusPieces:
     unions: split -> the slices (`test.head`, …) that have a file each and together are the split, which has none.
     """
 
-    name: str
-    docs: tuple[Piece, ...]
-    queries: tuple[SplitPiece, ...]
-    qrels: tuple[SplitPiece, ...]
+    docs: Sequence[Piece]
+    queries: Sequence[RecordPiece] = ()
+    qrels: Sequence[RecordPiece] = ()
     unions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def files(self) -> Iterator[str]:
         """Files by name within the corpus, each once, in order."""
-        seen = set()
-        for piece in (*self.docs, *self.queries, *self.qrels):
-            if piece.file not in seen:
-                seen.add(piece.file)
-                yield piece.file
+        yield from dict.fromkeys(piece.file for piece in (*self.docs, *self.queries, *self.qrels))
 
     def check_files(self) -> None:
         """
@@ -59,11 +63,12 @@ class CorpusPieces:
 
 
 def find_file(folder: Place, names: list[str], layout: str, *, optional: bool = False) -> str:
-    """The one of `names` that lies in the folder; "" if none does and it is optional.
+    """The one of `names` that lies in the folder, plain or .gz; "" if none does and it is optional.
 
     Raises:
         UserError: if the folder or the file is missing, or two of the names are there.
     """
+    names = [f"{name}{end}" for name in names for end in ("", ".gz")]
     present = [name for name in names if (folder / name).exists()]
     if len(present) > 1:
         raise UserError(f"{folder} holds both {' and '.join(present)}; keep one of them")
@@ -76,41 +81,64 @@ def find_file(folder: Place, names: list[str], layout: str, *, optional: bool = 
     return present[0] if present else ""
 
 
-def split_names(files: list[str], *, prefix: str) -> dict[str, str]:
+def split_names(files: Iterable[str], *, prefix: str) -> dict[str, str]:
     """split -> judgement file, by file name: `qrels/test.tsv`, `qrels.train.tsv.gz`, `qrels.dev.small.tsv` (dev),
     `qrels.txt` (test), `qrels.val.tsv` (dev), `qrels/test.long.tsv` (test.long, a slice of test).
 
     Raises:
+        UserError: as `one_file_each`.
+    """
+    alias = {"": "test", "dev.small": "dev", "validation": "dev", "valid": "dev", "val": "dev"}
+    stems = {file: re.sub(r"(\.qrels)?(\.txt)?(\.tsv)?(\.gz)?$", "", file.rsplit("/", 1)[-1]) for file in sorted(files)}
+    names = {file: stem.removeprefix(prefix).strip(".") for file, stem in stems.items()}
+    return one_file_each((alias.get(name, name), file) for file, name in names.items())
+
+
+def one_file_each(claims: Iterable[tuple[str, str]], what: str = "judgements") -> dict[str, str]:
+    """split -> file, from pairs of them.
+
+    Raises:
         UserError: if two files claim one split.
     """
-    splits: dict[str, str] = {}
-    for file in sorted(files):
-        stem = file.rsplit("/", 1)[-1].removesuffix(".gz")
-        stem = stem.removesuffix(".tsv").removesuffix(".txt").removesuffix(".qrels").removeprefix(prefix).strip(".")
-        split = {"": "test", "dev.small": "dev", "validation": "dev", "valid": "dev", "val": "dev"}.get(stem, stem)
-        if split in splits:
-            raise UserError(f"{splits[split]} and {file} both are judgements of the split {split!r}; keep one of them")
-        splits[split] = file
-    return splits
+    files: dict[str, str] = {}
+    for split, file in claims:
+        if split in files:
+            raise UserError(f"{files[split]} and {file} both are {what} of the split {split!r}; keep one of them")
+        files[split] = file
+    return files
 
 
 def text_pieces(
     rows: str,
     folder: Place,
-    files: list[str],
-    parse: Callable[[str], tuple[Any, ...]],
-    limits: dict[str, Any],
+    files: Iterable[str],
+    parse: Callable[[Any], tuple[Any, ...]],
+    form: Form = "text",
     *,
-    cut: Callable[[], Any] = Lines,
-    first_number: int = 0,
-) -> tuple[TextPiece, ...]:
-    """The pieces of files of one kind of rows, a byte range each; with records other than lines, a file each."""
-    pieces: list[TextPiece] = []
-    for file in files:
-        for start, end, size in byte_ranges(folder, file, whole=cut is not Lines):
-            number = first_number + len(pieces)
-            pieces.append(TextPiece(number, rows, folder, file, start, end, size, parse, cut=cut, **limits))
-    return tuple(pieces)
+    split: str = "",
+    skip: int = 0,
+    cut: Callable[[BinaryIO, int | None, int], Iterator[Record]] = lines,
+) -> list[TextPiece]:
+    """The pieces of files of one kind of rows, a byte range each; with records other than lines, a file each. See
+    `TextPiece`.
+    """
+    return [
+        TextPiece(
+            rows=rows,
+            file=file,
+            size=size,
+            parse=parse,
+            split=split,
+            folder=folder,
+            start=start,
+            end=end,
+            skip=skip,
+            cut=cut,
+            form=form,
+        )
+        for file in files
+        for start, end, size in byte_ranges(folder, file, whole=cut is not lines)
+    ]
 
 
 LEFTOVERS = re.compile(
@@ -209,8 +237,8 @@ def sniff(folder: Place, file: str) -> QrelsColumns:
     """
     with open_text(folder / file, "columns") as stream:
         data = [stream.readline(SNIFFED_BYTES) for _ in range(SNIFFED_LINES)]
-    lines = [line.decode(errors="replace").lstrip("\ufeff") for line in data]
-    rows = [columns(line) for line in lines if line.strip()]
+    texts = [line.decode(errors="replace").lstrip("\ufeff") for line in data]
+    rows = [columns(text) for text in texts if text.strip()]
     if not rows:
         raise UnusableFile(f"{folder / file} is empty; wanted are rows of columns: {LAYOUTS}")
     names = [name.lower() for name in rows[0]]
@@ -232,12 +260,11 @@ def _place(names: list[str], known: set[str]) -> int | None:
     return next((index for index, name in enumerate(names) if name in known), None)
 
 
-def qrel_pieces(folder: Place, files: dict[str, str], max_characters: int) -> tuple[TextPiece, ...]:
+def qrel_pieces(folder: Place, files: dict[str, str]) -> list[TextPiece]:
     """Pieces of the judgement files (split -> file), splits in order of their names."""
     pieces: list[TextPiece] = []
     for split, file in sorted(files.items()):
         layout = sniff(folder, file)
-        limits = {"max_characters": max_characters, "skip": layout.header, "split": split, "form": "columns"}
         parse = partial(parse_judgement, layout)
-        pieces.extend(text_pieces("qrels", folder, [file], parse, limits, first_number=len(pieces)))
-    return tuple(pieces)
+        pieces += text_pieces("qrels", folder, [file], parse, "columns", split=split, skip=layout.header)
+    return pieces

@@ -20,18 +20,17 @@ from midmask.core.config import library_versions
 from midmask.corpora.chunks import BLOCKS, END, RAW_CHARACTERS, Fault, ParsedBlock, check_values
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces, is_leftover
+from midmask.corpora.documents import KINDS, ending, refuse_missing_packages
 from midmask.corpora.documents.blocks import (
     DAMAGED,
     NO_TEXT,
     UNREADABLE,
     BadRow,
-    Columns,
     DocumentFile,
     ParsedDocument,
     Unreadable,
 )
 from midmask.corpora.documents.passages import CutPassage, Provenance, cut_passages, quote_name, splitter
-from midmask.corpora.formats import KINDS, ending, refuse_missing_packages
 from midmask.errors import UserError, reason
 from midmask.store.place import Place
 
@@ -139,8 +138,8 @@ PassageRow = tuple[Any, ...]
 class DocumentPiece:
     """Files to read one after the other; picklable.
 
-    folder: of the corpus, or its only file; then `files` is ("",). size: bytes of text, estimated. notes: counts
-    that belong to no file, as (group, name, number). closed: (path, reason) of what could not be listed.
+    folder: of the corpus, or its only file; then `files` is ("",). size: bytes of text, estimated. left_out: (ending,
+    number) of files that are no documents. closed: (path, reason) of what could not be listed.
     """
 
     number: int
@@ -148,7 +147,7 @@ class DocumentPiece:
     files: tuple[str, ...]
     size: int
     config: CorpusConfig
-    notes: tuple[tuple[str, str, int], ...] = ()
+    left_out: tuple[tuple[str, int], ...] = ()
     closed: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -160,13 +159,13 @@ class DocumentPiece:
         """The passages of the files in order, and a row with a fault for each file, row or page that gives none. The
         marker row at the end holds counts as JSON, group -> name -> number: files by ending and by encoding.
         """
-        counts = {group: Counter[str]() for group in ("files", "encodings")}
-        for group, name, number in self.notes:
-            counts.setdefault(group, Counter())[name] += number
-        columns = Columns(self.config.text_column, self.config.title_column)
+        counts = {"files": Counter[str](), "encodings": Counter[str]()}
+        if self.left_out:
+            counts["files_left_out"] = Counter(dict(self.left_out))
+        columns = self.config.text_column, self.config.title_column
         rows = chain(
             (self._fault(path, 0, UNREADABLE, why) for path, why in self.closed),
-            *(self._read_file(DocumentFile(self.folder, file, columns), counts) for file in self.files),
+            *(self._read_file(DocumentFile(self.folder, file, *columns), counts) for file in self.files),
         )
         block = ParsedBlock(SCHEMA, self.number, BLOCK_ROWS)
         for row in rows:
@@ -271,16 +270,16 @@ class DocumentsReader:
         folder = Place.named(config.place)
         listing = list_documents(folder)
         refuse_missing_packages(Counter(ending(file or folder.base) for file in listing.files), folder)
-        left_out = [
-            ("files_left_out", name.encode("utf-8", "backslashreplace").decode(), count)
+        left_out = tuple(
+            (name.encode("utf-8", "backslashreplace").decode(), count)
             for name, count in sorted(listing.left_out.items())
-        ]
+        )
         pieces = [
             DocumentPiece(number, folder, files, size, config)
             for number, (files, size) in enumerate(_batch_files(folder, listing))
         ]
-        pieces[0] = replace(pieces[0], notes=tuple(left_out), closed=tuple(listing.closed))
-        return CorpusPieces(config.short_name, tuple(pieces), (), ())
+        pieces[0] = replace(pieces[0], left_out=left_out, closed=tuple(listing.closed))
+        return CorpusPieces(pieces)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         folder = Place.named(config.place)

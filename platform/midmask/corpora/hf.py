@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from midmask.corpora.beir import passage_values, query_values, text_values
-from midmask.corpora.chunks import NOT_UTF8, Fault, record_blocks
+from midmask.corpora.chunks import NOT_UTF8, Fault, RecordPiece
 from midmask.corpora.corpus import (
     DOC_NAMES,
     GRADE_NAMES,
@@ -32,10 +32,10 @@ from midmask.corpora.corpus import (
     split_names,
 )
 from midmask.corpora.reader import FolderReader
-from midmask.corpora.tables import arrow_batches, columns_told, is_id, is_number, is_text, readable
 from midmask.corpora.text_files import UnusableFile
 from midmask.errors import UserError
 from midmask.store.place import Place
+from midmask.store.tables import arrow_batches, columns_told, is_id, is_number, is_text, readable
 
 STATE, SPLITS = "state.json", "dataset_dict.json"
 LAYOUT = (
@@ -66,51 +66,32 @@ JUDGEMENT = (
 )
 
 
-@dataclass(frozen=True)
-class ArrowPiece:
-    """An Arrow file of one kind of rows ("docs", "queries", "qrels").
+@dataclass(frozen=True, kw_only=True)
+class ArrowPiece(RecordPiece):
+    """An Arrow file; its lines are rows. columns: usual name -> the file's own."""
 
-    columns: usual name -> the file's own. parse: row -> its values, as `BLOCKS` has them. split: of judgements.
-    """
-
-    number: int
-    rows: str
     folder: Place
-    file: str
-    size: int
     columns: Mapping[str, str]
-    parse: Callable[[ArrowRow], tuple[Any, ...]]
-    max_characters: int
-    split: str = ""
 
-    def read(self) -> Iterator[pa.Table]:
-        """As `TextPiece.read`; `line` counts the file's rows.
+    def records(self) -> Iterator[tuple[int, ArrowRow]]:
+        return enumerate(self._rows(), start=1)
 
-        Raises:
-            UserError: if the file cannot be read here, or is damaged.
-        """
-        with readable(self.folder / self.file, f"wanted is {LAYOUT}"):
-            yield from record_blocks(
-                enumerate(self._read_records(), start=1),
-                self._parse_values,
-                lambda row: json.dumps(_decode(row, "replace"), ensure_ascii=False),
-                rows=self.rows,
-                piece=self.number,
-                max_characters=self.max_characters,
-            )
-
-    def _read_records(self) -> Iterator[ArrowRow]:
-        with (self.folder / self.file).reading() as stream:
+    def _rows(self) -> Iterator[ArrowRow]:
+        file = self.folder / self.file
+        with readable(file, f"wanted is {LAYOUT}"), file.reading() as stream:
             for batch in arrow_batches(stream)[1]:
                 columns = [_check_column(batch[name]).to_pylist() for name in self.columns.values()]
                 for values in zip(*columns, strict=True):
                     yield dict(zip(self.columns, values, strict=True))
 
-    def _parse_values(self, row: ArrowRow) -> tuple[Any, ...]:
+    def values(self, record: ArrowRow) -> tuple[Any, ...]:
         try:
-            return self.parse(_decode(row))
+            return self.parse(_decode(record))
         except UnicodeError:
             raise Fault(NOT_UTF8) from None
+
+    def quote(self, record: ArrowRow) -> str:
+        return json.dumps(_decode(record, "replace"), ensure_ascii=False)
 
 
 def _check_column(column: pa.Array) -> pa.Array:
@@ -127,16 +108,12 @@ def _decode(row: ArrowRow, errors: str = "strict") -> ArrowRow:
     return {name: value.decode(errors=errors) if isinstance(value, bytes) else value for name, value in row.items()}
 
 
-def open_hf(folder: Place, name: str, max_characters: int) -> CorpusPieces:
-    """The corpus in a folder of saved datasets.
-
-    Raises:
-        UserError: naming the dataset, split or column that is missing, and the layout.
-    """
+def open_hf(folder: Place) -> CorpusPieces:
+    """The corpus in a folder of saved datasets."""
     if not folder.is_folder():
         raise UserError(f"there is no folder {folder}; wanted is one with {LAYOUT}")
     if STATE in folder.names():
-        return CorpusPieces(name, _pieces("docs", folder, {"": ""}, TEXTS, text_values, max_characters), (), ())
+        return CorpusPieces(_pieces("docs", folder, {"": ""}, TEXTS, text_values))
     found = {part: _datasets(folder, part) for part in ("corpus", "queries", "qrels")}
     missing = [f"{part}/" for part in found if not found[part]]
     if missing not in ([], ["queries/", "qrels/"]):
@@ -149,10 +126,9 @@ def open_hf(folder: Place, name: str, max_characters: int) -> CorpusPieces:
         )
     judged = split_names([f"qrels/{split}" for split in found["qrels"]], prefix="")
     return CorpusPieces(
-        name,
-        _pieces("docs", folder, found["corpus"], (ID, TITLE, TEXT), passage_values, max_characters),
-        _pieces("queries", folder, found["queries"], (ID, TEXT), query_values, max_characters),
-        _pieces("qrels", folder, judged, JUDGEMENT, judgement_values, max_characters),
+        _pieces("docs", folder, found["corpus"], (ID, TITLE, TEXT), passage_values),
+        _pieces("queries", folder, found["queries"], (ID, TEXT), query_values),
+        _pieces("qrels", folder, judged, JUDGEMENT, judgement_values),
     )
 
 
@@ -177,8 +153,7 @@ def _pieces(
     datasets: Mapping[str, str],
     columns: tuple[Column, ...],
     parse: Callable[[ArrowRow], tuple[Any, ...]],
-    max_characters: int,
-) -> tuple[ArrowPiece, ...]:
+) -> list[ArrowPiece]:
     """A piece for each file of the datasets (split -> path); the split counts for judgements alone."""
     pieces: list[ArrowPiece] = []
     for split, path in sorted(datasets.items()):
@@ -193,9 +168,17 @@ def _pieces(
             raise UnusableFile(f"{dataset} is a dataset without rows; add {rows}, or remove it")
         for file in files:
             size, found = _check_schema(dataset / file, columns)
-            inside = f"{path}/{file}" if path else file
-            pieces.append(ArrowPiece(len(pieces), rows, folder, inside, size, found, parse, max_characters, own))
-    return tuple(pieces)
+            piece = ArrowPiece(
+                rows=rows,
+                file=f"{path}/{file}" if path else file,
+                size=size,
+                parse=parse,
+                split=own,
+                folder=folder,
+                columns=found,
+            )
+            pieces.append(piece)
+    return pieces
 
 
 def _check_schema(file: Place, wanted: Sequence[Column]) -> tuple[int, dict[str, str]]:

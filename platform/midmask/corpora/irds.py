@@ -23,10 +23,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import pyarrow as pa
-
 from midmask.core.process import ALLOW_DOWNLOAD, is_on
-from midmask.corpora.chunks import PIECE_BYTES, Fault, is_nothing, record_blocks, whole_grade
+from midmask.corpora.chunks import PIECE_BYTES, Fault, RecordPiece, is_nothing, numbered, whole_grade
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.errors import UserError, how_to_install, quoted, unknown
@@ -138,36 +136,23 @@ TREC_DL = re.compile(r"trec-dl-20(19|20)")
 NO_TEXT = "no text"
 
 
-@dataclass(frozen=True)
-class IrPiece:
-    """All documents ("docs"), queries or judgements ("qrels") of an id."""
+@dataclass(frozen=True, kw_only=True)
+class IrPiece(RecordPiece):
+    """All documents ("docs"), queries or judgements ("qrels") of an id; its lines are the package's records."""
 
-    number: int
-    rows: str
     dataset_id: str
-    max_characters: int
-    split: str = ""
     size: int = PIECE_BYTES
     """The package tells no size before it has read everything."""
 
-    @property
-    def file(self) -> str:
-        return f"ir_datasets:{self.dataset_id} ({self.rows})"
-
-    def read(self) -> Iterator[pa.Table]:
-        """As `TextPiece.read`; `line` counts the package's records.
-
+    def records(self) -> Iterator[tuple[int, Any]]:
+        """
         Raises:
             UserError: if something that it needs is not on this machine, or it cannot make sense of its files.
         """
-        return record_blocks(
-            enumerate(records(self.dataset_id, self.rows), start=1),
-            _VALUES[self.rows],
-            lambda record: "\t".join(map(str, record)),
-            rows=self.rows,
-            piece=self.number,
-            max_characters=self.max_characters,
-        )
+        return enumerate(records(self.dataset_id, self.rows), start=1)
+
+    def quote(self, record: Any) -> str:
+        return "\t".join(map(str, record))
 
     def fingerprint(self) -> str:
         """Fingerprint of all records, which are read for it."""
@@ -193,7 +178,7 @@ class IrDatasetsReader:
             UserError: if the package or the id is not there, the id has no documents, or it has queries that nobody
                 judged; and if files are not on this machine, with how to fetch them.
         """
-        dataset_id, most = config.place, config.max_characters
+        dataset_id = config.place
         found = dataset(dataset_id)
         if not found.has_docs():
             below = ", ".join(children(dataset_id)) or "the other ids"
@@ -203,19 +188,23 @@ class IrDatasetsReader:
             raise UserError(
                 f"ir_datasets:{dataset_id} has queries but no judgements; name another id of its collection"
             )
-        docs = (IrPiece(0, "docs", dataset_id, most),)
-        queries, qrels = (
-            tuple(IrPiece(number, rows, child, most, split) for number, (split, child) in enumerate(splits.items()))
-            for rows in ("queries", "qrels")
+        docs, queries, qrels = (
+            numbered((_piece(rows, child, split) for split, child in ids.items()), config.max_characters)
+            for rows, ids in (("docs", {"": dataset_id}), ("queries", splits), ("qrels", splits))
         )
         for piece in (*docs, *queries, *qrels):  # refuses what is missing before anything is read
-            next(records(piece.dataset_id, piece.rows), None)
-        return CorpusPieces(config.short_name, docs, queries, qrels)
+            next(piece.records(), None)
+        return CorpusPieces(docs, queries, qrels)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         corpus = self.open(config)
         pieces = (*corpus.docs, *corpus.queries, *corpus.qrels)
         return {"records": {piece.file: piece.fingerprint() for piece in pieces if isinstance(piece, IrPiece)}}
+
+
+def _piece(rows: str, dataset_id: str, split: str) -> IrPiece:
+    file = f"ir_datasets:{dataset_id} ({rows})"
+    return IrPiece(rows=rows, file=file, parse=_VALUES[rows], split=split, dataset_id=dataset_id)
 
 
 def split_ids(dataset_id: str) -> dict[str, str]:
@@ -257,20 +246,13 @@ def _name_of_child(part: str) -> str:
 def _passage(record: Any) -> tuple[str, str, str]:
     """(doc_id, title, text)."""
     body = next((name for name in ("text", "body") if name in record._fields), "")
-    if not body:
-        return str(record.doc_id), "", _default_text(record)
-    title = getattr(record, "title", None)
-    return (
-        str(record.doc_id),
-        _require_string("" if is_nothing(title) else title),
-        _require_string(getattr(record, body)),
-    )
+    title = getattr(record, "title", None) if body else None
+    return str(record.doc_id), "" if is_nothing(title) else _require_string(title), _text_of(record, body)
 
 
 def _query(record: Any) -> tuple[str, str]:
     """(query_id, text)."""
-    text = _require_string(record.text) if "text" in record._fields else _default_text(record)
-    return str(record.query_id), text
+    return str(record.query_id), _text_of(record, "text" if "text" in record._fields else "")
 
 
 def _judgement(record: Any) -> tuple[str, str, int]:
@@ -281,7 +263,9 @@ def _judgement(record: Any) -> tuple[str, str, int]:
 _VALUES = {"docs": _passage, "queries": _query, "qrels": _judgement}
 
 
-def _default_text(record: Any) -> str:
+def _text_of(record: Any, field: str) -> str:
+    if field:
+        return _require_string(getattr(record, field))
     if not hasattr(record, "default_text"):
         raise Fault(NO_TEXT)
     return _require_string(record.default_text())

@@ -27,8 +27,6 @@ LAYOUT = (
     "collection.tsv[.gz] (or corpus.tsv: id, title, text), queries.SPLIT.tsv[.gz], "
     "qrels.SPLIT.tsv[.gz] with SPLIT train, dev or test; msmarco-test2019-queries.tsv with 2019qrels-pass.txt"
 )
-COLLECTIONS = ["collection.tsv", "collection.tsv.gz"]
-TITLED = ["corpus.tsv", "corpus.tsv.gz"]
 JOIN_TITLES = (
     "join -t \"$(printf '\\t')\" -a 1 -e - -o 0,2.2,1.2 <(sort -t \"$(printf '\\t')\" -k 1,1 para.txt) "
     "<(sort -t \"$(printf '\\t')\" -k 1,1 para.title.txt) > corpus.tsv"
@@ -56,18 +54,13 @@ def parse_query(text: str) -> tuple[str, str]:
     return query_id.strip(), query
 
 
-def open_msmarco(folder: Place, name: str, max_characters: int) -> CorpusPieces:
-    """The corpus in a folder of official files.
-
-    Raises:
-        UserError: naming what is missing, and the layout.
-    """
-    limits = {"max_characters": max_characters, "form": "tabs"}
-    if (folder / "para.txt").exists() and not any((folder / file).exists() for file in TITLED):
+def open_msmarco(folder: Place) -> CorpusPieces:
+    """The corpus in a folder of official files."""
+    if (folder / "para.txt").exists() and not find_file(folder, ["corpus.tsv"], LAYOUT, optional=True):
         raise UserError(f"{folder}: para.txt has its titles apart; join them, in bash: {JOIN_TITLES}")
-    passages = find_file(folder, [*COLLECTIONS, *TITLED], LAYOUT)
-    parse = parse_titled if passages in TITLED else parse_passage
-    docs = text_pieces("docs", folder, [passages], parse, limits)
+    passages = find_file(folder, ["collection.tsv", "corpus.tsv"], LAYOUT)
+    parse = parse_titled if passages.startswith("corpus") else parse_passage
+    docs = text_pieces("docs", folder, [passages], parse, "tabs")
     names = data_files(folder)
     files = split_names([file for file in names if file.startswith("qrels.")], prefix="qrels")
     queries = sorted(file for file in names if _holds_queries(file))
@@ -78,12 +71,8 @@ def open_msmarco(folder: Place, name: str, max_characters: int) -> CorpusPieces:
         pair = _deep_learning(folder, names, year)
         if pair:
             queries, files = [*queries, pair[0]], {**files, split: pair[1]}
-    return CorpusPieces(
-        name,
-        docs,
-        text_pieces("queries", folder, queries, parse_query, limits),
-        qrel_pieces(folder, files, max_characters),
-    )
+    asked = text_pieces("queries", folder, queries, parse_query, "tabs")
+    return CorpusPieces(docs, asked, qrel_pieces(folder, files))
 
 
 def _holds_queries(file: str) -> bool:
@@ -94,7 +83,7 @@ def _holds_queries(file: str) -> bool:
 def _deep_learning(folder: Place, names: list[str], year: str) -> tuple[str, str] | None:
     """The year's queries and judgements; the one is refused without the other."""
     wanted = [f"msmarco-test{year}-queries.tsv", f"{year}qrels-pass.txt"]
-    present = [find_file(folder, [name, f"{name}.gz"], LAYOUT, optional=True) for name in wanted]
+    present = [find_file(folder, [name], LAYOUT, optional=True) for name in wanted]
     for name, file, other in zip(wanted, present, present[::-1], strict=True):
         if other and not file:
             raise UserError(f"{folder}: {name} is missing, which belongs to {other}; wanted layout: {LAYOUT}")

@@ -19,12 +19,20 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from midmask.corpora.chunks import Fault, Lines, Record, TextPiece, is_nothing, read_id, read_text
-from midmask.corpora.corpus import CorpusPieces, data_files, find_file, qrel_pieces, split_names, text_pieces
+from midmask.corpora.chunks import Fault, Record, check_columns, is_nothing, lines, read_id, read_text
+from midmask.corpora.corpus import (
+    CorpusPieces,
+    data_files,
+    find_file,
+    one_file_each,
+    qrel_pieces,
+    split_names,
+    text_pieces,
+)
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.text_files import BrokenFile, open_text
 from midmask.errors import UserError, quoted
@@ -37,41 +45,34 @@ CHUNK = 4 << 20
 _BEGINNING, _SEPARATOR = re.compile(r"\s*\[?\s*"), re.compile(r"\s*,?\s*")
 
 
-class Items:
-    """The objects of an array as records, `SPLIT-N` and a tab before each, N counting from 0. `line` is N + 1.
+def cut_array(split: str, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
+    """The objects of an array as records, `SPLIT-N` and a tab before each, N counting from 0; their lines from 1. Only
+    the objects of a chunk are in memory.
 
-    Only the objects of a chunk are in memory.
+    Raises:
+        BrokenFile: where the array cannot be read any further: nobody could tell where the next object begins.
+        UnicodeDecodeError: for a file that is not UTF-8.
     """
-
-    def __init__(self, split: str) -> None:
-        self._split = split
-        self.count = 0
-
-    def __call__(self, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
-        """
-        Raises:
-            BrokenFile: where the array cannot be read any further: nobody could tell where the next object begins.
-            UnicodeDecodeError: for a file that is not UTF-8.
-        """
-        decode = json.JSONDecoder().raw_decode
-        reader = codecs.getreader("utf-8-sig")(stream)
-        text, place, last = "", 0, False
-        while True:
-            place = (_SEPARATOR if self.count else _BEGINNING).match(text, place).end()  # type: ignore[union-attr]
-            if text[place : place + 1] == "]":
-                return
-            try:
-                _, stop = decode(text, place)
-            except (ValueError, RecursionError):
-                if last or len(text) - place > limit + CHUNK:
-                    raise BrokenFile(f"object {self.count} (from 0) of the JSON array is broken or cut off") from None
-                more = reader.read(CHUNK)
-                text, place, last = text[place:] + more, 0, not more
-                continue
-            data = f"{self._split}-{self.count}\t{text[place:stop]}".encode()
-            self.count += 1
-            yield Record(self.count, data if stop - place < limit else None)
-            place = stop
+    decode = json.JSONDecoder().raw_decode
+    reader = codecs.getreader("utf-8-sig")(stream)
+    text, count, place, last = "", 0, 0, False
+    while True:
+        place = (_SEPARATOR if count else _BEGINNING).match(text, place).end()  # type: ignore[union-attr]
+        if text[place : place + 1] == "]":
+            yield Record(count, b"")
+            return
+        try:
+            _, stop = decode(text, place)
+        except (ValueError, RecursionError):
+            if last or len(text) - place > limit + CHUNK:
+                raise BrokenFile(f"object {count} (from 0) of the JSON array is broken or cut off") from None
+            more = reader.read(CHUNK)
+            text, place, last = text[place:] + more, 0, not more
+            continue
+        data = f"{split}-{count}\t{text[place:stop]}".encode()
+        count += 1
+        yield Record(count, data if stop - place < limit else None)
+        place = stop
 
 
 def parse_training_question(text: str) -> tuple[str, str, list[str] | None]:
@@ -112,19 +113,11 @@ LONGEST = 100_000
 """Characters of a list of answers; a longer one is malformed."""
 
 
-class Numbered:
+def number_lines(split: str, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
     """Lines, each with `SPLIT-N` and a tab before it, N being the number of the row, from 0."""
-
-    def __init__(self, split: str) -> None:
-        self._split = split
-        self.count = 0
-
-    def __call__(self, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
-        lines = Lines()
-        for row, (line, data) in enumerate(lines(stream, end, limit)):
-            id_cell = f"{self._split}-{row}\t".encode()
-            yield Record(line, None if data is None else id_cell + data.removeprefix(codecs.BOM_UTF8))
-        self.count = lines.count
+    for row, (line, data) in enumerate(lines(stream, end, limit)):
+        id_cell = f"{split}-{row}\t".encode()
+        yield Record(line, id_cell + data.removeprefix(codecs.BOM_UTF8) if data else data)
 
 
 def parse_passage(text: str) -> tuple[str, str, str]:
@@ -158,42 +151,31 @@ def parse_answers(text: str) -> list[str]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        value = _parse_literal(text)
+        try:
+            with warnings.catch_warnings(action="ignore"):  # of backslashes that escape nothing
+                value = ast.literal_eval(text)
+        except (SyntaxError, MemoryError, RecursionError) as error:
+            raise ValueError(f"no list: {error}") from None
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError("not a list of strings")
     return value
 
 
-def _parse_literal(text: str) -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of backslashes that escape nothing
-            return ast.literal_eval(text)
-    except (SyntaxError, MemoryError, RecursionError) as error:
-        raise ValueError(f"no list: {error}") from None
-
-
 def _split_cells(text: str, *names: str) -> list[str]:
     try:
-        cells = next(csv.reader([text], delimiter="\t"))
+        return check_columns(next(csv.reader([text], delimiter="\t")), *names)
     except csv.Error as error:
         raise ValueError(str(error)) from None
-    if len(cells) != len(names):
-        raise ValueError(f"{len(cells)} columns instead of {len(names)} ({', '.join(names)})")
-    return cells
 
 
-def open_nq(folder: Place, name: str, max_characters: int) -> CorpusPieces:
-    """The corpus in a folder of DPR's files.
-
-    Raises:
-        UserError: naming what is missing, and the layout.
-    """
-    limits = {"max_characters": max_characters, "form": "tabs"}
-    passages = find_file(folder, ["psgs_w100.tsv", "psgs_w100.tsv.gz"], LAYOUT)
+def open_nq(folder: Place) -> CorpusPieces:
+    """The corpus in a folder of DPR's files."""
+    passages = find_file(folder, ["psgs_w100.tsv"], LAYOUT)
     names = data_files(folder)
-    trained = _by_split(folder, names, TRAINING)
-    asked = _by_split(folder, names, QUESTIONS)
+    trained, asked = (
+        one_file_each(((match[1], match[0]) for match in map(pattern.fullmatch, names) if match), "questions")
+        for pattern in (TRAINING, QUESTIONS)
+    )
     if not asked and not trained:
         raise UserError(f"{folder}: nq-test.csv or the like is missing; wanted layout: {LAYOUT}")
     for split in trained.keys() & asked.keys():
@@ -201,45 +183,17 @@ def open_nq(folder: Place, name: str, max_characters: int) -> CorpusPieces:
     judged = split_names([file for file in names if file.startswith("qrels.")], prefix="qrels")
     if twice := sorted(trained.keys() & judged.keys()):
         raise UserError(f"{folder}: {trained[twice[0]]} and {judged[twice[0]]} both judge {twice[0]}; keep one of them")
-    queries = _pieces("queries", folder, asked, Numbered, parse_question, limits)
-    array = {**limits, "form": "text"}
-    queries += _pieces("queries", folder, trained, Items, parse_training_question, array, first=len(queries))
-    qrels = qrel_pieces(folder, judged, max_characters)
-    qrels += _pieces("qrels", folder, trained, Items, parse_training_positive, array, first=len(qrels))
-    header = {**limits, "skip": 1 if _has_header(folder, passages) else 0}
-    return CorpusPieces(name, text_pieces("docs", folder, [passages], parse_passage, header), queries, qrels)
-
-
-def _pieces(
-    rows: str,
-    folder: Place,
-    files: dict[str, str],
-    cut: Callable[[str], Any],
-    parse: Callable[[str], tuple[Any, ...]],
-    limits: dict[str, Any],
-    *,
-    first: int = 0,
-) -> tuple[TextPiece, ...]:
-    """One piece a file (split -> file), numbered from `first`; `cut` numbers its records by their split."""
-    pieces: list[TextPiece] = []
-    for split, file in sorted(files.items()):
-        about = {**limits, "split": split}
-        number = first + len(pieces)
-        pieces += text_pieces(rows, folder, [file], parse, about, cut=partial(cut, split), first_number=number)
-    return tuple(pieces)
-
-
-def _by_split(folder: Place, names: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
-    """split -> file, for the names of this pattern."""
-    files: dict[str, str] = {}
-    for file in names:
-        if match := pattern.fullmatch(file):
-            if match[1] in files:
-                raise UserError(
-                    f"{folder}: {files[match[1]]} and {file} both are questions of {match[1]}; keep one of them"
-                )
-            files[match[1]] = file
-    return files
+    header = 1 if _has_header(folder, passages) else 0
+    docs = text_pieces("docs", folder, [passages], parse_passage, "tabs", skip=header)
+    queries, qrels = [], qrel_pieces(folder, judged)
+    for split, file in sorted(asked.items()):
+        cut = partial(number_lines, split)
+        queries += text_pieces("queries", folder, [file], parse_question, "tabs", split=split, cut=cut)
+    for split, file in sorted(trained.items()):
+        cut = partial(cut_array, split)
+        queries += text_pieces("queries", folder, [file], parse_training_question, split=split, cut=cut)
+        qrels += text_pieces("qrels", folder, [file], parse_training_positive, split=split, cut=cut)
+    return CorpusPieces(docs, queries, qrels)
 
 
 def _has_header(folder: Place, file: str) -> bool:

@@ -12,26 +12,31 @@ import platform
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from midmask.core.randomness import hash64, uniform
-from midmask.corpora.chunks import BLOCK_ROWS, END, NOT_UTF8, ORIGIN, RAW_CHARACTERS
+from midmask.corpora.chunks import BLOCK_ROWS, END, NOT_UTF8, ORIGIN, RAW_CHARACTERS, TEXT_FACTS
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.duplicates import clusters, plain_words, signatures, similar_pairs
 from midmask.corpora.statistics import is_question
 from midmask.corpora.writer import ALIASES, DOCS, QRELS, QUERIES
 from midmask.errors import UserError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 SHORTEST_BODY, SHORTEST_SUMMARY, LONGEST_SUMMARY = 8, 3, 64
 """In words."""
@@ -153,8 +158,7 @@ SCHEMA = pa.schema(
     [
         *ORIGIN,
         *((name, pa.string()) for name in ("file", "rule", "name", "module", "summary", "text")),
-        ("words", pa.int32()),
-        ("question", pa.bool_()),
+        *TEXT_FACTS,
     ]
 )
 TESTS = {"test", "tests", "_tests", "testing"}
@@ -293,7 +297,7 @@ class PydocsReader:
             for modules, size in _batch_files(package_folder(package)):
                 place = len(pieces), package, package_version(package)
                 pieces.append(SourcePiece(*place, modules, size, config.max_characters))
-        return CorpusPieces("pydocs", tuple(pieces), (), ())
+        return CorpusPieces(pieces)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         """The packages in order, and this Python, whose grammar must parse them."""
@@ -309,20 +313,15 @@ READER = PydocsReader()
 GENERIC = 10
 """A summary that fits more passages than this asks for nothing in particular."""
 
-
-@dataclass(frozen=True)
-class Paired:
-    """The tables of a corpus artifact. rules: how many docstrings there were, and how many each rule left out."""
-
-    docs: pa.Table
-    queries: pa.Table
-    qrels: pa.Table
-    aliases: pa.Table
-    rules: dict[str, Any]
+FIELDS = ["rule", "name", "module", "summary", "text", "words", "question"]
+DOCS_FACTS, QUERIES_FACTS = (pa.schema([*schema, *TEXT_FACTS]) for schema in (DOCS, QUERIES))
 
 
-def pair_up(tables: Iterator[pa.Table], config: CorpusConfig) -> Paired:
-    """All docstrings, held in memory (some ten MB), to the collection.
+def pair_up(
+    tables: Iterator[pa.Table], config: CorpusConfig
+) -> tuple[pa.Table, pa.Table, pa.Table, pa.Table, dict[str, int]]:
+    """All docstrings, held in memory (some ten MB), to docs, queries, qrels and aliases, each in order of first
+    appearance; and how many docstrings there were, and how many each rule left out.
 
     Bodies that are equal become one passage, with the other docstrings' names as aliases; summaries that are equal but
     for case and punctuation become one query with several relevant passages. Near-duplicate passages, and passages that
@@ -332,61 +331,28 @@ def pair_up(tables: Iterator[pa.Table], config: CorpusConfig) -> Paired:
     Raises:
         UserError: if no docstring is left.
     """
-    rules: Counter[str] = Counter()
-    rows: list[dict[str, Any]] = []
-    for table in tables:
-        for row in table.select(["rule", "name", "module", "summary", "text", "words", "question"]).to_pylist():
-            rules["docstrings"] += not str(row["rule"]).endswith(" file")
-            if row["rule"]:
-                rules[row["rule"]] += 1
-            else:
-                rows.append(row)
-    rows = _without_generic(rows, rules)
-    if not rows:
+    table = pa.concat_tables(table.select(FIELDS) for table in chain([SCHEMA.empty_table()], tables))
+    left_out = Counter(table["rule"].to_pylist())
+    rules = {str(rule): number for rule, number in left_out.items() if rule}
+    rules["docstrings"] = sum(number for rule, number in left_out.items() if not str(rule).endswith(" file"))
+    rows = table.filter(pc.is_null(table["rule"])).to_pandas()
+    rows["key"] = [" ".join(plain_words(summary)) for summary in rows["summary"]]
+    generic = rows.groupby("key")["text"].transform("nunique") > GENERIC
+    rules["generic summary"] = int(generic.sum())
+    rows = rows[~generic].copy()
+    if rows.empty:
         raise UserError("pydocs: no docstring of the packages has both a summary and a body; name other packages")
-    _name_apart(rows)
-    bodies = _number_texts(row["text"] for row in rows)
-    questions = _number_texts(_key(row) for row in rows)
-    first = np.unique(bodies, return_index=True)[1]
-    home = _clusters(bodies, questions, [rows[row]["text"] for row in first])
-    names = [rows[first[passage]]["module"] for passage in home]
-    split = np.asarray(["train", "dev", "test"])[
-        np.searchsorted([0.8, 0.9], uniform(names, f"split {config.split_seed}"), side="right")
-    ]
-    kept = _sample(home, config)[bodies]
+    again = rows.groupby("name").cumcount() + 1  # overloads, getters and setters
+    rows["name"] = [name if count == 1 else f"{name}#{count}" for name, count in zip(rows["name"], again, strict=True)]
+    rows["body"], rows["asked"] = rows["text"].factorize()[0], rows["key"].factorize()[0]
+    passages = rows.drop_duplicates("body")
+    home = _clusters(rows["body"].to_numpy(), rows["asked"].to_numpy(), passages["text"].tolist())
+    draw = uniform(passages["module"].iloc[home].tolist(), f"split {config.split_seed}")
+    split = np.asarray(["train", "dev", "test"])[np.searchsorted([0.8, 0.9], draw, side="right")]
+    rows["split"] = split[rows["body"]]
+    kept = _sample(home, config)[rows["body"]]
     rules["max_passages"] = int((~kept).sum())
-    rows = [{**row, "split": split[body]} for row, body in zip(rows, bodies, strict=True)]
-    docs, queries, qrels, aliases = _tables(rows, bodies, questions, kept)
-    counts = {rule: number for rule, number in sorted(rules.items()) if number}
-    return Paired(docs, queries, qrels, aliases, rules=counts)
-
-
-def _key(row: dict[str, Any]) -> str:
-    return " ".join(plain_words(row["summary"]))
-
-
-def _without_generic(rows: list[dict[str, Any]], rules: Counter[str]) -> list[dict[str, Any]]:
-    passages: dict[str, set[str]] = {}
-    for row in rows:
-        passages.setdefault(_key(row), set()).add(row["text"])
-    kept = [row for row in rows if len(passages[_key(row)]) <= GENERIC]
-    rules["generic summary"] = len(rows) - len(kept)
-    return kept
-
-
-def _name_apart(rows: list[dict[str, Any]]) -> None:
-    """A name that comes again (overloads, getters and setters) gets a number."""
-    seen: Counter[str] = Counter()
-    for row in rows:
-        seen[row["name"]] += 1
-        if seen[row["name"]] > 1:
-            row["name"] = f"{row['name']}#{seen[row['name']]}"
-
-
-def _number_texts(texts: Iterator[str]) -> NDArray[np.int64]:
-    """The number of each text, equal texts having one, in order of first appearance."""
-    numbers: dict[str, int] = {}
-    return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
+    return *_tables(rows[kept].copy()), {rule: number for rule, number in sorted(rules.items()) if number}
 
 
 def _clusters(bodies: NDArray[np.int64], questions: NDArray[np.int64], texts: list[str]) -> NDArray[np.int64]:
@@ -407,38 +373,26 @@ def _sample(home: NDArray[np.int64], config: CorpusConfig) -> NDArray[np.bool_]:
     return np.isin(home, roots[order][fits])
 
 
-def _tables(
-    rows: list[dict[str, Any]], bodies: NDArray[np.int64], questions: NDArray[np.int64], kept: NDArray[np.bool_]
-) -> tuple[pa.Table, pa.Table, pa.Table, pa.Table]:
-    """docs, queries, qrels and aliases of the rows that are kept, each in order of first appearance."""
-    docs: dict[int, dict[str, Any]] = {}
-    queries: dict[int, dict[str, Any]] = {}
-    qrels: dict[tuple[int, int], dict[str, Any]] = {}
-    aliases: list[dict[str, str]] = []
-    for index in np.flatnonzero(kept).tolist():
-        row, body, question = rows[index], int(bodies[index]), int(questions[index])
-        if body in docs:
-            aliases.append({"doc_id": docs[body]["doc_id"], "alias": row["name"]})
-        else:
-            facts = {name: row[name] for name in ("text", "words", "question")}
-            docs[body] = {"doc_id": row["name"], "title": row["module"], **facts}
-        text = row["summary"]
-        asked = {
-            "query_id": f"q:{row['name']}",
-            "text": text,
-            "words": len(text.split()),
-            "question": is_question(text),
-        }
-        query_id = queries.setdefault(question, asked)["query_id"]
-        judgement = {"split": row["split"], "query_id": query_id, "doc_id": docs[body]["doc_id"], "grade": 1}
-        qrels.setdefault((question, body), judgement)
+def _tables(rows: "DataFrame") -> tuple[pa.Table, pa.Table, pa.Table, pa.Table]:
+    """docs, queries, qrels and aliases of the rows that are kept."""
+    docs, queries = rows.drop_duplicates("body"), rows.drop_duplicates("asked")
+    rows["doc_id"] = rows["body"].map(docs.set_index("body")["name"])
+    rows["query_id"] = "q:" + rows["asked"].map(queries.set_index("asked")["name"])
+    judged, repeated = rows.drop_duplicates(["asked", "body"]), rows[rows.duplicated("body")]
+    asked = queries["summary"].tolist()
     return (
-        pa.Table.from_pylist(list(docs.values()), schema=_with_facts(DOCS)),
-        pa.Table.from_pylist(list(queries.values()), schema=_with_facts(QUERIES)),
-        pa.Table.from_pylist(list(qrels.values()), schema=QRELS),
-        pa.Table.from_pylist(aliases, schema=ALIASES),
+        _table(DOCS_FACTS, docs["name"], docs["module"], docs["text"], docs["words"], docs["question"]),
+        _table(
+            QUERIES_FACTS,
+            [f"q:{name}" for name in queries["name"]],
+            asked,
+            [len(text.split()) for text in asked],
+            [is_question(text) for text in asked],
+        ),
+        _table(QRELS, judged["split"], judged["query_id"], judged["doc_id"], [1] * len(judged)),
+        _table(ALIASES, repeated["doc_id"], repeated["name"]),
     )
 
 
-def _with_facts(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([*schema, ("words", pa.int32()), ("question", pa.bool_())])
+def _table(schema: pa.Schema, *columns: Iterable[Any]) -> pa.Table:
+    return pa.table([pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)], schema)

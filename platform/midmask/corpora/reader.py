@@ -1,19 +1,15 @@
-"""What a format's reader offers, what can be asked of a corpus of any format, and which format a folder has.
+"""What a format's reader offers, what can be asked of a corpus of any format, and which format a folder has."""
 
-`python -m midmask.corpora.reader FILE…` writes the table of formats into Markdown files of the documentation.
-"""
-
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Protocol
 
-from midmask.corpora.config import CorpusConfig
+from midmask.corpora.chunks import numbered
+from midmask.corpora.config import FORMATS, CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.docs import list_documents
-from midmask.corpora.formats import FORMATS, ending
+from midmask.corpora.documents import ending
 from midmask.corpora.text_files import UnusableFile
 from midmask.errors import UserError
 from midmask.store.place import Place
@@ -23,36 +19,30 @@ READER_VERSION = 2
 
 
 class Reader(Protocol):
-    """Reads one format; a name in its module, as `FORMATS` has it."""
+    """Reads one format; a name in its module, as `FORMATS` has it. Its methods raise UserError, which names the missing
+    file, folder, column or package and the layout wanted.
+
+    layout: what a collection of this format consists of, in one line, for errors and the guide.
+    """
 
     @property
-    def layout(self) -> str:
-        """What a collection of this format consists of, in one line, for errors and the guide."""
-
+    def layout(self) -> str: ...
     def open(self, config: CorpusConfig) -> CorpusPieces:
-        """The corpus's parts; only names of files and first lines are read.
-
-        Raises:
-            UserError: naming the missing file, folder, column or package, and the layout wanted.
-        """
+        """The corpus's parts; only names of files and first lines are read."""
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
-        """What decides the rows besides the config's own fields, as plain data.
-
-        Raises:
-            UserError: as `open`.
-        """
+        """What decides the rows besides the config's own fields, as plain data."""
 
 
 @dataclass(frozen=True)
 class FolderReader:
     """Reads a format whose collections are folders: files count by name and contents, not by where they lie.
 
-    open_folder: folder, short name, most characters of a passage -> the corpus's parts.
+    open_folder: folder -> the corpus's parts, or UserError; their numbers and the longest passage are set here.
     """
 
     layout: str
-    open_folder: Callable[[Place, str, int], CorpusPieces]
+    open_folder: Callable[[Place], CorpusPieces]
 
     def open(self, config: CorpusConfig) -> CorpusPieces:
         folder = Place.named(config.place)
@@ -61,7 +51,11 @@ class FolderReader:
                 f"corpus {config.name}: {folder} is a file; wanted is a folder with {self.layout}. To read a single "
                 f"document, write docs:{config.place}"
             )
-        return self.open_folder(folder, config.short_name, config.max_characters)
+        corpus = self.open_folder(folder)
+        parts: dict[str, Any] = {
+            rows: numbered(getattr(corpus, rows), config.max_characters) for rows in ("docs", "queries", "qrels")
+        }
+        return replace(corpus, **parts)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         folder = Place.named(config.place)
@@ -167,25 +161,3 @@ def _can_open(name: str) -> bool:
     except (UserError, UnicodeDecodeError):  # names that are no UTF-8, which only documents may have
         return False
     return True
-
-
-BEGIN, END = "<!-- formats: begin -->", "<!-- formats: end -->"
-
-
-def with_formats(text: str) -> str:
-    """A Markdown text with the table of formats and layouts between its two marks; a text without marks as it is."""
-    rows = [f"| `{name}` | {escape_cell(reader_of(name).layout)} |" for name in FORMATS]
-    table = "\n".join(["| format | layout |", "| :----- | :----- |", *rows])
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table}\n{END}{after}" if begin and end else text
-
-
-def escape_cell(text: str) -> str:
-    """Text whose characters Markdown shows as they are, in a cell of a table."""
-    return "".join(f"\\{character}" if character in "\\`*<|[" else character for character in text)
-
-
-if __name__ == "__main__":
-    for file in map(Path, sys.argv[1:]):
-        file.write_text(with_formats(file.read_text("utf-8")), "utf-8")

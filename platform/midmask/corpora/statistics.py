@@ -1,9 +1,10 @@
 """Lengths and question share of a collection's texts, counted as they stream by."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -37,6 +38,12 @@ class TextStatistics:
         if "title" in table.column_names:
             self.titled += pc.sum(pc.not_equal(table.column("title"), "")).as_py() or 0
 
+    def watch(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """The tables as they are."""
+        for table in tables:
+            self.add(table)
+            yield table
+
     def summary(self) -> dict[str, Any]:
         """count, question_share, and words: mean, median, p90, max (median and p90 by nearest rank)."""
         count = self._lengths.total()
@@ -51,12 +58,9 @@ class TextStatistics:
         return {"count": count, "question_share": self._questions / count, "words": words}
 
     def _percentile(self, percent: int) -> int:
-        wanted, reached = self._lengths.total() * percent, 0
-        for length in sorted(self._lengths):
-            reached += self._lengths[length] * 100
-            if reached >= wanted:
-                return length
-        raise AssertionError("a percentile above 100")
+        lengths = sorted(self._lengths)
+        reached = np.cumsum([self._lengths[length] for length in lengths])
+        return lengths[int(np.searchsorted(100 * reached, percent * self._lengths.total()))]
 
 
 def statistics_table(statistics: Mapping[str, Any]) -> str:

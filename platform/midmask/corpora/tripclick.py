@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, BinaryIO
 
-from midmask.corpora.chunks import Lines, Record, TextPiece, split_columns
-from midmask.corpora.corpus import CorpusPieces, data_files, qrel_pieces, text_pieces
+from midmask.corpora.chunks import Record, TextPiece, lines, split_columns
+from midmask.corpora.corpus import CorpusPieces, data_files, one_file_each, qrel_pieces, text_pieces
 from midmask.corpora.msmarco import parse_query, plain_title
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.text_files import open_text
@@ -36,34 +36,30 @@ OUR_NAME = {"val": "dev"}
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 
 
-class Elements:
-    """Reads elements such as <DOC> to </DOC>, each beginning on its own line; one that never ends is malformed."""
-
-    def __init__(self, tag: str) -> None:
-        self._open, self._close = f"<{tag}>".encode(), f"</{tag}>".encode()
-        self.count = 0
-
-    def __call__(self, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
-        """Records whose line is that of the opening tag; text between two elements is a record too, and malformed."""
-        lines = Lines()
-        parts: list[bytes] = []
-        start = size = 0
-        for line, data in lines(stream, end, limit):
-            opens = data is not None and data.lstrip()[: len(self._open)].upper() == self._open
-            if opens and parts:
-                yield Record(start, b"\n".join(parts))
-            if opens or not parts:
-                parts, start, size = [], line, 0
-            size += limit if data is None else len(data)
-            if size < limit:
-                parts.append(data or b"")
-            if data is not None and data.rstrip().upper().endswith(self._close):
-                yield Record(start, b"\n".join(parts) if size < limit else None)
-                parts = []
-            self.count = lines.count
-        if parts:
+def cut_elements(tag: str, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
+    """Elements such as <DOC> to </DOC>, each beginning on its own line, as records with the line of the opening tag.
+    One that never ends is malformed, as is text between two elements.
+    """
+    opening, closing = f"<{tag}>".encode(), f"</{tag}>".encode()
+    parts: list[bytes] = []
+    start = size = line = 0
+    for line, data in lines(stream, end, limit):
+        if data == b"":
+            break
+        opens = data is not None and data.lstrip()[: len(opening)].upper() == opening
+        if opens and parts:
+            yield Record(start, b"\n".join(parts))
+        if opens or not parts:
+            parts, start, size = [], line, 0
+        size += limit if data is None else len(data)
+        if size < limit:
+            parts.append(data or b"")
+        if data is not None and data.rstrip().upper().endswith(closing):
             yield Record(start, b"\n".join(parts) if size < limit else None)
-        self.count = lines.count
+            parts = []
+    if parts:
+        yield Record(start, b"\n".join(parts) if size < limit else None)
+    yield Record(line, b"")
 
 
 def parse_passage(text: str) -> tuple[str, str, str]:
@@ -108,12 +104,8 @@ def _field(content: str, tag: str) -> str:
     return html.unescape(_TAG.sub(" ", content[opening.end() : closing.start()])).strip()
 
 
-def open_tripclick(folder: Place, name: str, max_characters: int) -> CorpusPieces:
-    """The corpus in a TripClick folder.
-
-    Raises:
-        UserError: naming what is missing, and the layout.
-    """
+def open_tripclick(folder: Place) -> CorpusPieces:
+    """The corpus in a TripClick folder."""
     if not folder.exists():
         raise UserError(f"there is no folder {folder}; wanted is one with {LAYOUT}")
     root = "benchmark/" if (folder / "benchmark").exists() else ""
@@ -129,17 +121,16 @@ def open_tripclick(folder: Place, name: str, max_characters: int) -> CorpusPiece
     ):
         if not present:
             raise UserError(f"{folder}: {file} is missing; wanted layout: {LAYOUT}")
-    files = _split_files(folder, root, judgements)
+    files = _split_files(root, judgements)
     unions: dict[str, tuple[str, ...]] = {}
     for split in sorted(files):
         if "-" not in split:  # judged by raw clicks
             part = split.partition(".")[0]
             unions[part] = (*unions.get(part, ()), split)
     return CorpusPieces(
-        name,
-        _pieces("docs", folder, documents, max_characters, ("DOC", parse_passage), parse_columns),
-        _pieces("queries", folder, topics, max_characters, ("TOP", parse_topic), parse_query),
-        qrel_pieces(folder, files, max_characters),
+        [piece for file in documents for piece in _pieces("docs", folder, file, "DOC", parse_passage, parse_columns)],
+        [piece for file in topics for piece in _pieces("queries", folder, file, "TOP", parse_topic, parse_query)],
+        qrel_pieces(folder, files),
         unions=unions,
     )
 
@@ -147,33 +138,26 @@ def open_tripclick(folder: Place, name: str, max_characters: int) -> CorpusPiece
 def _pieces(
     rows: str,
     folder: Place,
-    files: list[str],
-    max_characters: int,
-    element: tuple[str, Callable[[str], tuple[Any, ...]]],
+    file: str,
+    tag: str,
+    parse_element: Callable[[str], tuple[Any, ...]],
     parse_line: Callable[[str], tuple[Any, ...]],
-) -> tuple[TextPiece, ...]:
-    """Pieces of files, numbered through; one that begins with `<` holds elements (tag, parser), any other columns."""
-    tag, parse_element = element
-    pieces: list[TextPiece] = []
-    for file in files:
-        with open_text(folder / file, None) as stream:
-            is_markup = stream.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
-        limits = {"max_characters": max_characters, "form": "text" if is_markup else "tabs"}
-        parse, cut = (parse_element, partial(Elements, tag)) if is_markup else (parse_line, Lines)
-        pieces.extend(text_pieces(rows, folder, [file], parse, limits, cut=cut, first_number=len(pieces)))
-    return tuple(pieces)
+) -> list[TextPiece]:
+    """A file that begins with `<` holds elements, any other columns."""
+    with open_text(folder / file, None) as stream:
+        is_markup = stream.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
+    if is_markup:
+        return text_pieces(rows, folder, [file], parse_element, cut=partial(cut_elements, tag))
+    return text_pieces(rows, folder, [file], parse_line, "tabs")
 
 
-def _split_files(folder: Place, root: str, judgements: list[re.Match[str]]) -> dict[str, str]:
+def _split_files(root: str, judgements: list[re.Match[str]]) -> dict[str, str]:
     """`test.head`, `test.head-dctr`, … -> file."""
-    files: dict[str, str] = {}
+    claims = []
     for match in judgements:
         kind, own, part = match[1], match[2], OUR_NAME.get(match[3], match[3])
-        split = f"{part}.{own}" if kind == "raw" else f"{part}.{own}-{kind}"
-        if split in files:
-            raise UserError(f"{folder}: {files[split]} and {match[0]} both are judgements of {split}; keep one of them")
-        files[split] = f"{root}qrels/{match[0]}"
-    return files
+        claims.append((f"{part}.{own}" if kind == "raw" else f"{part}.{own}-{kind}", f"{root}qrels/{match[0]}"))
+    return one_file_each(claims)
 
 
 READER = FolderReader(LAYOUT, open_tripclick)

@@ -28,7 +28,7 @@ SELF_MATCHES = pa.schema([("query_id", pa.string()), ("doc_id", pa.string())])
 MISSING_PASSAGES = pa.schema([("doc_id", pa.string())])
 
 
-def regroup(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+def regroup(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
     """The same rows, with the schema's columns only, in tables of exactly 2,048 rows; the last may be shorter."""
     waiting: list[pa.Table] = []
     rows = 0
@@ -49,7 +49,7 @@ def _one_chunk(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(tables).cast(schema).combine_chunks()
 
 
-def write_shards(tables: Iterator[pa.Table], place: Place, schema: pa.Schema = DOCS) -> int:
+def write_shards(tables: Iterable[pa.Table], place: Place, schema: pa.Schema = DOCS) -> int:
     """Writes shards 00000.parquet, 00001.parquet, ... of at most 16,384 rows; gives the number of rows.
 
     Only one row group is held in memory, and an error in `tables` leaves no half-written shard behind.
@@ -64,7 +64,7 @@ def write_shards(tables: Iterator[pa.Table], place: Place, schema: pa.Schema = D
     raise AssertionError("count() has no end")
 
 
-def write_tables(tables: Iterator[pa.Table], place: Place, schema: pa.Schema) -> int:
+def write_tables(tables: Iterable[pa.Table], place: Place, schema: pa.Schema) -> int:
     """Writes one file of any number of rows, none included."""
     return _write(regroup(tables, schema), place, schema)
 

@@ -33,7 +33,7 @@ NARROWEST = 256
 GAIN = 1.2
 """How many times as fast bf16 must be in the probe to be taken."""
 ROWS, TURNS, TURN_S = 1024, 4, 0.1
-"""Of the probe: rows of a pass; turns of each precision, and seconds of a turn."""
+"""Size of the probe: rows of a pass; turns of each precision, and seconds of a turn."""
 
 
 class EncodingFields(Config):

@@ -23,11 +23,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from midmask.corpora.tables import arrow_batches, columns_told, is_id, is_list, readable
 from midmask.corpora.text_files import parse_lines, write_lines
 from midmask.errors import UserError
 from midmask.exchange.negatives_files import id_in
 from midmask.store.place import Place
+from midmask.store.tables import arrow_batches, columns_told, is_id, is_list, readable
 
 SPANS_LAYOUT = '{"doc_id": …, "spans": [text, …]}'
 

@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.corpora.tables import columns_told, readable
 from midmask.corpora.text_files import parse_lines, text_lines
 from midmask.errors import UserError, quoted
 from midmask.exchange.negatives_files import id_in
 from midmask.store.place import Place
+from midmask.store.tables import columns_told, readable
 
 LIST = pa.schema([("query_id", pa.string()), ("corpus_id", pa.list_(pa.string())), ("score", pa.list_(pa.float32()))])
 

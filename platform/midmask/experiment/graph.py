@@ -22,7 +22,7 @@ FORMAT = 3
 class Step:
     """One node: the name of its kind, its config, its inputs, and what its config's paths held when the plan was made.
 
-    The last three change no result, so they are not part of the identity.
+    `prepared`, `resume` and `path` change no result, so they are not part of the identity.
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""Every kind of step, declared once: what computes it, where it runs on a cluster, and what the rest of the house must
-know of it. A new kind is an entry here, beside the function that it names.
+"""Every kind of step, declared once: what computes it, where it runs on a cluster, and what other packages must know of
+it. A new kind is an entry here, beside the function that it names.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,11 +46,23 @@ from midmask.teacher.score import SCORE, ReadScoresConfig, ScoreConfig, read_sco
 from midmask.teacher.teach import TeachConfig, teach_setup
 from midmask.text import tokens
 from midmask.text.tokens import TokensConfig
-from midmask.training.run import Log, local_reader, run_training
+from midmask.training.examples import local_reader
+from midmask.training.run import Log, run_training
 from midmask.training.setup import TrainingSetup
 
 Inputs = Mapping[str, Artifact]
 Runs = Literal["driver", "task", "threads", "shards", "stream", "actors", "group"]
+"""Where a step is computed on a cluster:
+
+driver   in the job's own process
+task     one Ray task with one CPU
+threads  one Ray task with a CPU for each of its config's threads
+shards   a Ray task a shard, or actors that stay where a worker loads a model
+stream   a stream of Ray Data
+actors   a pool of actors, each with a part of the corpus
+group    a group of Ray Train's workers
+"""
+
 Phase = Literal["collections", "trainings", "searches and evaluations"]
 
 
@@ -64,8 +76,6 @@ class StepKind:
     compute: Callable[[Any, Inputs, Place], dict[str, Any]] | None = None
     # Of a training: what a worker needs, as plain data, from its config and inputs.
     setup: Callable[[Any, Inputs], TrainingSetup] | None = None
-    # On a cluster: in the process that runs the plan; as one Ray task, with a CPU or with one for each of its config's
-    # threads; shard by shard, by actors; as a stream of Ray Data; by a pool of actors; as a group of training workers.
     runs: Runs = "task"
     # It goes through a whole collection before anything is trained, and gets the whole cluster.
     whole_collection: bool = False
@@ -96,7 +106,9 @@ class StepKind:
 
     @property
     def phase(self) -> Phase:
-        """Of a job's progress. What makes ready what trainings read, or start from, belongs to the collections."""
+        """The phase of a job's progress that the step counts to. Steps that prepare data, or make an encoder without
+        training, count to the collections.
+        """
         if self.trains:
             return "trainings"
         return "collections" if self.whole_collection or self.model is not None else "searches and evaluations"
@@ -209,5 +221,5 @@ KINDS: Mapping[str, StepKind] = {
 """Name -> kind."""
 
 LOCAL = {name: kind.make for name, kind in KINDS.items()}
-"""Name -> the function that computes it in this process: what a sweep's trial runs, and the oracle that the distributed
-twins in `backend/` must equal."""
+"""Name -> the function that computes it in this process: what a sweep's trial runs where a training has one process and
+no GPU (`backend.cluster.Resources`), and what the distributed forms in `backend/` must equal."""

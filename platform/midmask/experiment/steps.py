@@ -174,21 +174,21 @@ def adopt(config: AdoptConfig, inputs: Mapping[str, Artifact], out: Place) -> di
 
 def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> PretrainSetup:
     """Builds the setup of a pre-training worker from config and input artifacts, as plain data that can be sent."""
-    name = config.objective.reads().rows
+    rows = config.objective.reads().rows
     longest = config.excerpt or int(inputs["tokens"].record["config"]["max_length"])
-    read = inputs[name if name in inputs else "tokens"]
+    source = inputs[rows if rows in inputs else "tokens"]
     places = {name: artifact.place for name, artifact in inputs.items()}
     return PretrainSetup(
         objective=config.objective,
         train=config.train,
         backbone=config.backbone,
         tokens=places["tokens"],
-        rows=pretraining_rows(config.objective, places, read.fingerprint, longest, config.excerpt),
+        rows=pretraining_rows(config.objective, places, source.fingerprint, longest, config.excerpt),
         stop_after=config.stop_after,
         self_distillation=config.self_distillation,
-        longest=int(read.record["config"]["span_length"]) if name == "spans" else longest,
+        longest=int(source.record["config"]["span_length"]) if rows == "spans" else longest,
         form=TextForm.of(inputs["tokens"].record["config"]),
-        **{name: places.get(name) for name in ("start", "resume", "corpus", "probed")},
+        **{role: places.get(role) for role in ("start", "resume", "corpus", "probed")},
     )
 
 

@@ -110,7 +110,8 @@ def again(context: PageContext, row: LeaderboardRow, run: TrackedRow, artifacts:
     st.code(command, language="bash", wrap_lines=True)
     commit = run.tags.get("mlflow.source.git.commit", "")
     at = f", at commit {commit}" if commit else ""
+    evaluated = artifacts[-1].fingerprint if artifacts else row.fingerprint
     st.caption(
         f"In the project's folder{at}. With `--dry-run` it prints steps and fingerprints; the evaluation's was "
-        f"{row.fingerprint}. What the storage holds is not computed again."
+        f"{evaluated}. What the storage holds is not computed again."
     )

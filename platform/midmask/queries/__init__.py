@@ -2,13 +2,13 @@
 
 The queries step makes a collection without labels one with train, dev and test queries:
 
-config                 which queries are made, how many, and which of them are kept
-sources                names of sources, parsed in one place, and fingerprints of their files and models
+config                 the table of sources; which queries are made, how many, and which of them are kept
+collection             the collection as it was and as it will be searched; splits by document
+sources                what a source is; which sources train and which judge; the queries of all sources
 plain_sources          sources that need no model: titles, sentences, spans, keyphrases, lines of a file
 query_model            a language model that writes queries: prompts, sampling, and the step that trains one
 written, chat          sources whose queries a model or a server writes, and what they answered before
-candidates, selection  the queries of all sources; which of them are kept, and why others are not
-collection             the collection as it was and as it will be searched; splits by document
+selection              which queries are kept, and why others are not
 step, preview          the step; what it made, for people to read
 
 What objectives read besides the tokens of passages; each is an artifact of its own, made shard by shard from corpus

@@ -2,13 +2,15 @@
 
 It is searched without what queries hide. What a system was trained or chosen on shares no document with what is
 reported. Passages are divided before queries are made of them, since what a source makes depends on what it is for
-(`candidates.roles_of`).
+(`sources.roles_of`).
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any
+from dataclasses import dataclass
+from itertools import chain, islice, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from midmask.corpora.documents.passages import document_of
 from midmask.corpora.duplicates import BANDS, ROWS, clusters, signatures, similar_pairs
 from midmask.corpora.writer import read_shard
 from midmask.queries.config import QueriesConfig
-from midmask.queries.plain_sources import MadeQuery, Passage, TermWeights
+from midmask.retrieve.bm25.words import StemmedWords
 from midmask.store.place import Place
 
 BLOCK = 256
@@ -28,38 +30,86 @@ DOCUMENT_END = "#"
 """Divides the document of a `docs:` passage from the rest of its id."""
 
 
+class Passage(NamedTuple):
+    """A row of a prepared corpus."""
+
+    doc_id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class MadeQuery:
+    """A query that one passage answers. It hides the part that it was taken from, which any system would match."""
+
+    doc_id: str
+    text: str
+    hidden: tuple[int, int] | None = None  # characters [start, end) that are removed from the passage's text
+    hides_title: bool = False  # whether the passage's title is removed
+
+
+class TermWeights:
+    """Document frequencies of stems, and weights by idf."""
+
+    def __init__(self) -> None:
+        self._words = StemmedWords()
+        self._frequency: Counter[int] = Counter()
+        self.passages = 0
+
+    def add(self, text: str) -> None:
+        """Counts one more passage, its title and text together."""
+        self._frequency.update(set(self._words.ids(text)))
+        self.passages += 1
+
+    def stems(self, text: str) -> list[int]:
+        """The stem ids of the text's words, in order; a stem has the same id in every text."""
+        return self._words.ids(text)
+
+    def frequency(self, stem: int) -> int:
+        """The number of passages that contain a stem."""
+        return self._frequency[stem]
+
+    def idf(self, stem: int) -> float:
+        """Lucene's inverse document frequency: ln(1 + (N - n + 0.5) / (n + 0.5)), above 0."""
+        passages = self._frequency[stem]
+        return math.log(1 + (self.passages - passages + 0.5) / (passages + 0.5))
+
+    def overlap(self, query: str, passage: str) -> float:
+        """The share of the query's stems, weighted by idf, that the passage has; 0 for a query without words."""
+        in_query = sorted(set(self.stems(query)))
+        in_passage = set(self.stems(passage))
+        whole = math.fsum(self.idf(stem) for stem in in_query)
+        return math.fsum(self.idf(stem) for stem in in_query if stem in in_passage) / whole if whole else 0.0
+
+
 class CollectionFacts:
-    """Statistics of a prepared corpus, collected in one pass; texts are not held."""
+    """A prepared corpus and its statistics, collected in one pass; texts are not held."""
 
     def __init__(self, corpus: Place) -> None:
+        self.corpus = corpus
         self.doc_ids: list[str] = []  # in row order
         self.weights = TermWeights()
         self.titles: Counter[str] = Counter()  # title -> number of passages with it
-        self._titles: list[str] = []
+        self._titles: dict[str, str] = {}  # of passages that have one
         blocks = [np.empty((0, BANDS * ROWS), np.uint32)]
         for passages in read_passages(corpus):
             self.doc_ids += [passage.doc_id for passage in passages]
-            self._titles += [passage.title for passage in passages]
+            self._titles |= {passage.doc_id: passage.title for passage in passages if passage.title}
             self.titles.update(passage.title for passage in passages)
             for passage in passages:
                 self.weights.add(f"{passage.title} {passage.text}")
             blocks.append(signatures([passage.text for passage in passages]))
-        # Number of each row's near-duplicate cluster, which is the cluster's lowest row.
-        self.cluster: Ints = clusters(len(self.doc_ids), similar_pairs(np.concatenate(blocks)))
-        self.sizes = Counter(self.cluster.tolist())  # cluster -> number of its passages
-        self.row = {doc_id: row for row, doc_id in enumerate(self.doc_ids)}
+        cluster: Ints = clusters(len(self.doc_ids), similar_pairs(np.concatenate(blocks)))
+        copied = np.flatnonzero(np.bincount(cluster, minlength=1)[cluster] > 1)
+        groups: dict[int, list[str]] = {}
+        for row in copied.tolist():
+            groups.setdefault(int(cluster[row]), []).append(self.doc_ids[row])
+        self._copies = {doc_id: group for group in map(sorted, groups.values()) for doc_id in group}
         self._marked = all(DOCUMENT_END in doc_id[1:] for doc_id in self.doc_ids)
 
-    def cluster_of(self, doc_id: str) -> int:
-        return int(self.cluster[self.row[doc_id]])
-
-    def members(self, numbers: Sequence[int]) -> dict[int, list[str]]:
-        """Cluster -> sorted ids of its passages, for these clusters."""
-        rows = np.flatnonzero(np.isin(self.cluster, np.array(numbers, np.int64)))
-        ids: dict[int, list[str]] = {}
-        for row in rows.tolist():
-            ids.setdefault(int(self.cluster[row]), []).append(self.doc_ids[row])
-        return {number: sorted(names) for number, names in ids.items()}
+    def copies_of(self, doc_id: str) -> list[str]:
+        """The passage and its near-duplicates: sorted ids."""
+        return self._copies.get(doc_id, [doc_id])
 
     def document_of(self, doc_id: str) -> str:
         """The document of a passage: what stands before `#` if all ids of the collection have one; else the title, for
@@ -67,7 +117,7 @@ class CollectionFacts:
         """
         if self._marked:
             return document_of(doc_id) or doc_id
-        return self._titles[self.row[doc_id]] or doc_id
+        return self._titles.get(doc_id, doc_id)
 
 
 def read_passages(corpus: Place) -> Iterator[list[Passage]]:
@@ -88,32 +138,33 @@ def draw_passages(doc_ids: Sequence[str], seed: int, purpose: str, limit: int) -
 
 def read_drawn(corpus: Place, drawn: Collection[str] | None) -> Iterator[list[Passage]]:
     """Reads the drawn passages of a prepared corpus in its order, in blocks; drawn = None: all passages."""
-    rows = (
-        passage
-        for passages in read_passages(corpus)
-        for passage in passages
-        if drawn is None or passage.doc_id in drawn
-    )
+    passages = chain.from_iterable(read_passages(corpus))
+    rows = (passage for passage in passages if drawn is None or passage.doc_id in drawn)
     while block := list(islice(rows, BLOCK)):
         yield block
 
 
+def parts_of(passage: Passage, queries: Sequence[MadeQuery]) -> list[tuple[str, bool]]:
+    """The passage's text from beginning to end in parts, each with whether one of these queries hides it. What queries
+    of a passage hide does not overlap.
+    """
+    edges = [0, *chain.from_iterable(sorted(query.hidden for query in queries if query.hidden)), len(passage.text)]
+    return [(passage.text[start:end], number % 2 == 1) for number, (start, end) in enumerate(pairwise(edges))]
+
+
 def without_hidden(passage: Passage, queries: Sequence[MadeQuery]) -> Passage:
-    """The passage without what these queries hide, which does not overlap; a space stands for each part of the text."""
-    hidden = sorted(query.hidden for query in queries if query.hidden)
-    edges = [0, *(edge for part in hidden for edge in part), len(passage.text)]
-    left = [passage.text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
-    text = " ".join(part.strip() for part in left if part.strip()) if hidden else passage.text
+    """The passage without what these queries hide; a space stands for each part of the text."""
+    parts = parts_of(passage, queries)
+    left = [part.strip() for part, is_hidden in parts if not is_hidden and part.strip()]
     title = "" if any(query.hides_title for query in queries) else passage.title
-    return Passage(passage.doc_id, title, text)
+    return Passage(passage.doc_id, title, " ".join(left) if len(parts) > 1 else passage.text)
 
 
 def read_as_searched(corpus: Place, hiding: Mapping[str, Sequence[MadeQuery]]) -> Iterator[Passage]:
     """Reads all passages, each without the parts that its queries (doc_id -> queries) hide."""
-    for passages in read_passages(corpus):
-        for passage in passages:
-            queries = hiding.get(passage.doc_id, ())
-            yield without_hidden(passage, queries) if queries else passage
+    for passage in chain.from_iterable(read_passages(corpus)):
+        queries = hiding.get(passage.doc_id, ())
+        yield without_hidden(passage, queries) if queries else passage
 
 
 def query_row(query_id: str, text: str, source: str = "", document: str = "") -> dict[str, Any]:
@@ -130,9 +181,8 @@ ENOUGH = 0.4
 
 def split_passages(known: CollectionFacts, config: QueriesConfig) -> tuple[dict[str, str], str]:
     """doc_id -> train, dev or test, without passages that have too many copies; and the rule of the division."""
-    rows = [row for row in range(len(known.doc_ids)) if known.sizes[int(known.cluster[row])] <= config.copies]
-    members = known.members(sorted({int(known.cluster[row]) for row in rows}))
-    copies = {known.doc_ids[row]: members[int(known.cluster[row])] for row in rows}
+    groups = {doc_id: known.copies_of(doc_id) for doc_id in known.doc_ids}
+    copies = {doc_id: group for doc_id, group in groups.items() if len(group) <= config.copies}
     documents = {doc_id: [known.document_of(member) for member in group] for doc_id, group in copies.items()}
     return split_by_document(documents, copies, config.dev_share, config.test_share, config.seed)
 

@@ -1,16 +1,109 @@
-"""Configuration of made queries: their sources, their number, and the rules for keeping them."""
+"""The table of sources of queries, their names, and the configuration of made queries.
+
+A source's name is KIND, KIND:PLACE, or the URL of a server. A new source is a class in a file of its own
+(`sources.Source`) and a line in this table.
+"""
 
 import math
-from typing import Literal, Self
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from midmask.core.config import Config, runtime
+from midmask.core.config import Config, model_content, runtime
+from midmask.corpora.documents.passages import splitter
+from midmask.errors import UserError
 from midmask.queries.query_model import PASSAGE, GenerateConfig
-from midmask.queries.sources import canonical
+from midmask.store.place import Place
 
-PLAIN = ("titles", "sentences", "spans", "keyphrases")
-"""Sources that need nothing but the passages."""
+QUERY_SOURCES = {  # name as it is typed -> module and class, imported when the source is used
+    "titles": ("plain_sources", "TitleQueries"),
+    "sentences": ("plain_sources", "SentenceQueries"),
+    "spans": ("plain_sources", "SpanQueries"),
+    "keyphrases": ("plain_sources", "KeyphraseQueries"),
+    "file:PATH": ("plain_sources", "FileQueries"),
+    "model:FOLDER": ("written", "ModelQueries"),
+    "http:URL": ("written", "ServerQueries"),
+}
+
+
+def listed(choices: Collection[str]) -> str:
+    """`a, b or c`."""
+    *others, last = choices
+    return f"{', '.join(others)} or {last}"
+
+
+def kind_and_place(source: str) -> tuple[str, str]:
+    """A source's kind (`titles`, …, `file`, `model`, `http`) and its path or URL, "" if it has none."""
+    if source.startswith(("http://", "https://")):
+        return "http", source
+    kind, _, place = source.partition(":")
+    return kind, place
+
+
+def canonical(source: str, choices: Collection[str]) -> str:
+    """One name for each source: paths absolute, since workers run in other folders; a server by its URL.
+
+    Args:
+        choices: as people are told them: KIND, `file:PATH`, `model:FOLDER`, `http:URL`.
+
+    Raises:
+        ValueError: if the source is none of the choices.
+    """
+    kind, place = kind_and_place(source)
+    has_place = {choice.partition(":")[0] for choice in choices if ":" in choice}
+    if kind == "http" and kind in has_place and place.startswith(("http://", "https://")):
+        return place
+    if kind in has_place - {"http"} and place:
+        return source if "://" in place else f"{kind}:{Path(place).expanduser().absolute()}"
+    if source in choices and kind not in has_place:
+        return source
+    raise ValueError(f"there is no source {source!r}; choose {listed(choices)}")
+
+
+def file_content(path: str, named: str) -> str:
+    """A file's fingerprint.
+
+    Args:
+        named: the field and its value, for the error's text.
+
+    Raises:
+        UserError: if there is no such file.
+    """
+    if not Place(path).exists() or Place(path).is_folder():
+        raise UserError(f"{named}: there is no such file")
+    return Place(path).digest()
+
+
+class Sourced:
+    """A config whose field `source` is KIND, or KIND:PLACE."""
+
+    source: str
+    SECTION: ClassVar[str]  # of the recipe that the config is
+
+    @property
+    def kind(self) -> str:
+        return kind_and_place(self.source)[0]
+
+    @property
+    def place(self) -> str:
+        """The path of a file or model; empty where the source has none."""
+        return kind_and_place(self.source)[1]
+
+    def content(self) -> dict[str, Any]:
+        """Fingerprints of the source's files, as a part of the artifact's identity.
+
+        Raises:
+            UserError: if the file or the model is not there.
+        """
+        field = f"{self.SECTION}.source"
+        if self.kind == "file":
+            return {"file": file_content(self.place, f"{field} = {self.source}")}
+        if self.kind == "model":
+            return dict(model_content(Path(self.place), field))
+        return splitter() if self.kind == "sentences" else {}
+
 
 SPLITS = (TRAIN, DEV, TEST) = ("train", "dev", "test")
 JUDGE = (DEV, TEST)
@@ -19,8 +112,6 @@ JUDGE = (DEV, TEST)
 ALL = "all"
 """Value of `judged_by` that stands for every source."""
 
-SOURCES = (*PLAIN, "file:PATH", "model:FOLDER", "http:URL")
-
 
 class QueriesConfig(Config):
     """Queries without people."""
@@ -28,7 +119,7 @@ class QueriesConfig(Config):
     sources: dict[str, float] = Field(
         {"titles": 1.0, "sentences": 1.0, "keyphrases": 1.0},
         min_length=1,
-        description="source -> weight: titles, sentences, spans, keyphrases, file:PATH, model:FOLDER or http:URL; a "
+        description=f"source -> weight: {listed(QUERY_SOURCES)}; a "
         "source's share of the queries is its weight's share, as far as it has so many",
     )
     judged_by: tuple[str, ...] = Field(
@@ -108,7 +199,7 @@ class QueriesConfig(Config):
         for source, weight in sources.items():
             if not (weight > 0 and math.isfinite(weight)):
                 raise ValueError(f"{source} has the weight {weight}; weights are above 0, leave the source out instead")
-            name = canonical(source, SOURCES)
+            name = canonical(source, QUERY_SOURCES)
             if name in weights:
                 raise ValueError(f"{name} is named twice")
             weights[name] = weight
@@ -117,25 +208,17 @@ class QueriesConfig(Config):
     @field_validator("judged_by")
     @classmethod
     def _canonical_judges(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(source if source == ALL else canonical(source, SOURCES) for source in sources)
+        return tuple(source if source == ALL else canonical(source, QUERY_SOURCES) for source in sources)
 
     @model_validator(mode="after")
-    def _judges_are_sources(self) -> Self:
+    def _fields_fit_together(self) -> Self:
         for source in self.judged_by:
             if source not in (*self.sources, ALL):
                 raise ValueError(
                     f"judged_by names {source}, which is no source; the sources are {', '.join(self.sources)}"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _room_for_train(self) -> "QueriesConfig":
         if self.dev_share + self.test_share >= 1:
             raise ValueError(f"dev_share + test_share = {self.dev_share + self.test_share}: nothing is left for train")
-        return self
-
-    @model_validator(mode="after")
-    def _prompt_holds_the_passage_once(self) -> Self:
         if self.server_prompt.count(PASSAGE) != 1:
             raise ValueError(f"server_prompt must contain {PASSAGE} once, where the passage is put")
         return self

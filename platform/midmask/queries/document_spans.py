@@ -12,15 +12,15 @@ Documents of one span have no pair: they are counted and left out. No token of t
 part of a document's text. The published code (CoT-MAE, make_cotmae_data.py) lets a span run over by a sentence and
 cuts it when it is read; here the sentence begins the next span. Spider draws its pairs from spans that share a phrase.
 
-source = file:PATH: lines {"doc_id", "spans": [text, …]}, a document being a passage of the corpus. A span stays as it
-is given unless it is longer than `span_length`: then it is cut as documents are, and its pieces are spans. The fields
-`short_share` and `documents` are of no effect. Beside the spans lie the files of `given`.
+source = file:PATH: a document is a passage of the corpus. A span stays as it is given unless it is longer than
+`span_length`: then it is cut as documents are, and its pieces are spans. `short_share` and `documents` are of no
+effect. Beside the spans lie the files of `given`.
 """
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from itertools import groupby, islice, pairwise
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, groupby, islice, pairwise
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -39,8 +39,8 @@ from midmask.corpora.writer import read_shard
 from midmask.errors import UserError
 from midmask.exchange.passage_files import DocumentSpans, read_spans
 from midmask.masking.words import LEAST_WORDS, MOST_WORDS, phrases
+from midmask.queries.config import Sourced, kind_and_place
 from midmask.queries.given import GivenLine, count_given, read_given, sort_by_shard
-from midmask.queries.sources import Sourced, kind_and_place
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
 from midmask.store.tables import read_batches, read_metadata, read_table, writing_table
@@ -101,19 +101,13 @@ def overlap(document: Document, spans: list[range], number: int, limit: int, ran
     return document.ids[max(0, end - limit) : end]
 
 
-def join_spans(doc_id: str, parts: list[Document], limit: int) -> Document:
-    """One document of spans that are given, one after the other; one of more than `limit` tokens is cut as documents
-    are.
-    """
-    ids: list[int] = []
-    ends: list[int] = []
-    text = ""
-    characters: list[int] = []
-    spans: list[range] = []
+def join_spans(doc_id: str, parts: Iterable[Document], limit: int) -> Document:
+    """A document of given spans in a row; one of more than `limit` tokens is cut as documents are."""
+    ids, ends, characters, spans, text = list[int](), list[int](), list[int](), list[range](), ""
     for part in parts:
         before = len(ends)
-        for span in cut_into_spans(part, limit, 0.0, python_stream(0)):
-            spans.append(range(before + span.start, before + span.stop))
+        cut = cut_into_spans(part, limit, 0.0, python_stream(0))
+        spans += [range(before + span.start, before + span.stop) for span in cut]
         ends += [len(ids) + end for end in part.ends]
         characters += [len(text) + place for place in part.characters]
         ids += part.ids
@@ -152,26 +146,21 @@ def find_sharing(spans: list[list[int]], vocabulary: Vocabulary, random_: random
     Args:
         spans: token ids of a document's spans, special tokens included.
     """
-    partners: list[set[int]] = [set() for _ in spans]
-    for members in _spans_by_phrase(spans, vocabulary):
-        for number in members:
-            partners[number] |= members
-    several = [sorted(others - {number}) for number, others in enumerate(partners)]
-    return [numbers if len(numbers) <= PARTNERS else sorted(random_.sample(numbers, PARTNERS)) for numbers in several]
-
-
-def _spans_by_phrase(spans: list[list[int]], vocabulary: Vocabulary) -> list[set[int]]:
-    """The spans that have a phrase, for each phrase of two spans or more."""
     lengths = [len(span) for span in spans]
     width = max(lengths)
     ids_BL = torch.tensor([span + [vocabulary.pad_id] * (width - len(span)) for span in spans])
     text = TokenRows(ids_BL, torch.tensor(lengths), torch.zeros(len(spans), dtype=torch.int64))
-    having: defaultdict[int, set[int]] = defaultdict(set)
+    having: defaultdict[int, set[int]] = defaultdict(set)  # hash of a phrase -> the spans that have it
     for runs in phrases(text, vocabulary, range(LEAST_WORDS, MOST_WORDS + 1), width):
         numbers: Tensor = runs.valid_BL.nonzero()[:, 0]
         for phrase, number in zip(runs.hashes_BL[runs.valid_BL].tolist(), numbers.tolist(), strict=True):
             having[phrase].add(number)
-    return [members for members in having.values() if len(members) > 1]
+    partners: list[set[int]] = [set() for _ in spans]
+    for members in having.values():
+        for number in members:
+            partners[number] |= members - {number}
+    several = map(sorted, partners)
+    return [numbers if len(numbers) <= PARTNERS else sorted(random_.sample(numbers, PARTNERS)) for numbers in several]
 
 
 class SpansConfig(Sourced, Config):
@@ -224,26 +213,24 @@ def _read_documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, st
         yield doc_ids[0], "\n\n".join(texts)
 
 
-def _read_given(config: SpansConfig) -> Iterator[GivenLine]:
-    """The file's lines; a blank span is a line of its own, of which nothing is kept."""
-    for number, document in read_spans(Place(config.place)):
-        usable = [span for span in document.spans if span.strip()]
-        for span in document.spans:
-            if not span.strip():
-                yield GivenLine(number, document.doc_id, [span], "blank span")
-        if usable:
-            yield GivenLine(number, document.doc_id, usable)
-        elif not document.spans:
-            yield GivenLine(number, document.doc_id, [""], "no span")
-
-
-def begin(config: SpansConfig, inputs: Inputs, out: Place) -> None:
+def _begin(config: SpansConfig, inputs: Inputs, out: Place) -> None:
     """Sorts the lines of a file by the shards of the corpus, once, before any shard is cut."""
     if config.place:
-        sort_by_shard(_read_given(config), inputs["corpus"].place, out)
+        sort_by_shard(_given_lines(Place(config.place)), inputs["corpus"].place, out)
 
 
-def documents_of_shards(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], Iterator[Document]]:
+def _given_lines(file: Place) -> Iterator[GivenLine]:
+    """The file's lines; a blank span is a line of its own, of which nothing is kept."""
+    for number, (doc_id, spans) in read_spans(file):
+        usable = [span for span in spans if span.strip()]
+        yield from (GivenLine(number, doc_id, [span], "blank span") for span in spans if not span.strip())
+        if usable:
+            yield GivenLine(number, doc_id, usable)
+        elif not spans:
+            yield GivenLine(number, doc_id, [""], "no span")
+
+
+def _documents_of_shards(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], Iterator[Document]]:
     """Name of a shard -> its documents, in order: those of the corpus, or those that the file has spans of."""
     tokenizer = load_tokenizer((inputs["tokens"].place / "tokenizer").local())
     docs, limit = inputs["corpus"].place / "docs", config.span_length - 2
@@ -257,39 +244,29 @@ def documents_of_shards(config: SpansConfig, inputs: Inputs, out: Place) -> Call
         number, first = docs.names().index(name), 0
         for batch in read_batches(docs / name, ROW_GROUP, ["doc_id"]):
             texts = read_given(out, number, first, len(batch))
-            for doc_id, span_list in zip(batch["doc_id"].to_pylist(), texts, strict=True):
-                if span_list:
-                    parts = list(tokenise_pieces([(doc_id, text) for text in span_list], tokenizer, limit))
-                    yield join_spans(doc_id, parts, limit)
+            for doc_id, given in zip(batch["doc_id"].to_pylist(), texts, strict=True):
+                if given:
+                    pieces = tokenise_pieces([(doc_id, text) for text in given], tokenizer, limit)
+                    yield join_spans(doc_id, pieces, limit)
             first += len(batch)
 
     return as_given if config.place else cut_here
 
 
-def count_documents(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
+def _count_documents(config: SpansConfig, inputs: Inputs, out: Place) -> tuple[int, dict[str, Any]]:
     """How many documents were read; of a file also how many spans they have there, and what became of its lines."""
     docs = inputs["corpus"].place / "docs"
     if not config.place:
-        return {"documents": sum(1 for name in docs.names() for _ in _read_documents(config, docs / name))}
+        return sum(1 for name in docs.names() for _ in _read_documents(config, docs / name)), {}
     documents, spans = count_given(out)
-    passages = 0
-    for name in docs.names():
-        passages += read_metadata(docs / name).num_rows
-    facts = {"spans_given": spans, "passages_without_spans": passages - documents}
-    return {"documents": documents, **facts, "given": (out / "given.json").read_json()}
+    without = sum(read_metadata(docs / name).num_rows for name in docs.names()) - documents
+    given = (out / "given.json").read_json()
+    return documents, {"spans_given": spans, "passages_without_spans": without, "given": given}
 
 
-SCHEMA = pa.schema(
-    [
-        ("doc_id", pa.string()),
-        ("number", pa.int32()),
-        ("ids", pa.list_(pa.int32())),
-        ("overlap_ids", pa.list_(pa.int32())),
-    ]
-)
-
-
-SHARING = pa.field("sharing", pa.list_(pa.int32()))
+IDS = pa.list_(pa.int32())
+SCHEMA = pa.schema([("doc_id", pa.string()), ("number", pa.int32()), ("ids", IDS), ("overlap_ids", IDS)])
+SHARING = pa.field("sharing", IDS)
 """A column more, with `recurring`."""
 
 
@@ -307,7 +284,7 @@ def span_texts(config: SpansConfig, inputs: Inputs, place: Place) -> Iterator[Do
     Args:
         place: the artifact's.
     """
-    documents = documents_of_shards(config, inputs, place)
+    documents = _documents_of_shards(config, inputs, place)
     for name in (inputs["corpus"].place / "docs").names():
         for document in documents(name):
             spans, _ = _spans_of(config, document)
@@ -317,29 +294,30 @@ def span_texts(config: SpansConfig, inputs: Inputs, place: Place) -> Iterator[Do
 
 def _worker(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     vocabulary = Vocabulary.of((inputs["tokens"].place / "tokenizer").local())
-    documents = documents_of_shards(config, inputs, out)
+    documents = _documents_of_shards(config, inputs, out)
     schema = SCHEMA.append(SHARING) if config.recurring else SCHEMA
+    first, last = [vocabulary.cls_id], [vocabulary.sep_id]
 
     def rows_of(document: Document) -> list[dict[str, Any]]:
+        """A row for each span of a document of several; a document of one has none."""
         spans, random_ = _spans_of(config, document)
-        starts = [0, *document.ends]
-        whole = [document.ids[starts[span.start] : starts[span.stop]] for span in spans]
-        limit = config.span_length - 2
-        overlaps = [overlap(document, spans, number, limit, random_) for number in range(len(spans))]
-        first, last = [vocabulary.cls_id], [vocabulary.sep_id]
-        rows: list[dict[str, Any]] = [
-            {"doc_id": document.doc_id, "number": number, "ids": first + ids + last, "overlap_ids": first + over + last}
-            for number, (ids, over) in enumerate(zip(whole, overlaps, strict=True))
-        ]
-        if config.recurring and len(rows) > 1:
+        if len(spans) < 2:
+            return []
+        rows: list[dict[str, Any]] = []
+        starts, limit = [0, *document.ends], config.span_length - 2
+        for number, span in enumerate(spans):
+            ids = first + document.ids[starts[span.start] : starts[span.stop]] + last
+            overlap_ids = first + overlap(document, spans, number, limit, random_) + last
+            rows.append({"doc_id": document.doc_id, "number": number, "ids": ids, "overlap_ids": overlap_ids})
+        if config.recurring:
             shared = find_sharing([row["ids"] for row in rows], vocabulary, random_)
             rows = [{**row, "sharing": others} for row, others in zip(rows, shared, strict=True)]
         return rows
 
     def write(name: str) -> None:
         with writing_table(out / "spans" / name, schema) as file:
-            several = (rows for document in documents(name) if len(rows := rows_of(document)) > 1)
-            while rows := [row for document_rows in islice(several, ROW_GROUP) for row in document_rows]:
+            several = filter(None, map(rows_of, documents(name)))
+            while rows := list(chain.from_iterable(islice(several, ROW_GROUP))):
                 file.write_table(pa.Table.from_pylist(rows, schema=schema), row_group_size=len(rows))
 
     return write
@@ -358,14 +336,14 @@ def _finish(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
         spans += len(table)
         tokens += int(pc.sum(pc.list_value_length(table["ids"])).as_py() or 0)
     used = sum(map(len, starts))
-    facts = count_documents(config, inputs, out)
-    read = facts.pop("documents")
-    if not used and config.place:
-        raise UserError(f"spans.source = {config.source}: none of {read:,} documents has two spans; {facts['given']}")
+    read, facts = _count_documents(config, inputs, out)
     if not used:
+        none = f"none of {read:,} documents has two spans; "
+        if config.place:
+            raise UserError(f"spans.source = {config.source}: {none}{facts['given']}")
         raise UserError(
-            f"spans.span_length = {config.span_length}: none of {read:,} documents has two spans; choose a smaller "
-            "spans.span_length, or spans.documents=titles if passages of one title stand together"
+            f"spans.span_length = {config.span_length}: {none}choose a smaller spans.span_length, or "
+            "spans.documents=titles if passages of one title stand together"
         )
     bounds = np.concatenate([*starts, [spans]]).astype(np.int64)
     (out / "starts.npy").write_array(bounds)
@@ -381,10 +359,8 @@ def _count_sharing(out: Place, starts: NDArray[np.int64]) -> int:
     Raises:
         UserError: if there is none.
     """
-    lengths = []
-    for name in (out / "spans").names():
-        lengths.append(pc.list_value_length(read_table(out / "spans" / name, ["sharing"])["sharing"]).to_numpy())
-    counts = np.concatenate(lengths).astype(np.int8)
+    tables = [read_table(out / "spans" / name, ["sharing"]) for name in (out / "spans").names()]
+    counts = pc.list_value_length(pa.concat_tables(tables)["sharing"]).to_numpy().astype(np.int8)
     documents = int(np.count_nonzero(np.add.reduceat(counts, starts[:-1], dtype=np.int64)))
     if not documents:
         raise UserError(
@@ -395,5 +371,5 @@ def _count_sharing(out: Place, starts: NDArray[np.int64]) -> int:
     return documents
 
 
-SPANS = Sharded("spans", "corpus/docs", begin, _worker, _finish)
+SPANS = Sharded("spans", "corpus/docs", _begin, _worker, _finish)
 """The step: corpus and tokens (for their tokenizer) in, spans artifact out (spans/, starts.npy)."""

@@ -73,10 +73,8 @@ def read_file(place: Place, named: str, parse: Callable[[str], tuple[str, list[s
         filled = [query.strip() for query in queries if query.strip()]
         if not all(map(is_utf8, [doc_id, *queries])):
             yield GivenLine(number, "", [text], "invalid UTF-8")
-        elif filled:
-            yield GivenLine(number, doc_id, filled)
         else:
-            yield GivenLine(number, doc_id, [text], "no query")
+            yield GivenLine(number, doc_id, filled or [text], None if filled else "no query")
 
 
 def passage_and_queries(line: str) -> tuple[str, list[str]]:
@@ -170,7 +168,6 @@ def count_given(out: Place) -> tuple[int, int]:
 
 log = logging.getLogger(__name__)
 
-
 EMPTY = "empty row"
 
 
@@ -230,13 +227,15 @@ class _TokenReading:
 
     def rows(self, block: TokenBlock) -> pa.Table:
         """A block's rows as a tokens artifact stores them, without the empty ones."""
-        self._check_ids(block)
         ends_B = np.cumsum(block.lengths)
         starts_B = ends_B - block.lengths
+        self._check_ids(block)
         self._look(block, starts_B, ends_B)
         inner_B = block.lengths - 2 * bool(self.framed)
         kept_K = np.flatnonzero(inner_B > 0)
-        self._quarantine_empty(block, np.flatnonzero(inner_B <= 0))
+        for row in np.flatnonzero(inner_B <= 0).tolist():
+            line = {"kind": EMPTY, "file": block.file, "row": block.first + row, "doc_id": block.doc_ids[row].as_py()}
+            self._quarantine.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
         inner_K = np.minimum(inner_B[kept_K], self._config.max_length - 2)
         self.read += len(inner_B)
         self.cut += int((inner_K < inner_B[kept_K]).sum())
@@ -245,19 +244,14 @@ class _TokenReading:
 
     def _check_ids(self, block: TokenBlock) -> None:
         size, pad_id = self._vocabulary.size, self._vocabulary.pad_id
-        if len(bad_T := np.flatnonzero((block.flat < 0) | (block.flat >= size))):
-            raise UserError(
-                f"{self._locate(block, bad_T[0])}: token id {block.flat[bad_T[0]]}, but the vocabulary of the recipe's "
-                f"corpus has {size:,} entries, from 0. Name the tokenizer that made the rows: tokens.tokenizer=FOLDER"
+        for token in np.flatnonzero((block.flat < 0) | (block.flat >= size))[:1]:
+            fault = (
+                f"token id {block.flat[token]}, but the vocabulary of the recipe's corpus has {size:,} entries, "
+                "from 0. Name the tokenizer that made the rows: tokens.tokenizer=FOLDER"
             )
-        if len(padding_T := np.flatnonzero(block.flat == pad_id)):
-            raise UserError(
-                f"{self._locate(block, padding_T[0])}: token id {pad_id} is padding; write rows without padding"
-            )
-
-    def _locate(self, block: TokenBlock, token: int) -> str:
-        row = int(np.searchsorted(np.cumsum(block.lengths), token, side="right"))
-        return f"tokens:{self._config.folder}, {block.file}, row {block.first + row}"
+            raise self._refusal(block, token, fault)
+        for token in np.flatnonzero(block.flat == pad_id)[:1]:
+            raise self._refusal(block, token, f"token id {pad_id} is padding; write rows without padding")
 
     def _look(self, block: TokenBlock, starts_B: Ints, ends_B: Ints) -> None:
         """Whether rows have special tokens at their ends, which all must agree in."""
@@ -266,17 +260,16 @@ class _TokenReading:
         closes_F = block.flat[ends_B[filled_F] - 1] == self._vocabulary.sep_id
         if self.framed is None and len(filled_F):
             self.framed = bool(begins_F[0])
-        strange_F = np.flatnonzero((begins_F != bool(self.framed)) | (closes_F != bool(self.framed)))
-        if len(strange_F):
-            raise UserError(
-                f"{self._locate(block, starts_B[filled_F[strange_F[0]]])}: [CLS] and [SEP] at its ends: "
-                "only one is there, or the rows before it differ; write all rows with both, or all without"
+        for row in filled_F[(begins_F != bool(self.framed)) | (closes_F != bool(self.framed))][:1]:
+            fault = (
+                "[CLS] and [SEP] at its ends: only one is there, or the rows before it differ; write all rows with "
+                "both, or all without"
             )
+            raise self._refusal(block, starts_B[row], fault)
 
-    def _quarantine_empty(self, block: TokenBlock, empty: Ints) -> None:
-        for row in empty.tolist():
-            line = {"kind": EMPTY, "file": block.file, "row": block.first + row, "doc_id": block.doc_ids[row].as_py()}
-            self._quarantine.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+    def _refusal(self, block: TokenBlock, token: int, fault: str) -> UserError:
+        row = int(np.searchsorted(np.cumsum(block.lengths), token, side="right"))
+        return UserError(f"tokens:{self._config.folder}, {block.file}, row {block.first + row}: {fault}")
 
 
 def _add_specials(flat_T: Ints, starts_K: Ints, lengths_K: Ints, vocabulary: Vocabulary) -> pa.ListArray:

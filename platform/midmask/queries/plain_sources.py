@@ -22,54 +22,20 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 from midmask.core.randomness import hash64
-from midmask.corpora.documents.passages import sentences
+from midmask.corpora.documents.passages import sentences, splitter
 from midmask.corpora.text_files import form_by_name
 from midmask.errors import UserError
+from midmask.queries.collection import MadeQuery, Passage
+from midmask.queries.config import file_content
 from midmask.queries.given import read_file
+from midmask.queries.sources import Opening, Source
 from midmask.retrieve.bm25.search import Bm25Index
-from midmask.retrieve.bm25.words import WORD, StemmedWords
+from midmask.retrieve.bm25.words import WORD
 from midmask.store.place import Place
-
-
-class Passage(NamedTuple):
-    """A row of a prepared corpus."""
-
-    doc_id: str
-    title: str
-    text: str
-
-
-@dataclass(frozen=True)
-class MadeQuery:
-    """A query that one passage answers. It hides the part that it was taken from, which any system would match."""
-
-    doc_id: str
-    text: str
-    hidden: tuple[int, int] | None = None  # characters [start, end) that are removed from the passage's text
-    hides_title: bool = False  # whether the passage's title is removed
-
-
-class Source(Protocol):
-    """Makes queries of one kind; the same passages give the same queries, however they are divided into calls."""
-
-    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
-        """Makes any number of queries for each passage, in the order of the passages."""
-
-
-def draw(seed: int, *names: str | int) -> int:
-    """64 random bits for these names (a purpose, a passage's id, a position, …)."""
-    return int(hash64(["\0".join(map(str, names))], f"queries {seed}")[0])
-
-
-def draw_order(seed: int, count: int, *names: str | int) -> list[int]:
-    """0 … count - 1 in a random order."""
-    return sorted(range(count), key=lambda number: (draw(seed, *names, number), number))
-
 
 FUNCTION_WORDS = frozenset(
     "a an and are as at be by can do does for from had has have how i if in into is it its may me my no not of on or "
@@ -90,74 +56,24 @@ STOP_WORDS = FUNCTION_WORDS | frozenset(
 find_words = re.compile(WORD).finditer
 
 
-def normalised(text: str) -> str:
-    """The text's words in lower case, one space between them: equal for queries that count as the same."""
-    return " ".join(re.findall(r"\w+", text.lower()))
-
-
-class TermWeights:
-    """Document frequencies of stems, and weights by idf.
-
-    Args:
-        texts: one text per passage, title and text together.
-    """
-
-    def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._words = StemmedWords()
-        self._frequency: Counter[int] = Counter()
-        self.passages = 0
-        for text in texts:
-            self.add(text)
-
-    def add(self, text: str) -> None:
-        """Counts one more passage."""
-        self._frequency.update(set(self._words.ids(text)))
-        self.passages += 1
-
-    def stems(self, text: str) -> list[int]:
-        """The stem ids of the text's words, in order; a stem has the same id in every text."""
-        return self._words.ids(text)
-
-    def frequency(self, stem: int) -> int:
-        """The number of passages that contain a stem."""
-        return self._frequency[stem]
-
-    def idf(self, stem: int) -> float:
-        """Lucene's inverse document frequency: ln(1 + (N - n + 0.5) / (n + 0.5)), above 0."""
-        passages = self._frequency[stem]
-        return math.log(1 + (self.passages - passages + 0.5) / (passages + 0.5))
-
-    def overlap(self, query: str, passage: str) -> float:
-        """The share of the query's stems, weighted by idf, that the passage has; 0 for a query without words."""
-        in_query = sorted(set(self.stems(query)))
-        in_passage = set(self.stems(passage))
-        whole = math.fsum(self.idf(stem) for stem in in_query)
-        return math.fsum(self.idf(stem) for stem in in_query if stem in in_passage) / whole if whole else 0.0
-
-
 HEADING_SEPARATOR = " \u203a "
 """Separator of the headings above a passage of a document."""
 
 FEWEST_TITLE_WORDS, MOST_TITLE_WORDS = 2, 20
 
 
-class TitleQueries:
-    """Source of titles: at most one query per passage; of a path of headings the last, after the one above if it is a
-    single word. Titles of many passages, of fewer than 2 words or of more than 20 give none.
-
-    Args:
-        shared: title -> how many passages of the collection have it.
-        copies: largest number of passages that may share it.
+class TitleQueries(Source):
+    """At most one query per passage; of a path of headings the last, after the one above if it is a single word. Titles
+    of more passages than `config.copies`, of fewer than 2 words or of more than 20 give none.
     """
 
-    def __init__(self, shared: Mapping[str, int], copies: int) -> None:
-        self._shared, self._copies = shared, copies
+    READS_ALL = True
+    JUDGES = 3
 
-    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
-        for passage in passages:
-            text = title_query(passage.title)
-            if text and self._shared[passage.title] <= self._copies:
-                yield MadeQuery(passage.doc_id, text, hidden=_copy(passage, text), hides_title=True)
+    def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
+        text = title_query(passage.title)
+        if text and self.known.titles[passage.title] <= self.config.copies:
+            yield MadeQuery(passage.doc_id, text, hidden=_copy(passage, text), hides_title=True)
 
 
 def _copy(passage: Passage, query: str) -> tuple[int, int] | None:
@@ -183,25 +99,28 @@ FEWEST_SENTENCE_WORDS, MOST_SENTENCE_WORDS = 6, 30
 """Fewest and most words of a sentence that is a query, by white space."""
 
 
-class SentenceQueries:
-    """Some sentences of each passage, drawn by a hash of its id, and hidden from it.
+class SentenceQueries(Source):
+    """Up to `per_passage` sentences of each passage, drawn by a hash of its id, and hidden from it.
 
     A sentence has 6 to 30 words, and at most half of the passage's.
-
-    Args:
-        each: largest number of queries of a passage.
     """
 
-    def __init__(self, seed: int, each: int) -> None:
-        self._seed, self._each = seed, each
+    JUDGES = 4
 
-    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
-        for passage in passages:
-            fitting = list(_fitting(passage.text))
-            for number in draw_order(self._seed, len(fitting), "sentences", passage.doc_id)[: self._each]:
-                start, end = fitting[number]
-                query = " ".join(passage.text[start:end].split())
-                yield MadeQuery(passage.doc_id, query, hidden=(start, end))
+    @classmethod
+    def content(cls, place: str, named: str) -> Any:
+        return splitter()
+
+    def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
+        fitting = list(_fitting(passage.text))
+        order = sorted(range(len(fitting)), key=lambda number: (self.draw("sentences", passage.doc_id, number), number))
+        for number in order[: self.config.per_passage]:
+            yield _cut_out(passage, *fitting[number])
+
+
+def _cut_out(passage: Passage, start: int, end: int) -> MadeQuery:
+    """The query that a part of a passage makes, which hides it."""
+    return MadeQuery(passage.doc_id, " ".join(passage.text[start:end].split()), hidden=(start, end))
 
 
 def _fitting(text: str) -> Iterator[tuple[int, int]]:
@@ -220,36 +139,27 @@ SPAN_SHARE = 3
 """Smallest ratio of a passage's words to those of a span."""
 
 
-class SpanQueries:
-    """Spans of 4 to 10 words, their length and place drawn by a hash of the passage's id.
-
-    Args:
-        each: number of spans of a passage; those that meet an earlier one of the passage are left out.
+class SpanQueries(Source):
+    """Up to `per_passage` spans of 4 to 10 words, their length and place drawn by a hash of the passage's id; those
+    that meet an earlier one of the passage are left out.
     """
 
-    def __init__(self, seed: int, each: int) -> None:
-        self._seed, self._each = seed, each
-
-    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
-        for passage in passages:
-            words = [match.span() for match in re.finditer(r"\S+", passage.text)]
-            taken: list[range] = []
-            for number in range(self._each):
-                span = self._draw_span(passage.doc_id, number, len(words))
-                if span and not any(span.start < other.stop and other.start < span.stop for other in taken):
-                    taken.append(span)
-                    start, end = words[span.start][0], words[span.stop - 1][1]
-                    query = " ".join(passage.text[start:end].split())
-                    yield MadeQuery(passage.doc_id, query, hidden=(start, end))
+    def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
+        words = [match.span() for match in re.finditer(r"\S+", passage.text)]
+        taken: list[range] = []
+        for number in range(self.config.per_passage):
+            span = self._draw_span(passage.doc_id, number, len(words))
+            if span and not any(span.start < other.stop and other.start < span.stop for other in taken):
+                taken.append(span)
+                yield _cut_out(passage, words[span.start][0], words[span.stop - 1][1])
 
     def _draw_span(self, doc_id: str, number: int, words: int) -> range | None:
         """Draws the word positions of a span; None if the passage is too short."""
-        length = FEWEST_SPAN_WORDS + draw(self._seed, "span length", doc_id, number) % (
-            MOST_SPAN_WORDS - FEWEST_SPAN_WORDS + 1
-        )
+        lengths = MOST_SPAN_WORDS - FEWEST_SPAN_WORDS + 1
+        length = FEWEST_SPAN_WORDS + self.draw("span length", doc_id, number) % lengths
         if words < SPAN_SHARE * length:
             return None
-        start = draw(self._seed, "span start", doc_id, number) % (words - length + 1)
+        start = self.draw("span start", doc_id, number) % (words - length + 1)
         return range(start, start + length)
 
 
@@ -263,45 +173,38 @@ Phrase = tuple[int, ...]
 """Positions of a phrase's words in the passage."""
 
 
-class KeyphraseQueries:
-    """Some phrases of each passage, drawn by a hash, in the order in which they appear. Nothing is hidden.
-
-    Args:
-        each: largest number of queries of a passage; they share no stem.
+class KeyphraseQueries(Source):
+    """Up to `per_passage` queries of each passage from phrases that are drawn by a hash, in the order in which they
+    appear; they share no stem. Nothing is hidden.
     """
 
-    def __init__(self, weights: TermWeights, seed: int, each: int) -> None:
-        self._weights, self._seed, self._each = weights, seed, each
+    def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
+        words = [match.group() for match in find_words(passage.text.lower())]
+        stems = self.known.weights.stems(passage.text)
+        ranked = self._draw_order(passage.doc_id, passage.text.lower(), stems)
+        used: set[int] = set()
+        counts = MOST_PHRASE_WORDS - FEWEST_PHRASE_WORDS + 1
+        for number in range(self.config.per_passage):
+            count = FEWEST_PHRASE_WORDS + self.draw("terms", passage.doc_id, number) % counts
+            chosen = _take(ranked, stems, used, count)
+            if len(chosen) < FEWEST_PHRASE_WORDS:
+                break
+            yield MadeQuery(passage.doc_id, " ".join(words[at] for at in chosen))
 
-    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
-        for passage in passages:
-            words = [match.group() for match in find_words(passage.text.lower())]
-            stems = self._weights.stems(passage.text)
-            ranked = self._draw(passage.doc_id, passage.text.lower(), stems)
-            used: set[int] = set()
-            for number in range(self._each):
-                count = FEWEST_PHRASE_WORDS + draw(self._seed, "terms", passage.doc_id, number) % (
-                    MOST_PHRASE_WORDS - FEWEST_PHRASE_WORDS + 1
-                )
-                chosen = _take(ranked, stems, used, count)
-                if len(chosen) < FEWEST_PHRASE_WORDS:
-                    break
-                yield MadeQuery(passage.doc_id, " ".join(words[at] for at in chosen))
-
-    def _draw(self, doc_id: str, text: str, stems: list[int]) -> list[Phrase]:
+    def _draw_order(self, doc_id: str, text: str, stems: list[int]) -> list[Phrase]:
         """Phrases in a random order: each next one is drawn with a probability proportional to its score."""
         counts = Counter(stems)
 
         def score(phrase: Phrase) -> float:
             unique = sorted({stems[at] for at in phrase})
-            return sum(self._weights.idf(stem) * counts[stem] / (counts[stem] + SATURATION) for stem in unique)
+            return sum(self.known.weights.idf(stem) * counts[stem] / (counts[stem] + SATURATION) for stem in unique)
 
         phrases = {part for run in self._runs(text, stems) for part in _parts(run)}
         return sorted(phrases, key=lambda phrase: (self._time(doc_id, phrase, score(phrase)), phrase))
 
     def _time(self, doc_id: str, phrase: Phrase, score: float) -> float:
         """An exponential waiting time; higher scores come sooner."""
-        return -math.log((draw(self._seed, "phrase", doc_id, *phrase) + 0.5) / 2.0**64) / score
+        return -math.log((self.draw("phrase", doc_id, *phrase) + 0.5) / 2.0**64) / score
 
     def _runs(self, text: str, stems: list[int]) -> Iterator[Phrase]:
         """Longest runs of words that may be in a query, with only a space or a hyphen between two."""
@@ -309,9 +212,8 @@ class KeyphraseQueries:
         end = 0
         for at, match in enumerate(find_words(text)):
             word = match.group()
-            fits = (
-                word not in STOP_WORDS and not word.isdigit() and self._weights.frequency(stems[at]) >= FEWEST_PASSAGES
-            )
+            fits = word not in STOP_WORDS and not word.isdigit()
+            fits = fits and self.known.weights.frequency(stems[at]) >= FEWEST_PASSAGES
             if run and (not fits or text[end : match.start()] not in (" ", "-")):
                 yield tuple(run)
                 run = []
@@ -343,33 +245,35 @@ KEYS = ("text", "query", "question")
 LAYOUT = 'wanted are lines of text, id<TAB>text, or {"text": …} in a .jsonl file'
 
 
-class FileQueries:
+class FileQueries(Source):
     """The queries of a file that BM25 answers clearly, each with the passage that it finds.
 
-    Args:
-        place: a .txt (a query a line), .tsv (the last column) or .jsonl file (`text`, `query` or `question`), plain or
-            gzip'd.
-        index: of the collection before anything is hidden.
-        margin: how much more than the second passage the first must score, as a share of the second's score.
-        limit: number of queries that are searched, the first by a hash of their text.
+    The file is a .txt (a query a line), .tsv (the last column) or .jsonl file (`text`, `query` or `question`), plain or
+    gzip'd. `facts` counts lines that were read, malformed and repeated; queries that were searched, and those that BM25
+    gives no passage, or no passage by the margin. Searched are the first `limit` by a hash of their text.
 
     Raises:
         UserError: if the file is not there or holds no query.
     """
 
-    def __init__(self, place: Place, index: Bm25Index, margin: float, limit: int, seed: int) -> None:
-        self.facts: Counter[str] = Counter()  # lines read, malformed, repeated; queries searched, without a match
+    READS_ALL = True
+    IS_WEAK = True
+
+    def __init__(self, place: str, opening: Opening) -> None:
+        super().__init__(place, opening)
         named = f"queries.sources, file:{place}"
-        texts = self._read(place, named)
+        texts = self._read(Place(place), named)
         if not texts:
             raise UserError(f"{named}: there is no query in it; {LAYOUT}")
-        order = sorted(zip(hash64(texts, f"queries {seed} file").tolist(), texts, strict=True))
-        self._of = self._answers([text for _, text in order[:limit]], index, margin)
+        order = sorted(zip(hash64(texts, f"queries {self.config.seed} file").tolist(), texts, strict=True))
+        self._of = self._answers([text for _, text in order[: opening.limit]], opening.index(), self.config.margin)
 
-    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
-        for passage in passages:
-            for text in self._of.get(passage.doc_id, ()):
-                yield MadeQuery(passage.doc_id, text)
+    @classmethod
+    def content(cls, place: str, named: str) -> Any:
+        return file_content(place, named)
+
+    def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
+        yield from (MadeQuery(passage.doc_id, text) for text in self._of.get(passage.doc_id, ()))
 
     def _read(self, place: Place, named: str) -> list[str]:
         """The distinct queries of the file, in order of appearance; counts its lines in `facts`."""

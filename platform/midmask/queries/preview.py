@@ -5,9 +5,10 @@ are plain text, and for made queries a page as well: it has no scripts and reach
 text in it is escaped.
 """
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -17,9 +18,10 @@ from jinja2 import Environment, PackageLoader
 from midmask.core.randomness import hash64
 from midmask.corpora.writer import QRELS
 from midmask.evaluation import measures
-from midmask.queries.candidates import Candidate
-from midmask.queries.plain_sources import MadeQuery, Passage
+from midmask.queries.collection import CollectionFacts, MadeQuery, parts_of
+from midmask.queries.config import SPLITS
 from midmask.queries.selection import reciprocal_rank
+from midmask.queries.sources import Candidate
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_batches, read_table
@@ -28,9 +30,11 @@ from midmask.text.vocabulary import load_tokenizer
 MEASURES = ("RR@10", "nDCG@10")
 
 
-def qrels_table(splits: Mapping[str, str], relevant: Mapping[str, Sequence[str]]) -> pa.Table:
+def qrels_table(kept: Sequence[Candidate], known: CollectionFacts) -> pa.Table:
     """The judgements as midmask's measures read them; sorted by split, query and passage."""
-    rows = sorted((split, query_id, doc_id, 1) for query_id, split in splits.items() for doc_id in relevant[query_id])
+    rows = sorted(
+        (query.split, query.query_id, doc_id, 1) for query in kept for doc_id in known.copies_of(query.made.doc_id)
+    )
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=QRELS)
 
 
@@ -48,7 +52,6 @@ def give_away(candidates: Sequence[Candidate]) -> dict[str, float]:
 
 def summary(
     candidates: Sequence[Candidate],
-    splits: Mapping[str, str],
     qrels: pa.Table,
     ranked: pa.Table,
     *,
@@ -68,7 +71,7 @@ def summary(
         sources[source] = {
             "made": len(made),
             "kept": len(kept),
-            "splits": dict(sorted(Counter(splits[query.query_id] for query in kept).items())),
+            "splits": dict(sorted(Counter(query.split for query in kept).items())),
             "dropped": _reasons(made),
             "words": _mean([float(len(query.made.text.split())) for query in kept]) if kept else None,
             "weak_labels": any(query.is_weak for query in made),
@@ -76,11 +79,12 @@ def summary(
             "bm25": give_away(kept),
             **({"read": facts[source]} if source in facts else {}),
         }
-    weak = {query.query_id for query in candidates if query.is_in and query.is_weak}
+    all_kept = [query for query in candidates if query.is_in]
+    weak = {query.query_id for query in all_kept if query.is_weak}
     return {
         "made": len(candidates),
-        "kept": len(splits),
-        "splits": {name: sum(split == name for split in splits.values()) for name in ("train", "dev", "test")},
+        "kept": len(all_kept),
+        "splits": {name: sum(query.split == name for query in all_kept) for name in SPLITS},
         "dropped": _reasons(candidates),
         "weak_labels": len(weak),
         "sources": sources,
@@ -125,42 +129,25 @@ ExampleRow = dict[str, Any]
 _templates = Environment(loader=PackageLoader("midmask.queries"), autoescape=True, keep_trailing_newline=True)
 
 
-def examples_of(
-    kept: Sequence[Candidate],
-    hiding: Mapping[str, Sequence[MadeQuery]],
-    passages: Mapping[str, Passage],
-    splits: Mapping[str, str],
-) -> list[ExampleRow]:
+def examples_of(kept: Sequence[Candidate], hiding: Mapping[str, Sequence[MadeQuery]]) -> list[ExampleRow]:
     """Up to 200 kept queries, the first by a hash of their ids, with their passages as they were."""
     hashes = hash64([query.query_id for query in kept], "examples").tolist()
     order = sorted(range(len(kept)), key=lambda row: (hashes[row], kept[row].query_id))
-    return [
-        _example(kept[row], hiding[kept[row].made.doc_id], passages[kept[row].made.doc_id], splits)
-        for row in order[:SAVED]
-    ]
+    return [_example(kept[row], hiding[kept[row].made.doc_id]) for row in order[:SAVED]]
 
 
-def _example(query: Candidate, hiding: Sequence[MadeQuery], passage: Passage, splits: Mapping[str, str]) -> ExampleRow:
+def _example(query: Candidate, hiding: Sequence[MadeQuery]) -> ExampleRow:
     return {
         "query_id": query.query_id,
         "query": query.made.text,
         "source": query.source,
-        "split": splits[query.query_id],
-        "doc_id": passage.doc_id,
+        "split": query.split,
+        "doc_id": query.passage.doc_id,
         "rank": query.rank,
-        "title": passage.title,
+        "title": query.passage.title,
         "hides_title": any(other.hides_title for other in hiding),
-        "parts": list(_parts(passage.text, sorted(other.hidden for other in hiding if other.hidden))),
+        "parts": [{"text": text, "hidden": is_hidden} for text, is_hidden in parts_of(query.passage, hiding)],
     }
-
-
-def _parts(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[dict[str, Any]]:
-    at = 0
-    for start, end in hidden:
-        yield {"text": text[at:start], "hidden": False}
-        yield {"text": text[start:end], "hidden": True}
-        at = end
-    yield {"text": text[at:], "hidden": False}
 
 
 def _read_examples(artifact: Artifact, count: int) -> list[ExampleRow]:
@@ -203,20 +190,26 @@ def page(name: str, examples: Sequence[ExampleRow]) -> str:
     return _templates.get_template("queries.html.jinja").render(name=name, examples=examples, about=_about)
 
 
-SHOWN_ROWS = 3
+SHOWN_ROWS = 10
 WIDTH = 100
 """Characters of a text that are shown."""
 
 
 def preview(name: str, artifact: Artifact, tokens: Place) -> str:
-    """The counts of an artifact of spans or pseudo-queries, then its first examples.
+    """The counts of an artifact of spans or pseudo-queries, then its first spans, or queries of passages.
 
     Args:
         name: "spans" or "pseudo_queries".
         tokens: the artifact whose tokenizer made the ids.
     """
-    examples = _spans(artifact.place, tokens) if name == "spans" else _pseudo_queries(artifact.place, tokens)
-    return "\n".join([*_counts(artifact.result), "", *(line for lines in examples for line in [*lines, ""])]).rstrip()
+    tokenizer = load_tokenizer((tokens / "tokenizer").local())
+    folder = artifact.place / name
+    rows = (row for shard in folder.names() for batch in read_batches(folder / shard, 256) for row in batch.to_pylist())
+    lines = [*_counts(artifact.result), ""]
+    for row in islice(rows, SHOWN_ROWS):
+        texts = row["queries"] if "queries" in row else [tokenizer.decode(row["ids"], skip_special_tokens=True)]
+        lines += [f"{row['doc_id']}: {textwrap.shorten(text, WIDTH, placeholder='…')}" for text in texts]
+    return "\n".join(lines)
 
 
 def _counts(result: dict[str, Any], before: str = "") -> Iterator[str]:
@@ -226,36 +219,3 @@ def _counts(result: dict[str, Any], before: str = "") -> Iterator[str]:
             yield from _counts(value, f"{label}: ")
         else:
             yield f"{label:<28}{value:>14,}"
-
-
-def _spans(place: Place, tokens: Place) -> Iterator[list[str]]:
-    """Lines about each of the first documents: its spans in order, and the overlapping context of the first."""
-    tokenizer = load_tokenizer((tokens / "tokenizer").local())
-    starts = (place / "starts.npy").read_array()[: SHOWN_ROWS + 1].tolist()
-    rows = list(islice(_read_rows(place / "spans"), starts[-1]))
-    for start, end in pairwise(starts):
-        document = rows[start:end]
-        lines = [f"{document[0]['doc_id']}: {len(document)} spans"]
-        lines += [f"  span {row['number']:<4}{_decode(tokenizer, row['ids'])}" for row in document]
-        yield [*lines, f"  overlap  {_decode(tokenizer, document[0]['overlap_ids'])}"]
-
-
-def _pseudo_queries(place: Place, tokens: Place) -> Iterator[list[str]]:
-    """Lines about each of the first passages that have queries: the passage as the model reads it, its queries."""
-    tokenizer = load_tokenizer((tokens / "tokenizer").local())
-    passages = zip(_read_rows(place / "pseudo_queries"), _read_rows(tokens / "passages"), strict=True)
-    with_query = ((row, passage) for row, passage in passages if row["queries"])
-    for row, passage in islice(with_query, SHOWN_ROWS):
-        lines = [f"{row['doc_id']}: {len(row['queries'])} queries", f"  passage {_decode(tokenizer, passage['ids'])}"]
-        yield [*lines, *(f"  query   {query[:WIDTH]}" for query in row["queries"])]
-
-
-def _read_rows(folder: Place) -> Iterator[dict[str, Any]]:
-    for name in folder.names():
-        for batch in read_batches(folder / name, 256):
-            yield from batch.to_pylist()
-
-
-def _decode(tokenizer: Any, ids: list[int]) -> str:
-    text = str(tokenizer.decode(ids, skip_special_tokens=True))
-    return f"({len(ids)} tokens) {text if len(text) <= WIDTH else text[: WIDTH - 1] + '…'}"

@@ -12,21 +12,18 @@
     file:PATH    lines {"doc_id", "queries"}, {"doc_id", "query"} or doc_id<TAB>query; "_id" does for "doc_id"
     model:FOLDER a Hugging Face model writes them: sequence-to-sequence as published, or causal with a prompt
 
-Passages without a query are counted and sit out the pre-training. With `judged_by` and `keep_rank`, the pre-training
-reads the pairs that a consistency filter keeps (E5, Wang et al. 2022): those whose passage a judge ranks among the best
-for the query.
-
-    pseudo-queries ─► list_pairs ─► queries with judgements ─► search, or BM25 ─► keep_pairs ─► pseudo-queries
+Passages without a query are counted and sit out the pre-training. With `judged_by` and `keep_rank`, it reads the pairs
+that a consistency filter keeps (E5, Wang et al. 2022): those whose passage a judge ranks among the best for the query.
 
     list_pairs   queries.parquet (query_id, text, ids, cut), by query id, which is the pair's number in the order of
                  the collection; qrels.parquet, the pairs as judgements of the split `pairs`
     keep_pairs   pseudo_queries/<shard> and counts.npy, in the layout of the pseudo-queries
 
-Passages are ranked by score, then by id. A query without results, such as one without a word that BM25 knows, keeps no
-passage. Pairs that were dropped are counted in the record.
+Between them the queries are searched. A query without results, such as one without a word that BM25 knows, keeps no
+passage.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -42,41 +39,15 @@ from midmask.core.config import Config, added
 from midmask.corpora.documents.passages import sentences
 from midmask.corpora.writer import QRELS
 from midmask.errors import UserError
+from midmask.queries.config import Sourced, canonical, listed
 from midmask.queries.given import judged_queries, passage_and_queries, read_file, read_given, sort_by_shard
 from midmask.queries.query_model import GenerateConfig, QueryGenerator
-from midmask.queries.sources import Sourced, canonical
 from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
 from midmask.store.tables import read_batches, read_metadata, read_table, write_table, writing_table
 from midmask.text.tokens import ROW_GROUP, TOKENISED_QUERIES, encoder, make_cutter
-
-
-def neighbour_reader(docs: Place) -> Callable[[str, int, pa.RecordBatch], list[list[str]]]:
-    """(shard, number of the first row, passages) -> the texts before and after each passage under its title.
-
-    A passage without a title has none, and a passage in another shard is no neighbour.
-    """
-
-    @lru_cache(maxsize=1)
-    def columns(name: str) -> tuple[list[str], list[str]]:
-        table = read_table(docs / name, ["title", "text"])
-        return table["title"].to_pylist(), table["text"].to_pylist()
-
-    def read(name: str, first: int, rows: pa.RecordBatch) -> list[list[str]]:
-        return [_neighbours(*columns(name), row) for row in range(first, first + len(rows))]
-
-    return read
-
-
-def _neighbours(titles: list[str], texts: list[str], row: int) -> list[str]:
-    """The texts before and after a row that have its title; without those that are empty."""
-    around = [near for near in (row - 1, row + 1) if 0 <= near < len(texts)]
-    return [
-        texts[near].strip() for near in around if titles[row] and titles[near] == titles[row] and texts[near].strip()
-    ]
-
 
 FOLDER = "pseudo_queries"
 SCHEMA = pa.schema(
@@ -94,7 +65,7 @@ class PseudoQueriesConfig(Sourced, Config):
 
     SECTION: ClassVar[str] = "pseudo_queries"
 
-    source: str = Field("sentences", description=f"{', '.join(SOURCES[:-1])} or {SOURCES[-1]}")
+    source: str = Field("sentences", description=listed(SOURCES))
     per_passage: int = Field(
         5, ge=1, le=1000, description="model: queries for each passage (CoT-MoTE: 5, query-as-context: 20)"
     )
@@ -138,6 +109,10 @@ class PseudoQueriesConfig(Sourced, Config):
         return self.model_copy(update={"judged_by": None, "keep_rank": None})
 
 
+Maker = Callable[[str, int, pa.RecordBatch], list[list[str]]]
+"""(shard, number of the first row, passages) -> the queries of each passage."""
+
+
 def _begin_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> None:
     corpus = inputs["corpus"].place
     if config.kind == "file":
@@ -150,7 +125,7 @@ def _begin_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> N
 def _queries_worker(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     docs = inputs["corpus"].place / "docs"
     encode = encoder((inputs["tokens"].place / "tokenizer").local(), config.max_length)
-    queries_of = _writer_of_queries(config, docs, out)
+    queries_of = _maker(config, docs, out)
 
     def write(name: str) -> None:
         first = 0
@@ -163,25 +138,47 @@ def _queries_worker(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> 
     return write
 
 
-def _writer_of_queries(
-    config: PseudoQueriesConfig, docs: Place, out: Place
-) -> Callable[[str, int, pa.RecordBatch], list[list[str]]]:
-    """(shard, number of the first row, passages) -> the queries of each passage."""
-    if config.kind == "sentences":
-        return lambda name, first, rows: [
-            [sentence.strip() for sentence in sentences(text) if sentence.strip()] for text in rows["text"].to_pylist()
-        ]
-    if config.kind == "titles":
-        return lambda name, first, rows: [[title] if title else [] for title in rows["title"].to_pylist()]
-    if config.kind == "neighbours":
-        return neighbour_reader(docs)
-    if config.kind == "model":
-        generator = QueryGenerator(Path(config.place), config.generate)
-        return lambda name, first, rows: generator.queries(
-            rows["doc_id"].to_pylist(), rows["text"].to_pylist(), config.per_passage
-        )
+def _maker(config: PseudoQueriesConfig, docs: Place, out: Place) -> Maker:
+    match config.kind:
+        case "sentences":
+            return lambda name, first, rows: [_filled(sentences(text)) for text in rows["text"].to_pylist()]
+        case "titles":
+            return lambda name, first, rows: [[title] if title else [] for title in rows["title"].to_pylist()]
+        case "neighbours":
+            return _neighbour_reader(docs)
+        case "model":
+            generator = QueryGenerator(Path(config.place), config.generate)
+            return lambda name, first, rows: generator.queries(
+                rows["doc_id"].to_pylist(), rows["text"].to_pylist(), config.per_passage
+            )
     shards = docs.names()
     return lambda name, first, rows: read_given(out, shards.index(name), first, len(rows))
+
+
+def _filled(texts: Iterable[str]) -> list[str]:
+    """The texts without white space around them, and without those of nothing else."""
+    return [text.strip() for text in texts if text.strip()]
+
+
+def _neighbour_reader(docs: Place) -> Maker:
+    """The texts before and after each passage under its title. A passage without a title has none, and a passage in
+    another shard is no neighbour.
+    """
+
+    @lru_cache(maxsize=1)
+    def columns(name: str) -> list[tuple[str, str]]:
+        table = read_table(docs / name, ["title", "text"])
+        return list(zip(table["title"].to_pylist(), table["text"].to_pylist(), strict=True))
+
+    def read(name: str, first: int, rows: pa.RecordBatch) -> list[list[str]]:
+        passages = columns(name)
+        neighbours = []
+        for row, title in enumerate(rows["title"].to_pylist(), start=first):
+            around = [*passages[max(row - 1, 0) : row], *passages[row + 1 : row + 2]]
+            neighbours.append(_filled(text for other, text in around if title and other == title))
+        return neighbours
+
+    return read
 
 
 def _tokenise(doc_ids: pa.Array, queries: list[list[str]], encode: Callable[[list[str]], Any]) -> pa.Table:
@@ -254,10 +251,7 @@ def list_pairs(config: ListPairsConfig, inputs: Mapping[str, Artifact], out: Pla
     tokens, count = inputs["tokens"], 0
     cut_rows = make_cutter((tokens.place / "tokenizer").local(), config.max_length)
     prompt = str(tokens.record.get("config", {}).get("query_prompt", ""))
-    with (
-        writing_table(out / "queries.parquet", ASKED) as queries,
-        writing_table(out / "qrels.parquet", QRELS) as qrels,
-    ):
+    with writing_table(out / "queries.parquet", ASKED) as queries, writing_table(out / "qrels.parquet", QRELS) as qrels:
         for doc_ids, texts in _read_pairs(inputs["pairs"].place):
             query_ids = [query_id(count + row) for row in range(len(texts))]
             ids, cut = cut_rows([prompt + text for text in texts])

@@ -66,12 +66,8 @@ class Prompt:
         prompt = self._template.replace(PASSAGE, text)
         if not self._is_chat:
             return prompt
-        message = [{"role": "user", "content": prompt}]
-        return str(
-            self._tokenizer.apply_chat_template(
-                message, tokenize=False, add_generation_prompt=True, enable_thinking=False
-            )
-        )
+        chat = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
+        return str(self._tokenizer.apply_chat_template([{"role": "user", "content": prompt}], **chat))
 
     def _encode(self, prompts: list[str], **options: Any) -> Any:
         """Tokenises prompts, with special tokens unless a chat template has written them."""
@@ -82,14 +78,6 @@ def find_line_breaks(tokenizer: Any) -> list[int]:
     """The tokens of a vocabulary whose text has a line break, in order."""
     texts = tokenizer.batch_decode([[token] for token in range(len(tokenizer))])
     return [token for token, text in enumerate(texts) if "\n" in text]
-
-
-def ends_of(model: Any, tokenizer: Any, breaks: Sequence[int]) -> dict[str, Any]:
-    """The arguments of `generate` that end an answer at the end of its line."""
-    eos_id = model.generation_config.eos_token_id
-    ends = [eos_id] if isinstance(eos_id, int) else list(eos_id or ())
-    ends += [tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else []
-    return {"eos_token_id": sorted({*ends, *breaks}), "pad_token_id": tokenizer.pad_token_id}
 
 
 CAUSAL = ("ForCausalLM", "LMHeadModel")
@@ -146,11 +134,11 @@ class QueryGenerator:
         if places < 1 << 30:  # rows of a table of positions that training has not reached are noise
             places = min(places, self._tokenizer.model_max_length)
         self._length = min(config.passage_tokens, places)
-        self._breaks: list[int] = []
+        self._ends: dict[str, Any] = {}
         if self._is_causal:
             self._prompt = Prompt(self._tokenizer, config.prompt)
             self._length = min(config.passage_tokens, places - config.max_tokens - self._prompt.length)
-            self._breaks = find_line_breaks(self._tokenizer)
+            self._ends = self._ends_of_lines()
         if self._length < 8:
             raise UserError(
                 f"{self._named}: it takes {places} tokens, and the prompt and a query of generate.max_tokens = "
@@ -175,6 +163,15 @@ class QueryGenerator:
             raise self._unreadable(f"the file holds no {missing[0]} ({len(missing)} weights are missing)")
         refuse_tokens_beyond(self._named, largest_id(tokenizer), len(model.get_input_embeddings().weight))
         return tokenizer, model, causal
+
+    def _ends_of_lines(self) -> dict[str, Any]:
+        """Arguments of `generate`: an answer ends with its line, which has at least a token."""
+        breaks = find_line_breaks(self._tokenizer)
+        eos_id = self._model.generation_config.eos_token_id
+        ends = {eos_id} if isinstance(eos_id, int) else set(eos_id or ())
+        ends |= {self._tokenizer.eos_token_id} - {None}
+        first = {"begin_suppress_tokens": breaks} if breaks else {}
+        return {"eos_token_id": sorted(ends | set(breaks)), "pad_token_id": self._tokenizer.pad_token_id, **first}
 
     def _unreadable(self, reason: str) -> UserError:
         return UserError(f"{self._named}: no sequence-to-sequence or causal model can be read there ({reason})")
@@ -201,41 +198,24 @@ class QueryGenerator:
         # A causal model gives its prompt back; a decoder's first token is no word.
         given = rows["input_ids"].shape[1] if self._is_causal else 0
         draw = Drawn(seeds_B.to(self._device), config.top_k, config.top_p, given=max(0, given - 1))
-        ends = ends_of(self._model, self._tokenizer, self._breaks) if self._is_causal else {}
         ids = self._model.generate(
             input_ids=rows["input_ids"],
             attention_mask=rows["attention_mask"],
-            logits_processor=[NoBreakFirst(self._breaks, given), draw] if self._breaks else [draw],
+            logits_processor=[draw],
             do_sample=False,
             num_beams=1,
             max_new_tokens=config.max_tokens,
-            **ends,
+            **self._ends,
         )
         written = self._tokenizer.batch_decode(ids[:, given:], skip_special_tokens=True)
         return [text.strip().partition("\n")[0] for text in written] if self._is_causal else list(written)
 
     def _tokenise(self, texts: list[str]) -> Any:
         if self._is_causal:
-            return self._prompt.rows(texts, self._length).to(self._device)
-        return self._tokenizer(texts, truncation=True, max_length=self._length, padding=True, return_tensors="pt").to(
-            self._device
-        )
-
-
-class NoBreakFirst:
-    """Forbids tokens with a line break as the first token of a query, which they would end.
-
-    Args:
-        given: tokens of the prompt, padding included.
-    """
-
-    def __init__(self, breaks: list[int], given: int) -> None:
-        self._breaks, self._given = breaks, given
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        if input_ids.shape[1] > self._given:
-            return scores
-        return scores.index_fill(1, torch.tensor(self._breaks, device=scores.device), -torch.inf)
+            rows = self._prompt.rows(texts, self._length)
+        else:
+            rows = self._tokenizer(texts, truncation=True, max_length=self._length, padding=True, return_tensors="pt")
+        return rows.to(self._device)
 
 
 class Drawn:

@@ -1,11 +1,12 @@
 """Selection of made queries: screening, the round trip by BM25 or an encoder, and each source's share.
 
-Screening drops, before any search, queries without a word, of copied passages, made twice, or repeated in
-the rest of their passage. The round trip tests whether a search, in the collection as it will be searched, finds it.
+Screening drops, before any search, queries without a word, of copied passages, made twice, or repeated in the rest of
+their passage. The round trip tests whether a search, in the collection as it will be searched, finds a query's passage.
 An encoder takes part because BM25 alone would keep only queries that it answers (docs/results/made_queries.md).
 """
 
 import math
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -13,21 +14,31 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from midmask.core.arrays import Floats
 from midmask.core.process import usable_cores
 from midmask.encoders.precision import Precision
 from midmask.encoders.representation import Side
-from midmask.queries.candidates import Candidate, CandidatePool, Roles
-from midmask.queries.collection import CollectionFacts, draw_passages, read_as_searched, without_hidden
+from midmask.queries.collection import (
+    CollectionFacts,
+    MadeQuery,
+    Passage,
+    draw_passages,
+    read_as_searched,
+    without_hidden,
+)
 from midmask.queries.config import JUDGE, TRAIN, QueriesConfig
-from midmask.queries.plain_sources import MadeQuery, Passage, normalised
+from midmask.queries.sources import Candidate, Roles
 from midmask.retrieve.bm25.index import Bm25IndexConfig, index_texts
 from midmask.retrieve.bm25.search import Bm25Index
 from midmask.retrieve.text_encoder import TextEncoder
-from midmask.retrieve.views import Views
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.tokens import TokensConfig
+
+
+def normalised(text: str) -> str:
+    """The text's words in lower case, one space between them: equal for queries that count as the same."""
+    return " ".join(re.findall(r"\w+", text.lower()))
+
 
 NO_WORD = "no word"
 MANY_COPIES = "its passage has too many copies"
@@ -46,18 +57,18 @@ COPIED_WORDS = 3
 """Fewest words of a hidden text whose second occurrence in its passage gives the passage away."""
 
 
-def screen(pool: CandidatePool, known: CollectionFacts, config: QueriesConfig) -> None:
+def screen(candidates: Sequence[Candidate], known: CollectionFacts, config: QueriesConfig) -> None:
     """Drops unusable candidates before any search, by setting their `reason`."""
-    for query in pool.candidates:
-        size = known.sizes[known.cluster_of(query.made.doc_id)]
+    for query in candidates:
+        size = len(known.copies_of(query.made.doc_id))
         if not known.weights.stems(query.made.text):
             query.reason = NO_WORD
         elif size > config.copies:
             query.reason = MANY_COPIES
         elif size > 1 and hides(query.made):
             query.reason = COPY_SHOWS_IT
-    _drop_repeated(pool.candidates, known)
-    _take_per_passage(pool, config.per_passage)
+    _drop_repeated(candidates, known)
+    _take_per_passage(candidates, config.per_passage)
 
 
 def hides(made: MadeQuery) -> bool:
@@ -71,29 +82,30 @@ def _drop_repeated(candidates: Sequence[Candidate], known: CollectionFacts) -> N
     for query in candidates:
         by_text.setdefault(normalised(query.made.text), []).append(query)
     for same in by_text.values():
-        clusters = {known.cluster_of(query.made.doc_id) for query in same}
+        clusters = {known.copies_of(query.made.doc_id)[0] for query in same}
         left = sorted((query for query in same if query.is_in), key=lambda query: (query.draw_key, query.query_id))
         for query in left if len(clusters) > 1 else left[1:]:
             query.reason = AMBIGUOUS if len(clusters) > 1 else REPEATED
 
 
-def _take_per_passage(pool: CandidatePool, each: int) -> None:
+def _take_per_passage(candidates: Sequence[Candidate], each: int) -> None:
     """Keeps up to `each` candidates of every passage, in the order of their draw keys."""
     taken: dict[str, list[MadeQuery]] = {}
-    left = [query for query in pool.candidates if query.is_in]
+    left = [query for query in candidates if query.is_in]
     for query in sorted(left, key=lambda query: (query.draw_key, query.query_id)):
         others = taken.setdefault(query.made.doc_id, [])
-        query.reason = _fault(query, others, pool, each)
+        query.reason = _fault(query, others, each)
         if query.is_in:
             others.append(query.made)
 
 
-def _fault(candidate: Candidate, others: Sequence[MadeQuery], pool: CandidatePool, each: int) -> str:
-    made, passage = candidate.made, pool.passages[candidate.made.doc_id]
+def _fault(candidate: Candidate, others: Sequence[MadeQuery], each: int) -> str:
+    made, passage = candidate.made, candidate.passage
     if len(others) >= each:
         return ENOUGH
-    if made.hidden and any(_meet(made.hidden, other.hidden) for other in others if other.hidden):
-        return OVERLAPS
+    for other in others:
+        if made.hidden and other.hidden and made.hidden[0] < other.hidden[1] and other.hidden[0] < made.hidden[1]:
+            return OVERLAPS
     if not hides(made):
         return ""
     left = without_hidden(passage, [*others, made])
@@ -103,10 +115,6 @@ def _fault(candidate: Candidate, others: Sequence[MadeQuery], pool: CandidatePoo
     rest = f"{normalised(left.title)} {normalised(left.text)}".strip()
     copied = f" {words} " in f" {rest} " and len(words.split()) >= COPIED_WORDS
     return STANDS_THERE if copied or words == rest else ""
-
-
-def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
 
 
 AT_ONCE = 2_048
@@ -131,38 +139,25 @@ def _texts(passages: Iterator[Passage]) -> Iterator[tuple[list[str], list[str]]]
         yield [passage.doc_id for passage in several], [f"{passage.title} {passage.text}" for passage in several]
 
 
-def relevant_of(candidates: Sequence[Candidate], known: CollectionFacts) -> dict[str, list[str]]:
-    """query_id -> ids of its passage and of that passage's near-duplicates, sorted."""
-    numbers = {query.query_id: known.cluster_of(query.made.doc_id) for query in candidates}
-    members = known.members(sorted(set(numbers.values())))
-    return {query_id: members[number] for query_id, number in numbers.items()}
-
-
-def search_again(
-    candidates: Sequence[Candidate],
-    corpus: Place,
-    passages: Mapping[str, Passage],
-    known: CollectionFacts,
-    depth: int,
-) -> pa.Table:
+def search_again(candidates: Sequence[Candidate], known: CollectionFacts, depth: int) -> pa.Table:
     """Searches the candidates with BM25, sets their `rank` and `overlap`, and returns the ranked lists to this depth.
 
     The searched passages lack what these candidates hide, and nothing else.
     """
     hiding = hiding_of(candidates)
     with tempfile.TemporaryDirectory() as folder:
-        index = bm25_over(corpus, hiding, Place(folder))
+        index = bm25_over(known.corpus, hiding, Place(folder))
         texts = [query.made.text for query in candidates]
         ranked = index.search([query.query_id for query in candidates], texts, depth)
         del index  # its arrays are memory maps of the folder's files
-    relevant = relevant_of(candidates, known)
+    relevant = {query.query_id: known.copies_of(query.made.doc_id) for query in candidates}
     ranks: dict[str, int] = {}
     columns = [ranked[name].to_pylist() for name in ("query_id", "doc_id", "rank")]
     for query_id, doc_id, rank in zip(*columns, strict=True):
         if doc_id in relevant[query_id]:
             ranks[query_id] = min(rank, ranks.get(query_id, rank))
     for query in candidates:
-        passage = without_hidden(passages[query.made.doc_id], hiding[query.made.doc_id])
+        passage = without_hidden(query.passage, hiding[query.made.doc_id])
         query.rank = ranks.get(query.query_id)
         query.overlap = known.weights.overlap(query.made.text, f"{passage.title} {passage.text}")
     return ranked
@@ -185,41 +180,31 @@ def find_by_encoder(
     scaled by its share: rank 4 in a fifth of the passages stands for rank 20 in all.
 
     Args:
-        inputs: encoder, tokens and corpus of the step.
+        inputs: encoder and tokens of the step.
     """
     lost = [query for query in candidates if query.rank is None or query.rank > depth]
     if not lost:
         return
-    relevant = relevant_of(lost, known)
-    pool = {doc_id for members in relevant.values() for doc_id in members}
+    pool = {doc_id for query in lost for doc_id in known.copies_of(query.made.doc_id)}
     pool.update(draw_passages(known.doc_ids, 0, "round trip", OTHERS))
     hiding = hiding_of(candidates)
-    searched = [passage for passage in read_as_searched(inputs["corpus"].place, hiding) if passage.doc_id in pool]
+    searched = [passage for passage in read_as_searched(known.corpus, hiding) if passage.doc_id in pool]
     row = {passage.doc_id: number for number, passage in enumerate(searched)}
-    passages_PD = _encode_passages(searched, inputs, precision)
-    queries_QD = _dense(_reader("query", inputs, precision).encode_queries([query.made.text for query in lost]))
+
+    def reader(side: Side) -> TextEncoder:
+        return TextEncoder(inputs["encoder"], inputs["tokens"], side, threads=usable_cores(), precision=precision)
+
+    of_passages = reader("passage")
+    cut = TokensConfig.model_validate(inputs["tokens"].record["config"]).cut_passages(of_passages.tokenizer)
+    rows, _ = cut([passage.title for passage in searched], [passage.text for passage in searched])
+    passages_PD = of_passages.encode([np.array(ids) for ids in rows]).dense_ND
+    queries_QD = reader("query").encode_queries([query.made.text for query in lost]).dense_ND
+    assert passages_PD is not None and queries_QD is not None, "the step's encoder is scored by its dense vectors"
     allowed = max(1, depth * len(searched) // len(known.doc_ids))
     for query, query_D in zip(lost, queries_QD, strict=True):
         scores_P = passages_PD @ query_D
-        best = max(float(scores_P[row[doc_id]]) for doc_id in relevant[query.query_id])
+        best = max(float(scores_P[row[doc_id]]) for doc_id in known.copies_of(query.made.doc_id))
         query.by_encoder = int((scores_P > best).sum()) < allowed
-
-
-def _encode_passages(passages: Sequence[Passage], inputs: Mapping[str, Artifact], precision: Precision) -> Floats:
-    """Dense vectors [P, D]."""
-    reader = _reader("passage", inputs, precision)
-    cut = TokensConfig.model_validate(inputs["tokens"].record["config"]).cut_passages(reader.tokenizer)
-    rows, _ = cut([passage.title for passage in passages], [passage.text for passage in passages])
-    return _dense(reader.encode([np.array(row) for row in rows]))
-
-
-def _reader(side: Side, inputs: Mapping[str, Artifact], precision: Precision) -> TextEncoder:
-    return TextEncoder(inputs["encoder"], inputs["tokens"], side, threads=usable_cores(), precision=precision)
-
-
-def _dense(views: Views) -> Floats:
-    assert views.dense_ND is not None, "the step's encoder is scored by its dense vectors"
-    return views.dense_ND
 
 
 NOT_FOUND = "its passage is not found again"

@@ -1,90 +1,266 @@
-"""Names of sources, each `KIND`, `KIND:PLACE` or the URL of a server, and fingerprints of what lies at their places."""
+"""What a source of queries is, which sources train and which judge, and the candidates that they make.
 
-from collections.abc import Sequence
-from pathlib import Path
+A system that is trained and judged by queries of one kind has learned the kind: it gains what people's queries do not
+show (docs/results/choose.md). So the sources that judge are not those that train (`roles_of`). Titles judge where
+passages have their own, for they are most like what people type; else sentences do.
+
+A source reads the first passages by a hash of their ids, of the documents of the splits that its queries are for. What
+a model or a server has written is remembered (`written.QueryCache`), so that a step that was killed asks for it once.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
 from typing import Any, ClassVar
 
-from midmask.core.config import model_content
-from midmask.corpora.documents.passages import splitter
-from midmask.errors import UserError
+from midmask.core.config import library_versions
+from midmask.core.randomness import hash64
+from midmask.queries.collection import CollectionFacts, MadeQuery, Passage, draw_passages, read_drawn
+from midmask.queries.config import ALL, QUERY_SOURCES, SPLITS, TRAIN, QueriesConfig, kind_and_place
+from midmask.retrieve.bm25.search import Bm25Index
 from midmask.store.place import Place
 
-
-def kind_and_place(source: str) -> tuple[str, str]:
-    """A source's kind (`titles`, …, `file`, `model`, `http`) and its path or URL, "" if it has none."""
-    if source.startswith(("http://", "https://")):
-        return "http", source
-    kind, _, place = source.partition(":")
-    return kind, place
+SAMPLE = 500
+"""Passages in the sample from which the number of a source's queries is estimated."""
 
 
-def canonical(source: str, choices: Sequence[str]) -> str:
-    """One name for each source: paths absolute, since workers run in other folders; a server by its URL.
+@dataclass(frozen=True)
+class Opening:
+    """What a source may use besides the passages that it makes queries of."""
 
-    Args:
-        choices: as people are told them: KIND, `file:PATH`, `model:FOLDER`, `http:URL`.
+    config: QueriesConfig
+    known: CollectionFacts
+    index: Callable[[], Bm25Index]  # over the passages before anything is hidden
+    limit: int = SAMPLE  # number of queries that are needed from the source
+    cache: Place | None = None  # where answers are kept until the step has ended; none: in memory
 
-    Raises:
-        ValueError: if the source is none of the choices.
+
+class Source:
+    """Makes queries of one kind; the same passages give the same queries, however they are divided into calls.
+
+    A source overrides `queries_of`, or `queries` if it works on several passages at once. Where its place is not what
+    it should be, its constructor raises UserError.
     """
-    kind, place = kind_and_place(source)
-    has_place = {choice.partition(":")[0] for choice in choices if ":" in choice}
-    if kind == "http" and kind in has_place and place.startswith(("http://", "https://")):
-        return place
-    if kind in has_place - {"http"} and place:
-        return source if "://" in place else f"{kind}:{Path(place).expanduser().absolute()}"
-    if source in choices and kind not in has_place:
-        return source
-    raise ValueError(f"there is no source {source!r}; choose {', '.join(choices[:-1])} or {choices[-1]}")
 
+    READS_ALL: ClassVar[bool] = False  # whether it goes through all passages: most give no query, and it costs nothing
+    JUDGES: ClassVar[int] = 0  # its place among the sources that may judge, 1 before others; 0: it favours BM25
+    IS_WEAK: ClassVar[bool] = False  # whether BM25 chose the passages of its queries
 
-def source_content(source: str, field: str) -> dict[str, Any]:
-    """What decides a source's texts besides its name: its file, its model's files, or the splitter of sentences.
+    def __init__(self, place: str, opening: Opening) -> None:
+        """place: what follows the kind in the source's name, or its URL; empty where it has none."""
+        self.facts: Counter[str] = Counter()  # what it counted, for the step's result
+        self.config, self.known = opening.config, opening.known
 
-    Raises:
-        UserError: if the file or the model is not there.
-    """
-    kind, place = kind_and_place(source)
-    if kind == "file":
-        return {"file": file_content(place, f"{field} = {source}")}
-    if kind == "model":
-        return dict(model_content(Path(place), field))
-    return splitter() if kind == "sentences" else {}
+    @classmethod
+    def content(cls, place: str, named: str) -> Any:
+        """What decides its queries besides the config, for the artifact's identity; none: nothing does.
 
-
-def file_content(path: str, named: str) -> str:
-    """A file's fingerprint.
-
-    Args:
-        named: the field and its value, for the error's text.
-
-    Raises:
-        UserError: if there is no such file.
-    """
-    if not Place(path).exists() or Place(path).is_folder():
-        raise UserError(f"{named}: there is no such file")
-    return Place(path).digest()
-
-
-class Sourced:
-    """A config whose field `source` is KIND, or KIND:PLACE."""
-
-    source: str
-    SECTION: ClassVar[str]  # of the recipe that the config is
-
-    @property
-    def kind(self) -> str:
-        return kind_and_place(self.source)[0]
-
-    @property
-    def place(self) -> str:
-        """The path of a file or model; empty where the source has none."""
-        return kind_and_place(self.source)[1]
-
-    def content(self) -> dict[str, Any]:
-        """Fingerprints of the source's files, as a part of the artifact's identity.
-
-        Raises:
-            UserError: if the file or the model is not there.
+        Args:
+            named: the field and the source, for the text of the UserError if the place holds nothing.
         """
-        return source_content(self.source, f"{self.SECTION}.source")
+        return None
+
+    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
+        """Makes any number of queries for each passage, in the order of the passages."""
+        for passage in passages:
+            yield from self.queries_of(passage)
+
+    def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
+        """Makes the queries of a passage."""
+        raise NotImplementedError
+
+    def draw(self, *names: str | int) -> int:
+        """64 random bits for these names (a purpose, a passage's id, a position, …) and the config's seed."""
+        return draw(self.config.seed, *names)
+
+
+def draw(seed: int, *names: str | int) -> int:
+    """64 random bits for these names."""
+    return int(hash64(["\0".join(map(str, names))], f"queries {seed}")[0])
+
+
+def class_of(source: str) -> type[Source]:
+    """The class of a source, by its name in `QueriesConfig.sources`."""
+    return _classes()[kind_and_place(source)[0]]
+
+
+@cache
+def _classes() -> dict[str, type[Source]]:
+    homes = {name.partition(":")[0]: home for name, home in QUERY_SOURCES.items()}
+    return {kind: getattr(import_module(f"{__package__}.{module}"), name) for kind, (module, name) in homes.items()}
+
+
+def open_source(source: str, opening: Opening) -> Source:
+    """Opens a source by its name in `QueriesConfig.sources`.
+
+    Raises:
+        UserError: if its file, model or server is not what it should be.
+    """
+    return class_of(source)(kind_and_place(source)[1], opening)
+
+
+def queries_content(config: QueriesConfig) -> dict[str, Any]:
+    """Fingerprints of the sources' files and models, and versions of the libraries that determine the queries.
+
+    They are a part of the artifact's identity. A server is identified by its URL alone.
+
+    Raises:
+        UserError: if a file or a model is not there.
+    """
+    content: dict[str, Any] = {"libraries": library_versions(("bm25s", "PyStemmer"))}
+    for source in config.sources:
+        deciding = class_of(source).content(kind_and_place(source)[1], f"queries.sources, {source}")
+        if deciding is not None:
+            content[source] = deciding
+    return content
+
+
+ENOUGH = 200
+"""Fewest queries for dev and test, before any is dropped, that let a source judge alone."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The sources that make queries to train, and those that make queries to judge; a source may do both."""
+
+    train: Mapping[str, float]  # source -> weight
+    judge: Mapping[str, float]  # source -> weight
+
+    def of(self, split: str) -> Mapping[str, float]:
+        return self.train if split == TRAIN else self.judge
+
+    def splits(self, source: str) -> tuple[str, ...]:
+        """The splits that a source makes queries for."""
+        return tuple(split for split in SPLITS if source in self.of(split))
+
+    def share(self, source: str, split: str) -> float:
+        """The source's share of a split's queries, by weight; 0 if it makes none for it."""
+        weights = self.of(split)
+        return weights.get(source, 0.0) / sum(weights.values())
+
+
+def roles_of(opening: Opening) -> Roles:
+    """Divides the sources into those that train and those that judge, by `config.judged_by`.
+
+    If that is empty, the first source that may judge and has enough queries judges alone; if none has enough, all
+    judge. The sources that judge train as well if no other is left.
+    """
+    config = opening.config
+    judging = tuple(config.sources) if ALL in config.judged_by else config.judged_by
+    judging = judging or _first_judge(opening)
+    others = {source: weight for source, weight in config.sources.items() if source not in judging}
+    if not judging or not others:
+        return Roles(config.sources, {source: config.sources[source] for source in judging or config.sources})
+    return Roles(others, {source: config.sources[source] for source in judging})
+
+
+def _first_judge(opening: Opening) -> tuple[str, ...]:
+    may_judge = [source for source in opening.config.sources if class_of(source).JUDGES]
+    for source in sorted(may_judge, key=lambda source: class_of(source).JUDGES):
+        if _possible(source, opening) >= ENOUGH:
+            return (source,)
+    return ()
+
+
+def _possible(source: str, opening: Opening) -> float:
+    """Estimates from a sample how many queries a source can make for dev and test.
+
+    A model or a server, which is not asked for a sample, counts one query per passage.
+    """
+    config, known = opening.config, opening.known
+    judged = (config.dev_share + config.test_share) * len(known.doc_ids)
+    kind, place = kind_and_place(source)
+    if place:
+        return judged
+    drawn = draw_passages(known.doc_ids, config.seed, f"{kind} sample", SAMPLE)
+    read = [passage for some in read_drawn(known.corpus, drawn) for passage in some]
+    makers = {made.doc_id for made in open_source(source, opening).queries(read)}
+    return judged * len(makers) / len(read)
+
+
+WRITTEN = "written"
+"""Folder for the answers of models and servers while the step runs."""
+
+OTHER_PURPOSE = "its document is for queries of other sources"
+
+
+@dataclass
+class Candidate:
+    """A query that was made, and whether and why it was dropped."""
+
+    made: MadeQuery
+    passage: Passage
+    source: str
+    query_id: str
+    split: str  # of its document; "" if its passage has too many copies to be in a split
+    draw_key: float  # sort key of a weighted random draw (exponential race); the smallest is drawn first
+    reason: str = ""  # why it was dropped; "" if it was not
+    rank: int | None = None  # of the first relevant passage by BM25; None if it was not found or not searched
+    by_encoder: bool = False  # whether the encoder finds a relevant passage that BM25 does not
+    overlap: float | None = None  # share of the query's words, weighted by idf, that its passage has
+
+    @property
+    def is_in(self) -> bool:
+        return not self.reason
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether its relevant passage was chosen by BM25."""
+        return class_of(self.source).IS_WEAK
+
+
+def collect(
+    opening: Opening, roles: Roles, splits: Mapping[str, str], out: Place
+) -> tuple[list[Candidate], dict[str, dict[str, int]]]:
+    """Makes the queries of all sources.
+
+    Args:
+        splits: doc_id -> split.
+
+    Returns:
+        The candidates, sorted by query_id, and source -> what it counted, of sources that count anything.
+    """
+    config, known = opening.config, opening.known
+    candidates: dict[str, Candidate] = {}
+    facts: dict[str, dict[str, int]] = {}
+    for number, (source, weight) in enumerate(config.sources.items()):
+        count = sum(config.wanted(split) * roles.share(source, split) for split in SPLITS)
+        limit = math.ceil(config.candidates * count)
+        opened = open_source(source, replace(opening, limit=limit, cache=out / WRITTEN / f"{number:02d}"))
+        purpose = roles.splits(source)
+        for block in read_drawn(known.corpus, _drawn(source, config, known, purpose, splits, limit)):
+            by_id = {passage.doc_id: passage for passage in block}
+            seen: Counter[MadeQuery] = Counter()
+            for made in opened.queries(block):
+                kind, split = kind_and_place(source)[0], splits.get(made.doc_id, "")
+                name = (kind, seen[made], made.doc_id, str(made.hidden), made.text)
+                seen[made] += 1
+                # The first of exponential waiting times: a source of twice the weight comes first twice as often.
+                draw_key = -math.log((draw(config.seed, *name) + 0.5) / 2.0**64) / weight
+                query_id = f"{kind}-{draw(0, source, *name):016x}"
+                reason = OTHER_PURPOSE if split and split not in purpose else ""
+                candidates[query_id] = Candidate(made, by_id[made.doc_id], source, query_id, split, draw_key, reason)
+        if opened.facts:
+            facts[source] = dict(opened.facts)
+    return sorted(candidates.values(), key=lambda candidate: candidate.query_id), facts
+
+
+def _drawn(
+    source: str,
+    config: QueriesConfig,
+    known: CollectionFacts,
+    purpose: Sequence[str],
+    splits: Mapping[str, str],
+    limit: int,
+) -> Collection[str] | None:
+    """Draws the passages that a source reads; None: all passages.
+
+    They are in the splits of `purpose` or in no split: queries of the latter are made to be counted with the reason.
+    """
+    if class_of(source).READS_ALL:
+        return None
+    doc_ids = [doc_id for doc_id in known.doc_ids if splits.get(doc_id) in (None, *purpose)]
+    return draw_passages(doc_ids, config.seed, kind_and_place(source)[0], limit)

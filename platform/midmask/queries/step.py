@@ -15,13 +15,13 @@ import logging
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
 
 from midmask.corpora.writer import write_beir
 from midmask.errors import UserError
-from midmask.queries.candidates import WRITTEN, Candidate, CandidatePool, Roles, collect, roles_of
 from midmask.queries.collection import CollectionFacts, query_row, read_as_searched, split_passages
 from midmask.queries.config import SPLITS, QueriesConfig
 from midmask.queries.preview import EXAMPLES, examples_of, give_away, page, qrels_table, summary
@@ -33,12 +33,11 @@ from midmask.queries.selection import (
     drop_unfound,
     find_by_encoder,
     hiding_of,
-    relevant_of,
     screen,
     search_again,
     thin,
 )
-from midmask.queries.sources import kind_and_place
+from midmask.queries.sources import WRITTEN, Candidate, Opening, Roles, collect, roles_of
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import write_table
@@ -78,30 +77,34 @@ def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Pla
     name = _name_of(corpus)
     known = CollectionFacts(corpus)
     splits, rule = split_passages(known, config)
-    roles = roles_of(config, corpus, known)
-    pool = _collect(config, corpus, known, roles, splits, out)
-    screen(pool, known, config)
-    ranked, before = _select(config, inputs, pool, known, roles)
-    kept = [query for query in pool.candidates if query.is_in]
+    with tempfile.TemporaryDirectory() as folder:
+        opening = Opening(config, known, cache(lambda: bm25_over(corpus, {}, Place(folder))))
+        roles = roles_of(opening)
+        candidates, facts = collect(opening, roles, splits, out)
+    screen(candidates, known, config)
+    ranked, before = _select(config, inputs, candidates, known, roles)
+    kept = [query for query in candidates if query.is_in]
     if len(kept) < FEWEST:
-        raise UserError(_too_few(config, pool, len(kept), len(known.doc_ids)))
-    relevant = relevant_of(kept, known)
-    splits = {query.query_id: query.split for query in kept}
-    missing = set(SPLITS) - set(splits.values())
-    if missing:
+        raise UserError(_too_few(config, candidates, len(kept), len(known.doc_ids)))
+    if missing := set(SPLITS) - {query.split for query in kept}:
         raise UserError(
             f"queries: {len(kept)} queries cannot be divided into train, dev and test: {', '.join(sorted(missing))} "
             "would be empty; name more sources that judge (--judged-by, in Python judged_by=), or give more documents"
         )
-    qrels = qrels_table(splits, relevant)
-    result = summary(pool.candidates, splits, qrels, ranked, before=before, facts=pool.facts)
-    result = {"name": name, "passages": len(known.doc_ids), **result, "split_rule": rule}
-    result |= {"train_sources": list(roles.train), "judge_sources": list(roles.judge)}
-    result["documents"] = len({known.document_of(query.made.doc_id) for query in kept})
-    _write(out, name, corpus, pool, known, splits, qrels)
+    qrels = qrels_table(kept, known)
+    result = {
+        "name": name,
+        "passages": len(known.doc_ids),
+        **summary(candidates, qrels, ranked, before=before, facts=facts),
+        "split_rule": rule,
+        "train_sources": list(roles.train),
+        "judge_sources": list(roles.judge),
+        "documents": len({known.document_of(query.made.doc_id) for query in kept}),
+    }
+    _write(out, name, candidates, known, qrels)
     (out / "statistics.json").write_json(result)
     (out / WRITTEN).delete()
-    log.info("kept %d of %d made queries: %s", len(kept), len(pool.candidates), result["splits"])
+    log.info("kept %d of %d made queries: %s", len(kept), len(candidates), result["splits"])
     return result
 
 
@@ -111,19 +114,10 @@ def _name_of(corpus: Place) -> str:
     return "collection" if name in ("", ".", "..") else name.replace("/", "-")
 
 
-def _collect(
-    config: QueriesConfig, corpus: Place, known: CollectionFacts, roles: Roles, splits: Mapping[str, str], out: Place
-) -> CandidatePool:
-    if not any(kind_and_place(source)[0] == "file" for source in config.sources):
-        return collect(config, corpus, known, roles, splits, None, out)
-    with tempfile.TemporaryDirectory() as folder:
-        return collect(config, corpus, known, roles, splits, bm25_over(corpus, {}, Place(folder)), out)
-
-
 def _select(
     config: QueriesConfig,
     inputs: Mapping[str, Artifact],
-    pool: CandidatePool,
+    candidates: Sequence[Candidate],
     known: CollectionFacts,
     roles: Roles,
 ) -> tuple[pa.Table, dict[str, dict[str, float]]]:
@@ -133,12 +127,12 @@ def _select(
     and source -> `give_away` of its queries that were found in the first search.
     """
     before: dict[str, dict[str, float]] = {}
-    corpus, depth = inputs["corpus"].place, max(CUT, config.round_trip_depth)
+    depth = max(CUT, config.round_trip_depth)
     while True:
-        left = [query for query in pool.candidates if query.is_in]
+        left = [query for query in candidates if query.is_in]
         if not left:
             return pa.table({}), before
-        ranked = search_again(left, corpus, pool.passages, known, depth)
+        ranked = search_again(left, known, depth)
         first = not before
         if first and config.round_trip == "either" and "encoder" in inputs:
             find_by_encoder(left, inputs, known, config.round_trip_depth, config.precision)
@@ -156,67 +150,52 @@ def _select(
             return ranked, before
 
 
-def _too_few(config: QueriesConfig, pool: CandidatePool, kept: int, passages: int) -> str:
+def _too_few(config: QueriesConfig, candidates: Sequence[Candidate], kept: int, passages: int) -> str:
     """The message for a collection with fewer than 30 kept queries: the two most frequent reasons, and what to do."""
-    reasons = Counter(query.reason for query in pool.candidates if query.reason)
+    reasons = Counter(query.reason for query in candidates if query.reason)
     most = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:2]
     why = "".join(f"; {count} dropped because {reason}" for reason, count in most)
     easier = "raise queries.bm25_target, " if TOO_EASY in reasons else ""
     return (
         f"queries.sources = {', '.join(config.sources)}: {kept} queries of {passages:,} passages are kept, and "
-        f"{FEWEST} are the least that can be divided into splits ({len(pool.candidates)} made{why}); {easier}name more "
+        f"{FEWEST} are the least that can be divided into splits ({len(candidates)} made{why}); {easier}name more "
         "sources (--query-sources, in Python sources=; such as keyphrases, "
         "sentences), raise queries.per_passage or queries.round_trip_depth, or give more documents"
     )
 
 
-def _write(
-    out: Place,
-    name: str,
-    corpus: Place,
-    pool: CandidatePool,
-    known: CollectionFacts,
-    splits: Mapping[str, str],
-    qrels: pa.Table,
-) -> None:
-    kept = [query for query in pool.candidates if query.is_in]
-    pairs: dict[str, list[tuple[str, str, int]]] = {"train": [], "dev": [], "test": []}
+def _write(out: Place, name: str, candidates: Sequence[Candidate], known: CollectionFacts, qrels: pa.Table) -> None:
+    kept = [query for query in candidates if query.is_in]
+    pairs: dict[str, list[tuple[str, str, int]]] = {split: [] for split in SPLITS}
     for row in qrels.to_pylist():
         pairs[row["split"]].append((row["query_id"], row["doc_id"], 1))
-    rows = (
-        query_row(query.query_id, query.made.text, query.source, known.document_of(query.made.doc_id)) for query in kept
-    )
+    documents = {query.query_id: known.document_of(query.made.doc_id) for query in kept}
+    rows = (query_row(query.query_id, query.made.text, query.source, documents[query.query_id]) for query in kept)
     hiding = hiding_of(kept)
-    write_beir(out / "collection" / name, read_as_searched(corpus, hiding), rows, pairs)
-    _write_candidates(out / "queries.parquet", pool.candidates, known, splits)
-    examples = examples_of(kept, hiding, pool.passages, splits)
+    write_beir(out / "collection" / name, read_as_searched(known.corpus, hiding), rows, pairs)
+    table = pa.Table.from_pylist([_row(query, known) for query in candidates], CANDIDATES)
+    write_table(table, out / "queries.parquet")
+    examples = examples_of(kept, hiding)
     write_table(pa.Table.from_pylist(examples, EXAMPLES), out / "examples.parquet")
     (out / "queries.html").write(page(name, examples[:50]).encode())
 
 
-def _write_candidates(
-    place: Place, candidates: Sequence[Candidate], known: CollectionFacts, splits: Mapping[str, str]
-) -> None:
-    """All candidates, sorted by id."""
-    rows = []
-    for query in candidates:
-        start, end = query.made.hidden or (None, None)
-        rows.append(
-            {
-                "query_id": query.query_id,
-                "text": query.made.text,
-                "doc_id": query.made.doc_id,
-                "source": query.source,
-                "split": splits.get(query.query_id, ""),
-                "kept": query.is_in,
-                "reason": query.reason,
-                "rank": query.rank,
-                "by_encoder": query.by_encoder,
-                "overlap": query.overlap,
-                "document": known.document_of(query.made.doc_id),
-                "hidden_start": start,
-                "hidden_end": end,
-                "hides_title": query.made.hides_title,
-            }
-        )
-    write_table(pa.Table.from_pylist(rows, CANDIDATES), place)
+def _row(query: Candidate, known: CollectionFacts) -> dict[str, Any]:
+    """A candidate as a row of queries.parquet."""
+    start, end = query.made.hidden or (None, None)
+    return {
+        "query_id": query.query_id,
+        "text": query.made.text,
+        "doc_id": query.made.doc_id,
+        "source": query.source,
+        "split": query.split if query.is_in else "",
+        "kept": query.is_in,
+        "reason": query.reason,
+        "rank": query.rank,
+        "by_encoder": query.by_encoder,
+        "overlap": query.overlap,
+        "document": known.document_of(query.made.doc_id),
+        "hidden_start": start,
+        "hidden_end": end,
+        "hides_title": query.made.hides_title,
+    }

@@ -8,8 +8,7 @@
 The paper says no more than that weights are normalised to [0, 1]: source, scaling and k1, b are unpublished choices.
 
 Attention is what a word receives in the last layer, averaged over heads. A file has JSON lines {"id": …, "vector":
-{term: weight}}, as Anserini's JsonVectorCollection; a term is matched with a word of the passage by its text: lower
-case, without punctuation at its ends.
+{term: weight}}, as Anserini's JsonVectorCollection; a term is matched with a word of the passage by its text.
 
     given.parquet, given.json, quarantine.jsonl   the file's vectors by shard, and its bad lines, as in `given`
     range.json                                    lowest and highest weight of known passages
@@ -36,8 +35,8 @@ from midmask.core.config import Config, file_fingerprint
 from midmask.corpora.text_files import text_lines
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.errors import UserError, unknown
+from midmask.queries.config import Sourced, kind_and_place
 from midmask.queries.given import GivenLine, is_utf8, read_given, sort_by_shard
-from midmask.queries.sources import Sourced, kind_and_place
 from midmask.queries.word_statistics import ShardWords, shard_words, token_ids
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -54,30 +53,25 @@ BATCH_TOKENS = 2048
 class AttentionWeigher:
     """Loads an encoder once; on a GPU if there is one. Batches are fixed by the shard alone, so bits are too."""
 
-    def __init__(
-        self,
-        encoder: Path,
-        vocabulary: Vocabulary,
-        looks: Literal["cls", "all"],
-        pieces: Literal["mean", "max", "sum"],
-    ) -> None:
+    def __init__(self, config: "WeighConfig", vocabulary: Vocabulary) -> None:
+        self._config, self._pad_id = config, vocabulary.pad_id
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        backbone = build_backbone(BackboneConfig(name=str(encoder), dropout=0.0), vocabulary, seed=0)
+        encoder = BackboneConfig(name=str(config.encoder_folder), dropout=0.0)
+        backbone = build_backbone(encoder, vocabulary, seed=0)
         backbone.model.set_attn_implementation("eager")  # the only implementation that returns attention weights
         self._backbone = backbone.to(self._device).eval()
-        self._pad_id, self._looks, self._pieces = vocabulary.pad_id, looks, pieces
 
     def weights(self, found: ShardWords, name: str) -> Doubles:
         rows = [torch.from_numpy(row.astype(np.int64)) for row in np.split(found.ids_T, found.lengths_P.cumsum()[:-1])]
         received = [torch.zeros(0)] * len(rows)
-        longest = max(map(len, rows), default=0)
-        size = max(1, BATCH_TOKENS // max(longest, 1))
         order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
+        size = max(1, BATCH_TOKENS // max([1, *map(len, rows)]))
         for start in range(0, len(order), size):
             batch = order[start : start + size]
             for row, attention in zip(batch, self._sum_received([rows[row] for row in batch]), strict=True):
                 received[row] = attention
-        return of_words(torch.cat([torch.zeros(0), *received]).numpy().astype(np.float64), found, self._pieces)
+        received_T = torch.cat([torch.zeros(0), *received]).numpy().astype(np.float64)
+        return of_words(received_T, found, self._config.attention_pieces)
 
     def bounds(self) -> tuple[float, float]:
         return 0.0, 1.0
@@ -87,16 +81,16 @@ class AttentionWeigher:
         """What each token of each row receives, [length] each."""
         lengths_B = torch.tensor([len(row) for row in rows], device=self._device)
         ids_BL = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._pad_id).to(self._device)
-        attention_BLL = last_attention(self._backbone, ids_BL, lengths_B)
-        if self._looks == "cls":
+        real_BL = torch.arange(ids_BL.shape[1], device=self._device) < lengths_B[:, None]
+        attention_BLL = last_attention(self._backbone, ids_BL, real_BL)
+        if self._config.attention_from == "cls":
             looked_BL = attention_BLL[:, 0]
         else:
-            real_BL = torch.arange(ids_BL.shape[1], device=self._device) < lengths_B[:, None]
             looked_BL = (attention_BLL * real_BL[..., None]).sum(1) / lengths_B[:, None]
         return [looked_BL[row, : len(ids)].cpu() for row, ids in enumerate(rows)]
 
 
-def last_attention(backbone: Backbone, ids_BL: Tensor, lengths_B: Tensor) -> Tensor:
+def last_attention(backbone: Backbone, ids_BL: Tensor, real_BL: Tensor) -> Tensor:
     """The last layer's attention, mean over its heads; [B, L, L], who looks first.
 
     Raises:
@@ -107,7 +101,6 @@ def last_attention(backbone: Backbone, ids_BL: Tensor, lengths_B: Tensor) -> Ten
             f"weights.encoder: a row of {ids_BL.shape[1]} tokens, but the encoder takes at most {backbone.max_length}. "
             "Lower tokens.max_length."
         )
-    real_BL = torch.arange(ids_BL.shape[1], device=ids_BL.device) < lengths_B[:, None]
     layers = backbone.encoder(input_ids=ids_BL, attention_mask=real_BL.long(), output_attentions=True).attentions
     if not layers:
         raise UserError(
@@ -120,21 +113,16 @@ def last_attention(backbone: Backbone, ids_BL: Tensor, lengths_B: Tensor) -> Ten
 def of_words(received_T: Doubles, found: ShardWords, pieces: Literal["mean", "max", "sum"]) -> Doubles:
     """The attention that the tokens of each word use receive, as one number, [U]."""
     received_C = received_T[found.candidate_T]
-    uses = len(found.word_U)
-    if pieces == "max":
-        highest_U = np.zeros(uses)
-        np.maximum.at(highest_U, found.use_of_C, received_C)
-        return highest_U
-    sum_U = np.zeros(uses)
-    np.add.at(sum_U, found.use_of_C, received_C)
-    return sum_U if pieces == "sum" else sum_U / np.bincount(found.use_of_C, minlength=uses)
+    weight_U = np.zeros(len(found.word_U))
+    (np.maximum if pieces == "max" else np.add).at(weight_U, found.use_of_C, received_C)
+    return weight_U / np.bincount(found.use_of_C, minlength=len(weight_U)) if pieces == "mean" else weight_U
 
 
 ENDS = re.compile(r"^\W+|\W+$")
 
 
-def sort_vectors(path: str, corpus: Place, out: Place, *, unit: bool) -> None:
-    """Reads the file once and sorts its vectors into the corpus's shards.
+def _read_vectors(place: Place, unit: bool) -> Iterator[GivenLine]:
+    """The file's vectors, each as a text.
 
     Args:
         unit: whether weights must lie in [0, 1].
@@ -142,12 +130,6 @@ def sort_vectors(path: str, corpus: Place, out: Place, *, unit: bool) -> None:
     Raises:
         UserError: if there is no such file; for a weight beyond [0, 1] where that is asked.
     """
-    sort_by_shard(_read_vectors(Place(path), unit=unit), corpus, out)
-    if not (out / "range.json").exists():
-        (out / "range.json").write_json(list(_range(out)))
-
-
-def _read_vectors(place: Place, *, unit: bool) -> Iterator[GivenLine]:
     for number, text in text_lines(place, name=f"weights.source = file:{place}", errors="replace", form="objects"):
         try:
             row = json.loads(text)
@@ -155,18 +137,18 @@ def _read_vectors(place: Place, *, unit: bool) -> Iterator[GivenLine]:
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             yield GivenLine(number, "", [text], "malformed line")
             continue
+        beyond = [term for term, weight in vector.items() if not 0 <= weight <= 1]
         if not is_utf8(doc_id):
             yield GivenLine(number, "", [text], "invalid UTF-8")
-            continue
-        if not all(map(math.isfinite, vector.values())):
+        elif not all(map(math.isfinite, vector.values())):
             yield GivenLine(number, doc_id, [text], "weight not finite")
-            continue
-        if unit and (beyond := [term for term, weight in vector.items() if not 0 <= weight <= 1]):
+        elif unit and beyond:
             raise UserError(
                 f"{place}, line {number}: the weight of {beyond[0]!r} is {vector[beyond[0]]}, not in [0, 1]; set "
                 "weights.scaling=passage"
             )
-        yield GivenLine(number, doc_id, [json.dumps(vector)])
+        else:
+            yield GivenLine(number, doc_id, [json.dumps(vector)])
 
 
 def _range(out: Place) -> tuple[float, float]:
@@ -339,12 +321,12 @@ Weigher = CountWeigher | AttentionWeigher | FileWeigher
 """`weights(found, name)`: the raw weight of each use in the shard of that name, [U]; `bounds()`: of them all."""
 
 
-def scale(weight_U: Doubles, passage_U: NDArray[np.int64], passages: int) -> Doubles:
+def scale_in_passages(weight_U: Doubles, found: ShardWords) -> Doubles:
     """Lowest to 0 and highest to 1 within each passage; all 0 where they are equal."""
-    lowest_P, highest_P = np.full(passages, np.inf), np.full(passages, -np.inf)
-    np.minimum.at(lowest_P, passage_U, weight_U)
-    np.maximum.at(highest_P, passage_U, weight_U)
-    above_U, range_U = weight_U - lowest_P[passage_U], highest_P[passage_U] - lowest_P[passage_U]
+    lowest_P, highest_P = np.full((2, len(found.lengths_P)), [[np.inf], [-np.inf]])
+    np.minimum.at(lowest_P, found.passage_U, weight_U)
+    np.maximum.at(highest_P, found.passage_U, weight_U)
+    above_U, range_U = weight_U - lowest_P[found.passage_U], (highest_P - lowest_P)[found.passage_U]
     scaled_U: Doubles = np.divide(above_U, range_U, out=np.zeros_like(weight_U), where=range_U > 0)
     return scaled_U
 
@@ -355,7 +337,7 @@ def scale_weights(config: WeighConfig, weigher: Weigher | None, found: ShardWord
         return np.zeros(len(found.word_U))
     weight_U = weigher.weights(found, name)
     if config.scaling == "passage":
-        return scale(weight_U, found.passage_U, len(found.lengths_P))
+        return scale_in_passages(weight_U, found)
     if config.scaling == "corpus":
         lowest, highest = weigher.bounds()
         weight_U = (weight_U - lowest) / (highest - lowest) if highest > lowest else np.zeros_like(weight_U)
@@ -366,13 +348,16 @@ def _make_weigher(config: WeighConfig, inputs: Inputs, out: Place, vocabulary: V
     if config.needs_statistics:
         return CountWeigher(config, inputs["statistics"])
     if config.kind == "attention":
-        return AttentionWeigher(config.encoder_folder, vocabulary, config.attention_from, config.attention_pieces)
+        return AttentionWeigher(config, vocabulary)
     return FileWeigher(inputs["tokens"].place, out) if config.kind == "file" else None
 
 
 def _begin(config: WeighConfig, inputs: Inputs, out: Place) -> None:
+    """Reads a file once, and sorts its vectors into the corpus's shards."""
     if config.kind == "file":
-        sort_vectors(config.place, inputs["corpus"].place, out, unit=config.scaling == "none")
+        sort_by_shard(_read_vectors(Place(config.place), config.scaling == "none"), inputs["corpus"].place, out)
+        if not (out / "range.json").exists():
+            (out / "range.json").write_json(list(_range(out)))
 
 
 def _worker(config: WeighConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:

@@ -19,6 +19,7 @@ import uuid
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -29,9 +30,9 @@ from midmask.core.config import fingerprint, identity_of, model_content
 from midmask.core.randomness import hash64
 from midmask.errors import SHOWN, UserError
 from midmask.queries.chat import ChatServer, RequestRefused, ServerGone
-from midmask.queries.config import QueriesConfig
-from midmask.queries.plain_sources import MadeQuery, Passage
+from midmask.queries.collection import MadeQuery, Passage
 from midmask.queries.query_model import PASSAGE, QueryGenerator
+from midmask.queries.sources import Opening, Source
 from midmask.store.place import Place
 
 EVERY_ANSWERS, EVERY_SECONDS = 64, 10.0
@@ -62,14 +63,13 @@ class QueryCache:
         self._known: dict[str, Answer] = {}
         self._pending: list[str] = []
         self._written = time.monotonic()
-        for name in place.names() if place else []:
-            if place and name.endswith(".jsonl"):
-                self._load(place / name)
+        files = [place / name for name in place.names() if name.endswith(".jsonl")] if place else []
+        for file in files:
+            self._load(file)
 
     def _load(self, file: Place) -> None:
         try:
-            for line in file.read().decode().splitlines():
-                row = json.loads(line)
+            for row in map(json.loads, file.read().decode().splitlines()):
                 self._known[str(row["key"])] = Answer(tuple(map(str, row["queries"])), int(row["tokens"]))
         except (ValueError, KeyError, TypeError):
             raise UserError(
@@ -85,9 +85,8 @@ class QueryCache:
         """Adds an answer, and writes all new answers to a file after 64 of them or 10 seconds."""
         key = self._key(passage)
         self._known[key] = answer
-        self._pending.append(
-            json.dumps({"key": key, "queries": list(answer.queries), "tokens": answer.tokens}, ensure_ascii=False)
-        )
+        row = {"key": key, "queries": list(answer.queries), "tokens": answer.tokens}
+        self._pending.append(json.dumps(row, ensure_ascii=False))
         if len(self._pending) >= EVERY_ANSWERS or time.monotonic() - self._written >= EVERY_SECONDS:
             self.flush()
 
@@ -108,50 +107,65 @@ log = logging.getLogger(__name__)
 FIELD = "queries.sources"
 
 
-class ModelQueries:
-    """A sequence-to-sequence or causal folder; it is loaded with the first passage that is not in the cache.
+class WrittenQueries(Source):
+    """At most `per_passage` different queries for each passage, written by something that may write none."""
 
-    Args:
-        folder: with config.json, safetensors and a tokenizer.
-        cache: where the queries of finished batches are kept, for a run after a kill.
+    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
+        answered = without = 0
+        with closing(self._answers(passages)) as answers:
+            for passage, answer in answers:
+                answered += 1
+                without += not answer.queries
+                yield from (MadeQuery(passage.doc_id, query) for query in answer.queries)
+        if without:
+            log.warning("%s: %d of %d answers had no query", self._name, without, answered)
+
+    _name: str  # what messages call it
+
+    def _answers(self, passages: Sequence[Passage]) -> Generator[tuple[Passage, Answer], None, None]:
+        """Each passage with its answer, in order."""
+        raise NotImplementedError
+
+
+class ModelQueries(WrittenQueries):
+    """A sequence-to-sequence or causal folder; it is loaded with the first passage that is not in the cache.
 
     Raises:
         UserError: if the folder has no such model; most of this is found with the first passage.
     """
 
-    def __init__(self, folder: str, config: QueriesConfig, *, cache: Place | None = None) -> None:
-        self._folder, self._config = Path(folder).expanduser(), config
-        content = model_content(self._folder, FIELD)
-        identity = {"model": content, "generate": identity_of(config.generate), "each": config.per_passage}
-        self._cache = QueryCache(cache, identity)
+    JUDGES = 2
+
+    def __init__(self, place: str, opening: Opening) -> None:
+        super().__init__(place, opening)
+        self._folder = Path(place).expanduser()
+        self._name = str(self._folder)
+        generate, each = identity_of(self.config.generate), self.config.per_passage
+        identity = {"model": model_content(self._folder, FIELD), "generate": generate, "each": each}
+        self._cache = QueryCache(opening.cache, identity)
+
+    @classmethod
+    def content(cls, place: str, named: str) -> Any:
+        return dict(model_content(Path(place), FIELD))
 
     @cached_property
     def _generator(self) -> QueryGenerator:
-        return QueryGenerator(self._folder, self._config.generate, field=FIELD)
+        return QueryGenerator(self._folder, self.config.generate, field=FIELD)
 
-    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
-        """At most `per_passage` different queries for each passage, in the order of the passages."""
+    def _answers(self, passages: Sequence[Passage]) -> Generator[tuple[Passage, Answer], None, None]:
         # Some batches of the model at a time, so that few of its rows are left empty.
-        size = max(1, 4 * self._config.generate.batch_size // self._config.per_passage)
-        waiting, without = iter(passages), 0
-        try:
-            while some := list(islice(waiting, size)):
-                self._write([passage for passage in some if self._cache.find(passage) is None])
-                for passage in some:
-                    answer = self._cache.find(passage)
-                    assert answer is not None
-                    without += not answer.queries
-                    yield from (MadeQuery(passage.doc_id, query) for query in answer.queries)
-        finally:
-            self._cache.flush()
-        if without:
-            log.warning("%s: %d of %d passages got no query", self._folder, without, len(passages))
+        size = max(1, 4 * self.config.generate.batch_size // self.config.per_passage)
+        for first in range(0, len(passages), size):
+            some = passages[first : first + size]
+            self._write([passage for passage in some if self._cache.find(passage) is None])
+            for passage in some:
+                yield passage, self._cache.find(passage) or Answer(())
 
     def _write(self, passages: Sequence[Passage]) -> None:
         if not passages:
             return
         texts = [text_of(passage) for passage in passages]
-        written = self._generator.queries([passage.doc_id for passage in passages], texts, self._config.per_passage)
+        written = self._generator.queries([passage.doc_id for passage in passages], texts, self.config.per_passage)
         for passage, queries in zip(passages, written, strict=True):
             self._cache.add(passage, Answer(tuple(dict.fromkeys(queries))))
         self._cache.flush()
@@ -172,21 +186,25 @@ _NUMBERING = re.compile(
 _QUOTES = "\"'`*\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
 
 
-class ServerQueries:
-    """A server by its URL; it is asked for its models with the first passage that is not in the cache.
+Ahead = deque[tuple[Passage, Answer | Future[Answer]]]
+"""Passages whose answers are next, with the answers or the requests that are on their way."""
 
-    Args:
-        url: such as http://127.0.0.1:8000/v1; not part of the queries' identity, since a server may move.
-        cache: where answers are kept, for a run after a kill.
+
+class ServerQueries(WrittenQueries):
+    """A server by its URL; it is asked for its models with the first passage that is not in the cache. With a budget,
+    the first passages have queries, also over several calls.
 
     Raises:
-        UserError: for a URL that is no http(s) one or contains credentials.
+        UserError: for a URL that is no http(s) one or contains credentials; if the server refuses, or stays away; what
+            it has answered is kept.
     """
 
-    def __init__(self, url: str, config: QueriesConfig, *, cache: Place | None = None) -> None:
-        self._config = config
-        self._server = ChatServer(url, seconds=config.server_seconds, retries=config.server_retries)
-        self._cache_place = cache
+    JUDGES = 1
+
+    def __init__(self, place: str, opening: Opening) -> None:
+        super().__init__(place, opening)
+        self._server = ChatServer(place, seconds=self.config.server_seconds, retries=self.config.server_retries)
+        self._name, self._cache_place = f"http:{self._server.url}", opening.cache
         self._asked = self._tokens = 0
 
     @cached_property
@@ -196,75 +214,55 @@ class ServerQueries:
         Raises:
             UserError: if none is named and the server does not have exactly one.
         """
-        if self._config.server_model is not None:
-            return self._config.server_model
+        if self.config.server_model is not None:
+            return self.config.server_model
         try:
             models = self._server.models()
         except ServerGone as gone:
-            raise UserError(f"http:{self._server.url}: no answer to /models: {gone}; start the server") from None
+            raise UserError(f"{self._name}: no answer to /models: {gone}; start the server") from None
         if len(models) != 1:
             raise UserError(
-                f"http:{self._server.url}: it serves {len(models)} models; set queries.server_model to one of them: "
+                f"{self._name}: it serves {len(models)} models; set queries.server_model to one of them: "
                 f"{', '.join(models[:SHOWN]) or 'none is listed, so name the one it was started with'}"
             )
         return models[0]
 
     @cached_property
     def _cache(self) -> QueryCache:
-        common = {"seeds": self._config.generate.seed, "characters": self._config.server_characters}
+        common = {"seeds": self.config.generate.seed, "characters": self.config.server_characters}
         return QueryCache(self._cache_place, {"request": self._body("", 0), **common})
 
-    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
-        """At most `per_passage` different queries for each passage, in the order of the passages. With a budget, the
-        first passages have queries, also over several calls.
-
-        Raises:
-            UserError: if the server refuses, or stays away; what it has answered is kept.
-        """
-        without = answered = 0
-        answers = self._answers(passages)
-        try:
-            for passage, answer in answers:
-                answered += 1
-                without += not answer.queries
-                yield from (MadeQuery(passage.doc_id, query) for query in answer.queries)
-        finally:
-            answers.close()
-        if without:
-            log.warning("http:%s: %d of %d answers had no query", self._server.url, without, answered)
-        if answered < len(passages):
-            log.warning(
-                "http:%s: the budget of queries.server_max_requests or queries.server_max_tokens is spent: %d of %d "
-                "passages were asked about, %d tokens; raise it to go on",
-                self._server.url,
-                answered,
-                len(passages),
-                self._tokens,
-            )
-
     def _answers(self, passages: Sequence[Passage]) -> Generator[tuple[Passage, Answer], None, None]:
-        """Each passage with its answer, in order; a few requests are sent ahead."""
-        cache = self._cache
-        ahead: deque[tuple[Passage, Answer | Future[Answer]]] = deque()
+        """Each passage with its answer, in order, until the budget is spent; a few requests are sent ahead."""
+        cache, answered = self._cache, 0
+        ahead: Ahead = deque()
         waiting = iter(passages)
-        pool = ThreadPoolExecutor(self._config.server_concurrency)
+        pool = ThreadPoolExecutor(self.config.server_concurrency)
         try:
-            while not self._is_spent():
-                for passage in islice(waiting, self._room() - len(ahead)):
+            while (room := self._room()) > 0:
+                for passage in islice(waiting, room - len(ahead)):
                     ahead.append((passage, cache.find(passage) or pool.submit(self._ask, passage)))
                 if not ahead:
                     return
                 passage, pending = ahead[0]
                 answer = self._settle(passage, pending) if isinstance(pending, Future) else pending
                 ahead.popleft()
+                answered += 1
                 self._asked += 1
                 self._tokens += answer.tokens
                 yield passage, answer
         except ServerGone as gone:
-            raise UserError(self._how_to_go_on(passages, ahead, gone)) from None
+            self._keep(ahead)
+            raise UserError(self._how_to_go_on(passages, gone)) from None
         finally:
             self._keep(ahead)
             pool.shutdown()
+        if answered < len(passages):
+            log.warning(
+                "%s: the budget of queries.server_max_requests or queries.server_max_tokens is spent: %d of %d "
+                "passages were asked about, %d tokens; raise it to go on",
+                *(self._name, answered, len(passages), self._tokens),
+            )
 
     def _settle(self, passage: Passage, future: Future[Answer]) -> Answer:
         """Waits for an answer and caches it; an empty Answer if the server refuses this request but not all."""
@@ -275,24 +273,25 @@ class ServerQueries:
                 raise
             log.warning("passage %s gets no query: %s", passage.doc_id, refusal)
             return Answer(())
-        if self._config.server_max_tokens is not None and not answer.tokens:
+        if self.config.server_max_tokens is not None and not answer.tokens:
             raise UserError(
-                f"http:{self._server.url}: it does not count tokens, so queries.server_max_tokens = "
-                f"{self._config.server_max_tokens} cannot be kept to; set queries.server_max_requests instead"
+                f"{self._name}: it does not count tokens, so queries.server_max_tokens = "
+                f"{self.config.server_max_tokens} cannot be kept to; set queries.server_max_requests instead"
             )
         self._cache.add(passage, answer)
         return answer
 
     def _room(self) -> int:
-        """Number of passages that may be in progress: enough that no thread waits for an earlier answer."""
-        room, most = 2 * self._config.server_concurrency, self._config.server_max_requests
-        return room if most is None else min(room, most - self._asked)
+        """Number of passages that may be in progress: enough that no thread waits for an earlier answer, and 0 when the
+        budget is spent.
+        """
+        requests, tokens = self.config.server_max_requests, self.config.server_max_tokens
+        if tokens is not None and self._tokens >= tokens:
+            return 0
+        room = 2 * self.config.server_concurrency
+        return room if requests is None else min(room, requests - self._asked)
 
-    def _is_spent(self) -> bool:
-        requests, tokens = self._config.server_max_requests, self._config.server_max_tokens
-        return (requests is not None and self._asked >= requests) or (tokens is not None and self._tokens >= tokens)
-
-    def _keep(self, ahead: deque[tuple[Passage, Answer | Future[Answer]]]) -> None:
+    def _keep(self, ahead: Ahead) -> None:
         """Cancels pending requests and caches the answers that have arrived."""
         for passage, answer in ahead:
             if isinstance(answer, Future) and not answer.cancel() and answer.exception() is None:
@@ -300,27 +299,24 @@ class ServerQueries:
         ahead.clear()
         self._cache.flush()
 
-    def _how_to_go_on(
-        self, passages: Sequence[Passage], ahead: deque[tuple[Passage, Answer | Future[Answer]]], gone: ServerGone
-    ) -> str:
-        self._keep(ahead)
+    def _how_to_go_on(self, passages: Sequence[Passage], gone: ServerGone) -> str:
         made = [answer for passage in passages if (answer := self._cache.find(passage)) is not None]
         queries = sum(len(answer.queries) for answer in made)
         return (
-            f"http:{self._server.url}: it answers no more: {gone}. {queries} queries of {len(made)} of {len(passages)} "
+            f"{self._name}: it answers no more: {gone}. {queries} queries of {len(made)} of {len(passages)} "
             "passages were made and are kept; start the server and run the same command again, which asks for the "
             f"other {len(passages) - len(made)}"
         )
 
     def _ask(self, passage: Passage) -> Answer:
-        seed = int(hash64([passage.doc_id], f"server {self._config.generate.seed}")[0]) & 0x7FFFFFFF
-        text = text_of(passage)[: self._config.server_characters]
+        seed = int(hash64([passage.doc_id], f"server {self.config.generate.seed}")[0]) & 0x7FFFFFFF
+        text = text_of(passage)[: self.config.server_characters]
         answer, tokens = self._server.complete(self._body(text, seed))
-        return Answer(tuple(read_queries(answer, self._config.per_passage)), tokens)
+        return Answer(tuple(read_queries(answer, self.config.per_passage)), tokens)
 
     def _body(self, text: str, seed: int) -> dict[str, Any]:
         """The body of the request for a text; for the empty text, the part that all requests have in common."""
-        config, generate = self._config, self._config.generate
+        config, generate = self.config, self.config.generate
         prompt = config.server_prompt.replace(COUNT, str(config.per_passage))
         return {
             "model": self._model,

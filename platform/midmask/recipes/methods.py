@@ -52,8 +52,8 @@ def training_sizes(steps: float, batch: int, rate: float, *, warmup: float = 0.1
     }
 
 
-# Sizes by methods.md 1 to 9. Batches that a paper does not state (MLM, ROM, SEED, SimLM, CoT-MAE v2) are those of the
-# nearest relative.
+# Sizes as the papers print them. Batches that a paper does not state (MLM, ROM, SEED, SimLM, CoT-MAE v2) are those of
+# the nearest relative.
 _MLM = training_sizes(8 * MSMARCO / 256, 256, 5e-5, warmup=0.0)
 _RETROMAE = training_sizes(20 * MSMARCO / 1024, 1024, 1e-4)
 _CONDENSER = training_sizes(120_000, 2048, 1e-4)

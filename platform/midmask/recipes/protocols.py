@@ -67,13 +67,13 @@ TEACHER: Fields = {
     "passage_length": 200,
 }
 """RetroMAE's reranker, from the recipe's encoder before its middle training: lists of 1 + 64 of BM25's first 200, pairs
-of 200 tokens, batches of 8, 4 epochs (methods.md 13)."""
+of 200 tokens, batches of 8, 4 epochs."""
 
 
 def _sigir23(negatives: int, *, distil: bool, splade: bool) -> Fields:
     """One of the eight settings of "Benchmarking Middle-Trained Language Models for Neural Search" (Lassance et al.,
     SIGIR 2023): 1 or 32 negatives a query, with or without a teacher, dense or SPLADE. Numbers are the paper's and,
-    where it is silent, those of the code released beside it (methods.md 12.6). The published negatives and scores are
+    where it is silent, those of the code released beside it. The published negatives and scores are
     the msmarco-hard-negatives collection's, by a MiniLM cross-encoder: on MS MARCO set stages.0.negatives=["file:PATH"]
     and stages.0.teacher.folder. Elsewhere BM25 ranks, and one teacher for all systems is trained on the same lists. The
     1-negative runs are those of SPLADE's first trainer: its in-batch loss has the batch's positives and the query's own
@@ -125,7 +125,7 @@ def _tevatron(per_query: int, rate: float) -> Fields:
 def _dupmae(representation: Fields) -> Fields:
     """Xiao et al. 2023, section 4: in-batch negatives, then mined ones, then a teacher's opinion; on [CLS] and ordinary
     tokens together, or on either alone. Batches, rates, steps, the number of negatives and the teacher's training are
-    unpublished: they are RetroMAE's here (methods.md 12.4). So is whether a stage goes on from the one before it; here
+    unpublished: they are RetroMAE's here. So is whether a stage goes on from the one before it; here
     it does.
     """
     on: Fields = {"starts_from": "previous"}
@@ -199,7 +199,7 @@ STAGES: dict[str, Fields] = {
     "dupmae_cls": _dupmae({}),  # "CLS:768" of its Table 3
     "dupmae_ot": _dupmae({"dense": None, "lexical": "logits", "passage_terms": 768}),  # "OT:768"
     # Shen et al. 2023: SPLADE without special tokens: 15 negatives of BM25's first 200 ranks, then of its own; then 23
-    # of its own first 1,000, with KL under a reranker and 0.2 of in-batch CE (methods.md 7). Every stage starts from
+    # of its own first 1,000, with KL under a reranker and 0.2 of in-batch CE. Every stage starts from
     # the pre-trained encoder. The published reranker runs inside the training step; here its scores are a file.
     "lexmae": {
         "representation": {**SPLADE, "specials": False},
@@ -242,7 +242,7 @@ STAGES: dict[str, Fields] = {
         "passage_length": 144,
     },
     # How the authors of dense encoders fine-tune them on MS MARCO: two stages from the pre-trained encoder, [CLS], the
-    # dot product (methods.md 12.2 to 12.4). Gao & Callan 2022 as Tevatron runs it: 8 passages a query; Wu et al. 2023:
+    # dot product. Gao & Callan 2022 as Tevatron runs it: 8 passages a query; Wu et al. 2023:
     # 16; Xiao et al. 2022: 16 queries with 16 passages on each of 8 GPUs, without warm-up. RetroMAE's code divides the
     # contrastive gradient by its 8 processes; here it is that of one process.
     "cocondenser": _tevatron(7, 5e-6),

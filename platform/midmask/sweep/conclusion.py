@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from midmask.core.config import fingerprint
-from midmask.evaluation.statistics.intervals import RankCorrelation, SeedSpread, seed_spread
+from midmask.evaluation.statistics.intervals import SeedSpread, seed_spread
 from midmask.evaluation.statistics.significance import Comparison, noise_floor
 from midmask.experiment import report
 from midmask.experiment.graph import Step
@@ -18,7 +18,6 @@ from midmask.store.place import Place
 from midmask.sweep import trials as verdict
 from midmask.sweep.plan import SPLITS, Entrant
 from midmask.sweep.space import briefly, labels, mark_of
-from midmask.sweep.study import proxies
 from midmask.sweep.sweep_file import (
     ComparedSystem,
     DifferenceToBest,
@@ -27,7 +26,6 @@ from midmask.sweep.sweep_file import (
     SweepImportance,
     SweepParameter,
     SweepPoint,
-    SweepProxy,
     SweepResult,
     SweepTarget,
 )
@@ -64,11 +62,6 @@ class Conclusion:
     @cached_property
     def noise_floor(self) -> float | None:
         return noise_floor(self.standings.values())
-
-    @cached_property
-    def proxies(self) -> dict[float, RankCorrelation]:
-        """Share of a rung -> rank correlation of its probes with the final measurements."""
-        return proxies([trial.outcome for trial in self.trials.all], self.trials.space.shares)
 
     @cached_property
     def systems(self) -> list[report.System]:
@@ -118,7 +111,6 @@ class Conclusion:
         ]
         if space.has_several_objectives:
             lines.insert(1, verdict.front_sentence(self.trials, self.systems))
-        lines += [verdict.proxy_sentence(*proxy, pruned=space.rungs.prune) for proxy in self.proxies.items()]
         lines.append(verdict.importance_sentence(self.importance, labels(space), len(self.trials.complete)))
         return [sentence for sentence in lines if sentence]
 
@@ -172,10 +164,6 @@ def build_result(end: Conclusion, *, study: str, sweep: str) -> SweepResult:
         best=trials.best.label,
         noise_floor=_noise_floor(end),
         importance=end.importance,
-        proxies=tuple(
-            SweepProxy(share=share, trials=one.count, shown_to_rank=one.is_positive, **vars(one))
-            for share, one in end.proxies.items()
-        ),
         systems=tuple(_system(system, end) for system in end.systems),
         floor=end.floor.label,
         sentences=tuple(end.sentences),

@@ -157,8 +157,9 @@ def sweep_for(options: Options, space: Space) -> Sweep:
     """The sweep a command line asks for, checked before anything starts.
 
     Raises:
-        UserError: for a path or value that the recipe refuses.
+        UserError: for a path or value that the recipe refuses, or a flag that would change no trial.
     """
+    _refuse_idle(options, space)
     base = _recipe(space, options.recipe or space.recipe, options)
     check(space, base)
     _check_objectives(space, base)
@@ -179,6 +180,18 @@ def _recipe(space: Space, name: str, options: Options) -> Recipe:
 def _without_objective(changes: Mapping[str, Any]) -> dict[str, Any]:
     """The changes that baselines take too: those that are not about the middle training of one method."""
     return {path: value for path, value in changes.items() if not path.startswith("objective.")}
+
+
+def _refuse_idle(options: Options, space: Space) -> None:
+    """Raises UserError for a value of a field that the sweep varies: all trials have others, and baselines leave the
+    fields of the method's objective out. (A parameter with a condition keeps the recipe's value where that fails.)
+    """
+    for path, value in options.changes.items():
+        if path in space.parameters and path.startswith("objective.") and not space.parameters[path].when:
+            raise UserError(
+                f"--set {path}={value}: this sweep varies {path}, so no trial would have that value of the flag; leave "
+                f"it out, or change parameters.{path} in the search space (--space FILE)"
+            )
 
 
 def _check_objectives(space: Space, recipe: Recipe) -> None:

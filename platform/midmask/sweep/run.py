@@ -6,7 +6,7 @@ Each trial has a tracked run, with all its steps and rungs.
 import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,20 +14,15 @@ from midmask.app.run import compute, run_recipe_steps
 from midmask.app.run_contents import (
     all_datasets,
     base_tags,
-    log_curve,
     log_recipe,
     log_report,
-    metric_keys,
-    model_of,
     run_name,
 )
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.channel import Channel
 from midmask.backend.cluster import share_among_trials, whole
-from midmask.core.config import fingerprint, flatten
-from midmask.core.words import clock
+from midmask.core.config import flatten
 from midmask.experiment.changes import apply_changes
-from midmask.experiment.events import Begun, Ended, Logged, StepEvent
 from midmask.experiment.graph import Graph, Step, model_step
 from midmask.experiment.plan import Plan, plan
 from midmask.store.artifact import Artifact, load, produce
@@ -35,172 +30,29 @@ from midmask.store.digests import RECORD
 from midmask.store.place import Place
 from midmask.sweep import figures
 from midmask.sweep.conclusion import Conclusion, build_result
+from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.plan import (
     SPLITS,
     Entrant,
-    Measured,
     Sweep,
     entrants_of,
     final_evaluations,
     final_targets,
-    summarise,
     trial_recipes,
     trial_rungs,
 )
 from midmask.sweep.search import (
-    EndedEarly,
-    RungMeasured,
     SweepProgress,
     TrialContext,
-    TrialEvent,
-    TrialStarted,
     pruning,
     search,
 )
-from midmask.sweep.space import Space, briefly, budget, describe_point, mark_of
-from midmask.sweep.study import Outcome, open_study, outcomes, remaining
+from midmask.sweep.space import Space, briefly, budget, mark_of
+from midmask.sweep.study import open_study, outcomes, remaining
 from midmask.sweep.sweep_file import SWEEP_FILE, parse_sweep
 from midmask.sweep.trials import Trials, importance
-from midmask.tracking.names import collection_key, metric_key, queries_key
-from midmask.tracking.runs import TrackedRun
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class _Trial:
-    """The tracked state of a running trial."""
-
-    name: str
-    run: TrackedRun
-    tags: dict[str, str]
-    trainings: set[str]  # fingerprints of the trainings for the final measurement
-    # Fingerprint -> optimiser steps of the fine-tuning stages before this one, so that a chart goes on after the last.
-    before: dict[str, int]
-    evaluations: Sequence[Step]  # of the last rung
-
-
-class TrialsObserver:
-    """Tracks and shows what happens in all trials of a sweep; called with one event after another, from one thread.
-
-    Args:
-        sweep: the sweep's fingerprint.
-    """
-
-    def __init__(self, job: TrackedJob, context: TrialContext, progress: SweepProgress, *, sweep: str) -> None:
-        self._job = job
-        self._context = context
-        self._progress = progress
-        self._sweep = sweep
-        self._trials: dict[str, _Trial] = {}
-
-    def __call__(self, report: TrialEvent) -> None:
-        if isinstance(report.event, TrialStarted):
-            self._start(report.trial, report.event)
-        elif trial := self._trials.get(report.trial):  # else the report that it has started was lost
-            self._observe(report.trial, trial, report.event)
-
-    def _observe(self, source: str, trial: _Trial, event: StepEvent | RungMeasured | EndedEarly) -> None:
-        match event:
-            case Begun(step):
-                self._job.progress.begin(step.fingerprint, step.name, self._job.use.side_by_side)
-            case Logged():
-                self._log(source, trial, event)
-            case Ended():
-                self._end(trial, event)
-            case RungMeasured():
-                self._measure(source, trial, event)
-            case EndedEarly(how):
-                trial.run.finish(how)
-
-    def _start(self, source: str, start: TrialStarted) -> None:
-        """Opens the trial's run; one whose process died and that is started again goes on in the run that it has."""
-        space, recipe, measured = self._context.space, start.recipe, start.evaluations
-        if source in self._trials and self._trials[source].run.is_open:
-            return
-        name = describe_point(space, start.point)
-        base, identity = base_tags(self._job.name, recipe), fingerprint({"sweep": self._sweep, "trial": source})
-        tags = {**base, "midmask.step": "trial", "midmask.fingerprint": identity}
-        title = run_name(f"trial {briefly(space, start.point)}", tags, identity)
-        run = self._job.open_run(title, tags, flatten(recipe))
-        run.watch()
-        log_recipe(run, recipe)
-        run.log_inputs(all_datasets(measured, self._context.storage))
-        trainings = {step.fingerprint for one in measured for step in one.upstream() if step.kind.model}
-        self._trials[source] = _Trial(name, run, base, trainings, _steps_before(measured), measured)
-        self._progress.started(source, name)
-
-    def _end(self, trial: _Trial, event: Ended) -> None:
-        """A model that another trial has trained is an input, one that this trial trained its output."""
-        step = event.step
-        if event.cached:
-            self._job.progress.drop([step.fingerprint])
-        else:
-            self._job.progress.end(step.fingerprint)
-        if step.fingerprint not in trial.trainings:
-            return
-        model = model_of(step, self._context.storage, trial.tags)
-        if event.cached:
-            trial.run.log_input_model(model)
-        else:
-            trial.run.log_output_model(model, step.optimiser_steps)
-            log_curve(trial.run, step, event.artifact, before=trial.before.get(step.fingerprint, 0))
-
-    def _log(self, source: str, trial: _Trial, event: Logged) -> None:
-        step, of = event.step, event.step.optimiser_steps
-        self._job.progress.advance(step.fingerprint, event.at / of)
-        self._progress.step(source, step.name, event.at, of, event.values.get("train/loss"))
-        is_probe = step.name == "finetune" and step.fingerprint not in trial.trainings
-        if not is_probe:
-            trial.run.log(metric_keys(step.name, event.values), step=event.at + trial.before.get(step.fingerprint, 0))
-
-    def _measure(self, source: str, trial: _Trial, rung: RungMeasured) -> None:
-        space, measured = self._context.space, rung.measured
-        objective = space.targets[0]
-        value = measured.measures[objective.measure]
-        text = f"{objective.measure} {value:.4f} ({clock(rung.seconds)})"
-        if rung.number < len(space.shares):
-            name = metric_key(rung.corpus, "dev", objective.measure).rsplit("/", 1)[-1]
-            trial.run.log({f"probe/{name}": value}, step=rung.number)  # two segments: no leaderboard row
-            self._progress.measured(source, f"probe at {rung.share:g} of the pre-training: {text}")
-            return
-        self._finish(trial, rung.corpus, rung.queries, measured)
-        self._progress.measured(source, f"dev: {text}")
-        self._progress.ended(value, trial.name, mode=objective.mode)
-        self._job.progress.best(f"{objective.measure} {self._progress.best}")
-
-    def _finish(self, trial: _Trial, corpus: str, queries: int, measured: Measured) -> None:
-        measures = {metric_key(corpus, "dev", name): mean for name, mean in measured.measures.items()}
-        trial.run.log({**measures, **{f"cost/{name}": cost for name, cost in measured.costs.items()}}, step=0)
-        collection = {collection_key(corpus): trial.evaluations[0].inputs["corpus"].fingerprint}
-        trial.run.tag({**collection, queries_key(corpus, "dev"): str(queries)})
-        trial.run.finish()
-
-    def close(self, outcomes: Iterable[Outcome]) -> None:
-        """After the last trial: of what has not finished, the end did not get here, and the study tells how it ended.
-
-        Args:
-            outcomes: of all trials that the study has a result of.
-        """
-        ended = {fingerprint(outcome.parameters): outcome.complete for outcome in outcomes}
-        for source, trial in self._trials.items():
-            if ended.get(source) and trial.run.is_open:
-                results = [load(step.place(self._context.storage)).result for step in trial.evaluations]
-                measured = summarise(trial.evaluations, results, self._context.storage)
-                self._finish(trial, results[0]["corpus"], results[0]["queries"], measured)
-            trial.run.finish("pruned" if source in ended else "failed")
-
-
-def _steps_before(measured: Sequence[Step]) -> dict[str, int]:
-    """Optimiser steps before each fine-tuning stage. Seeds repeat them, so the first seed's curve is the trial's."""
-    before: dict[str, int] = {}
-    for evaluation in measured:
-        done = 0
-        for step in evaluation.upstream():
-            if step.name == "finetune":
-                before[step.fingerprint] = done
-                done += step.optimiser_steps
-    return before
 
 
 def compare(entrants: Sequence[Entrant], job: TrackedJob, phase: str) -> None:
@@ -289,6 +141,7 @@ def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
     with Channel.open() as channel:
         context = TrialContext(recipe, sweep.survey, sweep.space, storage, channel, use)
         observer = TrialsObserver(job, context, progress, sweep=sweep.fingerprint)
+        observer.complete(outcomes(study, sweep.space))
         with channel.forwarding(observer):
             found = search(context, study, left, use, sweep.recipe.pretrain.seed)
         observer.close(found)

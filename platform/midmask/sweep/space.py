@@ -129,8 +129,7 @@ class Rungs(Config):
     reduction: int = Field(2, ge=2, description="one in so many trials goes on at each rung")
     prune: bool = Field(
         True,
-        description="whether poor trials end at rungs (ASHA); false: all run to the end, which tells how well probes "
-        "foretell it",
+        description="whether poor trials end at rungs (ASHA); false: all run to the end",
     )
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ state can be lost in a crash (an empty pickle), so nothing is restored from it. 
 study which points are done, gives back the ones that a killed process held, and runs the rest.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +14,6 @@ from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESample
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
-from midmask.evaluation.statistics.intervals import RankCorrelation, rank_correlation
 from midmask.sweep.space import Distribution, ParameterPoint, ParameterValue, Space, complete, grid
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -91,19 +90,6 @@ def outcomes(study: optuna.Study, space: Space) -> list[Outcome]:
         is_complete = last in measures
         found.append(Outcome(trial.params, measures, is_complete, tuple(trial.values) if is_complete else ()))
     return found
-
-
-def proxies(found: Sequence[Outcome], shares: Sequence[float]) -> dict[float, RankCorrelation]:
-    """For each rung before the last, its share of the pre-training -> how its probes rank the trials that ran to the
-    end, against how the end ranks them. Where poor ones were pruned at rungs, these are the survivors of that very
-    ranking, so what is said of it is no fair sample; `rungs.prune: false` gives one.
-    """
-    ended = [outcome for outcome in found if outcome.complete]
-    last = [outcome.last for outcome in ended]
-    return {
-        share: rank_correlation([outcome.measures[number] for outcome in ended], last)
-        for number, share in enumerate(shares[:-1], start=1)
-    }
 
 
 @dataclass(frozen=True)

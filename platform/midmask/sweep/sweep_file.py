@@ -106,17 +106,6 @@ class SweepImportance(SweepPart):
         return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
-class SweepProxy(SweepPart):
-    """How the probes of one rung rank trials, against how the last measurement ranks them: Kendall's tau."""
-
-    share: float = Field(description="of the pre-training, after which trials were probed")
-    trials: int
-    tau: FiniteOrNone
-    low: FiniteOrNone
-    high: FiniteOrNone
-    shown_to_rank: bool = Field(description="whether the interval lies above 0")
-
-
 class DifferenceToFloor(SweepPart):
     """A system less the floor, on the queries of one split."""
 
@@ -159,7 +148,6 @@ class SweepResult(SweepPart):
     best: str = Field(description="label of the best point by the first objective")
     noise_floor: NoiseFloor | None = Field(description="null where no two points were compared")
     importance: SweepImportance | None = Field(description="null where trials are too few")
-    proxies: tuple[SweepProxy, ...] = Field(description="one per rung")
     systems: tuple[ComparedSystem, ...] = Field(description="the final comparison, the best point first")
     floor: str = Field("", description="system that the others are compared with; empty in files of older versions")
     sentences: tuple[str, ...] = Field(description="what the report says")

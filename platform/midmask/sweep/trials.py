@@ -20,7 +20,7 @@ from optuna.trial import TrialState
 from midmask.core.config import flatten
 from midmask.core.words import MISSING, number_cell
 from midmask.evaluation.rendering import markdown
-from midmask.evaluation.statistics.intervals import RankCorrelation, SeedSpread
+from midmask.evaluation.statistics.intervals import SeedSpread
 from midmask.evaluation.statistics.ranks import on_front
 from midmask.evaluation.statistics.significance import Comparison, ComparisonOutcome, compare, noise_floor
 from midmask.experiment.changes import apply_changes
@@ -300,21 +300,6 @@ def front_sentence(trials: Trials, systems: Sequence[System]) -> str:
         for label, row in comparisons.items()
     ]
     return f"{text} On dev, {'; '.join(clauses)}."
-
-
-def proxy_sentence(share: float, found: RankCorrelation, *, pruned: bool) -> str:
-    """How well a rung foretold the end, which decides whether it may stand for it."""
-    who = f"the {found.count} trials that ran to the end"
-    who += ", which the rungs had let through" if pruned else ""
-    if found.tau is None:
-        return f"The probe at {share:g} of the pre-training: no rank correlation can be told from {who}."
-    within = (
-        f"[95% interval {found.low:+.2f}, {found.high:+.2f}]" if found.low is not None else "[too few for an interval]"
-    )
-    doubt = "it is not shown to rank as the whole run does, so do not choose by it alone"
-    advice = "it may stand for the whole run" if found.is_positive else doubt
-    told = f"Kendall tau {found.tau:+.2f} {within} on dev over {who}"
-    return f"The probe at {share:g} of the pre-training: {told}; {advice}."
 
 
 def importance_sentence(found: SweepImportance | None, names: Mapping[str, str], trials: int) -> str:

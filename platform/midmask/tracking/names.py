@@ -86,7 +86,7 @@ def ui_address(uri: str, ui: str | None = None) -> str:
 LONGEST_KEY, LONGEST_PARAM, LONGEST_TAG = 250, 6000, 5000
 
 RECIPE_FILE = "recipe.json"
-"""Of a run: its whole recipe, from which `--recipe FILE` makes it again."""
+"""File of a run with its whole recipe, from which `--recipe FILE` makes it again."""
 
 # Tags of runs.
 ARTIFACT = "midmask.artifact"  # where an artifact or a model's weights lie; a model that was only registered has none
@@ -101,7 +101,8 @@ _KEY = re.compile(r"[\w/.\- :]+")
 
 
 def metric_key(corpus: str, split: str, measure: str) -> str:
-    """CORPUS/SPLIT/MEASURE as MLflow accepts it. Three segments mean a measure: other metrics have fewer or more.
+    """CORPUS/SPLIT/MEASURE as MLflow accepts it. Few other metrics have three segments (`pretrain/health/NAME`), and
+    ir-measures knows no measure of their last one.
 
     Args:
         measure: as ir-measures prints it, for example `R(rel=2)@100`.
@@ -167,7 +168,7 @@ def measure_of(key: str) -> tuple[str, str, str]:
 
 
 def is_measure(key: str) -> bool:
-    """Whether a metric's key names a measure: exactly three segments."""
+    """Whether a metric's key has the three segments of a measure's."""
     return key.count("/") == 2
 
 

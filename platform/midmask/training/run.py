@@ -27,9 +27,8 @@ from midmask.objectives import Objective
 from midmask.objectives import distributed as world
 from midmask.store.place import Place
 from midmask.training import checkpoint
-from midmask.training.checkpoint import Trace, save_heads, take_heads, trace_summary, trace_totals
+from midmask.training.checkpoint import save_heads, take_heads
 from midmask.training.examples import Order, OrderReader, open_examples, plan_of
-from midmask.training.examples import local_reader as local_reader
 from midmask.training.health import Guard, HealthWatch, Probe, examine, open_probe
 from midmask.training.learnable import PATIENCE, GradientWatch
 from midmask.training.loop import divided, run_steps, to_device, wrap_distributed
@@ -38,6 +37,7 @@ from midmask.training.plan import BatchPlan
 from midmask.training.reader import Read, reads
 from midmask.training.rehearsal import fit_micro_batch
 from midmask.training.setup import PretrainSetup, TrainingSetup
+from midmask.training.trace import Trace, trace_summary, trace_totals
 
 logger = logging.getLogger(__name__)
 
@@ -134,14 +134,15 @@ class _Run:
             last = done == self.setup.stop
             saves = last or done % self.config.checkpoint_every == 0
             reports = last or done % self.config.log_every == 0
-            looks = self._measure_health(done)
-            if saves or reports or looks or done == PATIENCE:
-                self._settle()
+            health = self._measure_health(done)
+            if saves or reports or health or done == PATIENCE:
+                self._read_back_and_check()
             values: dict[str, float] = {}
-            if reports or looks:
+            if reports or health:
                 window, self.window = self.window, []
-                values = {**trace_summary(window), **looks}
-            if saves and self.gradients.idle < done:  # before the report, which may stop the training
+                values = {**trace_summary(window), **health}
+            has_learned = self.gradients.idle < done
+            if saves and has_learned:  # before the report, which may stop the training
                 self._save(done)
             if world.rank() == 0 and (values or time.monotonic() - reported_at >= TELLS_EVERY_S):
                 reported_at = time.monotonic()
@@ -162,7 +163,7 @@ class _Run:
             found |= {f"health/{name}": value for name, value in values.items()}
         if self.probe is not None and _is_due(done, self.config.probe_every):
             backbone, pad_id = self.objective.backbone, self.vocabulary.pad_id
-            found["probe/RR_at_10"] = self.probe.reciprocal_rank(backbone, pad_id, self.device)
+            found["probe_RR_at_10"] = self.probe.reciprocal_rank(backbone, pad_id, self.device)
         return found
 
     def _open_guard(self) -> Guard | None:
@@ -210,7 +211,7 @@ class _Run:
             )
         return int(position["step"])
 
-    def _settle(self) -> None:
+    def _read_back_and_check(self) -> None:
         """Reads the steps' numbers off the device and stops at one that is not finite."""
         for row in self.trace.settle():
             self.window.append(row)

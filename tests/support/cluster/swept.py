@@ -45,7 +45,6 @@ def decoder() -> dict[str, Any]:
         "importance": {
             "evaluator": "PED-ANOVA", "trials": 9, "quantile": 0.5, "shares": {"o.ratio": 0.7, "o.decoding": 0.3},
         },
-        "proxies": [],
         "systems": [
             {"label": "retromae 0.5", "dev": [0.15], "test": [0.14]},
             {"label": "none", "dev": [0.1, 0.12], "test": [0.1]},

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.corpora.documents.blocks import Columns, DocumentFile, ParsedDocument, TextBlock
-from midmask.corpora.formats import KINDS, ending
+from midmask.corpora.documents import KINDS, ending
+from midmask.corpora.documents.blocks import DocumentFile, ParsedDocument, TextBlock
 from midmask.store.place import Place
 from tests.support.corpora.collections import write
 
@@ -60,10 +60,7 @@ def extracted_text(blocks: Iterable[TextBlock]) -> str:
     return "".join(parts[1:])
 
 
-ANY = Columns()
-
-
-def blocks_of(path: Path, columns: Columns = ANY) -> list[list[TextBlock]]:
+def blocks_of(path: Path, **columns: str) -> list[list[TextBlock]]:
     """The blocks of each document of a file."""
-    found = KINDS[ending(path.name)].read(DocumentFile(Place(str(path.parent)), path.name, columns))
+    found = KINDS[ending(path.name)].read(DocumentFile(Place(str(path.parent)), path.name, **columns))
     return [list(document.blocks) for document in found if isinstance(document, ParsedDocument)]

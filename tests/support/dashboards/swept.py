@@ -53,7 +53,7 @@ def told(points: list[tuple[int | None, int | None]] = POINTS) -> dict[str, Any]
         "best": label(*BEST),
         "noise_floor": {"value": NOISE, "seed_spread": 0.004, "seed_degrees": 6, "repeats": 3},
         "importance": {"evaluator": "PED-ANOVA", "trials": 13, "quantile": 0.4, "shares": {WORDS: 0.7, WIDTH: 0.3}},
-        **{"proxies": [], "systems": SYSTEMS, "floor": "none"},
+        **{"systems": SYSTEMS, "floor": "none"},
         "sentences": ["64/128 is <best>; it is *not* distinguishable from 64/64 on dev (p = 0.2)."],
     }
 

@@ -6,12 +6,16 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import Stemmer
 
-from midmask.queries.plain_sources import Passage
+from midmask.queries.collection import CollectionFacts, Passage
+from midmask.queries.config import QueriesConfig
+from midmask.queries.sources import Opening
+from midmask.retrieve.bm25.search import Bm25Index
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 
@@ -54,6 +58,14 @@ def corpus_of(folder: Path, passages: Sequence[Passage], *, shard: int = 50, nam
         pq.write_table(pa.Table.from_pylist(rows, schema), folder / "docs" / f"{at // shard:05d}.parquet")
     Place(str(folder / "statistics.json")).write_json({"name": name})
     return Artifact(Place(str(folder)), {"fingerprint": "c", "config": {}, "result": {}})
+
+
+def opening(
+    config: QueriesConfig, corpus: Artifact | None = None, index: Bm25Index | None = None, **fields: Any
+) -> Opening:
+    """What a source may use; without a corpus or an index for those that read neither."""
+    known = cast(CollectionFacts, CollectionFacts(corpus.place) if corpus else None)
+    return Opening(config, known, lambda: cast(Bm25Index, index), **fields)
 
 
 class HandBm25:

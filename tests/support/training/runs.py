@@ -13,7 +13,8 @@ import safetensors.torch
 import torch
 
 from midmask.store.place import Place
-from midmask.training.run import local_reader, run_training
+from midmask.training.examples import local_reader
+from midmask.training.run import run_training
 from tests.support.training.worker import setup_of
 
 WORKER = Path(__file__).with_name("worker.py")

@@ -15,9 +15,10 @@ import torch.distributed as dist
 from midmask.encoders.backbone import BackboneConfig
 from midmask.objectives import FINETUNING, PRETRAINING
 from midmask.store.place import Place
+from midmask.training.examples import local_reader
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
-from midmask.training.run import local_reader, run_training
+from midmask.training.run import run_training
 from midmask.training.setup import FinetuneSetup, PretrainSetup, TrainingSetup, pretraining_rows
 
 PLACES = ("tokens", "spans", "pseudo_queries", "corpus", "start", "resume")

@@ -54,14 +54,14 @@ class Campaign:
             with cluster(home) as there:
                 yield Bed(there, self.works[name], there.upload(self.out / "tiny"))
         else:
-            whole = self.out / f"{name}-undisturbed" / "tmp"
+            whole = self.out / f"{name}-whole" / "tmp"
             known = {path.name for path in whole.iterdir()} if whole.exists() else None
             yield Local(self.works[name], self.corpus, home, known)
 
     def unlike(self, name: str, home: Path, site: Local | Bed) -> list[str]:
         """A line for all that an undisturbed run, or one machine, has not made."""
         if isinstance(site, Local):
-            return [*site.unlike(self.out / f"{name}-undisturbed")]
+            return [*site.unlike(self.out / f"{name}-whole")]
         lines, told = compare.unlike_one_machine(
             self.works[name], self.corpus, home / "out", self.out / f"{name}-alone", home
         )
@@ -70,7 +70,7 @@ class Campaign:
 
     def timeline(self, name: str) -> Timeline:
         """An undisturbed run's; on the bed it is held against what one machine makes."""
-        home = self.out / f"{name}-undisturbed"
+        home = self.out / f"{name}-whole"
         if self.on_bed:
             run_here(self.works[name], self.corpus, self.out / f"{name}-alone")
         with self.site(name, home) as site:
@@ -120,7 +120,8 @@ def main() -> int:
     if given.where == "bed" and (lacks := missing()):
         print(f"error: {lacks}", file=sys.stderr)
         return 2
-    out = Path(tempfile.mkdtemp(prefix="midmask-", dir="/var/tmp"))  # every machine of a bed reads it
+    # Every machine of a bed reads /var/tmp; a local Ray's sockets need a short path
+    out = Path(tempfile.mkdtemp(prefix="m-", dir="/tmp" if given.where == "local" else "/var/tmp"))
     if given.where == "store":
         print(HEADER, flush=True)
         wrong = 0

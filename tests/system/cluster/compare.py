@@ -118,14 +118,14 @@ def rewritten(before: dict[str, tuple[int, int, int]], after: dict[str, tuple[in
 
 
 def tracked(uri: str, killed: int = 0) -> list[str]:
-    """What is wrong with the runs of a finished job: not one finished parent, two finished runs of a step, a run that
-    is still running.
+    """What is wrong with the runs of a finished job: not one finished parent (beside links to it, of a job that was
+    started again although it had done all), two finished runs of a step, a run that is still running.
 
     Args:
         killed: how many drivers ended on another host, whose runs no later one could go on with.
     """
     runs = read_runs(uri)
-    parents = [run for run in runs if run.parent_id is None]
+    parents = [run for run in runs if run.parent_id is None and run.status != "cached"]
     lines = []
     if sorted(run.status for run in parents) not in [["finished", *["killed"] * count] for count in range(killed + 1)]:
         lines.append(f"parent runs: {', '.join(f'{run.name} {run.status}' for run in parents) or 'none'}")

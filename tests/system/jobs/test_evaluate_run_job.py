@@ -17,8 +17,8 @@ from midmask.leaderboard.artifacts import artifact_place, artifacts_behind
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.queries import look_up
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, per_query_files, rows
+from midmask.queries.collection import Passage
 from midmask.queries.config import QueriesConfig
-from midmask.queries.plain_sources import Passage
 from midmask.queries.query_model import GenerateConfig
 from midmask.queries.written import ModelQueries
 from midmask.recipes import RECIPES
@@ -28,6 +28,7 @@ from midmask.tracking.reading import read_runs
 from tests.support.benchmark.tiny import write_collection
 from tests.support.jobs.processes import finished_points, killed_after_one_trial, start
 from tests.support.jobs.running import run_job
+from tests.support.queries.articles import opening
 
 
 def shown(uri: str) -> dict[str, LeaderboardRow]:
@@ -91,7 +92,7 @@ def test_it_trains_tracks_and_copies(ray_local: None, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert f"model:{out}" in done.out and done.table()["steps"] == ["3"]
     config = QueriesConfig(per_passage=1, generate=GenerateConfig(max_tokens=6))
-    made = list(ModelQueries(str(out), config).queries([Passage("d0", "", "amber birch cedar")]))
+    made = list(ModelQueries(str(out), opening(config)).queries([Passage("d0", "", "amber birch cedar")]))
     assert len(made) <= 1, "three steps teach it nothing, but it is read and writes"
     (run,) = [run for run in read_runs(f"sqlite:///{tmp_path}/mlflow.db") if run.tags["midmask.step"] == "generator"]
     assert run.status == "finished" and "generator/loss" in run.metrics

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from midmask.errors import UserError
+from midmask.queries.collection import Passage
 from midmask.queries.config import QueriesConfig
-from midmask.queries.plain_sources import Passage
 from midmask.queries.query_model import GenerateConfig
 from midmask.queries.written import ServerQueries
 from midmask.store.place import Place
+from tests.support.queries.articles import opening
 from tests.support.queries.documents import text_of
 from tests.support.queries.small_models import write_causal
 
@@ -61,16 +62,16 @@ def config_of(model: Path, **fields: object) -> QueriesConfig:
 
 def test_a_real_server_writes_queries_that_are_kept(model: Path, url: str, tmp_path: Path) -> None:
     cache = Place(str(tmp_path / "cache"))
-    made = list(ServerQueries(url, config_of(model), cache=cache).queries(PASSAGES))
+    made = list(ServerQueries(url, opening(config_of(model), cache=cache)).queries(PASSAGES))
     assert made and {query.doc_id for query in made} <= {passage.doc_id for passage in PASSAGES}
     assert all(query.text and "\n" not in query.text for query in made)
-    gone = ServerQueries("http://127.0.0.1:9/v1", config_of(model, server_retries=0), cache=cache)
+    gone = ServerQueries("http://127.0.0.1:9/v1", opening(config_of(model, server_retries=0), cache=cache))
     assert list(gone.queries(PASSAGES)) == made, "without a server, from what is kept"
 
 
 def test_a_real_server_counts_tokens_and_refuses_other_models(model: Path, url: str) -> None:
-    few = ServerQueries(url, config_of(model, server_max_tokens=1))
+    few = ServerQueries(url, opening(config_of(model, server_max_tokens=1)))
     assert {query.doc_id for query in few.queries(PASSAGES)} <= {"d0"}
-    other = ServerQueries(url, config_of(model, server_model="no/such-model", server_retries=0))
+    other = ServerQueries(url, opening(config_of(model, server_model="no/such-model", server_retries=0)))
     with pytest.raises(UserError, match=r"no/such-model|HTTP"):
         list(other.queries(PASSAGES))

@@ -16,8 +16,9 @@ from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
 from midmask.store.place import Place
 from midmask.sweep.conclusion import Conclusion, build_result
+from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.plan import SPLITS, Sweep, sweep_for
-from midmask.sweep.run import TrialsObserver, entrants, expected_trials
+from midmask.sweep.run import entrants, expected_trials
 from midmask.sweep.search import RungMeasured, SweepProgress, TrialContext, TrialEvent, run_trial
 from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining, suggest

@@ -14,7 +14,7 @@ import contextlib
 import io
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from midmask.corpora.text_files import wide_encoding
@@ -112,20 +112,15 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True)
-class Columns:
-    """The columns of tables that the user names; None: chosen by their names and contents."""
-
-    text: str | None = None
-    title: str | None = None
-
-
-@dataclass(frozen=True)
 class DocumentFile:
-    """One file to read. folder: of the corpus. file: path below it; "" if the place is the file itself."""
+    """One file to read. folder: of the corpus. file: path below it; "" if the place is the file itself. text_column,
+    title_column: of a table, where the user names them; None: chosen by their names and contents.
+    """
 
     folder: Place
     file: str
-    columns: Columns = field(default=Columns())
+    text_column: str | None = None
+    title_column: str | None = None
 
     @property
     def place(self) -> Place:

@@ -211,7 +211,8 @@ def _size(units: list[Unit]) -> int:
 
 
 _ID = re.compile(r"(?P<file>[^#\s]+)#(?:(?P<row>[1-9]\d*)(?P<colon>:|\Z))?(?:(?P<start>\d+)-(?P<end>\d+))?")
-_ENCODED = frozenset("#%")
+_UNSAFE = re.compile(r"[\s#%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Characters from U+DC80 to U+DCFF stand for the bytes of a name that are no UTF-8, as Python reads names."""
 
 
 @dataclass(frozen=True)
@@ -255,12 +256,8 @@ def document_of(doc_id: str) -> str:
 
 def quote_name(name: str) -> str:
     """A file's name with white space, control characters, `#`, `%` and bytes that are no UTF-8 percent-encoded."""
-    return "".join(_quote(character) for character in name)
+    return _UNSAFE.sub(_percent_encode, name)
 
 
-def _quote(character: str) -> str:
-    """A character from 0xDC80 to 0xDCFF stands for a byte of a name that is no UTF-8, as Python reads names."""
-    code = ord(character)
-    if not (code < 32 or 127 <= code < 160 or 0xD800 <= code < 0xE000 or character.isspace() or character in _ENCODED):
-        return character
-    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogateescape"))
+def _percent_encode(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogateescape"))

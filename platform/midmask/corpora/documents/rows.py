@@ -141,18 +141,18 @@ def choose_columns(source: DocumentFile, names: Sequence[str], rows: Sequence[Ta
         UserError: if a column that the user names is not there.
         Unreadable: if no column holds texts.
     """
-    wanted = source.columns
-    for field, name in (("text_column", wanted.text), ("title_column", wanted.title)):
+    for field in ("text_column", "title_column"):
+        name = getattr(source, field)
         if name is not None and name not in names:
             raise unknown(f"corpus.{field} of {source.place}", name, names, hint="Name one of the table's columns.")
     usual = {name.lower(): name for name in reversed(names)}
-    text = wanted.text or usual.get("text")
+    text = source.text_column or usual.get("text")
     if text is None:
         lengths = {name: _length(row.get(name) for row in rows) for name in names}
         text = max(names, key=lambda name: lengths[name])
         if not lengths[text]:
             raise Unreadable(NO_COLUMN, f"its columns are {', '.join(map(str, names))}")
-    title = wanted.title or usual.get("title")
+    title = source.title_column or usual.get("title")
     return text, title if title != text else None
 
 

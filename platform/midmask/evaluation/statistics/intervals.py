@@ -22,7 +22,7 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
-from scipy import special, stats
+from scipy import special
 
 from midmask.core.arrays import Doubles
 from midmask.errors import UserError
@@ -33,9 +33,6 @@ ALPHA = 0.05
 
 POWER = 0.8
 """With which a difference is found that is as large as the smallest detectable one."""
-
-FEWEST_RANKED = 5
-"""Pairs below which a rank correlation has no interval."""
 
 
 @dataclass(frozen=True)
@@ -121,39 +118,6 @@ def interval(value: float, variances: Sequence[Variance], alpha: float = ALPHA) 
     error = standard_error(variances)
     margin = error.margin(alpha)
     return IntervalEstimate(value, value - margin, value + margin, error.detectable(alpha))
-
-
-@dataclass(frozen=True)
-class RankCorrelation:
-    """Kendall's tau-b of `count` pairs, and its 95% interval; None where there are too few pairs or all are equal."""
-
-    count: int
-    tau: float | None
-    low: float | None
-    high: float | None
-
-    @property
-    def is_positive(self) -> bool:
-        """Whether the interval lies above 0."""
-        return self.low is not None and self.low > 0
-
-
-def rank_correlation(first: Sequence[float], second: Sequence[float]) -> RankCorrelation:
-    """Kendall's tau-b between two sequences of the same length, with its interval.
-
-    The interval is Fisher's transform with var(z) = 0.437 / (n - 4) (Fieller, Hartley and Pearson 1957, Biometrika 44,
-    p. 470). Perfect agreement, whose transform is infinite, counts as half a pair less than perfect.
-    """
-    count = len(first)
-    tau = float(stats.kendalltau(first, second).statistic) if count > 1 else math.nan
-    if math.isnan(tau):
-        return RankCorrelation(count, None, None, None)
-    if count < FEWEST_RANKED:
-        return RankCorrelation(count, tau, None, None)
-    half = float(stats.norm.ppf(1 - ALPHA / 2)) * math.sqrt(0.437 / (count - 4))
-    most = 1 - 1 / math.comb(count, 2)
-    centre = math.atanh(max(-most, min(most, tau)))
-    return RankCorrelation(count, tau, math.tanh(centre - half), math.tanh(centre + half))
 
 
 @dataclass(frozen=True)

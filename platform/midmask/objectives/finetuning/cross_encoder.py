@@ -1,4 +1,4 @@
-"""Training of a cross-encoder on lists (RetroMAE's, SimLM's and CoT-MAE's teachers; methods.md 13).
+"""Training of a cross-encoder on lists (RetroMAE's, SimLM's and CoT-MAE's teachers).
 
 loss      sum over queries of -log softmax(z)[positive], z the scores of the query with its positive and `group` - 1
           negatives; + `r_drop` x the mean of KL(p1 || p2) and KL(p2 || p1) of two passes with different dropout, the

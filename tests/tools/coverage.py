@@ -1,6 +1,6 @@
 """Which of the papers' printed numbers a command would measure: the lists of numbers crossed with the presets.
 
-`python -m midmask_papers.coverage` prints what was run of them (nothing at published scale), the shares, the command
+`python -m tests.tools.coverage` prints what was run of them (nothing at published scale), the shares, the command
 behind each table, and what has no command, with the reason. It ends with code 1 if a number of a system that midmask
 implements has none.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from midmask.benchmark.design import Benchmark
-from midmask.benchmark.layout import sensible_keys
+from midmask.benchmark.layout import reason_not_run
 from midmask.benchmark.presets import Given, on_several
 from midmask.benchmark.results import SystemKey
 from midmask.corpora import CorpusConfig
@@ -62,7 +62,7 @@ class PresetRun:
 
     @cached_property
     def keys(self) -> tuple[SystemKey, ...]:
-        return tuple(sensible_keys(self.benchmark))
+        return tuple(key for key in self.benchmark.keys() if not reason_not_run(self.benchmark, key))
 
     @cached_property
     def corpora(self) -> frozenset[str]:
