@@ -102,7 +102,7 @@ def test_it_trains_tracks_and_copies(ray_local: None, tmp_path: Path) -> None:
 
 
 SMALL = ["--search", "tpe", "--trials", "4", "--set", "pretrain.steps=16", "--set", "stages.0.train.steps=12"]
-SMALL += ["--set", "tokens.vocabulary_size=300"]
+SMALL += ["--set", "tokens.vocabulary_size=300", "--set", "stages.0.train.batch_size=16"]
 
 
 @pytest.mark.slow
