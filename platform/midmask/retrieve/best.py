@@ -114,7 +114,7 @@ def _kth(scores_N: Floats, k: int) -> np.float32:
 
 
 class Best:
-    """The best k passages so far of each of some queries, in order; threads may each add to queries of their own.
+    """The best k passages so far of each of some queries; threads may each add to queries of their own.
 
     Args:
         k: at least 1.
@@ -122,18 +122,25 @@ class Best:
     """
 
     def __init__(self, queries: int, k: int, places_N: Ints) -> None:
-        self._places_N = places_N
-        self.found: Neighbours = (
-            np.full((queries, k), -np.inf, dtype=np.float32),
-            np.full((queries, k), -1, dtype=np.int64),
-        )
+        self._k, self._places_N = k, places_N
+        self._scores_QK = np.full((queries, k), -np.inf, dtype=np.float32)  # unordered
+        self._rows_QK = np.full((queries, k), -1, dtype=np.int64)
+        self._least_Q = np.full(queries, -np.inf, dtype=np.float32)
 
     def least(self, query: int) -> np.float32:
         """The score that a passage must reach to be taken in; -inf while there is room."""
-        return np.float32(self.found[0][query, -1])
+        return np.float32(self._least_Q[query])
 
     def offer(self, query: int, scores_N: Floats, rows_N: Ints) -> None:
         """Adds scored passages, each at most once over all calls."""
-        scores_QK, rows_QK = self.found
-        both = np.append(scores_QK[query], scores_N)[None], np.append(rows_QK[query], rows_N)[None]
-        scores_QK[query], rows_QK[query] = in_order(*both, self._places_N, rows_QK.shape[1])
+        scores_N, rows_N = np.append(self._scores_QK[query], scores_N), np.append(self._rows_QK[query], rows_N)
+        least = _kth(scores_N, self._k)
+        near = np.flatnonzero(scores_N >= least)
+        scores_N, rows_N = scores_N[near], rows_N[near]
+        if len(near) > self._k:  # equal scores at the cut
+            (scores_N,), (rows_N,) = in_order(scores_N[None], rows_N[None], self._places_N, self._k)
+        self._scores_QK[query], self._rows_QK[query], self._least_Q[query] = scores_N, rows_N, least
+
+    def ranking(self) -> Neighbours:
+        """Scores and rows [Q, k], the best first."""
+        return in_order(self._scores_QK, self._rows_QK, self._places_N, self._k)

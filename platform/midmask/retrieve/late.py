@@ -48,7 +48,7 @@ class LateShard(Shard):
             for query, scores in enumerate(self._score_block(block, tokens, block_rows)):
                 rows = np.arange(len(block)) if block_rows is None else block_rows[query]
                 best.offer(query, scores, rows + start)
-        return best.found
+        return best.ranking()
 
     def _check_width(self, queries: CodedTokens) -> None:
         if self._blocks and queries.width != self._blocks[0].width:

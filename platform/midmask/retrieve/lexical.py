@@ -75,7 +75,7 @@ class LexicalShard(Shard):
                     best.offer(query, guessed.exact(near_N).astype(np.float32), near_N + block.start)
 
         search_in_batches(search, words.shape[0], self._threads)
-        return best.found
+        return best.ranking()
 
 
 def search_in_batches(search: Callable[[slice], None], queries: int, threads: int) -> None:
@@ -248,7 +248,7 @@ class HybridShard(Shard):
                     best.offer(query, (dense_N + guessed.exact(near_N)).astype(np.float32), near_N + block.start)
 
         search_in_batches(search, words.shape[0], self._threads)
-        return best.found
+        return best.ranking()
 
 
 class FlatGuesses:

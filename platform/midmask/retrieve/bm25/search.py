@@ -87,7 +87,7 @@ class Bm25Index:
                     rows = np.flatnonzero((scores_n > 0) & (scores_n >= best.least(query)))
                     best.offer(query, scores_n[rows], first + rows)
             first += shard.passages
-        scores_QK, rows_QK = best.found
+        scores_QK, rows_QK = best.ranking()
         longest = int((rows_QK >= 0).sum(axis=1).max(initial=0))
         return scores_QK[:, :longest], rows_QK[:, :longest]
 
