@@ -62,7 +62,7 @@ def test_what_does_not_fit_is_refused_with_the_sum() -> None:
         resources(TWO, 20, None, 3)
     with pytest.raises(UserError, match="2 trainings of 2 processes need 4 CPUs together"):
         resources(TWO, 20, 2, 2)
-    with pytest.raises(UserError, match=r"--workers 5: .*2\.5 in all; the cluster has 2"):
+    with pytest.raises(UserError, match=r"5 workers, .*2\.5 in all; the cluster has 2"):
         worker_cpus(5, [2.0])
 
 

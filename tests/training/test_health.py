@@ -202,6 +202,6 @@ def test_health_and_probe_are_reported_and_change_nothing(tokens, corpus, tmp_pa
         results[name] = run_training(setup_of(spec), Place(spec["out"]), local_reader, log, device=torch.device("cpu"))
     told = {step: values for step, values in seen["watched"].items() if values}  # others tell only how far it is
     extra = {step: {name.split("/")[0] for name in values} - {"train"} for step, values in told.items()}
-    assert extra == {2: {"health"}, 3: {"probe"}, 4: {"health"}, 6: {"health", "probe"}}
+    assert extra == {2: {"health"}, 3: {"probe_RR_at_10"}, 4: {"health"}, 6: {"health", "probe_RR_at_10"}}
     assert {step for step, values in seen["plain"].items() if values} == {4, 6}
     assert results["plain"]["loss"] == results["watched"]["loss"]
