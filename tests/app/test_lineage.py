@@ -34,9 +34,9 @@ from midmask.store.digests import RECORD
 from midmask.store.place import Place
 from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.plan import Measured, final_evaluations
-from midmask.sweep.search import EndedEarly, RungMeasured, SweepProgress, TrialContext, TrialEvent, TrialStarted
 from midmask.sweep.space import Space
 from midmask.sweep.study import Outcome
+from midmask.sweep.trial import EndedEarly, RungMeasured, SweepProgress, TrialContext, TrialEvent, TrialStarted
 from midmask.tracking.reading import TrackedRow, read_runs
 from midmask.tracking.runs import TrackedRun, Tracker
 from tests.support.benchmark.tiny import short, write_collection

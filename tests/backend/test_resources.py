@@ -46,13 +46,13 @@ def test_trainings_side_by_side_and_processes_of_each(
     cluster: dict[str, float], trainings: int, asked: int | None, per_training: int | None, found: tuple[int, int]
 ) -> None:
     use = resources(cluster, trainings, asked, per_training)
-    assert (use.side_by_side, use.workers) == found
-    assert use.side_by_side * use.workers <= (cluster.get("GPU") or cluster["CPU"])
+    assert (use.side_by_side, use.processes) == found
+    assert use.side_by_side * use.processes <= (cluster.get("GPU") or cluster["CPU"])
 
 
 def test_a_process_has_a_gpu_and_its_share_of_the_cores_or_one_core() -> None:
-    assert resources(EIGHT, 20, None) == Resources(cpus=7, gpus=1, side_by_side=8, workers=1)
-    assert resources(TWO, 20, None) == Resources(cpus=1, gpus=0, side_by_side=2, workers=1)
+    assert resources(EIGHT, 20, None) == Resources(cpus=7, gpus=1, side_by_side=8, processes=1)
+    assert resources(TWO, 20, None) == Resources(cpus=1, gpus=0, side_by_side=2, processes=1)
 
 
 def test_what_does_not_fit_is_refused_with_the_sum() -> None:

@@ -20,8 +20,8 @@ from midmask.experiment.report import System, against, comparison_table
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.sweep import figures
+from midmask.sweep.results import FEW_QUERIES, floor_sentence, outcome, sentence
 from midmask.sweep.sweep_file import SweepParameter, SweepResult, band, parse_sweep
-from midmask.sweep.trials import FEW_QUERIES, floor_sentence, outcome, sentence
 from tests.support.cluster.swept import decoder, parameter, sizes
 from tests.support.dashboards.swept import told
 

@@ -8,10 +8,10 @@ from optuna.trial import TrialState
 from ray.tune.schedulers import TrialScheduler
 
 from midmask.backend.tune import scheduler
-from midmask.sweep.search import pruning
+from midmask.sweep.results import importance
 from midmask.sweep.space import Space
 from midmask.sweep.study import Outcome, Remaining, open_study, outcomes, remaining, sampler, suggest
-from midmask.sweep.trials import importance
+from midmask.sweep.trial import pruning
 
 RATIOS = {"a.x": {"values": (0.1, 0.2, 0.3), "low": 0.05, "high": 0.9}, "a.y": {"values": (0.5, 0.7)}}
 

@@ -127,7 +127,7 @@ def runner_in(storage: Place, *, ray: bool, progress: bool) -> Runner:
         from midmask.backend.executor import cluster_makers
 
         connect()
-        makers = cluster_makers(whole(None).workers)
+        makers = cluster_makers(whole(None).processes)
     return Runner(storage, makers, ProgressLines() if progress else unobserved)
 
 

@@ -29,6 +29,8 @@ from midmask.store.place import Place
 from midmask.tracking.names import RUN_FILE
 from midmask.tracking.runs import Tracker
 
+log = logging.getLogger(__name__)
+
 
 def compute(
     job: TrackedJob,
@@ -81,9 +83,6 @@ def _measured_times(steps: Iterable[Step], storage: Place) -> StepTimes:
         if step.is_finished(storage):
             times.add(step, float(load(step.place(storage)).result.get("seconds", 0.0)))
     return times
-
-
-log = logging.getLogger(__name__)
 
 
 def run_tracked(

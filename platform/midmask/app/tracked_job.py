@@ -35,10 +35,11 @@ from midmask.store.place import Place
 from midmask.tracking.names import EXECUTOR, LOG, PROGRESS
 from midmask.tracking.runs import TrackedRun, Tracker
 
+log = logging.getLogger(__name__)
+
+
 details_log = logging.getLogger(f"{__name__}.details")
 """Logger of lines that only the log file gets."""
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def open_job(
 def _expected_seconds(steps: Sequence[Step], *, storage: Place, use: Resources) -> dict[str, float]:
     """Fingerprint -> the part of the time by the clock that each of the steps will take, as a dry run says."""
     beside = use.side_by_side
-    plan = estimate(steps, storage, workers=beside, per_training=use.workers, side_by_side=beside > 1)
+    plan = estimate(steps, storage, workers=beside, per_training=use.processes, side_by_side=beside > 1)
     return {charge.step.fingerprint: 3600 * charge.hours for charge in plan.charges}
 
 

@@ -160,7 +160,7 @@ class Resources:
     # Trainings that run at once.
     side_by_side: int
     # Processes of a training; also actors that encode and search for it.
-    workers: int = 1
+    processes: int = 1
     # It has the whole cluster, and is started by the job's own process, which trains nothing itself.
     alone: bool = False
 
@@ -170,7 +170,7 @@ class Resources:
         by Ray Data, with encoding, search and mining on actors; or, without a GPU, one worker in the process that runs
         all steps of a trial. A group takes 20 to 40 s to start on two busy cores.
         """
-        return "process" if self.workers == 1 and not self.gpus and not self.alone else "ray train"
+        return "process" if self.processes == 1 and not self.gpus and not self.alone else "ray train"
 
     @property
     def held(self) -> tuple[float, float]:
@@ -190,7 +190,7 @@ def whole(workers: int | None) -> Resources:
         workers: its processes; none: one per GPU, or one where there is none.
     """
     gpus = int(ray.cluster_resources().get("GPU", 0))
-    return Resources(cpus=1, gpus=1 if gpus else 0, side_by_side=1, workers=workers or max(1, gpus), alone=True)
+    return Resources(cpus=1, gpus=1 if gpus else 0, side_by_side=1, processes=workers or max(1, gpus), alone=True)
 
 
 def share(trainings: int, asked: int | None, per_training: int | None) -> Resources:
@@ -234,7 +234,7 @@ def resources(
             f"has {room}. Type --workers {room // workers} or fewer."
         )
     cpus_each = 1 if not gpus else max(1, cpus // (gpus + 1))
-    return Resources(cpus=cpus_each, gpus=1 if gpus else 0, side_by_side=together, workers=workers)
+    return Resources(cpus=cpus_each, gpus=1 if gpus else 0, side_by_side=together, processes=workers)
 
 
 @dataclass(frozen=True)

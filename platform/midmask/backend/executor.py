@@ -40,7 +40,7 @@ POOLED: Mapping[str, Callable[..., dict[str, Any]]] = {
 
 def makers_of(use: Resources) -> Mapping[str, Maker]:
     """Step name -> who computes it for one of several trainings side by side: this process, or workers and actors."""
-    return LOCAL if use.executor == "process" else cluster_makers(use.workers, side_by_side=use.side_by_side)
+    return LOCAL if use.executor == "process" else cluster_makers(use.processes, side_by_side=use.side_by_side)
 
 
 def cluster_makers(workers: int, *, side_by_side: int = 1) -> dict[str, Maker]:
@@ -108,7 +108,7 @@ def execute(
         keep_going: whether steps that do not need a failed one are still run. Else the first failure is raised.
         until: of `time.monotonic`. Then what runs is reported as failed by `TimeIsUp`, and the rest stays in the graph.
     """
-    runner = Runner(storage, cluster_makers(use.side_by_side * use.workers), until_time_is_up(observer, until))
+    runner = Runner(storage, cluster_makers(use.side_by_side * use.processes), until_time_is_up(observer, until))
     while time.monotonic() < until and (
         ready := [step for step in graph.ready() if use.alone or step.kind.whole_collection]
     ):
@@ -142,7 +142,7 @@ def _lanes(use: Resources) -> list[Lane]:
     """Two lanes where trainings have GPUs or several workers: others go beside them, each on a CPU that is left."""
     if use.executor == "process":
         return [Lane(use.side_by_side, use)]
-    spare = max(1, int(ray.cluster_resources().get("CPU", 0) - use.side_by_side * use.workers * use.cpus))
+    spare = max(1, int(ray.cluster_resources().get("CPU", 0) - use.side_by_side * use.processes * use.cpus))
     return [Lane(use.side_by_side, use, True), Lane(spare, Resources(1, 0, spare), False)]
 
 

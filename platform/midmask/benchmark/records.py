@@ -27,6 +27,8 @@ from midmask.store.digests import RECORD
 from midmask.store.place import Place
 from midmask.store.tables import read_table
 
+log = logging.getLogger(__name__)
+
 
 def collect(
     cells: Iterable[BenchmarkCell], storage: Place, recorded: Mapping[str, Results] = MappingProxyType({})
@@ -66,8 +68,6 @@ def _result(cell: BenchmarkCell, done: Artifact, corpus: str, split: str, costs:
     per_query = read_table(done.place / "per_query" / f"{done.result['corpus']}.{split}.parquet")
     return Result(cell.key, cell.seed, corpus, split, means, per_query, costs, further=bool(cell.further))
 
-
-log = logging.getLogger(__name__)
 
 ENDING = ".parquet"
 

@@ -44,6 +44,8 @@ from midmask.experiment.schema import Recipe
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 
+log = logging.getLogger(__name__)
+
 
 class Workshop(Protocol):
     """Computes steps into a storage; what is there already is not computed again."""
@@ -156,8 +158,6 @@ class Prices:
         lanes = self._workshop.lanes
         return estimate(evaluations_of(cells), self._workshop.storage, workers=lanes, side_by_side=lanes > 1)
 
-
-log = logging.getLogger(__name__)
 
 USED = 0.9
 """Fraction of the budget that is planned; the rest is for the verdict, and for steps that take longer than expected."""

@@ -29,6 +29,9 @@ from midmask.corpora.text_files import EXPECTED, Form, UnusableFile, open_text
 from midmask.errors import UserError
 from midmask.store.place import Place
 
+log = logging.getLogger(__name__)
+
+
 CHECKED = 20
 """Files of a kind of rows whose first bytes are looked at before any is read; the others' are when they are read."""
 
@@ -175,8 +178,6 @@ def unread_names(root: Place, files: Iterable[str]) -> Iterator[tuple[Place, str
             more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
             yield folder, f"{', '.join(names[:NAMED])}{more}"
 
-
-log = logging.getLogger(__name__)
 
 QUERY_NAMES = {"query-id", "query_id", "queryid", "query", "qid", "topic"}
 DOC_NAMES = {"corpus-id", "corpus_id", "doc-id", "doc_id", "docid", "docno", "pid", "did", "passage-id", "passage_id"}

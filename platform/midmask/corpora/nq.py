@@ -38,6 +38,9 @@ from midmask.corpora.text_files import BrokenFile, open_text
 from midmask.errors import UserError, quoted
 from midmask.store.place import Place
 
+log = logging.getLogger(__name__)
+
+
 CHUNK = 4 << 20
 """Characters read at a time; an object is some 100,000 characters long."""
 
@@ -99,8 +102,6 @@ def _parse_item(text: str) -> tuple[str, str, list[str], str]:
         raise ValueError(f"answers is {quoted(answers)}, not a list of texts")
     return query_id, read_text(row, "question"), answers, read_id(positives[0], "passage_id", "psg_id")
 
-
-log = logging.getLogger(__name__)
 
 LAYOUT = (
     "psgs_w100.tsv[.gz] (id, text, title), NAME-SPLIT.csv or NAME-SPLIT.qa.csv (question, list of answers) with SPLIT "

@@ -22,6 +22,9 @@ from midmask.errors import UserError
 from midmask.store.pretrained import model_folder, transformer_folder
 from midmask.text.vocabulary import copy_untruncated, load_tokenizer, save_tokenizer
 
+log = logging.getLogger(__name__)
+
+
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 """Files of weights that transformers reads, the preferred one first; sharded ones have an index of this name."""
 
@@ -264,8 +267,6 @@ def _why_lost(lost: list[str], expected: set[str], unexpected: list[str], backbo
     other = f"It holds others, such as {unexpected[0]}. " if unexpected else ""
     return f"{other}Save the model again with save_pretrained."
 
-
-log = logging.getLogger(__name__)
 
 TYPES = "token_type_ids"
 

@@ -16,6 +16,8 @@ from midmask.errors import UserError, how_to_set
 from midmask.store.pretrained import transformer_folder
 from midmask.text.vocabulary import TitleJoin, load_tokenizer
 
+log = logging.getLogger(__name__)
+
 
 class TextForm(Config):
     """The form of a model's texts (prompts, titles, case), as far as its folder states it."""
@@ -33,8 +35,6 @@ class TextForm(Config):
         """
         return cls(**{name: tokens[name] for name in cls.model_fields if name in tokens})
 
-
-log = logging.getLogger(__name__)
 
 MODEL_CONFIG = "config_sentence_transformers.json"
 

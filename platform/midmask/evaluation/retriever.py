@@ -53,6 +53,9 @@ from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import write_table
 
+log = logging.getLogger(__name__)
+
+
 NO_PASSAGE = ""
 """Stands in the judgements of a query that retrieved nothing, so that it is evaluated; no passage has this id."""
 
@@ -122,9 +125,6 @@ def _ranges(inside: NDArray[np.bool_]) -> str:
     """The characters whose codes are `inside`, as a character class has them."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], inside, [False]]).astype(np.int8)))
     return "".join(f"\\U{first:08x}-\\U{stop - 1:08x}" for first, stop in edges.reshape(-1, 2).tolist())
-
-
-log = logging.getLogger(__name__)
 
 
 def evaluate_slices(

@@ -26,6 +26,9 @@ from midmask.experiment.schema import Recipe
 from midmask.retrieve.text_encoder import refuse_unfit
 from midmask.store.pretrained import found_folder, model_folder
 
+log = logging.getLogger(__name__)
+
+
 EVERY = "stages.*."
 
 
@@ -171,8 +174,6 @@ def _is_set(path: str, changes: Mapping[str, Any]) -> bool:
     """Whether the changes have this field, or a whole config that it is in."""
     return any(path == changed or path.startswith(f"{changed}.") for changed in changes)
 
-
-log = logging.getLogger(__name__)
 
 LONGEST = 8192
 """Tokens of a text, at most, whatever a folder says: `tokens.max_length` allows no more."""

@@ -36,6 +36,9 @@ from midmask.leaderboard.rows import LeaderboardRow, rows
 from midmask.tracking.names import sqlite_file
 from midmask.tracking.reading import StoreReader, TrackedRow
 
+log = logging.getLogger(__name__)
+
+
 OVERLAP = timedelta(minutes=15)
 """How far the clocks of machines that write to one store may differ."""
 
@@ -88,8 +91,6 @@ def refresh(
 def _by_id(runs: Sequence[TrackedRow]) -> dict[str, TrackedRow]:
     return {run.run_id: run for run in runs}
 
-
-log = logging.getLogger(__name__)
 
 FORMAT = 3
 """Of the file; one of another number is read as none."""

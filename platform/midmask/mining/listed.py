@@ -27,6 +27,8 @@ from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_row_groups, read_table, write_table
 
+log = logging.getLogger(__name__)
+
 
 class Cursor:
     """Reads a table sorted by `query_id` from its start; keeps little more than the rows of the last query in memory.
@@ -150,8 +152,6 @@ def stretches(
         if len(table := table.filter(usable)):
             yield table, scored
 
-
-log = logging.getLogger(__name__)
 
 SORTED_AT_ONCE = 20_000
 """Lines that are sorted at a time."""

@@ -49,6 +49,8 @@ from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import write_table, writing_table
 
+log = logging.getLogger(__name__)
+
 
 class DrawQueriesConfig(Config):
     """A random subset of a split's queries that have a relevant passage."""
@@ -76,9 +78,6 @@ def draw_queries(config: DrawQueriesConfig, inputs: Mapping[str, Artifact], out:
     write_table(pa.table({"query_id": pa.array(drawn, pa.string())}), out / "queries.parquet")
     (out / "queries.txt").write("".join(f"{query_id}\n" for query_id in drawn).encode())
     return {"queries": len(drawn)}
-
-
-log = logging.getLogger(__name__)
 
 
 class MineConfig(IndexFields, PoolFields, EncodingFields):

@@ -362,5 +362,5 @@ def _count_sharing(out: Place, starts: NDArray[np.int64]) -> int:
     return documents
 
 
-SPANS = Sharded("spans", "corpus/docs", _begin, _worker, _finish)
+SPANS = Sharded(folder="spans", over="corpus/docs", begin=_begin, worker=_worker, finish=_finish)
 """The step: corpus and tokens (for their tokenizer) in, spans artifact out (spans/, starts.npy)."""

@@ -39,6 +39,9 @@ from midmask.store.tables import read_table, writing_table
 from midmask.text.tokens import PASSAGES, TOKENISED_QUERIES, finish_tokens
 from midmask.text.vocabulary import Vocabulary
 
+log = logging.getLogger(__name__)
+
+
 BLOCK = 1 << 18
 """Lines that are sorted by shard at a time."""
 
@@ -165,8 +168,6 @@ def count_given(out: Place) -> tuple[int, int]:
     table = read_table(out / "given.parquet", ["shard", "row"])
     return table.group_by(["shard", "row"]).aggregate([]).num_rows, len(table)
 
-
-log = logging.getLogger(__name__)
 
 EMPTY = "empty row"
 

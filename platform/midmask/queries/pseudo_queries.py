@@ -211,11 +211,11 @@ def count_queries(out: Place) -> dict[str, Any]:
 
 
 PSEUDO_QUERIES = Sharded(
-    FOLDER,
-    "corpus/docs",
-    _begin_queries,
-    _queries_worker,
-    _finish_queries,
+    folder=FOLDER,
+    over="corpus/docs",
+    begin=_begin_queries,
+    worker=_queries_worker,
+    finish=_finish_queries,
     stays=lambda config: bool(config.kind == "model"),
 )
 """The step: corpus and tokens (for their tokenizer) in, pseudo-queries artifact out."""
@@ -335,5 +335,11 @@ def _finish_filter(config: KeepPairsConfig, inputs: Inputs, out: Place) -> dict[
     return {**counts, "judged": judged, "dropped": judged - counts["queries"]}
 
 
-KEEP_PAIRS = Sharded(FOLDER, f"pairs/{FOLDER}", lambda config, inputs, out: None, _filter_worker, _finish_filter)
+KEEP_PAIRS = Sharded(
+    folder=FOLDER,
+    over=f"pairs/{FOLDER}",
+    begin=lambda config, inputs, out: None,
+    worker=_filter_worker,
+    finish=_finish_filter,
+)
 """The step: pseudo-queries and a judge's ranked lists in, the pairs that are kept out, as pseudo-queries."""

@@ -379,5 +379,12 @@ def _finish(config: WeighConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     return {**facts, **FileWeigher.counts(out)} if config.kind == "file" else facts
 
 
-WEIGH = Sharded("weights", "tokens/passages", _begin, _worker, _finish, lambda config: config.kind == "attention")
+WEIGH = Sharded(
+    folder="weights",
+    over="tokens/passages",
+    begin=_begin,
+    worker=_worker,
+    finish=_finish,
+    stays=lambda config: config.kind == "attention",
+)
 """The step: tokens, and statistics (idf, bm25) or corpus (file), in; term weights out (weights/)."""

@@ -115,5 +115,11 @@ def _add_up(config: StatisticsConfig, inputs: Inputs, out: Place) -> dict[str, A
     }
 
 
-STATISTICS = Sharded("counted", "tokens/passages", lambda config, inputs, out: None, _make_counter, _add_up)
+STATISTICS = Sharded(
+    folder="counted",
+    over="tokens/passages",
+    begin=lambda config, inputs, out: None,
+    worker=_make_counter,
+    finish=_add_up,
+)
 """The step: tokens in, word statistics out (counted/, words.parquet)."""

@@ -35,6 +35,9 @@ from midmask.queries.query_model import PASSAGE, QueryGenerator
 from midmask.queries.sources import Opening, Source
 from midmask.store.place import Place
 
+log = logging.getLogger(__name__)
+
+
 EVERY_ANSWERS, EVERY_SECONDS = 64, 10.0
 """Answers, and seconds, after which a file is written: a kill loses at most these."""
 
@@ -101,8 +104,6 @@ class QueryCache:
         text = json.dumps([self._identity, passage.doc_id, passage.title, passage.text])
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-
-log = logging.getLogger(__name__)
 
 FIELD = "queries.sources"
 

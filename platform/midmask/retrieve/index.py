@@ -14,7 +14,6 @@ An index is mapped into memory, so that processes of one machine share its pages
 of PQ (`x4fs`) into the memory of each process.
 """
 
-import logging
 import re
 import tempfile
 import time
@@ -40,8 +39,6 @@ from midmask.retrieve.views import Views, read_views
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_table, write_table
-
-log = logging.getLogger(__name__)
 
 TRAINING_ROWS = 262_144
 """Passages that a trained index (IVF, SQ8, PQ, OPQ) learns from: drawn from the whole collection by a hash of the row,

@@ -37,6 +37,9 @@ from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_table
 
+log = logging.getLogger(__name__)
+
+
 ALL = "all"
 
 NO_DENSE_VIEW = "no dense vectors are searched; leave it at Flat"
@@ -183,9 +186,6 @@ def open_shard(
 def _doc_ids_of(blocks: Sequence[Block]) -> pa.ChunkedArray:
     """Ids of the passages of some blocks, in row order."""
     return pa.concat_tables([block.read(["doc_id"]) for block in blocks])["doc_id"]
-
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from midmask.experiment import report
 from midmask.experiment.notes import left_out_notes
 from midmask.experiment.report import System
 from midmask.store.artifact import Artifact, load
-from midmask.sweep import trials as verdict
+from midmask.sweep import results as verdict
 from midmask.sweep.plan import SPLITS, Entrant
+from midmask.sweep.results import Trial, Trials, outcome
 from midmask.sweep.space import briefly, labels, mark_of
 from midmask.sweep.sweep_file import (
     ComparedSystem,
@@ -27,7 +28,6 @@ from midmask.sweep.sweep_file import (
     SweepResult,
     SweepTarget,
 )
-from midmask.sweep.trials import Trial, Trials, outcome
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from midmask.experiment.events import Begun, Ended, Logged, StepEvent
 from midmask.experiment.graph import Step
 from midmask.store.artifact import load
 from midmask.sweep.plan import Measured, summarise, trial_rungs
-from midmask.sweep.search import EndedEarly, RungMeasured, SweepProgress, TrialContext, TrialEvent, TrialStarted
 from midmask.sweep.space import briefly, describe_point
 from midmask.sweep.study import Outcome
+from midmask.sweep.trial import EndedEarly, RungMeasured, SweepProgress, TrialContext, TrialEvent, TrialStarted
 from midmask.tracking.names import collection_key, metric_key, queries_key
 from midmask.tracking.runs import TrackedRun
 

@@ -41,16 +41,16 @@ from midmask.sweep.plan import (
     trial_recipes,
     trial_rungs,
 )
-from midmask.sweep.search import (
+from midmask.sweep.results import Trials, importance
+from midmask.sweep.space import Space, briefly, budget, mark_of
+from midmask.sweep.study import open_study, outcomes, remaining
+from midmask.sweep.sweep_file import SWEEP_FILE, parse_sweep
+from midmask.sweep.trial import (
     SweepProgress,
     TrialContext,
     pruning,
     search,
 )
-from midmask.sweep.space import Space, briefly, budget, mark_of
-from midmask.sweep.study import open_study, outcomes, remaining
-from midmask.sweep.sweep_file import SWEEP_FILE, parse_sweep
-from midmask.sweep.trials import Trials, importance
 
 log = logging.getLogger(__name__)
 

@@ -33,6 +33,9 @@ from midmask.teacher.candidates import COUNTS, FOLDER, by_query, passage_texts, 
 from midmask.text.tokens import encoder
 from midmask.training.pairs import cut_rows
 
+log = logging.getLogger(__name__)
+
+
 BATCH_TOKENS = 4096
 """Padded tokens of one batch."""
 
@@ -151,8 +154,6 @@ def _refuse_nan(score_N: NDArray[np.float32], pairs: pa.Table) -> None:
         )
 
 
-log = logging.getLogger(__name__)
-
 SHOWN = 5
 """Queries of scores.jsonl.gz whose texts are written out."""
 
@@ -254,7 +255,7 @@ def _texts_of(line: dict[str, Any], config: ScoreConfig, inputs: Inputs, out: Pl
     return {"query": query, "texts": [texts[number] for number in place]}
 
 
-SCORE = Sharded("scores", FOLDER, _begin, _worker, _finish, stays=lambda config: True)
+SCORE = Sharded(folder="scores", over=FOLDER, begin=_begin, worker=_worker, finish=_finish, stays=lambda config: True)
 """The step: teacher (its `model/`), corpus, and lists (`negatives…`, `ranked…`) in, scores out."""
 
 

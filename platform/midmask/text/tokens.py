@@ -4,7 +4,6 @@ Passages, and queries that are typed or made later, are cut by the same function
 corpus's shards.
 """
 
-import logging
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -81,8 +80,6 @@ def prompt_tokens(tokenizer_folder: Path, prompt: str) -> int:
     ids = tokenizer(prompt)["input_ids"]
     return len(ids) - (ids[-1] in tokenizer.all_special_ids)
 
-
-log = logging.getLogger(__name__)
 
 ROW_GROUP = 2048
 """Rows of a Parquet row group: the unit of random access in training and of encoding."""
@@ -299,7 +296,7 @@ def _read_lengths(shard: Place) -> np.ndarray[Any, np.dtype[np.int32]]:
     return lengths
 
 
-tokenise = Sharded("passages", "corpus/docs", _save_tokenizer, _shard_writer, _finish)
+tokenise = Sharded(folder="passages", over="corpus/docs", begin=_save_tokenizer, worker=_shard_writer, finish=_finish)
 """The step: corpus artifact in, tokens artifact out (tokenizer/, passages/, queries.parquet, lengths.npy).
 
 With a tokens artifact `like`, its tokenizer is used: so a model meets a collection that it was not trained on.

@@ -14,7 +14,6 @@ them: no other library looks for the file, and a copied folder has it.
 """
 
 import hashlib
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,6 @@ from midmask.errors import UserError
 from midmask.objectives import Objective
 from midmask.store.place import Place
 from midmask.training.setup import TrainingSetup
-
-log = logging.getLogger(__name__)
 
 POSITION = "position.json"
 OBJECTIVE = "objective.safetensors"

@@ -37,6 +37,9 @@ from midmask.training.collapse import find_collapses
 from midmask.training.examples import TokenTable
 from midmask.training.plan import Rows
 
+log = logging.getLogger(__name__)
+
+
 DISTANCE = "distance_to_start"
 """Name of the distance where it is logged."""
 
@@ -80,9 +83,6 @@ class Guard:
 def _vectors(backbone: Backbone, text: TokenRows) -> Tensor:
     hidden_BLD = backbone.hidden(text.ids_BL, text.lengths_B)
     return backbone.sentence_vector(hidden_BLD, text.lengths_B).float()
-
-
-log = logging.getLogger(__name__)
 
 
 @torch.no_grad()

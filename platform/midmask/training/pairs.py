@@ -19,6 +19,8 @@ from midmask.store.tables import read_row_groups, read_table
 from midmask.training.examples import TextColumns, TokenTable, join_texts
 from midmask.training.plan import Rows
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Lists:
@@ -88,9 +90,6 @@ def _score_rows(place: Place, query_ids: pa.ChunkedArray, tokens: TokenTable) ->
 def _count_within(counts: Rows) -> Rows:
     """0 … counts[0] - 1, then 0 … counts[1] - 1, and so on."""
     return np.asarray(np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
-
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,9 @@ from midmask.text.vocabulary import Vocabulary
 from midmask.training.loop import to_device
 from midmask.training.setup import PretrainSetup, TrainingSetup
 
+logger = logging.getLogger(__name__)
+
+
 _reference: Callable[[Any], StorageWeakRef] = StorageWeakRef
 
 
@@ -57,8 +60,6 @@ def kept_tensors(module: nn.Module) -> Iterator[KeptTensors]:
     ):
         yield tensors
 
-
-logger = logging.getLogger(__name__)
 
 GIB = 2**30
 USABLE = 0.92

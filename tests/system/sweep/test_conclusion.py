@@ -18,11 +18,11 @@ from midmask.store.place import Place
 from midmask.sweep.conclusion import Conclusion, build_result
 from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.plan import SPLITS, Sweep, sweep_for
+from midmask.sweep.results import Trials, importance
 from midmask.sweep.run import entrants, expected_trials
-from midmask.sweep.search import RungMeasured, SweepProgress, TrialContext, TrialEvent, run_trial
 from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining, suggest
-from midmask.sweep.trials import Trials, importance
+from midmask.sweep.trial import RungMeasured, SweepProgress, TrialContext, TrialEvent, run_trial
 from midmask.tracking.reading import read_runs
 from midmask.tracking.runs import Tracker
 from tests.support.benchmark.tiny import write_collection

@@ -128,8 +128,8 @@ def _write_arrow(table: pa.Table, place: Place) -> None:
 
 
 BM25_INDEX = Sharded(
-    "index",
-    "words/counted",
+    folder="index",
+    over="words/counted",
     begin=lambda config, inputs, out: _copy_words(inputs["words"].place, out),
     worker=lambda config, inputs, out: _indexer(config, inputs["words"].place, out),
     finish=lambda config, inputs, out: {

@@ -36,6 +36,9 @@ from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_table, write_table
 
+log = logging.getLogger(__name__)
+
+
 UNKNOWN = -1
 
 
@@ -170,9 +173,6 @@ def import_bm25s() -> Any:
 
     logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets DEBUG itself
     return bm25s
-
-
-log = logging.getLogger(__name__)
 
 
 class Bm25Config(Bm25IndexConfig):
