@@ -143,6 +143,17 @@ def test_a_silent_process_of_another_machine_is_replaced_and_may_still_not_harm(
     assert not [name for name in root.sizes() if "silent" in name]
 
 
+def test_a_silent_process_whose_files_are_gone_when_it_wakes_takes_what_another_has_finished(root):
+    asleep = Timing(renew_s=600, dead_s=0, by_process=False)  # to any other process it is dead at once
+
+    def make(out):
+        (out / "a").write(b"half")
+        produce(root, {"fingerprint": "f"}, lambda other: {"by": "another"}, asleep)
+        return {"read": (out / "a").read()}
+
+    assert produce(root, {"fingerprint": "f"}, make, asleep).result == {"by": "another"}
+
+
 def test_a_silent_process_that_finishes_while_its_files_are_taken_over_wins(tmp_path, monkeypatch):
     """It wakes up after the first of its two files was linked; the other attempt then starts with none."""
     place = Place(str(tmp_path / "step" / "f"))

@@ -221,14 +221,21 @@ def produce(
     """The artifact at `place`: loaded if finished, else made by `make(out)` in a folder of this process's own.
 
     The result of `make` enters the record, which makes the artifact visible. After a kill, `make` finds the files that
-    the dead process has finished. While another living process makes the artifact, this one waits.
+    the dead process has finished. While another living process makes the artifact, this one waits. If this one was
+    silent for so long (a machine asleep) that another has finished it and deleted this one's files, that artifact is
+    loaded.
 
     Args:
         timing: of leases; None: the default.
     """
     with attempt(place, timing or Timing()) as own:
         if own is not None:
-            own.publish({**record, "result": make(own.out)})
+            try:
+                own.publish({**record, "result": make(own.out)})
+            except OSError:  # of a file that is gone
+                if not (place / RECORD).exists():
+                    raise
+                log.info("another process has finished %s meanwhile", place)
     return load(place)
 
 
