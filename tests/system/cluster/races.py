@@ -45,7 +45,7 @@ TIMING = {"renew_s": 0.1, "dead_s": 0.8, "look_s": 0.02}
 KILLS = 2
 """At most so many for each of the two processes."""
 
-EVENTS = {"waited": "waiting for it", "taken over": "going on from", "losers deleted": "was first"}
+EVENTS = {"waited": "waiting for it", "taken over": "resuming from", "losers deleted": "was first"}
 """What is counted of a race, and the words of the log that tell it."""
 
 COLUMNS = ("pauses", "kills", *EVENTS)
