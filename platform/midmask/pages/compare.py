@@ -13,7 +13,6 @@ from urllib.parse import urlencode
 import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
-from jinja2 import Environment, PackageLoader
 
 from midmask.core.words import MISSING
 from midmask.errors import UserError
@@ -40,7 +39,7 @@ from midmask.leaderboard.queries import (
 )
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
 from midmask.pages.context import PageContext, choose_place, nothing_evaluated, places_of, rows_at
-from midmask.pages.look import choice, choices, draw, link, show_table, side_by_side, tinted
+from midmask.pages.look import TEMPLATES, choice, choices, draw, link, show_table, side_by_side, tinted
 from midmask.store.place import Place
 from midmask.sweep.figures import LOSS, TIE, WIN
 
@@ -318,7 +317,7 @@ LONGEST = 600
 LONGEST_START = 90
 """Characters of a passage that stand in its list."""
 
-_card = Environment(loader=PackageLoader("midmask.pages"), autoescape=True).get_template("query.html.jinja")
+_card = TEMPLATES.get_template("query.html.jinja")
 
 
 def show_queries(

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
+from jinja2 import Environment, PackageLoader
 from streamlit.delta_generator import DeltaGenerator
 
 from midmask.core.words import MISSING
@@ -15,6 +16,9 @@ from midmask.evaluation.statistics.significance import ComparisonOutcome
 from midmask.leaderboard.export import STYLE as TABLE_STYLE
 
 ALL = "all"
+
+TEMPLATES = Environment(loader=PackageLoader("midmask.pages"), autoescape=True)
+"""Templates of HTML that the pages show; autoescape, since texts are other people's."""
 
 STYLES = (TABLE_STYLE, Path(__file__).with_name("look.css"))
 

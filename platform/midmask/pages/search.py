@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import streamlit as st
-from jinja2 import Environment, PackageLoader
 from streamlit.delta_generator import DeltaGenerator
 
 from midmask.choice.excerpts import excerpt, highlight
@@ -18,7 +17,7 @@ from midmask.corpora.documents.passages import provenance_of
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.pages.context import PageContext
-from midmask.pages.look import choice
+from midmask.pages.look import TEMPLATES, choice
 
 if TYPE_CHECKING:  # brings torch, which the other pages do not need
     from midmask.choice.side_by_side import SideBySide
@@ -36,7 +35,7 @@ SHOWN = 10
 LONGEST_TEXT = 4000
 """Characters of a whole passage that are shown."""
 
-_hit = Environment(loader=PackageLoader("midmask.pages"), autoescape=True).get_template("hit.html.jinja")
+_hit = TEMPLATES.get_template("hit.html.jinja")
 
 
 def show(context: PageContext) -> None:
