@@ -89,7 +89,11 @@ def test_kubernetes_accepts_the_pods(name: str) -> None:
 def test_the_demo_starts_from_minilm_where_its_weights_are_installed() -> None:
     """`make` goes on where a command that it asks for a flag fails, and the demo would start from random weights."""
     dry = subprocess.run(
-        ["make", "-n", "demo", f"BIN={Path(sys.executable).parent}"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "-n", "demo", f"BIN={Path(sys.executable).parent}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert dry.stderr == ""
     assert ("--minilm" in dry.stdout) == (found_folder("minilm") is not None)
