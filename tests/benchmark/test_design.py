@@ -67,6 +67,16 @@ def test_seeds_and_representations_share_the_middle_training(corpus, other):
     assert len({found["finetune"] for found in steps}) == len(steps) == 8
 
 
+def test_each_middle_training_is_fine_tuned_with_seeds_of_its_own(corpus):
+    cells = lay_out(given(corpus, representations=("dense",), pretrain_seeds=(1, 2, 3), seeds=(0, 7))).cells
+    steps = [{step.name: step.fingerprint for step in cell.evaluations[cell.main].upstream()} for cell in cells]
+    seeds = [(cell.key.system, cell.pretrain_seed, cell.seed) for cell in cells]
+    nested = [("mlm", 1, 0), ("mlm", 1, 7), ("mlm", 2, 8), ("mlm", 2, 15), ("mlm", 3, 16), ("mlm", 3, 23)]
+    assert seeds == [("bm25", None, 0), *(("none", None, seed) for *_, seed in nested), *nested]
+    assert len({found["pretrain"] for found in steps[7:]}) == 3
+    assert len({found["finetune"] for found in steps[1:]}) == len({cell.name for cell in cells}) - 1 == 12
+
+
 def test_a_setting_without_stages_measures_what_fine_tuning_begins_with(corpus):
     settings = {
         "as it is": Setting(protocols={"dense": "in_batch"}, stages=0),
@@ -205,7 +215,17 @@ def test_collections_are_compared_at_equal_tokens(corpus, other):
 
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "benchmark_middle_training.py"
-FLAGS = ("preset", "systems", "seeds", "representations", "settings", "zero_shot", "collections", "out")
+FLAGS = (
+    "preset",
+    "systems",
+    "seeds",
+    "pretrain_seeds",
+    "representations",
+    "settings",
+    "zero_shot",
+    "collections",
+    "out",
+)
 
 
 @pytest.fixture
@@ -233,6 +253,11 @@ def test_settings_and_systems_are_chosen_by_name(ask) -> None:
     assert set(two.collections) == {"both", "tiny"} and set(two.only) == {"both"}
     with pytest.raises(UserError, match="--collections wiki: the preset has other, tiny, both"):
         ask("collections", collections="wiki")
+    assert ask("demo", pretrain_seeds="0,1").pretrain_seeds == (0, 1)
+    with pytest.raises(UserError, match="pretrain_seeds 1, 1: a seed is named twice"):
+        ask("demo", pretrain_seeds="1,1")
+    with pytest.raises(UserError, match="--seed 3: --pretrain-seeds names"):
+        ask("demo", "--seed", "3", pretrain_seeds="0,1")
 
 
 def test_a_system_that_the_preset_does_not_have_is_run_under_all_of_its_conditions(ask) -> None:

@@ -98,7 +98,12 @@ class Benchmark(Config):
         (), description="collections that are only searched, as --zero-shot, by systems that are fine-tuned on corpus"
     )
     splits: tuple[str, ...] = Field(("dev", "test"), min_length=1, description="of the corpus, whose queries count")
-    seeds: tuple[int, ...] = Field((0,), min_length=1, description="of the fine-tuning; they share middle trainings")
+    seeds: tuple[int, ...] = Field((0,), min_length=1, description="of the fine-tuning")
+    pretrain_seeds: tuple[int, ...] = Field(
+        (),
+        description="of the middle training, each with fine-tunings of its own, as many as there are seeds; empty: one "
+        "middle training, which all seeds share",
+    )
     measures: tuple[str, ...] = Field(("RR@10", "nDCG@10", "R@100"), min_length=1, description="or presets of them")
     measure: str = Field("RR@10", description="the one that conclusions are drawn from")
     baseline: str | None = Field(None, description="system that the report's sentence holds the best against")
@@ -126,6 +131,15 @@ class Benchmark(Config):
         for name in self.own:
             if name not in (*RECIPES, *VIEWS):
                 raise unknown("recipe or representation", name, [*RECIPES, *VIEWS])
+        return self
+
+    @model_validator(mode="after")
+    def _no_seed_is_repeated(self) -> "Benchmark":
+        for name, seeds in (("seeds", self.seeds), ("pretrain_seeds", self.pretrain_seeds)):
+            if len(set(seeds)) < len(seeds):
+                raise UserError(
+                    f"{name} {', '.join(map(str, seeds))}: a seed is named twice; each stands for one training"
+                )
         return self
 
     @model_validator(mode="after")

@@ -154,9 +154,15 @@ def gains_figure(results: Results, path: Path, baseline: str | None, measure: st
     if not panels:
         return ""
     draw_panels(panels, path, _draw_gains, f"{measure}, gain over {baseline}")
+    middle = len({result.pretrain_seed for result in results} - {None})
+    repeated = (
+        f"fine-tuning seeds; {middle} middle trainings of each method"
+        if middle > 1
+        else ("fine-tuning seeds; each middle training was run once")
+    )
     return (
-        f"{measure} less that of `{baseline}` in the same setting, with its 95% interval over queries and "
-        f"fine-tuning seeds; each middle training was run once.\n\n{panel_table(panels)}"
+        f"{measure} less that of `{baseline}` in the same setting, with its 95% interval over queries and {repeated}."
+        f"\n\n{panel_table(panels)}"
     )
 
 

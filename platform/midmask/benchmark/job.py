@@ -80,6 +80,10 @@ def preset_with_flags(options: Options, flags: Namespace) -> Benchmark:
     changes["changes"] = {**preset.changes, **options.changes}
     changes["notes"] = [*preset.notes, *_exceptions(preset, changes, options)]
     if options.seed is not None:
+        if changes.get("pretrain_seeds", preset.pretrain_seeds):
+            raise UserError(
+                f"--seed {options.seed}: --pretrain-seeds names the seeds of the middle training; leave one out"
+            )
         changes["changes"]["pretrain.seed"] = options.seed
     try:
         return Benchmark.model_validate({**preset.model_dump(), **changes})
@@ -112,6 +116,8 @@ def _narrow(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
         changes["systems"] = everything if "bm25" in everything else (*everything, "bm25")
     if flags.seeds:
         changes["seeds"] = names_in(flags.seeds)
+    if flags.pretrain_seeds:
+        changes["pretrain_seeds"] = names_in(flags.pretrain_seeds)
     if flags.representations:
         changes["representations"] = names_in(flags.representations)
     if flags.settings:

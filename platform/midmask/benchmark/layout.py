@@ -32,6 +32,7 @@ class BenchmarkCell:
     recipe: Recipe
     # (short name of the corpus, split) -> step; the splits of the cell's corpus come first, test last of them
     evaluations: Mapping[tuple[str, str], Step]
+    pretrain_seed: int | None = None  # of the middle training; None where the benchmark trains each method once
     further: str = ""  # short name of the corpus if it is a further collection of the benchmark; empty for the first
 
     @property
@@ -46,7 +47,9 @@ class BenchmarkCell:
         if self.key.system == BM25:
             return f"{BM25}{where}"
         conditions = (self.key.collection, self.key.representation, self.key.setting)
-        return f"{self.key.system}, {', '.join(part for part in conditions if part != NONE)}{where}, seed {self.seed}"
+        middle = "" if self.pretrain_seed is None else f", middle training {self.pretrain_seed}"
+        named = ", ".join(part for part in conditions if part != NONE)
+        return f"{self.key.system}, {named}{where}{middle}, seed {self.seed}"
 
 
 def is_fine_tuned(benchmark: Benchmark, key: SystemKey) -> bool:
@@ -72,7 +75,9 @@ def cell_of(
     elsewhere = recipe.evaluation.model_copy(update={"split": SPLIT})
     for label, corpus in searched_only(benchmark).items():
         evaluations[label, SPLIT] = evaluate(elsewhere, on=planned.elsewhere(corpus))
-    return BenchmarkCell(key, seed, recipe, evaluations, recipe.corpus.short_name if is_further else "")
+    pretrain_seed = recipe.pretrain.seed if benchmark.pretrain_seeds and recipe.objective else None
+    further = recipe.corpus.short_name if is_further else ""
+    return BenchmarkCell(key, seed, recipe, evaluations, pretrain_seed, further)
 
 
 def _plan_further(recipe: Recipe, first: str, survey: Survey) -> Plan:
@@ -193,8 +198,10 @@ def _lay_out_on(benchmark: Benchmark, first: str, survey: Survey) -> tuple[list[
         if reason := reason_not_run(benchmark, key) or _impossible(recipe := recipe_of(benchmark, key)):
             left_out.append(LeftOut(key, reason))
             continue
-        seeds = benchmark.seeds if is_fine_tuned(benchmark, key) else benchmark.seeds[:1]
-        seeded = [cell_of(benchmark, key, recipe.seeded(seed), seed, survey, first=first) for seed in seeds]
+        seeded = [
+            cell_of(benchmark, key, recipe.seeded(seed, pretrain=pretrain), seed, survey, first=first)
+            for pretrain, seed in _seeds(benchmark, key, recipe)
+        ]
         identity = " ".join(step.fingerprint for step in seeded[0].evaluations.values())
         owner = owners.setdefault(identity, key)
         if (owner.system, owner.collection) != (key.system, key.collection):
@@ -202,6 +209,23 @@ def _lay_out_on(benchmark: Benchmark, first: str, survey: Survey) -> tuple[list[
         else:
             cells += seeded
     return cells, left_out
+
+
+def _seeds(benchmark: Benchmark, key: SystemKey, recipe: Recipe) -> list[tuple[int, int]]:
+    """The seeds (of the middle training, of the fine-tuning) that a system is trained with.
+
+    Each middle training is fine-tuned with seeds of its own, as many as the benchmark has, so that no two of them share
+    their batches; a system without middle training is fine-tuned with all of these.
+    """
+    span = max(benchmark.seeds) - min(benchmark.seeds) + 1
+    nested = [
+        (pretrain, seed + number * span)
+        for number, pretrain in enumerate(benchmark.pretrain_seeds or (recipe.pretrain.seed,))
+        for seed in (benchmark.seeds if is_fine_tuned(benchmark, key) else benchmark.seeds[:1])
+    ]
+    if recipe.objective:
+        return nested
+    return [(recipe.pretrain.seed, seed) for _, seed in (nested if is_fine_tuned(benchmark, key) else nested[:1])]
 
 
 def reason_not_run(benchmark: Benchmark, key: SystemKey) -> str | None:

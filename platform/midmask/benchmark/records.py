@@ -66,7 +66,7 @@ def _result(cell: BenchmarkCell, done: Artifact, corpus: str, split: str, costs:
     """`corpus` is the label of the benchmark; the file bears the collection's own name."""
     means = done.result["measures"] if split == done.result["split"] else done.result["slices"][split]["measures"]
     per_query = read_table(done.place / "per_query" / f"{done.result['corpus']}.{split}.parquet")
-    return Result(cell.key, cell.seed, corpus, split, means, per_query, costs, further=bool(cell.further))
+    return Result(cell.key, cell.seed, corpus, split, means, per_query, costs, bool(cell.further), cell.pretrain_seed)
 
 
 ENDING = ".parquet"
@@ -150,7 +150,10 @@ def known_records(cells: Iterable[BenchmarkCell], records: Mapping[str, CellReco
     known = {}
     for cell in cells:
         if record := records.get(identity_of_cell(cell)):
-            results = Results(replace(result, key=cell.key, seed=cell.seed) for result in record.results)
+            results = Results(
+                replace(result, key=cell.key, seed=cell.seed, pretrain_seed=cell.pretrain_seed)
+                for result in record.results
+            )
             known[cell.name] = replace(record, results=results)
     return known
 

@@ -16,7 +16,7 @@ from midmask.benchmark.records import collect, describe_left_out
 from midmask.benchmark.results import Results, SystemKey, tuned_on
 from midmask.core.words import MISSING
 from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown, comparisons_csv, markdown
-from midmask.evaluation.tables import ResultTable, by_measure, tabulate
+from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
 from midmask.store.place import Place
 
 PAPERS = "midmask_papers"
@@ -101,7 +101,8 @@ def tables_of(results: Results, benchmark: Benchmark) -> Iterator[NamedTable]:
             systems = Results([*rows, *here.where(system=BM25)])
             per_query = systems.per_query(corpus, split, by=lambda key: label(key, benchmark))
             measures = [name for name in rows[0].measures if all(name in one.measures for one in systems)]
-            table = tabulate(by_measure(per_query, measures))
+            protocol = ComparisonProtocol(seeds=bool(benchmark.pretrain_seeds))
+            table = tabulate(by_measure(per_query, measures), protocol)
             yield NamedTable(f"{corpus}.{split}.{kind}.{setting}", f"{corpus} {split}, {kind}, {setting}", table)
 
 
@@ -147,7 +148,10 @@ def _mean(values: Sequence[float | None], style: str) -> str:
 def _conditions(results: Results, benchmark: Benchmark, remarks: Sequence[str]) -> str:
     seeds = ", ".join(map(str, benchmark.seeds))
     corpora = " and, by itself, on ".join(benchmark.corpora)
-    lines = [f"Fine-tuned on {corpora}; fine-tuning seeds {seeds}; {len(results)} evaluations."]
+    middle = ", ".join(map(str, benchmark.pretrain_seeds))
+    trained = f"middle trainings {middle} of each method, fine-tuned {len(benchmark.seeds)} times each; ± is over them"
+    repeated = trained if middle else f"fine-tuning seeds {seeds}, which share one middle training"
+    lines = [f"Fine-tuned on {corpora}; {repeated}; {len(results)} evaluations."]
     for name, read in benchmark.collections.items():
         lines.append(f"Middle training on {name}: {', '.join(read) or 'the corpus itself'}.")
     return "\n".join(f"- {line}" for line in (*lines, *benchmark.notes, *remarks))

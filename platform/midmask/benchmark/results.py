@@ -50,6 +50,7 @@ class Result:
     # Whether the system was fine-tuned on `corpus` as a further collection of the benchmark. If not, it was fine-tuned
     # on the benchmark's first collection, and any other corpus was only searched (zero-shot).
     further: bool = False
+    pretrain_seed: int | None = None  # of the middle training; None where the benchmark trains each method once
 
 
 class Results(tuple[Result, ...]):
@@ -84,23 +85,24 @@ class Results(tuple[Result, ...]):
     def per_query(
         self, corpus: str, split: str, by: Callable[[SystemKey], str] = lambda key: key.system
     ) -> dict[str, list[pa.Table]]:
-        """Label -> one table per seed (query_id, measure, value), as `evaluation.tables` takes them.
+        """Label -> a table (query_id, measure, value) for each repetition, as `evaluation.tables` takes them: one per
+        middle training, with the mean over its fine-tuning seeds, where a system has several; else one per seed.
 
         Raises:
             ValueError: if two systems get one label: narrow the results with `where`, or label by more of the key.
         """
-        tables: dict[str, list[pa.Table]] = {}
+        matching: dict[str, list[Result]] = {}
         owners: dict[str, SystemKey] = {}
         for result in self.where(corpus=corpus, split=split):
             label = by(result.key)
             if owners.setdefault(label, result.key) != result.key:
                 raise ValueError(f"label {label!r} stands for {owners[label]} and for {result.key}")
-            tables.setdefault(label, []).append(result.per_query)
-        return tables
+            matching.setdefault(label, []).append(result)
+        return {label: [_mean_table(group) for group in _repetitions(own)] for label, own in matching.items()}
 
     def write(self, place: Place, about: Mapping[str, Any] | None = None) -> None:
-        """As one Parquet file: a row per value (system, collection, representation, setting, seed, corpus, split,
-        query_id, measure, value), a row group per result, the costs beside the schema, and `about`, plain data.
+        """As one Parquet file: a row per value (the columns of `SCHEMA`), a row group per result, the costs beside the
+        schema, and `about`, plain data.
         """
         costs = [None if result.costs is None else asdict(result.costs) for result in self]
         further = [result.further for result in self]
@@ -126,29 +128,56 @@ def order_splits(splits: Sequence[str], preferred: str = "") -> list[str]:
     return [split for split in dict.fromkeys([preferred, "test", "dev", *splits]) if split in splits]
 
 
+def _repetitions(results: Sequence[Result]) -> list[list[Result]]:
+    """The results of one system on one split, divided into what was trained independently of the rest: by middle
+    training where there are several of it, else by fine-tuning seed. Seeds ascend.
+    """
+    several = len({result.pretrain_seed for result in results}) > 1
+    groups: dict[int | None, list[Result]] = {}
+    for result in sorted(results, key=_seeds):
+        groups.setdefault(result.pretrain_seed if several else result.seed, []).append(result)
+    return list(groups.values())
+
+
+def _seeds(result: Result) -> tuple[int, int]:
+    return -1 if result.pretrain_seed is None else result.pretrain_seed, result.seed
+
+
+def _mean_table(results: Sequence[Result]) -> pa.Table:
+    """Values per query as means over these results."""
+    if len(results) == 1:
+        return results[0].per_query
+    values = pa.concat_tables(result.per_query for result in results)
+    means = values.group_by(["query_id", "measure"], use_threads=False).aggregate([("value", "mean")])
+    return means.rename_columns(["query_id", "measure", "value"])
+
+
 def weigh(key: SystemKey, weight: float, results: Results, places: Sequence[tuple[str, str]], measure: str) -> Weighted:
-    """A system as a term of a contrast: its values on each of these corpora and splits, seeds ascending.
+    """A system as a term of a contrast: its values on each of these corpora and splits, in the order of its seeds.
+
+    With several middle trainings, each of them is one seed of the contrast, with the mean over its fine-tuning seeds:
+    the variance between such means is the middle trainings' and, divided by their number, the fine-tunings'.
 
     Raises:
         ValueError: if it has no result on one of the places, or other seeds than on the first.
     """
     samples, seeds = [], set()
     for corpus, split in places:
-        matching = sorted(results.where(corpus=corpus, split=split, **vars(key)), key=lambda result: result.seed)
+        matching = results.where(corpus=corpus, split=split, **vars(key))
         if not matching:
             raise ValueError(f"no result of {key} on {corpus} {split}")
-        samples.append(read_sample(key.system, [result.per_query for result in matching], measure))
-        seeds.add(tuple(result.seed for result in matching))
+        samples.append(read_sample(key.system, [_mean_table(group) for group in _repetitions(matching)], measure))
+        seeds.add(tuple(sorted(map(_seeds, matching))))
     if len(seeds) > 1:
         raise ValueError(f"{key} was not measured with the same seeds on all corpora")
     return Weighted(key.system, weight, samples, is_drawn=key.is_encoder)
 
 
-NAMES = ("system", "collection", "representation", "setting", "seed", "corpus", "split")
+NAMES = ("system", "collection", "representation", "setting", "pretrain_seed", "seed", "corpus", "split")
 
 SCHEMA = pa.schema(
     [
-        *((name, pa.int64() if name == "seed" else pa.string()) for name in NAMES),
+        *((name, pa.int64() if name.endswith("seed") else pa.string()) for name in NAMES),
         ("query_id", pa.string()),
         ("measure", pa.string()),
         ("value", pa.float64()),
@@ -157,10 +186,10 @@ SCHEMA = pa.schema(
 
 
 def _with_names(result: Result) -> pa.Table:
-    """The table of values per query, with columns for the result's key, seed, corpus and split in front."""
+    """The table of values per query, with columns for the result's key, seeds, corpus and split in front."""
     if not len(result.per_query):  # no file could tell it from one that is missing
         raise ValueError(f"{result.key} on {result.corpus} {result.split} has no values")
-    named = {**vars(result.key), "seed": result.seed, "corpus": result.corpus, "split": result.split}
+    named = {**vars(result.key), **{name: getattr(result, name) for name in NAMES[4:]}}
     columns = [pa.array([named[name]] * len(result.per_query), SCHEMA.field(name).type) for name in NAMES]
     values = [result.per_query[name] for name in ("query_id", "measure", "value")]
     return pa.table([*columns, *values], schema=SCHEMA)
@@ -185,7 +214,9 @@ def read_results(place: Place) -> tuple[Results, dict[str, Any]]:
 
 
 def _result(table: pa.Table, costs: dict[str, Any] | None, further: bool) -> Result:
-    *key, seed, corpus, split = (table[name][0].as_py() for name in NAMES)
+    known: list[Any] = [table[name][0].as_py() if name in table.column_names else None for name in NAMES]
+    *key, pretrain_seed, seed, corpus, split = known
     per_query = table.select(["query_id", "measure", "value"]).replace_schema_metadata()
-    known = None if costs is None else Costs(**costs)
-    return Result(SystemKey(*key), seed, corpus, split, aggregate(per_query), per_query, known, further)
+    cost = None if costs is None else Costs(**costs)
+    measures = aggregate(per_query)
+    return Result(SystemKey(*key), seed, corpus, split, measures, per_query, cost, further, pretrain_seed)

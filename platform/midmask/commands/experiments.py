@@ -32,6 +32,12 @@ def _benchmark_middle_training_flags(parser: ArgumentParser) -> None:
         "paper's system and stands in its tables; default: the preset's",
     )
     parser.add_argument("--seeds", metavar="NUMBERS", help="fine-tuning seeds, divided by commas")
+    parser.add_argument(
+        "--pretrain-seeds",
+        metavar="NUMBERS",
+        help="seeds of the middle training, each with as many fine-tunings of its own as there are --seeds; intervals "
+        "then count the spread of both",
+    )
     parser.add_argument("--representations", metavar="NAMES", help="dense, splade, lexical, hybrid, divided by commas")
     parser.add_argument("--settings", metavar="NAMES", help="fine-tunings of the preset, by name; default: all")
     parser.add_argument("--collections", metavar="NAMES", help="of the preset, for middle training; default: all")

@@ -206,7 +206,8 @@ def how_tested(table: ResultTable) -> str:
     low, high = min(sizes, default=0), max(sizes, default=0)
     count = "1 comparison" if low == high == 1 else f"{low if low == high else f'{low} to {high}'} comparisons"
     family = f"{CORRECTION_NAMES[how.correction]}, {count} in a column"
-    return f"{TEST_NAMES[how.test]}, {family}, alpha {ALPHA:g}"
+    over = " over queries and seeds" if how.seeds else ""
+    return f"{TEST_NAMES[how.test]}{over}, {family}, alpha {ALPHA:g}"
 
 
 def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> tuple[list[str], list[list[str]]]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from midmask.errors import UserError
 from midmask.evaluation.measures import by_query, of_queries
-from midmask.evaluation.statistics.intervals import deviation, tables_of
+from midmask.evaluation.statistics.intervals import deviation, seed_spread, tables_of
 from midmask.evaluation.statistics.ranks import letters, tie_groups
 from midmask.evaluation.statistics.significance import Comparison, Correction, PerQuery, Test, better_than, compare
 
@@ -47,6 +47,9 @@ class ComparisonProtocol:
     baseline: str | None = None
     test: Test = "t"
     correction: Correction | None = "bonferroni"
+    seeds: bool = (
+        False  # whether the t-test counts the spread over seeds, pooled over a column, beside that over queries
+    )
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ def tabulate(columns: Sequence[TableColumn], protocol: ComparisonProtocol = Comp
     cells: dict[tuple[str, str], TableCell] = {}
     comparisons: dict[str, list[Comparison]] = {}
     for column in columns:
+        means = {name: [_mean(one, column) for one in tables_of(own)] for name, own in column.per_query.items()}
+        spread = seed_spread([[mean for mean, _ in own] for own in means.values()]) if protocol.seeds else None
         comparisons[column.label] = rows = compare(
             column.per_query,
             measure=column.measure,
@@ -84,15 +89,18 @@ def tabulate(columns: Sequence[TableColumn], protocol: ComparisonProtocol = Comp
             test=protocol.test,
             correction=protocol.correction,
             queries=column.queries,
+            seeds=spread,
         )
-        for name, cell in _cells(column, rows, all_pairs=protocol.baseline is None).items():
+        for name, cell in _cells(means, rows, all_pairs=protocol.baseline is None).items():
             cells[name, column.label] = cell
     systems = tuple(dict.fromkeys(name for column in columns for name in column.per_query))
     return ResultTable(systems, tuple(labels), cells, comparisons, protocol)
 
 
-def _cells(column: TableColumn, comparisons: Sequence[Comparison], *, all_pairs: bool) -> dict[str, TableCell]:
-    seeds = {name: [_mean(table, column) for table in tables_of(tables)] for name, tables in column.per_query.items()}
+def _cells(
+    seeds: Mapping[str, Sequence[tuple[float, int]]], comparisons: Sequence[Comparison], *, all_pairs: bool
+) -> dict[str, TableCell]:
+    """System -> its cell; `seeds`: its mean and number of queries with each seed."""
     means = {name: float(np.mean([mean for mean, _ in seed_means])) for name, seed_means in seeds.items()}
     most = max(means.values())
     beaten = better_than(comparisons)

@@ -154,9 +154,12 @@ class Recipe(Config):
         shared = ("protocol", "representation", "stages", "evaluation")
         return self.model_copy(update={name: getattr(other, name) for name in shared})
 
-    def seeded(self, seed: int) -> "Recipe":
-        """The recipe with another fine-tuning seed; middle training and teachers are shared by all seeds."""
-        return override(self, {f"stages.{number}.train.seed": seed for number in range(len(self.stages))})
+    def seeded(self, seed: int, pretrain: int | None = None) -> "Recipe":
+        """The recipe with another fine-tuning seed. Seeds share their teachers, and their middle training unless
+        `pretrain` is another seed of that.
+        """
+        stages = {f"stages.{number}.train.seed": seed for number in range(len(self.stages))}
+        return override(self, {**stages, **({} if pretrain is None else {"pretrain.seed": pretrain})})
 
     def all_seeds(self, seed: int) -> dict[str, object]:
         """Dotted path -> this seed, for every training of the recipe."""

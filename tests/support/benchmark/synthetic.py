@@ -1,7 +1,7 @@
 """Results drawn from a known truth: every system's mean, and how much queries, seeds and both together add to it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,15 +12,18 @@ from midmask.evaluation.measures import aggregate
 
 @dataclass(frozen=True)
 class Noise:
-    """Standard deviations: of a query for all systems, of one on a query, of a seed's mean, of a seed on a query."""
+    """Standard deviations: of a query for all systems, of one on a query, of a seed's mean, of a seed on a query; and
+    of a middle training's mean, where each has several seeds.
+    """
 
     query: float = 0.3
     system: float = 0.1
     seed: float = 0.01
     both: float = 0.1
+    pretrain: float = 0.02
 
     def scaled(self, factor: float) -> "Noise":
-        return Noise(*(factor * value for value in (self.query, self.system, self.seed, self.both)))
+        return Noise(*(factor * value for value in astuple(self)))
 
 
 def drawn(
@@ -29,12 +32,14 @@ def drawn(
     noise: Noise = Noise(),
     queries: int = 100,
     seeds: int = 3,
+    pretrain_seeds: int = 1,
     draw: int = 0,
     corpus: str = "msmarco",
     split: str = "dev",
     measure: str = "RR@10",
 ) -> list[Result]:
-    """One result per system and seed; values are not cut to [0, 1], so that means are the truth's."""
+    """One result per system and seed; with several middle trainings each of them has that many seeds of its own, and
+    `none`, which has no middle training, all of them. Values are not cut to [0, 1], so that means are the truth's."""
     rng = np.random.default_rng(draw)
     shared_Q = rng.normal(0, noise.query, queries)
     ids = pa.array([f"q{number}" for number in range(queries)])
@@ -42,10 +47,14 @@ def drawn(
     found = []
     for key, mean in truth.items():
         own_Q = mean + shared_Q + rng.normal(0, noise.system, queries)
-        for seed in range(1 if key.system == "bm25" else seeds):
-            values_Q = own_Q + rng.normal(0, noise.seed) + rng.normal(0, noise.both, queries)
+        nested = pretrain_seeds > 1 and key.system not in ("none", "bm25")
+        for seed in range(1 if key.system == "bm25" else seeds * pretrain_seeds):
+            if seed % seeds == 0:
+                middle = rng.normal(0, noise.pretrain) if nested else 0.0
+            values_Q = own_Q + middle + rng.normal(0, noise.seed) + rng.normal(0, noise.both, queries)
             table = pa.table({"query_id": ids, "measure": measures, "value": values_Q})
-            found.append(Result(key, seed, corpus, split, aggregate(table), table))
+            pretrain = seed // seeds if nested else None
+            found.append(Result(key, seed, corpus, split, aggregate(table), table, pretrain_seed=pretrain))
     return found
 
 
