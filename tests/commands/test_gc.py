@@ -44,7 +44,7 @@ class Job:
         """The fine-tuning with another seed."""
 
     def run(self, step: Step) -> None:
-        Runner(self.storage, LOCAL).run(step)
+        Runner(self.storage, LOCAL).compute(step)
 
     def left(self, step: Step) -> set[str]:
         """Names of the steps that a job would compute."""

@@ -151,22 +151,22 @@ class Watch:
 
 def test_a_training_stops_when_the_time_is_up_and_goes_on_later(tmp_path, step, monkeypatch):
     store, watch = Place(str(tmp_path / "store")), Watch()
-    Runner(store, LOCAL, watch).run(step.inputs["tokens"])
+    Runner(store, LOCAL, watch).compute(step.inputs["tokens"])
     watch.begun.clear()
     clock = SimpleNamespace(monotonic=watch.clock, perf_counter=time.perf_counter)
     with monkeypatch.context() as patch:
         patch.setattr("midmask.experiment.run.time", clock)
         patch.setattr("midmask.experiment.events.time", clock)
-        Runner(store, LOCAL, watch).run_until(Graph.left_in(store, [step]), until=1.0)
+        Runner(store, LOCAL, watch).compute_until(Graph.left_in(store, [step]), until=1.0)
     assert watch.begun == ["pretrain"]
-    Runner(store, LOCAL, watch).run_until(Graph.left_in(store, [step]), until=time.monotonic() - 1)
+    Runner(store, LOCAL, watch).compute_until(Graph.left_in(store, [step]), until=time.monotonic() - 1)
     assert watch.begun == ["pretrain"], "nothing begins after the time"
     assert len(watch.failed) == 1 and "the time was up after step" in watch.failed[0]
     assert not step.is_finished(store)
     stopped = max(watch.at)
     assert stopped < 40
     watch.at.clear()
-    artifact = Runner(store, LOCAL, watch).run(step)
+    artifact = Runner(store, LOCAL, watch).compute(step)
     assert min(watch.at) > 1, "it did not begin anew"
     assert len(read_table(artifact.place / "trace.parquet")) == 40
 
@@ -179,7 +179,7 @@ def done(tmp_path_factory):
     recipe = short(recipe, write_collection(folder / "tiny"))
     planned, storage = plan(recipe), Place(str(folder / "store"))
     evaluation = planned.evaluation(recipe.evaluation)
-    Runner(storage, LOCAL).run(evaluation)
+    Runner(storage, LOCAL).compute(evaluation)
     return planned, evaluation, storage
 
 
@@ -217,7 +217,7 @@ def test_bytes_and_latency_are_those_of_the_evaluated_encoder_alone(done, tmp_pa
     vectors = evaluation.inputs["ranked"].inputs["passages"].place(storage) / "dense"
     assert costs.bytes_per_passage == pytest.approx(vectors.size() / 48, abs=0.01)
     bm25, storage = planned.bm25_evaluation(evaluation.config), copied(storage, tmp_path)
-    Runner(storage, LOCAL).run(bm25)
+    Runner(storage, LOCAL).compute(bm25)
     alone = costs_of(bm25, storage)
     assert (alone.train_seconds, alone.pretrain_tokens, alone.bytes_per_passage) == (0, 0, None)
     assert "cost/bytes_per_passage" not in alone.metrics()

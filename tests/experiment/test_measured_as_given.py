@@ -97,7 +97,7 @@ def measure_file(storage: Place, corpus: CorpusConfig, file: Path, run: Run, **h
     file.write_text("".join(lines))
     config = EvaluateConfig(split="test", measures=tuple(MEASURES))
     step = run_file_evaluation(file, collection_step(corpus), config, **{"ties": "trec_eval", **how})
-    return Runner(storage, LOCAL).run(step)
+    return Runner(storage, LOCAL).compute(step)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def searched(storage: Place, corpus: CorpusConfig) -> Artifact:
     """BM25's evaluation, a search of ours."""
     recipe = override(RECIPES["none"](), {"corpus": corpus.model_dump()})
     step = plan(recipe).bm25_evaluation(EvaluateConfig(split="test", measures=tuple(MEASURES)))
-    return Runner(storage, LOCAL).run(step)
+    return Runner(storage, LOCAL).compute(step)
 
 
 def has_values(done: Artifact, wanted: Mapping[str, Mapping[str, float]]) -> None:

@@ -97,8 +97,9 @@ def run_tracked(
     identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
     tags = {**base_tags(options.job, recipe), "midmask.step": "job", "midmask.fingerprint": identity}
     finished = all(step.is_finished(storage) for step in targets.values())
-    name, use = run_name(options.job, tags, identity), partial(whole, options.training_workers)
-    with open_job(options, name, tags, flatten(recipe), finished=finished, share=use) as job:
+    name = run_name(options.job, tags, identity)
+    share = partial(whole, options.training_workers)
+    with open_job(options, name, tags, flatten(recipe), finished=finished, share=share) as job:
         if job is None:
             return _load(targets, storage)
         log_recipe(job.run, recipe)
@@ -138,8 +139,9 @@ def track_run_files(options: Options, recipe: Recipe, evaluations: Mapping[str, 
     about = {"midmask.recipe": "+".join(evaluations), "midmask.step": "job", "midmask.fingerprint": identity}
     tags = {**base_tags(options.job, recipe), **RUN_FILE_TAGS, **about}
     finished = all(step.is_finished(storage) for step in evaluations.values())
-    name, use = f"{options.job}-{recipe.corpus.short_name}-{identity[:6]}", partial(whole, options.training_workers)
-    with open_job(options, name, tags, _settings(recipe), finished=finished, share=use) as job:
+    name = f"{options.job}-{recipe.corpus.short_name}-{identity[:6]}"
+    share = partial(whole, options.training_workers)
+    with open_job(options, name, tags, _settings(recipe), finished=finished, share=share) as job:
         if job is not None:
             systems = [_run_file_system(name, recipe, step) for name, step in evaluations.items()]
             compute(job, systems, evaluations.values(), has_run=lambda kind: kind.is_collection)

@@ -113,7 +113,7 @@ def execute(
         ready := [step for step in graph.ready() if use.alone or step.kind.whole_collection]
     ):
         try:
-            runner.run_next(graph, ready[0])
+            runner.compute_next(graph, ready[0])
         except TimeIsUp:
             return
         except Exception:

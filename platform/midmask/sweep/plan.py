@@ -24,7 +24,7 @@ from midmask.experiment.training_steps import Survey
 from midmask.recipes.build import at_scale, with_changes
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
-from midmask.sweep.space import COSTS, Space, Target, budget, check, grid
+from midmask.sweep.space import COSTS, OptimisedMeasure, Space, budget, check, grid
 from midmask.sweep.study import open_study, outcomes
 
 
@@ -35,7 +35,7 @@ class Measured:
     measures: dict[str, float]  # means over fine-tuning seeds
     costs: dict[str, float]  # of the first seed, by the names of `Costs`; unknown ones are left out
 
-    def of(self, objectives: Sequence[Target]) -> tuple[float, ...]:
+    def of(self, objectives: Sequence[OptimisedMeasure]) -> tuple[float, ...]:
         """The values of objectives.
 
         Raises:
@@ -203,7 +203,7 @@ def _refuse_idle(options: Options, space: Space) -> None:
 def _check_objectives(space: Space, recipe: Recipe) -> None:
     """Raises UserError for an objective that no trial's evaluation will tell."""
     told = recipe.evaluation.measures or (*measures.DEFAULT, "R@1000", *retriever.DEFAULT_BY_ANSWERS)
-    for objective in space.targets:
+    for objective in space.optimised:
         if objective.measure not in (*told, *COSTS):
             raise UserError(
                 f"measure = {objective.measure!r} is not among those that are measured ({', '.join(told)}) nor a cost "
@@ -226,11 +226,11 @@ def describe(sweep: Sweep) -> str:
     return "\n".join(lines)
 
 
-def targets(sweep: Sweep) -> Iterator[Step]:
+def all_evaluations(sweep: Sweep) -> Iterator[Step]:
     """All steps that a sweep may compute: every trial to its end, then the best and the baselines with every seed."""
     for trial in trial_recipes(sweep):
         yield from final_evaluations(trial, sweep.space, sweep.survey)
-    yield from final_targets(sweep)
+    yield from comparison_evaluations(sweep)
 
 
 def trial_recipes(sweep: Sweep) -> list[Recipe]:
@@ -242,7 +242,7 @@ def trial_recipes(sweep: Sweep) -> list[Recipe]:
     return [apply_changes(sweep.recipe, point) for point in points]
 
 
-def final_targets(sweep: Sweep) -> Iterator[Step]:
+def comparison_evaluations(sweep: Sweep) -> Iterator[Step]:
     """The evaluations of the final comparison, in which the first trial stands for the best."""
     yield from sweep.bm25.values()
     for recipe in (trial_recipes(sweep)[0], *sweep.baselines):

@@ -40,7 +40,7 @@ def run_tracked_here(job: TrackedJob, recipe: Recipe, targets: Iterable[Step]) -
     report_finished(graph.there.values(), job.storage, observer)
     runner = Runner(job.storage, LOCAL, observer)
     while ready := graph.ready():
-        runner.run_next(graph, ready[0])
+        runner.compute_next(graph, ready[0])
 
 
 def everything(uri: str, home: Path) -> dict[str, str]:

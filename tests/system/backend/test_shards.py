@@ -129,8 +129,8 @@ def test_the_cluster_reads_what_one_process_reads(tmp_path: Path) -> None:
     changes = {"corpus.name": f"beir:{tmp_path}/here", "tokens.vocabulary_size": 300, "tokens.max_length": 24}
     for names in (collections, [f"tokens:{tmp_path}/given"]):
         step = plan(override(RECIPES["mlm"](), {**changes, "pretrain_on": names})).pretraining_tokens
-        here = Runner(Place(str(tmp_path / "one")), LOCAL).run(step)
-        there = Runner(Place(str(tmp_path / "many")), cluster_makers(1)).run(step)
+        here = Runner(Place(str(tmp_path / "one")), LOCAL).compute(step)
+        there = Runner(Place(str(tmp_path / "many")), cluster_makers(1)).compute(step)
         results = [{**artifact.result, "seconds": None} for artifact in (here, there)]
         assert results[0] == results[1]
         found = [contents(artifact.place.local()) for artifact in (here, there)]
