@@ -18,8 +18,8 @@ import pytrec_eval
 from midmask.core.config import override
 from midmask.corpora import CorpusConfig
 from midmask.evaluation.measures import by_query
-from midmask.evaluation.retriever import EvaluateConfig
 from midmask.evaluation.statistics.significance import compare
+from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.evaluations import collection_step, run_file_evaluation
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.notes import notes

@@ -25,7 +25,7 @@ from midmask.errors import UserError
 from midmask.masking.randomness import dropout_seed
 from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective, Objective, build_objective
 from midmask.objectives.sample import finetuning_batch, pretraining_batch
-from midmask.training.loop import accumulate, is_cut, run_steps, to_device, values_of, wrap_distributed
+from midmask.training.loop import accumulate, is_cut, optimise, to_device, values_of, wrap_distributed
 from midmask.training.optimiser import TrainConfig, build_optimiser, learning_rate, update
 from midmask.training.reader import Read
 from midmask.training.rehearsal import kept_tensors
@@ -87,7 +87,7 @@ def test_steps_are_those_of_the_same_training_written_out():
     }
     own, other = objective(), objective()
     optimiser = build_optimiser(own, settings)
-    records = list(run_steps(wrap_distributed(own), own, optimiser, settings, iter(reads.values()), CPU))
+    records = list(optimise(wrap_distributed(own), own, optimiser, settings, iter(reads.values()), CPU))
     slow = build_optimiser(other, settings)
     for step, record in zip(steps, records, strict=True):
         torch.manual_seed(dropout_seed(9, step, 0))

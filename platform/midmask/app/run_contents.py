@@ -14,7 +14,7 @@ from typing import Any
 
 from midmask.core.config import flatten
 from midmask.corpora import CorpusConfig
-from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step, model_step
 from midmask.experiment.schema import Recipe

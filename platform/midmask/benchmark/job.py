@@ -77,7 +77,7 @@ def preset_with_flags(options: Options, flags: Namespace) -> Benchmark:
     changes = _narrow(preset, flags)
     if flags.zero_shot:
         changes["zero_shot"] = [resolve_corpus(name, options.home) for name in flags.zero_shot]
-    changes["changes"] = {**preset.changes, **options.changes}
+    changes["changes"] = {**preset.changes, **options.set_fields}
     changes["notes"] = [*preset.notes, *_exceptions(preset, changes, options)]
     if options.seed is not None:
         changes["changes"]["pretrain.seed"] = options.seed
@@ -90,8 +90,8 @@ def preset_with_flags(options: Options, flags: Namespace) -> Benchmark:
 def _exceptions(preset: Benchmark, changes: dict[str, Any], options: Options) -> list[str]:
     """What of a benchmark is not as its conditions say: fields that are set, systems without published sizes."""
     exceptions = []
-    if options.changes:
-        changed = ", ".join(f"{path} = {value}" for path, value in options.changes.items())
+    if options.set_fields:
+        changed = ", ".join(f"{path} = {value}" for path, value in options.set_fields.items())
         exceptions.append(f"But by --set: {changed}.")
     names = {variant(system)[0]: None for system in changes.get("systems", preset.systems)}
     unpublished = [name for name in names if name in set(RECIPES) and not has_sizes(name)]

@@ -114,7 +114,7 @@ def request_for(options: Options, flags: Namespace) -> Request:
         teacher=flags.teacher,
         systems=names_in(flags.systems or "") or SYSTEMS,
         representations=names_in(flags.representations or "") or tuple(SCORED),
-        changes=options.changes,
+        changes=options.set_fields,
         seed=options.seed or 0,
         reveal=flags.reveal,
         command=same_command(),

@@ -9,7 +9,7 @@
   numbered by their place in it, and the split's .csv is not read;
 - or `qrels.SPLIT.tsv`, judgements by the ids of the .csv. Fine-tuning needs the one or the other.
 
-DPR judges a passage by whether it holds an answer (`evaluation.retriever`); the answers are kept as data.
+DPR judges a passage by whether it holds an answer (`evaluation.step`); the answers are kept as data.
 """
 
 import ast

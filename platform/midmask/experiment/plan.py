@@ -16,7 +16,7 @@ from midmask.corpora.writer import export_beir
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.precision import Precision, processor_precision
 from midmask.errors import UserError
-from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation.step import EvaluateConfig
 from midmask.exchange.passage_files import write_spans
 from midmask.experiment.graph import Step
 from midmask.experiment.schema import Recipe

@@ -11,7 +11,7 @@ from midmask.corpora import CorpusConfig, JoinConfig, judged_splits
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError, unknown
-from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.stage import StageConfig as StageConfig
 from midmask.objectives import ObjectiveConfig, pretraining_config
 from midmask.objectives.objective import Reads

@@ -13,15 +13,15 @@ from midmask.app.driver import apply_flags, named_recipe, scale_notes
 from midmask.app.job import Options
 from midmask.core.config import fingerprint, flatten
 from midmask.errors import UserError, unknown
-from midmask.evaluation import measures, retriever
-from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation import measures
+from midmask.evaluation.step import DEFAULT_BY_ANSWERS, EvaluateConfig
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step
 from midmask.experiment.plan import Plan, plan, rungs
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
-from midmask.recipes.build import at_scale, with_changes
+from midmask.recipes.build import at_scale
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
 from midmask.sweep.space import COSTS, OptimisedMeasure, Space, budget, check, grid
@@ -169,7 +169,7 @@ def sweep_for(options: Options, space: Space) -> Sweep:
     base = _recipe(space, options.recipe or space.recipe, options)
     check(space, base)
     _check_objectives(space, base)
-    shared = replace(options, changes=_without_objective(options.changes))
+    shared = replace(options, set_fields=_without_objective(options.set_fields))
     alike = space.model_copy(update={"settings": _without_objective(space.settings)})
     baselines = tuple(_recipe(alike, name, shared).fine_tuned_as(base) for name in space.baselines)
     return Sweep(space, base, baselines, options)
@@ -180,7 +180,8 @@ def _recipe(space: Space, name: str, options: Options) -> Recipe:
     recipe, protocol = named_recipe(name), options.protocol or space.protocol
     if protocol is not None or options.scale == "published":
         recipe = at_scale(recipe, protocol or recipe.protocol, options.scale)
-    return apply_flags(with_changes(recipe, space.settings, options.scale), options)
+    recipe = apply_changes(recipe, space.settings, backbone_defaults=options.scale != "published")
+    return apply_flags(recipe, options)
 
 
 def _without_objective(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,7 +193,7 @@ def _refuse_idle(options: Options, space: Space) -> None:
     """Raises UserError for a value of a field that the sweep varies: all trials have others, and baselines leave the
     fields of the method's objective out. (A parameter with a condition keeps the recipe's value where that fails.)
     """
-    for path, value in options.changes.items():
+    for path, value in options.set_fields.items():
         if path in space.parameters and path.startswith("objective.") and not space.parameters[path].when:
             raise UserError(
                 f"--set {path}={value}: this sweep varies {path}, so no trial would have that value of the flag; leave "
@@ -202,7 +203,7 @@ def _refuse_idle(options: Options, space: Space) -> None:
 
 def _check_objectives(space: Space, recipe: Recipe) -> None:
     """Raises UserError for an objective that no trial's evaluation will tell."""
-    told = recipe.evaluation.measures or (*measures.DEFAULT, "R@1000", *retriever.DEFAULT_BY_ANSWERS)
+    told = recipe.evaluation.measures or (*measures.DEFAULT, "R@1000", *DEFAULT_BY_ANSWERS)
     for objective in space.optimised:
         if objective.measure not in (*told, *COSTS):
             raise UserError(

@@ -164,7 +164,7 @@ def divided(model: nn.Module) -> Divided:
     return inner
 
 
-def run_steps(
+def optimise(
     model: nn.Module,
     objective: Objective,
     optimiser: torch.optim.AdamW,

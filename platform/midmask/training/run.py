@@ -31,7 +31,7 @@ from midmask.training.checkpoint import save_heads, take_heads
 from midmask.training.examples import Order, OrderReader, open_examples, plan_of
 from midmask.training.health import Guard, HealthWatch, Probe, examine, open_probe
 from midmask.training.learnable import PATIENCE, GradientWatch
-from midmask.training.loop import divided, run_steps, to_device, wrap_distributed
+from midmask.training.loop import divided, optimise, to_device, wrap_distributed
 from midmask.training.optimiser import build_optimiser
 from midmask.training.plan import BatchPlan
 from midmask.training.reader import Read, reads
@@ -128,7 +128,7 @@ class _Run:
 
     def _train(self, work: Iterator[Read], log: Log) -> None:
         mine, reported_at = self._remember(work), -math.inf
-        for record in run_steps(self.model, self.objective, self.optimiser, self.config, mine, self.device):
+        for record in optimise(self.model, self.objective, self.optimiser, self.config, mine, self.device):
             self.trace.add(record)
             done = record.step + 1
             last = done == self.setup.stop

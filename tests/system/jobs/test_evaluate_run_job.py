@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from midmask.core.config import override
-from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.report import per_query
