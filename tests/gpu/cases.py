@@ -252,15 +252,15 @@ def pretraining(name: str, fields: dict[str, Any], **encoder: Any) -> tuple[Obje
     """
     config, words = override(PRETRAINING[name].Config(), fields), small_vocabulary()
     backbone = build_backbone(BackboneConfig(name="tiny", **encoder), words, seed=3)
-    objective, reads = _with_noise(build_objective(config, backbone, words, seed=5)), config.reads()
+    objective, form = _with_noise(build_objective(config, backbone, words, seed=5)), config.row_form()
     passages, contexts = random_texts(PASSAGES, seed=1), random_texts(CONTEXTS, seed=2)
     for passage, context in zip(passages, contexts, strict=True):
         context[PHRASE] = (passage * 3)[PHRASE]
     keys = row_keys(7, 0, np.arange(len(PASSAGES)))
     texts = {"passage": token_rows(passages, keys=keys)}
-    if reads.rows in ("spans", "pseudo_queries"):
+    if form.rows in ("spans", "pseudo_queries"):
         texts["context"] = token_rows(contexts, keys=keys)
-    return objective, Batch(0, {key: _weighted(one) if reads.term_weights else one for key, one in texts.items()})
+    return objective, Batch(0, {key: _weighted(one) if form.term_weights else one for key, one in texts.items()})
 
 
 def computed_again() -> tuple[Objective, Batch]:

@@ -74,7 +74,7 @@ def contents_of(recipe: Recipe, survey: Survey) -> Contents:
             or the judge of pseudo-queries.
     """
     objective = recipe.objective
-    weighed = objective is not None and objective.reads().term_weights
+    weighed = objective is not None and objective.row_form().term_weights
     return Contents(
         corpus=survey.find(corpus_identity, recipe.corpus),
         pretrain_on=collections_content(recipe, survey),
@@ -279,8 +279,8 @@ def _plan_pretraining(
         self_distillation=recipe.self_distillation,
         excerpt=recipe.excerpt,
     )
-    reads = recipe.objective.reads()
-    names = {reads.rows, "weights"} if reads.term_weights else {reads.rows}
+    form = recipe.objective.row_form()
+    names = {form.rows, "weights"} if form.term_weights else {form.rows}
     inputs = {**always, **{name: step for name, step in derived.items() if name in names}}
     return Step("pretrain", config, inputs, content={**held.backbone, **held.objective}, resume=resume, path="pretrain")
 

@@ -174,7 +174,7 @@ def adopt(config: AdoptConfig, inputs: Mapping[str, Artifact], out: Place) -> di
 
 def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> PretrainSetup:
     """Builds the setup of a pre-training worker from config and input artifacts, as plain data that can be sent."""
-    rows = config.objective.reads().rows
+    rows = config.objective.row_form().rows
     longest = config.excerpt or int(inputs["tokens"].record["config"]["max_length"])
     source = inputs[rows if rows in inputs else "tokens"]
     places = {name: artifact.place for name, artifact in inputs.items()}

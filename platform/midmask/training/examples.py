@@ -2,7 +2,7 @@
 
 `TokenTable` is random access to an artifact with a list for each row. An `Examples` is a small description that can be
 sent to any machine; `open_examples` turns it into a source there, once in each process. `local_reader` reads the steps
-of one worker in order, from any step on; it is what every other reader has to equal (`backend.reading`).
+of one worker in order, from any step on; it is what every other reader has to equal (`backend.ray_data`).
 
 Nothing here imports torch: reading tasks start on processes of their own, and torch alone would take them longer to
 load than to read.
@@ -224,7 +224,7 @@ def draw_rows(seed: int, epoch: int, rows: Rows, what: int, below: Any) -> Rows:
 
 
 @dataclass(frozen=True)
-class Order:
+class WorkerSteps:
     """The rows that one worker reads in steps start … stop - 1 of the batch plan. Picklable."""
 
     examples: Examples
@@ -251,10 +251,10 @@ def plan_of(examples: Examples, batch_size: int, seed: int) -> BatchPlan:
     return BatchPlan(source.count, batch_size, seed, examples.fingerprint, source.lengths)
 
 
-OrderReader = Callable[[Order], Iterator[tuple[int, TextColumns]]]
+StepReader = Callable[[WorkerSteps], Iterator[tuple[int, TextColumns]]]
 
 
-def local_reader(order: Order) -> Iterator[tuple[int, TextColumns]]:
+def local_reader(worker: WorkerSteps) -> Iterator[tuple[int, TextColumns]]:
     """The one-process reader."""
-    for step in range(order.start, order.stop):
-        yield step, order.read(step)
+    for step in range(worker.start, worker.stop):
+        yield step, worker.read(step)

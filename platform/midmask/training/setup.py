@@ -76,15 +76,15 @@ def pretraining_rows(
     Raises:
         ValueError: if a place that is read is not given.
     """
-    reads = objective.reads()
-    weights = _require_place(places, "weights") if reads.term_weights else None
+    form = objective.row_form()
+    weights = _require_place(places, "weights") if form.term_weights else None
     by_length = not issubclass(PRETRAINING[objective.name], CoupledObjective)
-    if reads.rows == "packed":
+    if form.rows == "packed":
         return PackedExamples(places["tokens"], fingerprint, max_length, weights)
-    if reads.rows == "spans":
-        return SpanExamples(_require_place(places, "spans"), fingerprint, reads.context)
+    if form.rows == "spans":
+        return SpanExamples(_require_place(places, "spans"), fingerprint, form.context)
     whole: PassageExamples | PseudoQueryExamples
-    if reads.rows == "pseudo_queries":
+    if form.rows == "pseudo_queries":
         queries = _require_place(places, "pseudo_queries")
         whole = PseudoQueryExamples(places["tokens"], queries, fingerprint, weights, by_length)
     else:

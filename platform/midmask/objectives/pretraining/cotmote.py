@@ -31,7 +31,7 @@ from torch import Tensor
 from midmask.core.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.representation import Side
 from midmask.objectives.decoders import CausalDecoder, DecoderPositions
-from midmask.objectives.objective import Objective, Reads, use_of_vector
+from midmask.objectives.objective import Objective, RowForm, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
 from midmask.objectives.pretraining.vector_decoding import DecodedConfig, decoder_part, next_tokens
 from midmask.objectives.pretraining.vocabulary_weights import (
@@ -101,8 +101,8 @@ class CoTMoTE(Objective):
                 raise ValueError("encoder_mask = weighted: pseudo-queries have no term weights; choose word or token")
             return self
 
-        def reads(self) -> Reads:
-            return Reads(rows="pseudo_queries")
+        def row_form(self) -> RowForm:
+            return RowForm(rows="pseudo_queries")
 
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("passage_mlm", "query_mlm", "passage_clm", "query_clm")
