@@ -20,9 +20,9 @@ from midmask.recipes import RECIPES
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.training.batches import batches_ahead
-from midmask.training.examples import PassageExamples, TokenTable, WorkerSteps, local_reader
+from midmask.training.examples import TokenTable, WorkerSteps, local_reader
 from midmask.training.pairs import PairExamples, cut_rows
-from midmask.training.pretraining_rows import ExcerptExamples, PackedExamples
+from midmask.training.pretraining_rows import ExcerptExamples, PackedExamples, PassageExamples
 from tests.support.training.examples import all_passages, write_weights
 
 Pairs = dict[tuple[str, str], float]

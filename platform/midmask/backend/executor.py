@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import ray
 
-from midmask.backend import pool, reading
+from midmask.backend import pool, ray_data
 from midmask.backend.channel import Channel
 from midmask.backend.cluster import Resources
 from midmask.backend.pool import run_sharded
@@ -65,7 +65,7 @@ def _maker_of(kind: StepKind, workers: int, train: Callable[..., dict[str, Any]]
                 assert isinstance(kind.compute, Sharded), kind.name
                 return run_sharded(kind.compute, config, inputs, out, actors=workers)
             case "stream":
-                return reading.prepare(config, inputs, out)
+                return ray_data.prepare(config, inputs, out)
             case "actors":
                 return POOLED[kind.name](config, inputs, out, actors=workers)
             case "task" | "threads":

@@ -31,7 +31,8 @@ from midmask.teacher.teach import TeachConfig
 from midmask.text.vocabulary import Vocabulary
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
-from midmask.training.setup import FinetuneSetup, PretrainSetup, pretraining_rows
+from midmask.training.pretraining_rows import pretraining_examples
+from midmask.training.setup import FinetuneSetup, PretrainSetup
 
 
 class MergeConfig(Config):
@@ -183,7 +184,7 @@ def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> Pr
         train=config.train,
         backbone=config.backbone,
         tokens=places["tokens"],
-        rows=pretraining_rows(config.objective, places, source.fingerprint, longest, config.excerpt),
+        rows=pretraining_examples(config.objective, places, source.fingerprint, longest, config.excerpt),
         stop_after=config.stop_after,
         self_distillation=config.self_distillation,
         longest=int(source.record["config"]["span_length"]) if rows == "spans" else longest,

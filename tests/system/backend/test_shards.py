@@ -31,9 +31,9 @@ from midmask.store.sharded import Sharded
 from midmask.teacher.score import SCORE, ScoreConfig
 from midmask.text import tokens
 from midmask.text.tokens import TokensConfig, tokenise
-from midmask.training.examples import Examples, PassageExamples, WorkerSteps, local_reader
+from midmask.training.examples import Examples, WorkerSteps, local_reader
 from midmask.training.pairs import PairExamples
-from midmask.training.pretraining_rows import PackedExamples, SpanExamples
+from midmask.training.pretraining_rows import PackedExamples, PassageExamples, SpanExamples
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import contents, quarantine, write_beir
 from tests.support.corpora.documents import write_documents
