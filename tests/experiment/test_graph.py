@@ -64,10 +64,10 @@ def test_every_step_that_is_needed_runs_once_and_after_its_inputs(steps, finishe
     for target in targets:
         need(target)
     graph = Graph.of(targets, lambda step: step.fingerprint in done, lambda step: 1.0)
-    assert set(graph.left) == needed
+    assert set(graph.unfinished) == needed
     order, running, there = random.Random(seed), [], set(done)
     started: list[str] = []
-    while graph.left:
+    while graph.unfinished:
         for step in graph.ready()[: side_by_side - len(running)]:
             assert all(source.fingerprint in there for source in step.inputs.values())
             graph.start(step)
@@ -89,7 +89,7 @@ def test_a_failure_takes_along_what_needs_it_and_nothing_else(steps, number):
     while ready := graph.ready():
         graph.start(ready[0])
         graph.end(ready[0])
-    assert not graph.left
+    assert not graph.unfinished
 
 
 def test_what_most_depends_on_starts_first():
@@ -157,9 +157,9 @@ def test_a_training_stops_when_the_time_is_up_and_goes_on_later(tmp_path, step, 
     with monkeypatch.context() as patch:
         patch.setattr("midmask.experiment.run.time", clock)
         patch.setattr("midmask.experiment.events.time", clock)
-        Runner(store, LOCAL, watch).compute_until(Graph.left_in(store, [step]), until=1.0)
+        Runner(store, LOCAL, watch).compute_until(Graph.unfinished_in(store, [step]), until=1.0)
     assert watch.begun == ["pretrain"]
-    Runner(store, LOCAL, watch).compute_until(Graph.left_in(store, [step]), until=time.monotonic() - 1)
+    Runner(store, LOCAL, watch).compute_until(Graph.unfinished_in(store, [step]), until=time.monotonic() - 1)
     assert watch.begun == ["pretrain"], "nothing begins after the time"
     assert len(watch.failed) == 1 and "the time was up after step" in watch.failed[0]
     assert not step.is_finished(store)

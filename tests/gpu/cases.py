@@ -24,12 +24,13 @@ from torch import Tensor, nn
 from midmask.core.batch import Batch, TokenRows
 from midmask.core.config import override
 from midmask.core.randomness import numpy_stream
+from midmask.core.torch_randomness import torch_stream
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.encoders.cross_encoder import build_cross_encoder
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.layers import recompute_layers
 from midmask.encoders.seq2seq import build_seq2seq
-from midmask.masking.randomness import row_keys, torch_stream
+from midmask.masking.randomness import row_keys
 from midmask.objectives import FINETUNING, PRETRAINING, Objective, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration

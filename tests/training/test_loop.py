@@ -19,10 +19,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from midmask.core.batch import Batch, Loss, Part
+from midmask.core.torch_randomness import dropout_seed
 from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.layers import recompute_layers
 from midmask.errors import UserError
-from midmask.masking.randomness import dropout_seed
 from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective, Objective, build_objective
 from midmask.objectives.sample import finetuning_batch, pretraining_batch
 from midmask.training.batches import ReadCounts, StepBatches

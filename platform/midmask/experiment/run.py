@@ -56,8 +56,8 @@ class Runner:
         """The step's artifact, computed with all that it needs, only if it is not there; inputs of a finished step are
         not read.
         """
-        graph = Graph.left_in(self.storage, [target])
-        report_finished(graph.there.values(), self.storage, self._observer)
+        graph = Graph.unfinished_in(self.storage, [target])
+        report_finished(graph.finished.values(), self.storage, self._observer)
         while ready := graph.ready():
             self.compute_next(graph, ready[0])
         return load(target.place(self.storage))
@@ -96,9 +96,9 @@ class Runner:
         Args:
             keep_going: all such trainings are reported, and none is raised.
         """
-        for step in [*graph.left.values()]:
+        for step in [*graph.unfinished.values()]:
             try:
-                if step.fingerprint in graph.left:  # else it is lost by another
+                if step.fingerprint in graph.unfinished:  # else it is lost by another
                     self._check_learnable(step)
             except OSError:  # what cannot be read is reported by the step that needs it
                 continue

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from midmask.core.batch import Batch, TokenRows
-from midmask.masking.randomness import row_keys, torch_stream
+from midmask.core.torch_randomness import torch_stream
+from midmask.masking.randomness import row_keys
 from midmask.objectives.objective import ObjectiveConfig
 from midmask.text.vocabulary import Vocabulary
 

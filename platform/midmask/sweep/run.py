@@ -125,7 +125,9 @@ def _make_sweep(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
     planned, bm25 = plan(recipe, sweep.survey), sweep.bm25
     shared = _shared(sweep.space, planned, bm25.values())
     whole_job = {SHARED: shared, TRIALS: expected_trials(sweep), COMPARISON: comparison_evaluations(sweep)}
-    job.progress.plan({name: Graph.left_in(storage, steps).left.values() for name, steps in whole_job.items()})
+    job.progress.plan(
+        {name: Graph.unfinished_in(storage, steps).unfinished.values() for name, steps in whole_job.items()}
+    )
     run_recipe_steps(recipe, shared, job, whole(sweep.options.training_workers), SHARED)
     # With the counts of what was prepared:
     job.run.log_inputs(all_datasets([planned.evaluation(recipe.evaluation)], storage))

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from midmask.core.batch import Batch, Loss, Part, TokenRows
+from midmask.core.torch_randomness import seed_dropout
 from midmask.encoders.precision import autocast_type
-from midmask.masking.randomness import seed_dropout
 from midmask.objectives import CoupledObjective, Objective
 from midmask.objectives import distributed as world
 from midmask.training.batches import ReadCounts, StepBatches
