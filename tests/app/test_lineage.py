@@ -275,7 +275,7 @@ def observe(systems: Sequence[TrackedSystem], folder: Path, uri: str) -> dict[st
     """Runs what is left of the systems in a job of their own; what could not be measured."""
     storage, targets = Place(str(folder / "store")), [system.evaluations["dev"] for system in systems]
     with Tracker(uri, folder, QUICK) as tracker, tracker.run("job", tags={}, params={}) as parent:
-        graph = Graph.unfinished_in(storage, targets)
+        graph = Graph.left_in(storage, targets)
         job = TrackedJob("observed", tracker, parent, storage, ALONE)
         progress = GraphProgress(job.progress, graph.unfinished.values())
         observer = GraphObserver(job, systems, progress, has_run=lambda kind: kind.trains, keep_going=True)

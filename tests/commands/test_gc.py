@@ -48,7 +48,7 @@ class Job:
 
     def left(self, step: Step) -> set[str]:
         """Names of the steps that a job would compute."""
-        return {one.name for one in Graph.unfinished_in(self.storage, [step]).unfinished.values()}
+        return {one.name for one in Graph.left_in(self.storage, [step]).unfinished.values()}
 
     def gc(self, *flags: str) -> None:
         run_gc("--storage", self.storage.uri, "--tracking-uri", self.uri, *flags)

@@ -157,9 +157,9 @@ def test_a_training_stops_when_the_time_is_up_and_goes_on_later(tmp_path, step, 
     with monkeypatch.context() as patch:
         patch.setattr("midmask.experiment.run.time", clock)
         patch.setattr("midmask.experiment.events.time", clock)
-        Runner(store, LOCAL, watch).compute_until(Graph.unfinished_in(store, [step]), until=1.0)
+        Runner(store, LOCAL, watch).compute_until(Graph.left_in(store, [step]), until=1.0)
     assert watch.begun == ["pretrain"]
-    Runner(store, LOCAL, watch).compute_until(Graph.unfinished_in(store, [step]), until=time.monotonic() - 1)
+    Runner(store, LOCAL, watch).compute_until(Graph.left_in(store, [step]), until=time.monotonic() - 1)
     assert watch.begun == ["pretrain"], "nothing begins after the time"
     assert len(watch.failed) == 1 and "the time was up after step" in watch.failed[0]
     assert not step.is_finished(store)

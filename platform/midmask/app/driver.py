@@ -158,13 +158,12 @@ def apply_flags(recipe: Recipe, options: Options) -> Recipe:
     if options.seed is not None:
         by_flags |= recipe.all_seeds(options.seed)
     refuse_idle(recipe, options.set_fields)
-    changed_recipe = apply_changes(
-        override(recipe, by_flags), options.set_fields, backbone_defaults=options.scale != "published"
-    )
-    sources = [resolve_corpus(name, options.home) for name in changed_recipe.pretrain_on]
-    changed_recipe = override(changed_recipe, {"pretrain_on": sources})
-    _check(changed_recipe, options)
-    return changed_recipe
+    recipe = override(recipe, by_flags)
+    recipe = apply_changes(recipe, options.set_fields, backbone_defaults=options.scale != "published")
+    sources = [resolve_corpus(name, options.home) for name in recipe.pretrain_on]
+    recipe = override(recipe, {"pretrain_on": sources})
+    _check(recipe, options)
+    return recipe
 
 
 def _check(recipe: Recipe, options: Options) -> None:

@@ -63,7 +63,7 @@ def compute(
     looked_at = [step for target in targets for step in target.upstream()] if finished is None else list(finished)
     # Which chain is the longest matters only where steps run beside each other.
     times = _measured_times(looked_at if job.use.side_by_side > 1 else (), job.storage)
-    graph = Graph.unfinished_in(job.storage, targets, times.weight)
+    graph = Graph.left_in(job.storage, targets, times.weight)
     progress = GraphProgress(job.progress, graph.unfinished.values(), job.use.side_by_side, phase)
     tracking = GraphObserver(job, systems, progress, has_run=has_run, keep_going=keep_going)
 

@@ -151,7 +151,7 @@ def describe(job: Job) -> str:
     lines += [f"  {path} = {value}" for path, value in flatten(cell.recipe).items()]
     lines += ["", f"{len(job.layout.cells)} cells:"]
     lines += [f"  {_state(job, cell):<8}  {cell.name}" for cell in job.layout.cells]
-    graph = Graph.unfinished_in(job.storage, job.left())
+    graph = Graph.left_in(job.storage, job.left())
     left = Counter(step.name for step in graph.unfinished.values())
     total = Counter(step.name for step in job.layout.steps().values())
     lines += ["", "steps:"]

@@ -98,7 +98,7 @@ class LocalWorkshop:
         return self._runner.compute(step)
 
     def measure(self, cells: Sequence[BenchmarkCell], until: float) -> Mapping[str, str]:
-        self._runner.compute_until(Graph.unfinished_in(self.storage, evaluations_of(cells)), until)
+        self._runner.compute_until(Graph.left_in(self.storage, evaluations_of(cells)), until)
         return {}  # a failure is raised
 
 

@@ -33,8 +33,8 @@ from midmask.corpora.corpus import (
     split_names,
     text_pieces,
 )
+from midmask.corpora.opening import BrokenFile, open_text
 from midmask.corpora.reader import FolderReader
-from midmask.corpora.text_files import BrokenFile, open_text
 from midmask.errors import UserError, quoted
 from midmask.store.place import Place
 

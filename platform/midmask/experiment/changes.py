@@ -135,10 +135,7 @@ DEFAULTS = (
 
 def apply_changes(recipe: Recipe, changes: Mapping[str, Any], *, backbone_defaults: bool = True) -> Recipe:
     """`config.override`, and the defaults of the new backbone where the changes make it one of the other kind.
-    `stages.*.…` stands for every stage.
-
-    Args:
-        backbone_defaults: false at the published scale, where published rates stay whatever backbone is set.
+    `stages.*.…` stands for every stage. Without `backbone_defaults`, as at the published scale, published rates stay.
 
     Raises:
         UserError: for an unknown path or an impossible value.

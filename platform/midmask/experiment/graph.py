@@ -102,7 +102,7 @@ class Graph:
     users: dict[str, set[str]] = field(default_factory=dict)  # what waits for each
     weight: dict[str, float] = field(default_factory=dict)  # length of its longest chain; long ones start first
     started: set[str] = field(default_factory=set)
-    finished: dict[str, Step] = field(default_factory=dict)  # targets, and inputs of unfinished steps
+    finished: dict[str, Step] = field(default_factory=dict)  # targets and inputs that need not be computed
 
     @staticmethod
     def of(targets: Iterable[Step], is_finished: Callable[[Step], bool], cost: Callable[[Step], float]) -> "Graph":
@@ -137,9 +137,7 @@ class Graph:
         return graph
 
     @staticmethod
-    def unfinished_in(
-        storage: Place, targets: Iterable[Step], cost: Callable[[Step], float] = lambda step: 1.0
-    ) -> "Graph":
+    def left_in(storage: Place, targets: Iterable[Step], cost: Callable[[Step], float] = lambda step: 1.0) -> "Graph":
         """The graph of the steps that the targets need and a storage lacks."""
         return Graph.of(targets, lambda step: step.is_finished(storage), cost)
 

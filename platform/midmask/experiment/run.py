@@ -56,7 +56,7 @@ class Runner:
         """The step's artifact, computed with all that it needs, only if it is not there; inputs of a finished step are
         not read.
         """
-        graph = Graph.unfinished_in(self.storage, [target])
+        graph = Graph.left_in(self.storage, [target])
         report_finished(graph.finished.values(), self.storage, self._observer)
         while ready := graph.ready():
             self.compute_next(graph, ready[0])

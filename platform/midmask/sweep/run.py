@@ -11,13 +11,7 @@ from functools import partial
 from typing import Any
 
 from midmask.app.run import compute, run_recipe_steps
-from midmask.app.run_contents import (
-    all_datasets,
-    base_tags,
-    log_recipe,
-    log_report,
-    run_name,
-)
+from midmask.app.run_contents import all_datasets, base_tags, log_recipe, log_report, run_name
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.channel import Channel
 from midmask.backend.cluster import share_among_trials, whole
@@ -45,12 +39,7 @@ from midmask.sweep.results import Trials, importance
 from midmask.sweep.space import Space, briefly, budget, mark_of
 from midmask.sweep.study import open_study, outcomes, remaining
 from midmask.sweep.sweep_file import SWEEP_FILE, parse_sweep
-from midmask.sweep.trial import (
-    SweepProgress,
-    TrialContext,
-    pruning,
-    search,
-)
+from midmask.sweep.trial import SweepProgress, TrialContext, pruning, search
 
 log = logging.getLogger(__name__)
 
@@ -118,16 +107,12 @@ def _report(sweep: Sweep, artifact: Artifact) -> tuple[str, Place]:
 
 
 def _make_sweep(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
-    """Computes the steps that trials share, runs the trials, evaluates the best beside its baselines, and writes the
-    result to `out`.
-    """
+    """Shared steps, trials, the comparison of the best with its baselines, the report: all of a sweep, into `out`."""
     storage, recipe = job.storage, sweep.recipe
     planned, bm25 = plan(recipe, sweep.survey), sweep.bm25
     shared = _shared(sweep.space, planned, bm25.values())
     whole_job = {SHARED: shared, TRIALS: expected_trials(sweep), COMPARISON: comparison_evaluations(sweep)}
-    job.progress.plan(
-        {name: Graph.unfinished_in(storage, steps).unfinished.values() for name, steps in whole_job.items()}
-    )
+    job.progress.plan({name: Graph.left_in(storage, steps).unfinished.values() for name, steps in whole_job.items()})
     run_recipe_steps(recipe, shared, job, whole(sweep.options.training_workers), SHARED)
     # With the counts of what was prepared:
     job.run.log_inputs(all_datasets([planned.evaluation(recipe.evaluation)], storage))

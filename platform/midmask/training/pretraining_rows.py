@@ -28,15 +28,7 @@ from numpy.typing import NDArray
 from midmask.core.arrays import Ints32
 from midmask.errors import UserError
 from midmask.store.place import Place
-from midmask.training.examples import (
-    Examples,
-    ExampleSource,
-    TextColumns,
-    TextRows,
-    TokenTable,
-    draw_rows,
-    join_texts,
-)
+from midmask.training.examples import Examples, ExampleSource, TextColumns, TextRows, TokenTable, draw_rows, join_texts
 from midmask.training.plan import Rows
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ def recipes(corpus: str) -> tuple[Recipe, Recipe]:
 
 def run_tracked_here(job: TrackedJob, recipe: Recipe, targets: Iterable[Step]) -> None:
     """A recipe's steps run and tracked in this process, as a job runs them on a cluster."""
-    graph = Graph.unfinished_in(job.storage, targets)
+    graph = Graph.left_in(job.storage, targets)
     progress = GraphProgress(job.progress, graph.unfinished.values())
     observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)], progress)
     report_finished(graph.finished.values(), job.storage, observer)

@@ -27,12 +27,7 @@ from midmask.core.batch import Batch, Loss, Part
 from midmask.objectives.decoders import CausalDecoder, Decoder, DecoderPositions
 from midmask.objectives.objective import Objective, RowForm, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.objectives.pretraining.vector_decoding import (
-    end_to_end,
-    loss_behind_vectors,
-    mask_for_context,
-    next_tokens,
-)
+from midmask.objectives.pretraining.vector_decoding import end_to_end, loss_after_vectors, mask_for_context, next_tokens
 from midmask.objectives.pretraining.vocabulary_weights import (
     Projection,
     SparsePooling,
@@ -119,11 +114,11 @@ class CoTMAEv2(Objective):
 
     def _ae(self, vectors_B2D: Tensor, rows: MaskedRows) -> Part:
         weight = self.config.ae_weight
-        return loss_behind_vectors(self.backbone, self.positions, self.decoder, vectors_B2D, rows, weight=weight)
+        return loss_after_vectors(self.backbone, self.positions, self.decoder, vectors_B2D, rows, weight=weight)
 
     def _ar(self, vectors_B2D: Tensor, rows: MaskedRows) -> Part:
         weight = self.config.ar_weight
-        return loss_behind_vectors(self.backbone, self.positions, self.causal_decoder, vectors_B2D, rows, weight=weight)
+        return loss_after_vectors(self.backbone, self.positions, self.causal_decoder, vectors_B2D, rows, weight=weight)
 
     def both_views(self, hidden_BLD: Tensor, lengths_B: Tensor, pooled_BL: Tensor) -> Tensor:
         """h and the projection of s, [B, 2, D]."""

@@ -33,7 +33,7 @@ from midmask.masking.randomness import Purpose, rekey
 from midmask.objectives.decoders import Decoder, DecoderPositions
 from midmask.objectives.objective import Objective, RowForm, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, corrupted_rows, mask_for_encoder, masked_lm_part
-from midmask.objectives.pretraining.vector_decoding import DecodedConfig, loss_behind_vectors, mask_for_context
+from midmask.objectives.pretraining.vector_decoding import DecodedConfig, loss_after_vectors, mask_for_context
 from midmask.text.vocabulary import Vocabulary
 
 BEHIND = {"keyword": "whole", "query": "whole", "second": "first", "dual": "dual"}
@@ -142,7 +142,7 @@ class MASTER(Objective):
         decoder = self.decoders[name]
         assert isinstance(decoder, Decoder)
         weight = self.config.decoder_weight
-        return loss_behind_vectors(self.backbone, self.positions, decoder, vector_B1D, rows, weight=weight)
+        return loss_after_vectors(self.backbone, self.positions, decoder, vector_B1D, rows, weight=weight)
 
     def health(self, drawn: MASTERRows) -> dict[str, Tensor]:
         """Each decoder's loss with and without its vector."""
