@@ -68,7 +68,7 @@ class Rung:
 def trial_rungs(recipe: Recipe, space: Space, survey: Survey) -> list[Rung]:
     """A trial's plan: laid out where the trial runs, and sent to the driver with its first report."""
     plans = rungs(recipe, space.shares, survey)
-    probes = [(probe(recipe, share, space, survey),) for share in space.shares[:-1]]
+    probes = [(rung_evaluation(recipe, share, space, survey),) for share in space.shares[:-1]]
     measured = [*probes, tuple(final_evaluations(recipe, space, survey))]
     return [
         Rung(share, steps.pretrained, evaluations)
@@ -82,7 +82,7 @@ def final_evaluations(recipe: Recipe, space: Space, survey: Survey) -> list[Step
     return [plan(seeded, survey).evaluation(dev_evaluation(seeded)) for seeded in repeated]
 
 
-def probe(recipe: Recipe, share: float, space: Space, survey: Survey) -> Step:
+def rung_evaluation(recipe: Recipe, share: float, space: Space, survey: Survey) -> Step:
     """A rung's measurement: a fixed, short first stage, then at most `max_queries` dev queries."""
     first = recipe.stages[0]
     stage = first.model_copy(update={"train": first.train.model_copy(update={"steps": space.rungs.steps})})
