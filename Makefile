@@ -11,7 +11,7 @@ SITE_TOOLS := .venv/.docs
 # twenty tests are printed.
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --durations 20 --durations-min 1
 # Looked up when it is used: the flag of the demo that starts from MiniLM, where the extra `pretrained` is installed.
-REAL = $(shell $(BIN)/python -c 'from midmask import pretrained; print("--minilm" * bool(pretrained.found_folder("minilm")))')
+REAL = $(shell $(BIN)/python -c 'from midmask.store import pretrained; print("--minilm" * bool(pretrained.found_folder("minilm")))')
 PAGE := dashboards/leaderboard.py
 LOOPBACK := 127.0.0.1
 MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
