@@ -49,16 +49,16 @@ if missing:
 
 
 def run(name: str) -> None:
-    """The job with this name, which is a command of midmask."""
+    """The job of this file's name, which is a command of midmask. Jobs sweep_NAME: `run_space`."""
     from midmask.app.job import run as run_job
     from midmask.commands import JOBS
 
-    (job,) = [command.load() for command in JOBS.values() if command.name == name]
+    (job,) = [command.load() for command in JOBS.values() if command.program == name]
     run_job(job.work, job.help, job.add_flags)
 
 
 def run_space(name: str, description: "str | None", variants: "Sequence[tuple[str, str, str]]" = ()) -> None:
-    """The sweep of `search_spaces/NAME.yaml`.
+    """The sweep of `search_spaces/NAME.yaml`, which is also `midmask sweep --space FILE`.
 
     Args:
         variants: (name, file, help) of flags that take another file in its place.

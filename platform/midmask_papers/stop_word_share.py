@@ -43,7 +43,7 @@ def artifacts(runner: Runner, corpus: str, vocabulary: int, source: str) -> tupl
     recipe = override(RECIPES["rom"](), {**changes, "weights.source": source})
     step = plan(recipe).pretrained
     assert step is not None
-    return runner.run(step.inputs["tokens"]), runner.run(step.inputs["weights"])
+    return runner.compute(step.inputs["tokens"]), runner.compute(step.inputs["weights"])
 
 
 def batches(tokens: Artifact, weights: Artifact, pad_id: int, size: int = 80) -> Iterator[TokenRows]:

@@ -249,7 +249,7 @@ def test_a_trial_that_was_killed_before_its_run_had_ended_is_tracked_by_the_next
         tell_of_trial(board, fingerprint(point), Logged(training, 1, {"train/loss": 9.0}))
         raise KeyboardInterrupt
     (dev,) = start.evaluations
-    value = Runner(context.storage, LOCAL).run(dev).result["measures"]["nDCG@10"]
+    value = Runner(context.storage, LOCAL).compute(dev).result["measures"]["nDCG@10"]
     for _ in range(2):  # the second time there is nothing to do
         with sweep(folder, store, "dead", "in_batch") as (_, _, _, board):
             board.complete([Outcome(point, {1: value}, True, (value,))])
@@ -277,7 +277,7 @@ def observe(systems: Sequence[TrackedSystem], folder: Path, uri: str) -> dict[st
     with Tracker(uri, folder, QUICK) as tracker, tracker.run("job", tags={}, params={}) as parent:
         graph = Graph.left_in(storage, targets)
         job = TrackedJob("observed", tracker, parent, storage, ALONE)
-        progress = GraphProgress(job.progress, graph.left.values())
+        progress = GraphProgress(job.progress, graph.unfinished.values())
         observer = GraphObserver(job, systems, progress, has_run=lambda kind: kind.trains, keep_going=True)
         for step in targets:
             if step.is_finished(storage):
@@ -285,7 +285,7 @@ def observe(systems: Sequence[TrackedSystem], folder: Path, uri: str) -> dict[st
         runner = Runner(storage, LOCAL, observer)
         while ready := graph.ready():
             try:
-                runner.run_next(graph, ready[0])
+                runner.compute_next(graph, ready[0])
             except OSError:
                 continue
         return observer.failures

@@ -133,8 +133,8 @@ def test_a_training_is_a_group_of_ray_train_with_a_gpu_or_several_workers(
     cluster: dict[str, float], trainings: int, per_training: int | None, executor: str, held: tuple[float, float]
 ) -> None:
     use = resources(cluster, trainings, None, per_training)
-    assert (use.executor, use.held) == (executor, held)
-    assert replace(use, alone=True).executor == "ray train", "the job's own process trains nothing"
+    assert (use.trains_in, use.held) == (executor, held)
+    assert replace(use, alone=True).trains_in == "ray train", "the job's own process trains nothing"
 
 
 def test_a_ray_that_does_not_start_in_time_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,7 +216,7 @@ def recorded(corpus, tmp_path_factory) -> tuple[Layout, Place, Place]:
     for cell in whole.cells:
         assert len(records.names()) == whole.cells.index(cell), "as soon as a cell is measured, and not before"
         for step in cell.evaluations.values():
-            runner.run(step)
+            runner.compute(step)
     return whole, store, records
 
 

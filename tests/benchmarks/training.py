@@ -53,7 +53,7 @@ def hugging_face_step(backbone: str, words: Vocabulary) -> Work:
 
 def midmask_step(name: str, backbone: str, words: Vocabulary) -> Work:
     config = PRETRAINING[name].Config()
-    rows = SPANS // 2 if config.reads().rows == "spans" else SPANS
+    rows = SPANS // 2 if config.row_form().rows == "spans" else SPANS
     batch = pretraining_batch(config, words, rows=rows, length=LENGTH)
     return training_step(objective_named(name, backbone, words), batch)
 

@@ -17,7 +17,7 @@ from midmask.choice.report import model_card
 from midmask.choice.side_by_side import SearchStore, SideBySide, rank_changes
 from midmask.choice.verdict import Recommendation, Verdict
 from midmask.corpora import CorpusConfig
-from midmask.corpora.text_files import text_lines
+from midmask.corpora.opening import text_lines
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation

@@ -44,11 +44,11 @@ class Job:
         """The fine-tuning with another seed."""
 
     def run(self, step: Step) -> None:
-        Runner(self.storage, LOCAL).run(step)
+        Runner(self.storage, LOCAL).compute(step)
 
     def left(self, step: Step) -> set[str]:
         """Names of the steps that a job would compute."""
-        return {one.name for one in Graph.left_in(self.storage, [step]).left.values()}
+        return {one.name for one in Graph.left_in(self.storage, [step]).unfinished.values()}
 
     def gc(self, *flags: str) -> None:
         run_gc("--storage", self.storage.uri, "--tracking-uri", self.uri, *flags)

@@ -28,8 +28,8 @@ from midmask.corpora import CorpusConfig, corpus_identity, judged_splits, nq, op
 from midmask.corpora import chunks as pieces
 from midmask.corpora.config import FORMATS, name_forms
 from midmask.corpora.nq import parse_answers
+from midmask.corpora.opening import BrokenFile
 from midmask.corpora.reader import recognise
-from midmask.corpora.text_files import BrokenFile
 from midmask.errors import UserError
 from midmask.store.place import Place
 from tests.support.corpora import layouts

@@ -15,7 +15,7 @@ from midmask.corpora import CorpusConfig, corpus_identity, judged_splits, open_c
 from midmask.corpora.irds import split_ids, split_of
 from midmask.corpora.writer import export_beir
 from midmask.errors import UserError
-from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
+from midmask.evaluation.step import EvaluateConfig, evaluate_ranked
 from midmask.retrieve.bm25.search import Bm25Config
 from midmask.store.place import Place
 from tests.support.corpora import layouts
@@ -69,13 +69,13 @@ def test_arguana_through_bm25_does_not_retrieve_the_query(tmp_path: Path) -> Non
     assert corpus.result["self_matches"]["rule"] == "id" and corpus.result["self_matches"]["pairs"] == 10
     bm25 = made(ranked_by_bm25, Bm25Config(splits=("test",), depth=11), {"corpus": corpus}, Place(f"{tmp_path}/bm25"))
     config = EvaluateConfig(split="test", depth=10, measures=("RR@10", "beir"))
-    result = evaluate_retriever(config, {"corpus": corpus, "ranked": bm25}, Place(str(tmp_path / "values")))
+    result = evaluate_ranked(config, {"corpus": corpus, "ranked": bm25}, Place(str(tmp_path / "values")))
     # Query n shares its rare words with passage n (itself) and with n - 2 and n + 2; the latter is relevant.
     assert result["self_matches"] == 10
     assert 0.5 <= result["measures"]["RR@10"] <= 1.0 and result["measures"]["R@100"] == 1.0
     # The same list, the query left in: rank 1 is lost in every query.
     (tmp_path / "out/self_matches.parquet").unlink()
-    kept = evaluate_retriever(config, {"corpus": corpus, "ranked": bm25}, Place(str(tmp_path / "kept")))
+    kept = evaluate_ranked(config, {"corpus": corpus, "ranked": bm25}, Place(str(tmp_path / "kept")))
     assert kept["self_matches"] == 0 and kept["measures"]["RR@10"] <= 0.5
 
 

@@ -297,7 +297,7 @@ N, Q, D = 48, len(SPLITS["dev"]), 128
 def storage(recipe, tmp_path_factory) -> Place:
     """Corpus and tokens are made, so that their numbers are known exactly."""
     place = Place(str(tmp_path_factory.mktemp("store")))
-    Runner(place, LOCAL).run(plan(recipe).tokens)
+    Runner(place, LOCAL).compute(plan(recipe).tokens)
     return place
 
 

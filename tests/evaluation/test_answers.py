@@ -15,7 +15,7 @@ from midmask.core.randomness import fixed_sample
 from midmask.corpora.writer import ANSWERS, DOCS, QRELS
 from midmask.errors import UserError
 from midmask.evaluation import measures
-from midmask.evaluation.retriever import EvaluateConfig, answer_qrels, by_answers, evaluate_retriever, join_answers
+from midmask.evaluation.step import EvaluateConfig, answer_qrels, by_answers, evaluate_ranked, join_answers
 from midmask.retrieve import ranked
 from midmask.retrieve.bm25.search import Bm25Config
 from midmask.store.artifact import Artifact
@@ -107,8 +107,8 @@ def test_a_measure_that_answers_cannot_tell_is_refused_by_name(tmp_path: Path) -
     inputs = {"corpus": corpus, "ranked": Artifact(Place(str(tmp_path / "bm25")), {"result": {}})}
     out = Place(str(tmp_path / "out"))
     with pytest.raises(UserError, match=r"measure 'nDCG@10': split 'test' has answer strings but no judgements"):
-        evaluate_retriever(EvaluateConfig(split="test", measures=("nq", "nDCG@10")), inputs, out)
-    result = evaluate_retriever(EvaluateConfig(split="test"), inputs, out)
+        evaluate_ranked(EvaluateConfig(split="test", measures=("nq", "nDCG@10")), inputs, out)
+    result = evaluate_ranked(EvaluateConfig(split="test"), inputs, out)
     assert result["measures"] == {"Success@5": 0.25, "Success@20": 0.25, "Success@100": 0.25}
     assert by_answers(["RR@10", "Success@3"]) == ["Success@3"]
 
@@ -120,7 +120,7 @@ def ranking_of_words(inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 
 def test_the_step_keeps_the_run_and_the_values_it_reports(inputs, ranking_of_words, out):
-    result = evaluate_retriever(EvaluateConfig(depth=40), ranking_of_words, out)
+    result = evaluate_ranked(EvaluateConfig(depth=40), ranking_of_words, out)
     assert set(result["measures"]) == {"nDCG@10", "RR@10", "R@100"}
     assert (result["queries"], result["without_results"], result["unjudged"]) == (10, 0, 0)
     assert (result["corpus"], result["split"], result["split_made_here"]) == ("words", "dev", False)
@@ -145,8 +145,8 @@ def test_the_step_keeps_the_run_and_the_values_it_reports(inputs, ranking_of_wor
 
 
 def test_a_sample_of_queries_is_judged_alone(ranking_of_words, out):
-    whole = evaluate_retriever(EvaluateConfig(), ranking_of_words, Place(f"{out}-whole"))
-    sampled = evaluate_retriever(EvaluateConfig(max_queries=4), ranking_of_words, out)
+    whole = evaluate_ranked(EvaluateConfig(), ranking_of_words, Place(f"{out}-whole"))
+    sampled = evaluate_ranked(EvaluateConfig(max_queries=4), ranking_of_words, out)
     assert (whole["queries"], sampled["queries"], sampled["without_results"]) == (10, 4, 0)
     values = [pq.read_table((place / "per_query" / "words.dev.parquet").uri) for place in (Place(f"{out}-whole"), out)]
     full, few = (measures.by_query(table, "RR@10") for table in values)
@@ -158,11 +158,11 @@ def test_bm25_is_evaluated_like_any_other_system(inputs, out):
     bm25 = Place(f"{out}-bm25")
     listed = Artifact(bm25, {"result": ranked_by_bm25(Bm25Config(), inputs, bm25)})
     ranking_of_words = {"ranked": listed, "corpus": inputs["corpus"]}
-    result = evaluate_retriever(EvaluateConfig(depth=20), ranking_of_words, out)
+    result = evaluate_ranked(EvaluateConfig(depth=20), ranking_of_words, out)
     # Queries are words of their passage, so that words find it; the random encoder above does not.
     assert result["measures"]["R@100"] == 1.0 and result["measures"]["RR@10"] > 0.8
     assert max(ranked.read_trec(out / "runs" / "words.dev.trec.gz")["rank"].to_pylist()) == 20
     with pytest.raises(UserError, match=r"no ranking of split 'train'.*dev"):
-        evaluate_retriever(EvaluateConfig(split="train"), ranking_of_words, out)
+        evaluate_ranked(EvaluateConfig(split="train"), ranking_of_words, out)
     with pytest.raises((UserError, ValidationError), match="did you mean 'nDCG'"):
         EvaluateConfig(measures=("nDGC@10",))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from midmask.errors import UserError
 from midmask.evaluation import groups, measures
 from midmask.evaluation import measures as presets
-from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation.step import EvaluateConfig
 from midmask.retrieve import ranked
 from tests.support.corpora.layouts import write_arguana
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.corpora.text_files import write_lines
+from midmask.corpora.opening import write_lines
 from midmask.errors import UserError
 from midmask.exchange.mteb_files import MtebResult, write_results
 from midmask.exchange.negatives_files import HardNegatives, line_of, read_negatives_file

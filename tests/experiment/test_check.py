@@ -158,7 +158,7 @@ def test_a_recipe_with_widths_is_searched_by_them_without_new_vectors(tmp_path: 
     for width in (None, 32):
         steps = plan(recipe)
         evaluation = steps.evaluation(recipe.evaluation.model_copy(update={"width": width}))
-        runner.run(evaluation)
+        runner.compute(evaluation)
         search = evaluation.inputs["ranked"]
         found[width] = load(search.place(storage)).result["bytes_per_passage"]
     assert found[32] == 4 * 32 < found[None]
@@ -302,10 +302,10 @@ def test_all_minilm_scores_and_ranks_as_in_sentence_transformers(tmp_path: Path)
     config = recipe.evaluation.model_copy(update={"split": "test"})
     step = plan(recipe).evaluation(config, model=adopted(str(MINILM)))
     runner = Runner(Place(str(tmp_path / "store")), LOCAL)
-    done = runner.run(step)
+    done = runner.compute(step)
     assert done.result["measures"]["nDCG@10"] == pytest.approx(expected, abs=1e-3)
     assert done.result["queries"] == 6 and not done.result["split_made_here"]
-    found = ranked.read(runner.run(step.inputs["ranked"]).place / "ranked" / "test.parquet")
+    found = ranked.read(runner.compute(step.inputs["ranked"]).place / "ranked" / "test.parquet")
     scores = {(row.query_id, row.doc_id): row.score for row in run}
     for row in found.to_pylist():
         assert row["score"] == pytest.approx(scores[row["query_id"], row["doc_id"]], abs=1e-4)

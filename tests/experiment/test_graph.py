@@ -64,10 +64,10 @@ def test_every_step_that_is_needed_runs_once_and_after_its_inputs(steps, finishe
     for target in targets:
         need(target)
     graph = Graph.of(targets, lambda step: step.fingerprint in done, lambda step: 1.0)
-    assert set(graph.left) == needed
+    assert set(graph.unfinished) == needed
     order, running, there = random.Random(seed), [], set(done)
     started: list[str] = []
-    while graph.left:
+    while graph.unfinished:
         for step in graph.ready()[: side_by_side - len(running)]:
             assert all(source.fingerprint in there for source in step.inputs.values())
             graph.start(step)
@@ -89,7 +89,7 @@ def test_a_failure_takes_along_what_needs_it_and_nothing_else(steps, number):
     while ready := graph.ready():
         graph.start(ready[0])
         graph.end(ready[0])
-    assert not graph.left
+    assert not graph.unfinished
 
 
 def test_what_most_depends_on_starts_first():
@@ -151,22 +151,22 @@ class Watch:
 
 def test_a_training_stops_when_the_time_is_up_and_goes_on_later(tmp_path, step, monkeypatch):
     store, watch = Place(str(tmp_path / "store")), Watch()
-    Runner(store, LOCAL, watch).run(step.inputs["tokens"])
+    Runner(store, LOCAL, watch).compute(step.inputs["tokens"])
     watch.begun.clear()
     clock = SimpleNamespace(monotonic=watch.clock, perf_counter=time.perf_counter)
     with monkeypatch.context() as patch:
         patch.setattr("midmask.experiment.run.time", clock)
         patch.setattr("midmask.experiment.events.time", clock)
-        Runner(store, LOCAL, watch).run_until(Graph.left_in(store, [step]), until=1.0)
+        Runner(store, LOCAL, watch).compute_until(Graph.left_in(store, [step]), until=1.0)
     assert watch.begun == ["pretrain"]
-    Runner(store, LOCAL, watch).run_until(Graph.left_in(store, [step]), until=time.monotonic() - 1)
+    Runner(store, LOCAL, watch).compute_until(Graph.left_in(store, [step]), until=time.monotonic() - 1)
     assert watch.begun == ["pretrain"], "nothing begins after the time"
     assert len(watch.failed) == 1 and "the time was up after step" in watch.failed[0]
     assert not step.is_finished(store)
     stopped = max(watch.at)
     assert stopped < 40
     watch.at.clear()
-    artifact = Runner(store, LOCAL, watch).run(step)
+    artifact = Runner(store, LOCAL, watch).compute(step)
     assert min(watch.at) > 1, "it did not begin anew"
     assert len(read_table(artifact.place / "trace.parquet")) == 40
 
@@ -179,7 +179,7 @@ def done(tmp_path_factory):
     recipe = short(recipe, write_collection(folder / "tiny"))
     planned, storage = plan(recipe), Place(str(folder / "store"))
     evaluation = planned.evaluation(recipe.evaluation)
-    Runner(storage, LOCAL).run(evaluation)
+    Runner(storage, LOCAL).compute(evaluation)
     return planned, evaluation, storage
 
 
@@ -217,7 +217,7 @@ def test_bytes_and_latency_are_those_of_the_evaluated_encoder_alone(done, tmp_pa
     vectors = evaluation.inputs["ranked"].inputs["passages"].place(storage) / "dense"
     assert costs.bytes_per_passage == pytest.approx(vectors.size() / 48, abs=0.01)
     bm25, storage = planned.bm25_evaluation(evaluation.config), copied(storage, tmp_path)
-    Runner(storage, LOCAL).run(bm25)
+    Runner(storage, LOCAL).compute(bm25)
     alone = costs_of(bm25, storage)
     assert (alone.train_seconds, alone.pretrain_tokens, alone.bytes_per_passage) == (0, 0, None)
     assert "cost/bytes_per_passage" not in alone.metrics()

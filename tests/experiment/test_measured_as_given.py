@@ -18,8 +18,8 @@ import pytrec_eval
 from midmask.core.config import override
 from midmask.corpora import CorpusConfig
 from midmask.evaluation.measures import by_query
-from midmask.evaluation.retriever import EvaluateConfig
 from midmask.evaluation.statistics.significance import compare
+from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.evaluations import collection_step, run_file_evaluation
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.notes import notes
@@ -97,7 +97,7 @@ def measure_file(storage: Place, corpus: CorpusConfig, file: Path, run: Run, **h
     file.write_text("".join(lines))
     config = EvaluateConfig(split="test", measures=tuple(MEASURES))
     step = run_file_evaluation(file, collection_step(corpus), config, **{"ties": "trec_eval", **how})
-    return Runner(storage, LOCAL).run(step)
+    return Runner(storage, LOCAL).compute(step)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def searched(storage: Place, corpus: CorpusConfig) -> Artifact:
     """BM25's evaluation, a search of ours."""
     recipe = override(RECIPES["none"](), {"corpus": corpus.model_dump()})
     step = plan(recipe).bm25_evaluation(EvaluateConfig(split="test", measures=tuple(MEASURES)))
-    return Runner(storage, LOCAL).run(step)
+    return Runner(storage, LOCAL).compute(step)
 
 
 def has_values(done: Artifact, wanted: Mapping[str, Mapping[str, float]]) -> None:

@@ -138,12 +138,12 @@ def counting(calls, fails=()):
 def test_each_step_runs_once_after_its_inputs_and_a_second_run_computes_nothing(retromae, tmp_path):
     calls, notes, target = [], Notes(), plan(retromae).evaluation(retromae.evaluation)
     runner = Runner(Place(str(tmp_path / "store")), counting(calls), notes)
-    artifact = runner.run(target)
+    artifact = runner.compute(target)
     assert sorted(calls) == sorted([*STEPS, "encode"]), "passages and queries are encoded apart"
     assert list(dict.fromkeys(calls)) == list(STEPS)
     assert artifact.result["inputs"] == ["corpus", "ranked"]
     notes.lines.clear()
-    again = runner.run(target)
+    again = runner.compute(target)
     assert again == artifact
     assert len(calls) == 8
     assert notes.lines == [("cached", "evaluate")]
@@ -153,9 +153,9 @@ def test_a_failed_step_is_tried_again_and_its_inputs_are_not(retromae, tmp_path)
     calls, target, notes = [], plan(retromae).stages[0], Notes()
     storage = Place(str(tmp_path / "store"))
     with pytest.raises(RuntimeError):
-        Runner(storage, counting(calls, fails=("finetune",)), notes).run(target)
+        Runner(storage, counting(calls, fails=("finetune",)), notes).compute(target)
     assert notes.lines[-2:] == [("begin", "finetune"), ("fail", "finetune", "killed", "finetune")]
-    Runner(storage, counting(calls), Notes()).run(target)
+    Runner(storage, counting(calls), Notes()).compute(target)
     assert calls.count("finetune") == 2
     assert calls.count("pretrain") == 1
 

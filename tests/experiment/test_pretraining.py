@@ -89,7 +89,7 @@ def pretrained(recipe: Recipe, store: Path, observer: Observer = unobserved) -> 
     """(the middle training, the tokens that it was to read)."""
     recipe.check()
     steps, runner = plan(recipe), Runner(Place(str(store)), LOCAL, observer)
-    return runner.run(steps.pretrained), load(steps.pretraining_tokens.place(runner.storage))
+    return runner.compute(steps.pretrained), load(steps.pretraining_tokens.place(runner.storage))
 
 
 def passages(tokens: Artifact) -> tuple[list[str], list[list[int]]]:
@@ -185,13 +185,13 @@ def test_the_filter_and_what_its_judge_holds_are_part_of_the_identity(recipe: Re
 def trained_folder(recipe: Recipe, store: Place) -> Path:
     """The model of the recipe's middle training on all pairs."""
     before = plan(recipe)
-    return Path(Runner(store, LOCAL).run(before.pretrained).place.local()) / "model"
+    return Path(Runner(store, LOCAL).compute(before.pretrained).place.local()) / "model"
 
 
 @pytest.mark.parametrize("judge", ["bm25", "folder"])
 def test_the_middle_training_reads_the_kept_pairs_alone(recipe: Recipe, store: Place, judge: str) -> None:
     found = judged(recipe, str(trained_folder(recipe, store)) if judge == "folder" else judge)
-    done = Runner(store, LOCAL).run(found.pretrained)
+    done = Runner(store, LOCAL).compute(found.pretrained)
     kept = load(found.pseudo_queries.place(store))
     assert 0 < kept.result["dropped"] < kept.result["judged"] == 48
     assert kept.result["queries"] + kept.result["dropped"] == 48
@@ -249,13 +249,13 @@ def test_a_corpus_and_its_spans_go_out_and_come_in_again(tmp_path: Path) -> None
     runner = Runner(storage, LOCAL)
     small = {"tokens.vocabulary_size": 300, "spans.span_length": 12}
     steps = plan(override(RECIPES["cotmae"](), {**small, "corpus.name": f"beir:{tmp_path}/here"}))
-    cut = runner.run(steps.spans)
+    cut = runner.compute(steps.spans)
     export(steps, storage, Place(str(out)), [])
     assert not (out / "spans.jsonl.gz").exists()
     export(steps, storage, Place(str(out)), ["spans"])
     given = {"corpus.name": f"beir:{out}", "spans.source": f"file:{out}/spans.jsonl.gz"}
     again = plan(override(RECIPES["cotmae"](), {**small, **given}))
-    read = runner.run(again.spans)
+    read = runner.compute(again.spans)
     assert again.spans.fingerprint != steps.spans.fingerprint
     assert spans_of(read) == spans_of(cut) and len(spans_of(cut)) > 80
     assert read.result["given"] == {"lines": 40, "kept": 40}

@@ -141,7 +141,7 @@ class Program:
         for name, protocol in SYSTEMS:
             began, system = time.monotonic(), f"{name}, {protocol}"
             planned, views = self._planned(name, protocol, corpus)
-            Runner(storage, LOCAL).run_until(Graph.left_in(storage, views), self.until)
+            Runner(storage, LOCAL).compute_until(Graph.left_in(storage, views), self.until)
             if not all(step.is_finished(storage) for step in views):
                 print(f"| {system} | {NO_TIME} |", flush=True)
                 good = False

@@ -24,12 +24,13 @@ from torch import Tensor, nn
 from midmask.core.batch import Batch, TokenRows
 from midmask.core.config import override
 from midmask.core.randomness import numpy_stream
+from midmask.core.torch_randomness import torch_stream
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.encoders.cross_encoder import build_cross_encoder
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.layers import recompute_layers
 from midmask.encoders.seq2seq import build_seq2seq
-from midmask.masking.randomness import row_keys, torch_stream
+from midmask.masking.randomness import row_keys
 from midmask.objectives import FINETUNING, PRETRAINING, Objective, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration
@@ -252,15 +253,15 @@ def pretraining(name: str, fields: dict[str, Any], **encoder: Any) -> tuple[Obje
     """
     config, words = override(PRETRAINING[name].Config(), fields), small_vocabulary()
     backbone = build_backbone(BackboneConfig(name="tiny", **encoder), words, seed=3)
-    objective, reads = _with_noise(build_objective(config, backbone, words, seed=5)), config.reads()
+    objective, form = _with_noise(build_objective(config, backbone, words, seed=5)), config.row_form()
     passages, contexts = random_texts(PASSAGES, seed=1), random_texts(CONTEXTS, seed=2)
     for passage, context in zip(passages, contexts, strict=True):
         context[PHRASE] = (passage * 3)[PHRASE]
     keys = row_keys(7, 0, np.arange(len(PASSAGES)))
     texts = {"passage": token_rows(passages, keys=keys)}
-    if reads.rows in ("spans", "pseudo_queries"):
+    if form.rows in ("spans", "pseudo_queries"):
         texts["context"] = token_rows(contexts, keys=keys)
-    return objective, Batch(0, {key: _weighted(one) if reads.term_weights else one for key, one in texts.items()})
+    return objective, Batch(0, {key: _weighted(one) if form.term_weights else one for key, one in texts.items()})
 
 
 def computed_again() -> tuple[Objective, Batch]:

@@ -22,17 +22,9 @@ from torch import Tensor
 from midmask import masking
 from midmask.core.batch import TokenRows
 from midmask.core.randomness import fixed_sample, hash64, mix, named_stream, numpy_stream, python_stream, uniform
+from midmask.core.torch_randomness import dropout_seed, fresh_weights, seed_dropout, torch_stream
 from midmask.masking import randomness
-from midmask.masking.randomness import (
-    Purpose,
-    draw_seeds,
-    dropout_seed,
-    fresh_weights,
-    integers,
-    row_keys,
-    seed_dropout,
-    torch_stream,
-)
+from midmask.masking.randomness import Purpose, draw_seeds, integers, row_keys
 from tests.support.objectives.texts import CLS, FIRST, MASK, PAD, SEP, UNK, random_texts, small_vocabulary, token_rows
 
 
@@ -448,7 +440,8 @@ def test_fresh_weights_leave_torchs_generator_where_it_was() -> None:
 
 
 def test_no_generator_is_made_elsewhere() -> None:
-    homes = [ROOT / f"platform/midmask/{room}/randomness.py" for room in ("core", "masking")]
+    names = ("core/randomness", "core/torch_randomness", "masking/randomness")
+    homes = [ROOT / f"platform/midmask/{name}.py" for name in names]
     files = [path for folder in ("platform", "jobs", "dashboards") for path in (ROOT / folder).rglob("*.py")]
     files = [path for path in files if path not in homes]
     assert [str(path) for path in files if MAKES_ONE.search(path.read_text("utf-8"))] == []

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from midmask.corpora.duplicates import SHINGLE, signatures
+from midmask.corpora.opening import write_lines
 from midmask.corpora.pydocs import plain_words
-from midmask.corpora.text_files import write_lines
 from midmask.errors import UserError
 from midmask.exchange.negatives_files import HardNegatives, line_of, read_negatives_file
 from midmask.mining.known import NEAR_DUPLICATES, Groups, KnownRelevant, NearDuplicatesConfig

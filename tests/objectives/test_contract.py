@@ -22,7 +22,7 @@ from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective
 from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.ranking import Ranking
-from midmask.objectives.objective import Reads
+from midmask.objectives.objective import RowForm
 from midmask.objectives.pretraining.mlm import MLM
 from midmask.objectives.pretraining.vocabulary_weights import winning_vocabulary
 from midmask.objectives.sample import pretraining_batch
@@ -225,30 +225,30 @@ def test_two_passes_that_only_dropout_tells_apart_need_it(name: str) -> None:
 
 
 WEIGHTED = {"encoder_mask": "weighted"}
-READS: list[tuple[str, dict[str, Any], Reads]] = [
-    ("mlm", {}, Reads()),
-    ("retromae", WEIGHTED, Reads(term_weights=True)),
-    ("rom", {}, Reads(term_weights=True)),
-    ("simcse", WEIGHTED, Reads()),
-    ("simcse", {**WEIGHTED, "mlm_weight": 0.1}, Reads(term_weights=True)),
-    ("cocondenser", WEIGHTED, Reads(rows="spans", term_weights=True)),
-    ("cotmae", {**WEIGHTED, "context": "nearby"}, Reads(rows="spans", context="nearby", term_weights=True)),
-    ("cotmae", {}, Reads(rows="spans", context="mixed")),
-    ("cotmae_v2", {}, Reads(rows="spans", context="mixed")),
-    ("cotmae_v2", {**WEIGHTED, "context": "pseudo_query"}, Reads(rows="pseudo_queries", term_weights=True)),
-    ("cotmae_qc", WEIGHTED, Reads(rows="pseudo_queries", term_weights=True)),
-    ("cotmote", {}, Reads(rows="pseudo_queries")),
-    ("master", {}, Reads(rows="pseudo_queries", term_weights=True)),
-    ("master", {"keywords": "word"}, Reads(rows="pseudo_queries")),
-    ("master", {**WEIGHTED, "keywords": "word"}, Reads(rows="pseudo_queries", term_weights=True)),
-    ("spider", {}, Reads(rows="spans", context="recurring")),
-    ("weak_pairs", {}, Reads(rows="pseudo_queries")),
+ROW_FORMS: list[tuple[str, dict[str, Any], RowForm]] = [
+    ("mlm", {}, RowForm()),
+    ("retromae", WEIGHTED, RowForm(term_weights=True)),
+    ("rom", {}, RowForm(term_weights=True)),
+    ("simcse", WEIGHTED, RowForm()),
+    ("simcse", {**WEIGHTED, "mlm_weight": 0.1}, RowForm(term_weights=True)),
+    ("cocondenser", WEIGHTED, RowForm(rows="spans", term_weights=True)),
+    ("cotmae", {**WEIGHTED, "context": "nearby"}, RowForm(rows="spans", context="nearby", term_weights=True)),
+    ("cotmae", {}, RowForm(rows="spans", context="mixed")),
+    ("cotmae_v2", {}, RowForm(rows="spans", context="mixed")),
+    ("cotmae_v2", {**WEIGHTED, "context": "pseudo_query"}, RowForm(rows="pseudo_queries", term_weights=True)),
+    ("cotmae_qc", WEIGHTED, RowForm(rows="pseudo_queries", term_weights=True)),
+    ("cotmote", {}, RowForm(rows="pseudo_queries")),
+    ("master", {}, RowForm(rows="pseudo_queries", term_weights=True)),
+    ("master", {"keywords": "word"}, RowForm(rows="pseudo_queries")),
+    ("master", {**WEIGHTED, "keywords": "word"}, RowForm(rows="pseudo_queries", term_weights=True)),
+    ("spider", {}, RowForm(rows="spans", context="recurring")),
+    ("weak_pairs", {}, RowForm(rows="pseudo_queries")),
 ]
 
 
-@pytest.mark.parametrize(("name", "changed", "reads"), READS)
-def test_what_it_reads_follows_from_its_fields(name: str, changed: dict[str, Any], reads: Reads) -> None:
-    assert override(PRETRAINING[name].Config(), changed).reads() == reads
+@pytest.mark.parametrize(("name", "changed", "form"), ROW_FORMS)
+def test_what_it_reads_follows_from_its_fields(name: str, changed: dict[str, Any], form: RowForm) -> None:
+    assert override(PRETRAINING[name].Config(), changed).row_form() == form
 
 
 # fmt: off

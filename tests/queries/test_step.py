@@ -194,7 +194,7 @@ def test_killed_half_way_it_gives_the_same_bytes(tmp_path: Path) -> None:
     prepared = Step("prepare", CorpusConfig(name=f"beir:{tmp_path}/given"))
     config = QueriesConfig(sources=ALL)
     step = Step("queries", config, {"corpus": prepared}, content=queries_content(config))
-    whole = Runner(Place(str(tmp_path / "store")), LOCAL).run(step)
+    whole = Runner(Place(str(tmp_path / "store")), LOCAL).compute(step)
     files = contents(Path(str(whole.place)))
     assert whole.result["name"] == "given" and "queries.html" in files
     out = tmp_path / "again"
@@ -281,7 +281,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
     planned = plan(apply_changes(RECIPES["none"](), changes))
     steps = {"corpus": planned.corpus, "encoder": planned.untuned, "tokens": planned.tokens}
     runner = Runner(Place(str(home / "store")), LOCAL)
-    return {name: runner.run(step) for name, step in steps.items()}
+    return {name: runner.compute(step) for name, step in steps.items()}
 
 
 def searched_candidates(encoder: dict[str, Artifact], known: CollectionFacts, out: Path) -> list[Candidate]:

@@ -36,7 +36,7 @@ def test_a_protocol_runs_from_texts_to_measures(name: str, folder: Path) -> None
     recipe = short(PROTOCOLS[name]().on(RECIPES["scratch"](), "demo"), f"beir:{folder}/tiny")
     recipe.check()
     stages = plan(recipe)
-    done = Runner(Place(str(folder / "store")), LOCAL).run(stages.evaluation(recipe.evaluation))
+    done = Runner(Place(str(folder / "store")), LOCAL).compute(stages.evaluation(recipe.evaluation))
     assert done.result["queries"] == 12 and set(done.result["measures"]) == {"nDCG@10", "RR@10", "R@100"}
     assert done.result["measures"]["R@100"] == 1.0, "all 48 passages are ranked"
     for step, stage in zip(stages.stages, recipe.stages, strict=True):

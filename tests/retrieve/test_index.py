@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from midmask.errors import UserError
-from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
+from midmask.evaluation.step import EvaluateConfig, evaluate_ranked
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION
 from midmask.retrieve.dense import load_faiss
@@ -262,6 +262,6 @@ def test_an_evaluation_and_a_fused_ranking_pass_the_recall_on(inputs, encodings,
     fused = made(fuse_lists, joined, {"encoder": found, "bm25": found}, out / "f")
     config = EvaluateConfig(split="train", depth=9, index=IVF, measures=("nDCG@5",))
     for source in (found, fused, given["exact"]):
-        done = evaluate_retriever(config, {"ranked": source, "corpus": inputs["corpus"]}, out / source.place.uri[-5:])
+        done = evaluate_ranked(config, {"ranked": source, "corpus": inputs["corpus"]}, out / source.place.uri[-5:])
         assert done["index_recall"] == source.result.get("recall", {})
     assert found.result["recall"]["at_10"] < 1.0

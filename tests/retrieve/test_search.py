@@ -11,7 +11,7 @@ import pytest
 from midmask.core.config import identity_of, override
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
-from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.plan import plan
 from midmask.recipes import RECIPES
 from midmask.retrieve import encode as encoding

@@ -29,7 +29,7 @@ def space(**fields) -> Space:
 
 def test_settings_and_flags_reach_the_baselines_but_for_the_methods_own(options):
     settings = {"objective.encoder_mask_ratio": 0.2, "pretrain.steps": 7}
-    asked = replace(options, changes={"objective.decoding": "basic", "backbone.dropout": "0.1"}, seed=5)
+    asked = replace(options, set_fields={"objective.decoding": "basic", "backbone.dropout": "0.1"}, seed=5)
     one = sweep_for(asked, space(settings=settings, baselines=["none", "mlm"]))
     none, mlm = one.baselines
     assert (one.recipe.objective.encoder_mask_ratio, one.recipe.objective.decoding) == (0.2, "basic")
@@ -58,10 +58,10 @@ def test_what_would_fail_later_is_refused_before_anything_starts(options, fields
 
 
 def test_a_flag_that_no_trial_would_follow_is_refused(options):
-    refused = replace(options, changes={"objective.decoder_mask_ratio": "0.6"})
+    refused = replace(options, set_fields={"objective.decoder_mask_ratio": "0.6"})
     with pytest.raises(UserError, match=r"--set objective.decoder_mask_ratio=0.6: this sweep varies"):
         sweep_for(refused, space())
-    kept = replace(options, changes={"objective.encoder_mask_ratio": "0.2"})
+    kept = replace(options, set_fields={"objective.encoder_mask_ratio": "0.2"})
     assert sweep_for(kept, space()).recipe.objective.encoder_mask_ratio == 0.2
 
 

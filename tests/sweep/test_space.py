@@ -14,7 +14,7 @@ from midmask.core.config import override
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.sweep.space import Distribution, Rungs, Space, Target, budget, check, complete, grid, load_space, mark_of
+from midmask.sweep.space import Distribution, Rungs, Space, budget, check, complete, grid, load_space, mark_of
 from tests.fuzz.refusing import refused
 from tests.support.tracked import is_foreign
 
@@ -101,9 +101,10 @@ def space(**fields) -> Space:
 
 def test_one_objective_is_measured_at_every_share_and_several_at_the_end():
     one, two = space(rungs={"shares": [0.1, 0.4]}), space(objectives=[GAIN, SIZE])
-    assert one.targets == (Target(measure="nDCG@10", mode="max"),) and not one.has_several_objectives
+    assert [(each.measure, each.mode) for each in one.optimised] == [("nDCG@10", "max")]
+    assert not one.has_several_objectives
     assert one.shares == (0.1, 0.4, 1.0) and space(rungs={"shares": []}).shares == (1.0,)
-    assert [each.measure for each in two.targets] == ["nDCG@10", "bytes_per_passage"]
+    assert [each.measure for each in two.optimised] == ["nDCG@10", "bytes_per_passage"]
     assert two.has_several_objectives and two.shares == (1.0,)
 
 

@@ -78,7 +78,7 @@ def change(path: Path, old: str, new: str) -> None:
 def test_a_corpus_format_is_added_with_a_file_and_a_line_of_the_table(tmp_path: Path) -> None:
     root = copy_of_project(tmp_path)
     (root / "platform/midmask/corpora/lines.py").write_text(FORMAT, "utf-8")
-    texts = '"texts": Format("beir", reader="TEXTS")'
+    texts = '"texts": Format("texts")'
     change(root / "platform/midmask/corpora/config.py", texts, f'"lines": Format("lines"), {texts}')
     done = run_in(root, "-c", READ)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -19,10 +19,10 @@ from midmask.experiment.steps import pretrain_setup
 from midmask.recipes import RECIPES
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.training.examples import Order, PassageExamples, TokenTable, local_reader
+from midmask.training.batches import batches_ahead
+from midmask.training.examples import TokenTable, WorkerSteps, local_reader
 from midmask.training.pairs import PairExamples, cut_rows
-from midmask.training.pretraining_rows import ExcerptExamples, PackedExamples
-from midmask.training.reader import reads
+from midmask.training.pretraining_rows import ExcerptExamples, PackedExamples, PassageExamples
 from tests.support.training.examples import all_passages, write_weights
 
 Pairs = dict[tuple[str, str], float]
@@ -78,11 +78,11 @@ def test_rows_are_read_in_any_order_and_again(tokens, monkeypatch):
 
 def test_weights_are_padded_beside_their_tokens_in_every_micro_batch(tokens, tmp_path):
     examples = PassageExamples(tokens, "f", write_weights(tokens, tmp_path))
-    order = Order(examples, batch_size=10, seed=0, rank=0, size=1, start=0, stop=3)
-    for read in reads(local_reader, order, steps=6, pad_id=0, micro_batch=4, pin=False):
-        assert {batch.progress for batch in read.micro} == {read.step / 6}
-        assert [len(batch.texts["passage"].ids_BL) for batch in read.micro] == [4, 4, 2]
-        for batch in read.micro:
+    worker = WorkerSteps(examples, batch_size=10, seed=0, rank=0, size=1, start=0, stop=3)
+    for one in batches_ahead(local_reader, worker, steps=6, pad_id=0, micro_batch=4, pin=False):
+        assert {batch.progress for batch in one.micro} == {one.step / 6}
+        assert [len(batch.texts["passage"].ids_BL) for batch in one.micro] == [4, 4, 2]
+        for batch in one.micro:
             rows = batch.texts["passage"]
             assert rows.weights_BL is not None
             assert rows.weights_BL.tolist() == (rows.ids_BL / 4096).tolist(), "padding has id 0 and weight 0"
@@ -205,13 +205,13 @@ def test_scores_lie_beside_their_queries_in_every_micro_batch(tokens, corpus, tm
     lists = mined()
     scores = scores_of(lists)
     found = pairs(tokens, corpus, tmp_path, lists, scores)
-    order = Order(found, batch_size=10, seed=0, rank=0, size=1, start=0, stop=3)
-    plain = {step: texts for step, texts in local_reader(order)}
-    for read in reads(local_reader, order, steps=3, pad_id=0, micro_batch=4, pin=False):
-        assert [tuple(batch.teacher_QG.shape) for batch in read.micro] == [(4, 4), (4, 4), (2, 4)]
-        flat = [score for batch in read.micro for score in batch.teacher_QG.reshape(-1).tolist()]
-        names = found.open().names(order.plan().share(read.step, 0, 1))
-        docs = TokenTable(tokens / "passages").doc_ids(plain[read.step]["passage"].rows)
+    worker = WorkerSteps(found, batch_size=10, seed=0, rank=0, size=1, start=0, stop=3)
+    plain = {step: texts for step, texts in local_reader(worker)}
+    for one in batches_ahead(local_reader, worker, steps=3, pad_id=0, micro_batch=4, pin=False):
+        assert [tuple(batch.teacher_QG.shape) for batch in one.micro] == [(4, 4), (4, 4), (2, 4)]
+        flat = [score for batch in one.micro for score in batch.teacher_QG.reshape(-1).tolist()]
+        names = found.open().names(worker.plan().share(one.step, 0, 1))
+        docs = TokenTable(tokens / "passages").doc_ids(plain[one.step]["passage"].rows)
         assert flat == [scores[names[place // 4], doc] for place, doc in enumerate(docs)]
 
 

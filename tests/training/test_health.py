@@ -21,7 +21,7 @@ from midmask.store.place import Place
 from midmask.text.vocabulary import Vocabulary
 from midmask.training.examples import local_reader
 from midmask.training.health import DISTANCE, Guard, HealthWatch, examine, open_probe, spread
-from midmask.training.loop import accumulate, wrap_distributed
+from midmask.training.loop import accumulate, prepare_model
 from midmask.training.run import run_training
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 from tests.support.training.cut import batch, config, cut, gradients
@@ -62,9 +62,9 @@ def test_the_distance_is_one_minus_the_cosine_of_both_vectors():
 def test_it_adds_its_mean_to_any_loss_however_the_batch_is_cut(name, size):
     rows, own, start = PAIRS if name == "cocondenser" else PASSAGES, encoder(2), encoder(1)
     method = build_objective(PRETRAINING[name].Config(), own, small_vocabulary(), seed=5).double().train()
-    plain, _ = accumulate(wrap_distributed(method), method, config(size), cut(rows, size), ())
+    plain, _ = accumulate(prepare_model(method), method, config(size), cut(rows, size), ())
     without = gradients(method)
-    model = wrap_distributed(method, Guard(start, WEIGHT))
+    model = prepare_model(method, Guard(start, WEIGHT))
     sums, counts = accumulate(model, method, config(size), cut(rows, size), ())
     found = gradients(method)
 

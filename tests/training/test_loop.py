@@ -19,15 +19,15 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from midmask.core.batch import Batch, Loss, Part
+from midmask.core.torch_randomness import dropout_seed
 from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.layers import recompute_layers
 from midmask.errors import UserError
-from midmask.masking.randomness import dropout_seed
 from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective, Objective, build_objective
 from midmask.objectives.sample import finetuning_batch, pretraining_batch
-from midmask.training.loop import accumulate, is_cut, run_steps, to_device, values_of, wrap_distributed
+from midmask.training.batches import ReadCounts, StepBatches
+from midmask.training.loop import accumulate, is_cut, optimise, prepare_model, to_device, values_of
 from midmask.training.optimiser import TrainConfig, build_optimiser, learning_rate, update
-from midmask.training.reader import Read
 from midmask.training.rehearsal import kept_tensors
 from tests.support.encoders.models import random_model
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
@@ -81,17 +81,19 @@ def test_the_seed_of_dropout_differs_for_every_seed_step_and_worker():
 def test_steps_are_those_of_the_same_training_written_out():
     """Losses, counts, norms, rates and weights; dropout is on, and is a function of the step."""
     settings, steps = train_config(seed=9), (3, 4, 6)
-    reads = {
-        step: Read(step, [masked_batch(10 * step), masked_batch(10 * step + 5, [4, 13])], 50 + step, 60, 7 * step)
+    work = {
+        step: StepBatches(
+            step, [masked_batch(10 * step), masked_batch(10 * step + 5, [4, 13])], ReadCounts(50 + step, 60, 7 * step)
+        )
         for step in steps
     }
     own, other = objective(), objective()
     optimiser = build_optimiser(own, settings)
-    records = list(run_steps(wrap_distributed(own), own, optimiser, settings, iter(reads.values()), CPU))
+    records = list(optimise(prepare_model(own), own, optimiser, settings, iter(work.values()), CPU))
     slow = build_optimiser(other, settings)
     for step, record in zip(steps, records, strict=True):
         torch.manual_seed(dropout_seed(9, step, 0))
-        drawn = [other.draw(each) for each in reads[step].micro]
+        drawn = [other.draw(each) for each in work[step].micro]
         count = sum(int(other.counts(each)["mlm"]) for each in drawn)
         total = torch.zeros(())
         for each in drawn:
@@ -120,7 +122,7 @@ def test_losses_are_computed_in_the_wanted_precision():
     own, found = objective(dropout=0.0).float(), {}
     drawn = own.draw(masked_batch(1))
     for precision in ("fp32", "bf16"):
-        sums, counts = accumulate(wrap_distributed(own), own, train_config(precision=precision), [masked_batch(1)], ())
+        sums, counts = accumulate(prepare_model(own), own, train_config(precision=precision), [masked_batch(1)], ())
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
             expected = own(drawn).total({"mlm": counts[0].float()})
         assert float(sums[0]) == float(expected.detach())
@@ -149,7 +151,7 @@ def averaged_with_nothing(state: None, bucket: dist.GradBucket) -> torch.futures
 def test_gradients_are_summed_over_workers_and_exchanged_once_a_step(two_workers):
     """Torch averages them, so each worker's are multiplied before; only the last micro-batch exchanges."""
     own = objective(dropout=0.0)
-    model = wrap_distributed(own)
+    model = prepare_model(own)
     assert isinstance(model, DistributedDataParallel)
     model.register_comm_hook(None, averaged_with_nothing)
     exchanged: list[bool] = []
@@ -276,7 +278,7 @@ def test_a_text_is_read_twice_only_where_a_batch_is_cut():
     few = cut(whole, 3)
     for batches, micro_batch, times in (([whole], None, 1), (few, 3, 2), (few, None, 2), ([whole], 4, 2)):
         reads.clear()
-        accumulate(wrap_distributed(own), own, config(micro_batch), batches, ())
+        accumulate(prepare_model(own), own, config(micro_batch), batches, ())
         assert sum(reads) == times * 2 * ROWS
 
 

@@ -29,11 +29,11 @@ from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.teacher.candidates import write_candidates
 from midmask.text.tokens import TokensConfig, tokenise
-from midmask.training.examples import PassageExamples, local_reader
+from midmask.training.examples import local_reader
 from midmask.training.health import open_probe
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
-from midmask.training.pretraining_rows import PackedExamples, PseudoQueryExamples, SpanExamples
+from midmask.training.pretraining_rows import PackedExamples, PassageExamples, PseudoQueryExamples, SpanExamples
 from midmask.training.run import run_training
 from midmask.training.setup import FinetuneSetup, PretrainSetup
 from tests.support.benchmark.tiny import write_collection

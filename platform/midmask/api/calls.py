@@ -134,7 +134,7 @@ def runner_in(storage: Place, *, ray: bool, progress: bool) -> Runner:
 def compute(runner: Runner, step: Step) -> Artifact:
     """The step's artifact. A mistake that was raised on another node is raised here as its one line."""
     try:
-        return runner.run(step)
+        return runner.compute(step)
     except Exception as error:
         mistake = mistake_in(error)
         if mistake is None or isinstance(error, UserError):

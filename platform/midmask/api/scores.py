@@ -16,7 +16,7 @@ from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError, unknown
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.rendering import html_table
-from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.changes import as_folder_reads, check_folder
 from midmask.experiment.evaluations import (
     EVALUATION_FIELDS,

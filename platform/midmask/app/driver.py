@@ -18,14 +18,14 @@ from midmask.core.redaction import redacted
 from midmask.corpora import judged_splits
 from midmask.errors import UserError
 from midmask.estimate import as_text, estimate, refuse_impossible, shape_named
-from midmask.experiment.changes import as_folder_reads, check_folder, refuse_idle
+from midmask.experiment.changes import apply_changes, as_folder_reads, check_folder, refuse_idle
 from midmask.experiment.evaluations import refuse_missing_splits, usual_split
 from midmask.experiment.graph import Step
 from midmask.experiment.schema import Recipe, recipe_from
 from midmask.experiment.searching import adopted
 from midmask.experiment.steps import TrainingConfig
 from midmask.recipes import RECIPES
-from midmask.recipes.build import at_scale, list_unpublished, with_changes
+from midmask.recipes.build import at_scale, list_unpublished
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.pretrained import model_folder
@@ -152,24 +152,25 @@ def apply_flags(recipe: Recipe, options: Options) -> Recipe:
     Raises:
         UserError: as `recipe_for`, or for what cannot be done on the recipe's backbone.
     """
-    changes: dict[str, object] = {"corpus.name": options.corpus}
+    by_flags: dict[str, object] = {"corpus.name": options.corpus}
     if options.pretrain_on:
-        changes["pretrain_on"] = list(options.pretrain_on)
+        by_flags["pretrain_on"] = list(options.pretrain_on)
     if options.seed is not None:
-        changes |= recipe.all_seeds(options.seed)
-    refuse_idle(recipe, options.changes)
-    changed_recipe = with_changes(override(recipe, changes), options.changes, options.scale)
-    sources = [resolve_corpus(name, options.home) for name in changed_recipe.pretrain_on]
-    changed_recipe = override(changed_recipe, {"pretrain_on": sources})
-    _check(changed_recipe, options)
-    return changed_recipe
+        by_flags |= recipe.all_seeds(options.seed)
+    refuse_idle(recipe, options.set_fields)
+    recipe = override(recipe, by_flags)
+    recipe = apply_changes(recipe, options.set_fields, backbone_defaults=options.scale != "published")
+    sources = [resolve_corpus(name, options.home) for name in recipe.pretrain_on]
+    recipe = override(recipe, {"pretrain_on": sources})
+    _check(recipe, options)
+    return recipe
 
 
 def _check(recipe: Recipe, options: Options) -> None:
     try:
         recipe.check()
     except UserError as error:
-        if options.scale == "published" and "backbone.name" not in options.changes:
+        if options.scale == "published" and "backbone.name" not in options.set_fields:
             raise UserError(
                 f"--scale published trains {recipe.backbone.name}: {error} Where it is not at hand, name a folder that "
                 "holds it: --set backbone.name=FOLDER --set tokens.tokenizer=FOLDER"
@@ -207,7 +208,7 @@ def _work(step: Step) -> str:
     return f"{count} steps x {rows} rows = {count * rows:,} rows"
 
 
-def run_steps(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> dict[str, Artifact]:
+def compute_or_show(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> dict[str, Artifact]:
     """The targets' artifacts, by name; what is finished is not computed again, and links the run that computed it.
 
     Empty after --dry-run, which prints the plan instead.
@@ -237,7 +238,7 @@ def recipe_for_folder(recipe: Recipe, folder: str | None, options: Options) -> t
         return recipe, None
     place = model_folder(folder, field="--model").absolute()
     if not options.has_saved_recipe:
-        recipe = as_folder_reads(recipe, place, options.changes.keys())
+        recipe = as_folder_reads(recipe, place, options.set_fields.keys())
     if not options.dry_run:  # classes of models take seconds to be imported
         check_folder(recipe, place)
     return recipe, adopted(str(place))
@@ -252,7 +253,7 @@ def choose_split(recipe: Recipe, asked: str | None, options: Options, *, trains:
     Raises:
         UserError: for a split that the collection does not have.
     """
-    if not trains and not options.has_saved_recipe and not {"corpus", "corpus.splits"} & options.changes.keys():
+    if not trains and not options.has_saved_recipe and not {"corpus", "corpus.splits"} & options.set_fields.keys():
         recipe = override(recipe, {"corpus.splits": "official"})
     splits = judged_splits(recipe.corpus)
     split = asked or usual_split(splits)

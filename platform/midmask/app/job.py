@@ -167,7 +167,7 @@ class Options:
     recipe: str | None  # a name, or the file of a saved recipe; None: not given
     protocol: str | None  # None: not given
     scale: Literal["demo", "published"]  # of the protocol
-    changes: Mapping[str, str]  # dotted config path -> value as typed
+    set_fields: Mapping[str, str]  # dotted config path -> value as typed
     home: Path
     storage: str  # absolute path or URI
     tracking_uri: str  # as MLflow expects it
@@ -318,7 +318,7 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
         recipe=flags.recipe,
         protocol=flags.protocol,
         scale=flags.scale,
-        changes={**_column_changes(flags), **dict(flags.changes)},
+        set_fields={**_column_changes(flags), **dict(flags.changes)},
         home=base,
         storage=storage,
         tracking_uri=tracking_uri,

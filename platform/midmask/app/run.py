@@ -64,14 +64,14 @@ def compute(
     # Which chain is the longest matters only where steps run beside each other.
     times = _measured_times(looked_at if job.use.side_by_side > 1 else (), job.storage)
     graph = Graph.left_in(job.storage, targets, times.weight)
-    progress = GraphProgress(job.progress, graph.left.values(), job.use.side_by_side, phase)
+    progress = GraphProgress(job.progress, graph.unfinished.values(), job.use.side_by_side, phase)
     tracking = GraphObserver(job, systems, progress, has_run=has_run, keep_going=keep_going)
 
     def observe(event: StepEvent) -> None:
         tracking(event)
         watch(event)
 
-    report_finished(graph.there.values() if finished is None else looked_at, job.storage, observe)
+    report_finished(graph.finished.values() if finished is None else looked_at, job.storage, observe)
     execute(graph, job.storage, job.use, observe, keep_going=keep_going, until=until)
     return tracking.failures
 
@@ -97,8 +97,9 @@ def run_tracked(
     identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
     tags = {**base_tags(options.job, recipe), "midmask.step": "job", "midmask.fingerprint": identity}
     finished = all(step.is_finished(storage) for step in targets.values())
-    name, use = run_name(options.job, tags, identity), partial(whole, options.training_workers)
-    with open_job(options, name, tags, flatten(recipe), finished=finished, share=use) as job:
+    name = run_name(options.job, tags, identity)
+    share = partial(whole, options.training_workers)
+    with open_job(options, name, tags, flatten(recipe), finished=finished, share=share) as job:
         if job is None:
             return _load(targets, storage)
         log_recipe(job.run, recipe)
@@ -138,8 +139,9 @@ def track_run_files(options: Options, recipe: Recipe, evaluations: Mapping[str, 
     about = {"midmask.recipe": "+".join(evaluations), "midmask.step": "job", "midmask.fingerprint": identity}
     tags = {**base_tags(options.job, recipe), **RUN_FILE_TAGS, **about}
     finished = all(step.is_finished(storage) for step in evaluations.values())
-    name, use = f"{options.job}-{recipe.corpus.short_name}-{identity[:6]}", partial(whole, options.training_workers)
-    with open_job(options, name, tags, _settings(recipe), finished=finished, share=use) as job:
+    name = f"{options.job}-{recipe.corpus.short_name}-{identity[:6]}"
+    share = partial(whole, options.training_workers)
+    with open_job(options, name, tags, _settings(recipe), finished=finished, share=share) as job:
         if job is not None:
             systems = [_run_file_system(name, recipe, step) for name, step in evaluations.items()]
             compute(job, systems, evaluations.values(), has_run=lambda kind: kind.is_collection)

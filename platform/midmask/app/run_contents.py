@@ -14,7 +14,7 @@ from typing import Any
 
 from midmask.core.config import flatten
 from midmask.corpora import CorpusConfig
-from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step, model_step
 from midmask.experiment.schema import Recipe
@@ -277,10 +277,14 @@ def log_curve(
 
 
 def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]) -> None:
-    """A finished evaluation's means and its costs as metrics, its per-query values and its ranked list as files, its
-    dataset and model as inputs that the means are of. A slice is like a split. The artifact's place is a tag of the run
-    and of each split, since a run may have several evaluations: from there, pages find texts, lists and traces. Tags
-    also hold the fingerprint of the collection and the number of queries, which tell columns of the leaderboard apart.
+    """What a run gets of a finished evaluation; a slice is like a split, by its own name.
+
+        metrics CORPUS/SPLIT/MEASURE                   means, of the evaluated model on the dataset: the run's inputs
+        metrics of `Costs`                             none for a run file, whose search's costs are not known
+        per_query/CORPUS.SPLIT.parquet                 values of each query
+        runs/CORPUS.SPLIT.trec.gz                      the ranked list
+        tags midmask.artifact[/CORPUS/SPLIT]           the artifact, by which pages find texts, lists and traces
+        tags midmask.collection/…, midmask.queries/…   tell columns of the leaderboard apart
 
     Args:
         tags: of the recipe.

@@ -55,7 +55,7 @@ class TrackedJob:
 
     def open_run(self, name: str, tags: Mapping[str, str], params: Mapping[str, Any]) -> TrackedRun:
         """A nested run to write to."""
-        return self.tracker.run(name, tags={**tags, EXECUTOR: self.use.executor}, params=params, parent=self.run.id)
+        return self.tracker.run(name, tags={**tags, EXECUTOR: self.use.trains_in}, params=params, parent=self.run.id)
 
     def link_finished(self, name: str, tags: Mapping[str, str]) -> bool:
         """Nests a link to the finished run with the same step and fingerprint; false if there is no such run."""
@@ -93,7 +93,7 @@ def open_job(
             connect()
             use = share()
             progress = JobProgress(phases, partial(_expected_seconds, storage=storage, use=use))
-            run = tracker.run(name, tags={**tags, LOG: str(log_path), EXECUTOR: use.executor}, params=params)
+            run = tracker.run(name, tags={**tags, LOG: str(log_path), EXECUTOR: use.trains_in}, params=params)
             with run, displayed(progress, lambda line: run.tag({PROGRESS: line})):
                 yield TrackedJob(options.job, tracker, run, storage, use, progress)
 

@@ -165,7 +165,7 @@ class Resources:
     alone: bool = False
 
     @property
-    def executor(self) -> Executor:
+    def trains_in(self) -> Executor:
         """Where trainings run, decided here for recipes, sweeps and benchmarks: as a group of Ray Train's workers, fed
         by Ray Data, with encoding, search and mining on actors; or, without a GPU, one worker in the process that runs
         all steps of a trial. A group takes 20 to 40 s to start on two busy cores.
@@ -175,7 +175,7 @@ class Resources:
     @property
     def held(self) -> tuple[float, float]:
         """CPUs and GPUs of the process that runs a trial's steps: none where workers and actors hold their own."""
-        return (self.cpus, self.gpus) if self.executor == "process" else (0, 0)
+        return (self.cpus, self.gpus) if self.trains_in == "process" else (0, 0)
 
 
 def alive_nodes() -> list[Mapping[str, Any]]:
@@ -193,7 +193,7 @@ def whole(workers: int | None) -> Resources:
     return Resources(cpus=1, gpus=1 if gpus else 0, side_by_side=1, processes=workers or max(1, gpus), alone=True)
 
 
-def share(trainings: int, asked: int | None, per_training: int | None) -> Resources:
+def share_cluster(trainings: int, asked: int | None, per_training: int | None) -> Resources:
     """Resources of trainings on the cluster that this process is connected to; one training at a time is alone."""
     use = resources(ray.cluster_resources(), trainings, asked, per_training)
     return replace(use, alone=use.side_by_side == 1)
@@ -201,7 +201,7 @@ def share(trainings: int, asked: int | None, per_training: int | None) -> Resour
 
 def share_among_trials(trainings: int, asked: int | None, per_training: int | None) -> Resources:
     """Resources for the trials of a search, each of which has a process that runs its steps."""
-    return replace(share(trainings, asked, per_training), alone=False)
+    return replace(share_cluster(trainings, asked, per_training), alone=False)
 
 
 def resources(

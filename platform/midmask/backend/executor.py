@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import ray
 
-from midmask.backend import pool, reading
+from midmask.backend import pool, ray_data
 from midmask.backend.channel import Channel
 from midmask.backend.cluster import Resources
 from midmask.backend.pool import run_sharded
@@ -39,8 +39,8 @@ POOLED: Mapping[str, Callable[..., dict[str, Any]]] = {
 
 
 def makers_of(use: Resources) -> Mapping[str, Maker]:
-    """Step name -> who computes it for one of several trainings side by side: this process, or workers and actors."""
-    return LOCAL if use.executor == "process" else cluster_makers(use.processes, side_by_side=use.side_by_side)
+    """Step name -> what computes it within a trial: a function of this process, or workers and actors of its own."""
+    return LOCAL if use.trains_in == "process" else cluster_makers(use.processes, side_by_side=use.side_by_side)
 
 
 def cluster_makers(workers: int, *, side_by_side: int = 1) -> dict[str, Maker]:
@@ -65,7 +65,7 @@ def _maker_of(kind: StepKind, workers: int, train: Callable[..., dict[str, Any]]
                 assert isinstance(kind.compute, Sharded), kind.name
                 return run_sharded(kind.compute, config, inputs, out, actors=workers)
             case "stream":
-                return reading.prepare(config, inputs, out)
+                return ray_data.prepare(config, inputs, out)
             case "actors":
                 return POOLED[kind.name](config, inputs, out, actors=workers)
             case "task" | "threads":
@@ -113,14 +113,14 @@ def execute(
         ready := [step for step in graph.ready() if use.alone or step.kind.whole_collection]
     ):
         try:
-            runner.run_next(graph, ready[0])
+            runner.compute_next(graph, ready[0])
         except TimeIsUp:
             return
         except Exception:
             if not keep_going:
                 raise
     runner.refuse_unlearnable(graph, keep_going=keep_going)
-    if graph.left and time.monotonic() < until:
+    if graph.unfinished and time.monotonic() < until:
         with Channel.open() as channel:
             _Tasks(graph, storage, use, observer, channel).run(until, keep_going=keep_going)
 
@@ -140,7 +140,7 @@ class Lane(NamedTuple):
 
 def _lanes(use: Resources) -> list[Lane]:
     """Two lanes where trainings have GPUs or several workers: others go beside them, each on a CPU that is left."""
-    if use.executor == "process":
+    if use.trains_in == "process":
         return [Lane(use.side_by_side, use)]
     spare = max(1, int(ray.cluster_resources().get("CPU", 0) - use.side_by_side * use.processes * use.cpus))
     return [Lane(use.side_by_side, use, True), Lane(spare, Resources(1, 0, spare), False)]
@@ -155,7 +155,7 @@ class _Tasks:
         self._running: dict[Any, Step] = {}
 
     def run(self, until: float, *, keep_going: bool) -> None:
-        while self._graph.left:
+        while self._graph.unfinished:
             if time.monotonic() >= until:
                 for task, step in self._running.items():
                     ray.cancel(task, force=True)
@@ -165,7 +165,7 @@ class _Tasks:
                 self._fill(lane)
             done, _ = ray.wait(list(self._running), num_returns=1, timeout=EVERY_S)
             for event in self._channel.drain():
-                if event.step.fingerprint in self._graph.left:
+                if event.step.fingerprint in self._graph.unfinished:
                     self._observer(event)
             for task in done:
                 self._end(task, self._running.pop(task), keep_going=keep_going)

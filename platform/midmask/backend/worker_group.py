@@ -37,7 +37,7 @@ from ray.util.placement_group import PlacementGroup, remove_placement_group
 
 from midmask.backend.channel import Channel
 from midmask.backend.cluster import alive_nodes
-from midmask.backend.reading import READ_CPUS, ray_reader
+from midmask.backend.ray_data import READ_CPUS, ray_reader
 from midmask.encoders.reading import SIZES
 from midmask.errors import UserError
 from midmask.objectives import distributed as world

@@ -77,7 +77,7 @@ def preset_with_flags(options: Options, flags: Namespace) -> Benchmark:
     changes = _narrow(preset, flags)
     if flags.zero_shot:
         changes["zero_shot"] = [resolve_corpus(name, options.home) for name in flags.zero_shot]
-    changes["changes"] = {**preset.changes, **options.changes}
+    changes["changes"] = {**preset.changes, **options.set_fields}
     changes["notes"] = [*preset.notes, *_exceptions(preset, changes, options)]
     if options.seed is not None:
         if changes.get("pretrain_seeds", preset.pretrain_seeds):
@@ -94,8 +94,8 @@ def preset_with_flags(options: Options, flags: Namespace) -> Benchmark:
 def _exceptions(preset: Benchmark, changes: dict[str, Any], options: Options) -> list[str]:
     """What of a benchmark is not as its conditions say: fields that are set, systems without published sizes."""
     exceptions = []
-    if options.changes:
-        changed = ", ".join(f"{path} = {value}" for path, value in options.changes.items())
+    if options.set_fields:
+        changed = ", ".join(f"{path} = {value}" for path, value in options.set_fields.items())
         exceptions.append(f"But by --set: {changed}.")
     names = {variant(system)[0]: None for system in changes.get("systems", preset.systems)}
     unpublished = [name for name in names if name in set(RECIPES) and not has_sizes(name)]
@@ -158,7 +158,7 @@ def describe(job: Job) -> str:
     lines += ["", f"{len(job.layout.cells)} cells:"]
     lines += [f"  {_state(job, cell):<8}  {cell.name}" for cell in job.layout.cells]
     graph = Graph.left_in(job.storage, job.left())
-    left = Counter(step.name for step in graph.left.values())
+    left = Counter(step.name for step in graph.unfinished.values())
     total = Counter(step.name for step in job.layout.steps().values())
     lines += ["", "steps:"]
     lines += [f"  {name:<15} {total[name] - left[name]:>4} cached {left[name]:>4} to do" for name in total]

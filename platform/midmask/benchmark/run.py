@@ -13,7 +13,7 @@ from pathlib import Path
 from midmask.app.run import compute
 from midmask.app.run_contents import BM25_TAGS, all_datasets
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
-from midmask.backend.cluster import share
+from midmask.backend.cluster import share_cluster
 from midmask.benchmark.design import BM25
 from midmask.benchmark.job import Job
 from midmask.benchmark.layout import BenchmarkCell
@@ -39,8 +39,8 @@ def run_benchmark(job: Job) -> tuple[str, dict[str, str]]:
         "midmask.fingerprint": job.fingerprint,
     }
     name = f"{options.job}-{benchmark.name}-{job.fingerprint[:6]}"
-    use = partial(share, len(job.layout.cells), options.workers, options.workers_per_training)
-    with open_job(options, name, tags, flatten(benchmark), finished=not job.left(), share=use) as tracked:
+    share = partial(share_cluster, len(job.layout.cells), options.workers, options.workers_per_training)
+    with open_job(options, name, tags, flatten(benchmark), finished=not job.left(), share=share) as tracked:
         if tracked is None:
             if job.records:
                 _record_writer(job, job.records).write_measured()

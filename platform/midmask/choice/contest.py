@@ -95,10 +95,10 @@ class LocalWorkshop:
         """Shows nothing; only the lines of steps are shown."""
 
     def make(self, step: Step, recipe: Recipe) -> Artifact:
-        return self._runner.run(step)
+        return self._runner.compute(step)
 
     def measure(self, cells: Sequence[BenchmarkCell], until: float) -> Mapping[str, str]:
-        self._runner.run_until(Graph.left_in(self.storage, evaluations_of(cells)), until)
+        self._runner.compute_until(Graph.left_in(self.storage, evaluations_of(cells)), until)
         return {}  # a failure is raised
 
 

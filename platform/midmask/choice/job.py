@@ -12,7 +12,7 @@ from midmask.app.driver import ending, model_product, tell_cost
 from midmask.app.job import Options
 from midmask.app.run import compute
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
-from midmask.backend.cluster import share
+from midmask.backend.cluster import share_cluster
 from midmask.benchmark.design import names_in
 from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.run import measure_cells
@@ -114,7 +114,7 @@ def request_for(options: Options, flags: Namespace) -> Request:
         teacher=flags.teacher,
         systems=names_in(flags.systems or "") or SYSTEMS,
         representations=names_in(flags.representations or "") or tuple(SCORED),
-        changes=options.changes,
+        changes=options.set_fields,
         seed=options.seed or 0,
         reveal=flags.reveal,
         command=same_command(),
@@ -131,9 +131,9 @@ def _run(request: Request, options: Options) -> tuple[Verdict, revealing.Reveale
         "midmask.fingerprint": request.identity,
     }
     params = {"budget": request.budget, **flatten(request.queries), **request.own_changes}
-    use = partial(share, len(request.systems) + 2, options.workers, options.workers_per_training)
+    share = partial(share_cluster, len(request.systems) + 2, options.workers, options.workers_per_training)
     name = f"{options.job}-{request.identity[:6]}"
-    with open_job(options, name, tags, params, finished=False, share=use, phases=PHASES) as tracked:
+    with open_job(options, name, tags, params, finished=False, share=share, phases=PHASES) as tracked:
         assert tracked is not None, "a job that is not finished has a run"
         workshop = TrackedWorkshop(tracked)
         choice = choose(request, workshop)

@@ -116,7 +116,7 @@ class SearchStore:
         Raises:
             UserError: if there is no BEIR folder.
         """
-        return self._runner(show).run(plan(self._recipe(), self._survey).corpus)
+        return self._runner(show).compute(plan(self._recipe(), self._survey).corpus)
 
     def open_encoder(self, folder: Path, stored: StoredPassages, show: Show) -> Ranker:
         """A model folder over the collection; raises as `open_searcher`."""
@@ -134,15 +134,15 @@ class SearchStore:
         config = recipe.evaluation.model_copy(update={"threads": usable_cores()}).settled(planned.precision)
         passages = passage_encoding_step(planned.tokens, adopted(str(folder)), config)
         runner = self._runner(show)
-        encoded = runner.run(passages)
-        model, tokens = (runner.run(passages.inputs[name]) for name in ("model", "tokens"))
-        corpus = runner.run(planned.corpus)
+        encoded = runner.compute(passages)
+        model, tokens = (runner.compute(passages.inputs[name]) for name in ("model", "tokens"))
+        corpus = runner.compute(planned.corpus)
         return Searcher(model=model, corpus=corpus, tokens=tokens, passages=encoded)
 
     def open_bm25(self, show: Show, *, titles: bool) -> Ranker:
         """BM25 with the settings of its evaluation. titles: a passage is 'title text' instead of the text alone."""
         index = bm25_index(plan(self._recipe(), self._survey).corpus, Bm25Config(titles=titles))
-        return bm25_ranker(Bm25Index(self._runner(show).run(index).place))
+        return bm25_ranker(Bm25Index(self._runner(show).compute(index).place))
 
     def _recipe(self) -> Any:
         return override(RECIPES["none"](), {"corpus": self._config.model_dump()})

@@ -16,7 +16,7 @@ from midmask.choice.verdict import Example, QueryCounts
 from midmask.core.config import fingerprint
 from midmask.core.randomness import fixed_sample
 from midmask.corpora import CorpusConfig
-from midmask.corpora.text_files import text_lines
+from midmask.corpora.opening import text_lines
 from midmask.corpora.writer import write_beir
 from midmask.evaluation.measures import by_query
 from midmask.experiment.costs import costs_of

@@ -32,11 +32,11 @@ class Command:
     """An entry in the list of commands; its program is imported when it is needed."""
 
     module: str  # a module of this package
-    name: str  # of the program in that module, and of the file of a job
+    program: str  # its name in that module, and of a job's file
     summary: str  # the command's line in the list of commands
 
     def load(self) -> Program:
-        loaded: Program = getattr(import_module(f"{__name__}.{self.module}"), self.name)
+        loaded: Program = getattr(import_module(f"{__name__}.{self.module}"), self.program)
         return loaded
 
 

@@ -28,7 +28,7 @@ def main() -> NoReturn:
     name, rest = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("--help", [])
     if name in JOBS:
         job = JOBS[name].load()
-        file = Path.cwd() / f"{JOBS[name].name}.py"  # the project is looked for from here upwards
+        file = Path.cwd() / f"{JOBS[name].program}.py"  # the project is looked for from here upwards
         run(job.work, job.help, job.add_flags, arguments=rest, job_file=file, prog=f"midmask {name}")
     run_to_exit(partial(run_tool, name, rest))
 

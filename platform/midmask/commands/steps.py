@@ -16,7 +16,7 @@ def run_recipe(options: Options, flags: Namespace) -> None:
     """Runs a whole recipe: corpus, tokens, middle training, fine-tuning stages, evaluation on dev and test, beside
     BM25.
     """
-    from midmask.app.driver import ending, model_product, recipe_for, run_steps
+    from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
     from midmask.experiment.evaluations import zero_shot
     from midmask.experiment.plan import plan
 
@@ -29,7 +29,7 @@ def run_recipe(options: Options, flags: Namespace) -> None:
         here[f"bm25, {split}"] = planned.bm25_evaluation(config)
     names = [resolve_corpus(name, options.home) for name in flags.zero_shot]
     evaluations = zero_shot(planned, recipe.evaluation, names)
-    done = run_steps(options, recipe, {**here, **evaluations})
+    done = compute_or_show(options, recipe, {**here, **evaluations})
     if done:
         from midmask.experiment.report import evaluation_sentence, evaluations_table, zero_shot_table
         from midmask.store.place import Place
@@ -66,21 +66,21 @@ def prepare_corpus(options: Options, flags: Namespace) -> None:
     How spans and queries are made is set by the fields spans.* and pseudo_queries.* (`--dry-run` lists them), such as
     --set spans.span_length=64 or spans.source=file:PATH; a pre-training with the same fields finds them made.
     """
-    from midmask.app.driver import Product, ending, recipe_for, run_steps
+    from midmask.app.driver import Product, compute_or_show, ending, recipe_for
     from midmask.corpora import statistics_table
     from midmask.experiment.plan import export, plan
     from midmask.queries.preview import preview
     from midmask.store.place import Place
 
     if flags.pseudo_queries:
-        options = replace(options, changes={**options.changes, "pseudo_queries.source": flags.pseudo_queries})
+        options = replace(options, set_fields={**options.set_fields, "pseudo_queries.source": flags.pseudo_queries})
     recipe = recipe_for(options, default="none")
     steps = plan(recipe)
     requested = {"spans": flags.spans, "pseudo_queries": flags.pseudo_queries is not None}
     derived = [name for name in requested if requested[name]]
     targets = {"corpus": steps.corpus, **{name: getattr(steps, name) for name in derived}}
     targets |= {"tokens": steps.pretraining_tokens} if derived else {}
-    done = run_steps(options, recipe, targets)
+    done = compute_or_show(options, recipe, targets)
     if done:
         corpus = done["corpus"]
         if flags.export:
@@ -104,14 +104,14 @@ def pretrain(options: Options, flags: Namespace) -> None:
     The result is a Hugging Face folder that transformers.AutoModel loads, and beside it the heads that fine-tuning
     throws away.
     """
-    from midmask.app.driver import ending, model_product, recipe_for, run_steps
+    from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
     from midmask.training.trace import LAST_STEPS
 
     recipe = recipe_for(options, default="retromae")
     steps = plan(recipe)
-    done = run_steps(options, recipe, {"encoder": steps.pretrained or steps.initial})
+    done = compute_or_show(options, recipe, {"encoder": steps.pretrained or steps.initial})
     if not done:
         return
     encoder, tables = done["encoder"], []
@@ -147,13 +147,13 @@ def finetune(options: Options, flags: Namespace) -> None:
     The recipe's middle training comes first, unless it is done already; `--recipe none --set backbone.name=FOLDER`
     fine-tunes any model folder. The result is a folder that sentence-transformers loads.
     """
-    from midmask.app.driver import ending, model_product, recipe_for, run_steps
+    from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
 
     recipe = recipe_for(options, default="retromae")
     steps = {f"stage {number}": step for number, step in enumerate(plan(recipe).stages, start=1)}
-    done = run_steps(options, recipe, steps)
+    done = compute_or_show(options, recipe, steps)
     if done:
         rows = [
             (name, f"{stage.result['loss']:.4f}", str(stage.result["steps"]), f"{stage.result['seconds']:.0f}")
@@ -183,14 +183,14 @@ def mine_negatives(options: Options, flags: Namespace) -> None:
     negatives as Parquet and in the msmarco-hard-negatives layout (jsonl). Vectors and ranked list are kept, so that
     mining again with other ranks, numbers or seeds takes seconds.
     """
-    from midmask.app.driver import Product, ending, recipe_for, recipe_for_folder, run_steps
+    from midmask.app.driver import Product, compute_or_show, ending, recipe_for, recipe_for_folder
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
 
     recipe, model = recipe_for_folder(recipe_for(options, default="retromae_ance"), flags.model, options)
     steps = plan(recipe)
     mined = steps.mining(recipe.stages[-1].mine, model=model or steps.stages[0])
-    done = run_steps(options, recipe, {"negatives": mined})
+    done = compute_or_show(options, recipe, {"negatives": mined})
     if done:
         result = done["negatives"].result
         rows = [(name, str(value)) for name, value in result.items()]
@@ -216,7 +216,7 @@ def train_teacher(options: Options, flags: Namespace) -> None:
     folder instead. What it learns from (negatives, and the stages that mine them) comes first, unless it is done
     already.
     """
-    from midmask.app.driver import ending, model_product, recipe_for, run_steps
+    from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
 
@@ -227,7 +227,7 @@ def train_teacher(options: Options, flags: Namespace) -> None:
         choices = ", ".join(map(str, taught)) or "none; choose a protocol that distils, such as --protocol dupmae"
         raise UserError(f"--stage {number}: the recipe {recipe.name} has no teacher there. With one: {choices}.")
     scores = taught[number].inputs["scores"]
-    done = run_steps(options, recipe, {"teacher": scores.inputs["teacher"], "scores": scores})
+    done = compute_or_show(options, recipe, {"teacher": scores.inputs["teacher"], "scores": scores})
     if done:
         rows = [(step, name, str(value)) for step, artifact in done.items() for name, value in artifact.result.items()]
         sentence = f"The teacher of stage {number} of {recipe.name} has scored the stage's candidates."
@@ -269,7 +269,7 @@ def train_generator(options: Options, flags: Namespace) -> None:
     tokens.tokenizer=minilm) stays as it is, and the decoder learns to read it. Length, batch and optimiser are the
     fields stages.0.train.*, for which there are the flags below.
     """
-    from midmask.app.driver import ending, model_product, recipe_for, run_steps
+    from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.graph import Step
     from midmask.experiment.plan import plan
@@ -282,7 +282,7 @@ def train_generator(options: Options, flags: Namespace) -> None:
         raise UserError(f"--out {out}: there are files in it; name an empty or a new folder")
     typed = {name: str(value) for name in USUAL if (value := getattr(flags, name)) is not None}
     train = {f"stages.0.train.{name}": value for name, value in {**USUAL, **typed}.items()}
-    recipe = recipe_for(replace(options, changes={**TOKENS, **train, **options.changes}), default="none")
+    recipe = recipe_for(replace(options, set_fields={**TOKENS, **train, **options.set_fields}), default="none")
     steps, tokens = plan(recipe), recipe.tokens
     if tokens.title_join != "space":
         raise UserError(
@@ -297,7 +297,7 @@ def train_generator(options: Options, flags: Namespace) -> None:
     )
     inputs = {"corpus": steps.corpus, "tokens": steps.tokens}
     generator = Step("generator", config, inputs, content=steps.initial.content, path="stages.0.train")
-    done = run_steps(options, recipe, {"generator": generator})
+    done = compute_or_show(options, recipe, {"generator": generator})
     if done:
         model = done["generator"].place / "model"
         if out is not None:
@@ -324,7 +324,7 @@ def evaluate_retriever(options: Options, flags: Namespace) -> None:
     Evaluates the encoder that the recipe's last stage gives, or the model folder of --model; with --model bm25, BM25
     alone.
     """
-    from midmask.app.driver import choose_split, ending, model_product, recipe_for, recipe_for_folder, run_steps
+    from midmask.app.driver import choose_split, compute_or_show, ending, model_product, recipe_for, recipe_for_folder
     from midmask.benchmark.design import BM25
     from midmask.experiment.evaluations import zero_shot
     from midmask.experiment.plan import plan
@@ -343,7 +343,7 @@ def evaluate_retriever(options: Options, flags: Namespace) -> None:
     here[BM25] = planned.bm25_evaluation(config)
     names = [resolve_corpus(name, options.home) for name in flags.zero_shot]
     evaluations = zero_shot(planned, config, names, model=model)
-    done = run_steps(options, recipe, {**here, **evaluations})
+    done = compute_or_show(options, recipe, {**here, **evaluations})
     if done:
         from midmask.experiment.report import (
             evaluation_sentence,
@@ -398,7 +398,7 @@ def evaluate_run(options: Options, flags: Namespace) -> None:
     Each FILE (plain or gzip'd, lines `query Q0 document rank score tag`) is a system of its own, measured as it is by
     trec_eval's definitions. Documents of equal score rank as in every other evaluation, unless --ties says otherwise.
     """
-    from midmask.app.driver import choose_split, ending, recipe_for, run_steps
+    from midmask.app.driver import choose_split, compute_or_show, ending, recipe_for
     from midmask.core.config import override
     from midmask.experiment.evaluations import collection_step, run_file_evaluation, run_names
 
@@ -413,7 +413,7 @@ def evaluate_run(options: Options, flags: Namespace) -> None:
         for name, file in zip(names, files, strict=True)
     }
     if options.dry_run:
-        run_steps(options, recipe, evaluations)
+        compute_or_show(options, recipe, evaluations)
         return
     from midmask.app.run import track_run_files  # here, so that a dry run waits for neither Ray nor MLflow
     from midmask.experiment.report import evaluations_table, run_files_sentence
@@ -433,7 +433,7 @@ def _refuse_other_fields(options: Options) -> None:
     from midmask.experiment.evaluations import EVALUATION_FIELDS
 
     fields = [f"evaluation.{name}" for name in EVALUATION_FIELDS if name != "split"]
-    for path in options.changes:
+    for path in options.set_fields:
         if path not in fields and not path.startswith("corpus."):
             raise UserError(
                 f"--set {path}: it changes nothing about a run file; only {', '.join(fields)} and corpus.* do"

@@ -1,10 +1,10 @@
-"""The one home of seeds, hashes and random streams; nothing else in midmask makes a generator.
+"""Seeds, hashes and random streams without torch; generators are made here and in the two modules named below alone.
 
-    of a text       BLAKE2b, keyed by a salt          splits, samples of ids, keys of documents     here
-    of two numbers  SplitMix64                        which negative a query draws                  here
-    a stream        PCG64, or Python's, by a seed     orders of training, resamples, span lengths   here
-    of a row        SplitMix64 of (seed, epoch, row)  masks, crops, guesses; a `Purpose` each       `masking.randomness`
-    torch's own     Mersenne twister, by a seed       fresh weights; dropout, by (seed, step, rank) `masking.randomness`
+    of a text       BLAKE2b, keyed by a salt          splits, samples of ids, keys of documents   here
+    of two numbers  SplitMix64                        which negative a query draws                here
+    a stream        PCG64, or Python's, by a seed     orders of training, resamples, span lengths here
+    of a row        SplitMix64 of (seed, epoch, row)  masks, crops, guesses; a `Purpose` each     `masking.randomness`
+    torch's own     Mersenne twister, by a seed       weights; dropout by (seed, step, rank)     `core.torch_randomness`
 
 What can be a hash is one, so that it does not depend on what was drawn before, on the batch or on the worker. The
 schemes stay apart because each is in artifacts that exist: one for all would change every number.

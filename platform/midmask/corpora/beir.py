@@ -1,21 +1,16 @@
-"""Folders of jsonl files: BEIR's layout (Thakur et al. 2021), and texts for pre-training, as FlagEmbedding has them.
+"""Folders in BEIR's layout (Thakur et al. 2021).
 
-BEIR: `corpus.jsonl`, `queries.jsonl` (plain or .gz) and `qrels/SPLIT.tsv`. Passages are `{"_id", "title", "text"}`;
+`corpus.jsonl`, `queries.jsonl` (plain or .gz) and `qrels/SPLIT.tsv`. Passages are `{"_id", "title", "text"}`;
 Pyserini's `{"id", "contents"}` is taken too. A folder that has neither queries nor judgements is a collection of text
 only, good for pre-training.
-
-Texts: `*.jsonl` of `{"text": …}` lines (plain or .gz). A text without an id is known by a hash of what it says, so that
-files can be put together and read again in any order; a text that stands there twice is one passage, and its copies are
-counted as duplicates.
 """
 
-import hashlib
 from typing import Any
 
-from midmask.corpora.chunks import EMPTY_PASSAGE, EMPTY_QUERY, Fault, is_nothing, read_id, read_text, read_title
+from midmask.corpora.chunks import EMPTY_PASSAGE, EMPTY_QUERY, Fault, read_id, read_text, read_title
 from midmask.corpora.corpus import CorpusPieces, data_files, find_file, qrel_pieces, split_names, text_pieces
 from midmask.corpora.reader import FolderReader
-from midmask.errors import UserError, quoted
+from midmask.errors import quoted
 from midmask.store.place import Place
 
 SPLIT_ENDS = (".tsv", ".tsv.gz", ".txt", ".txt.gz")
@@ -55,26 +50,3 @@ def open_beir(folder: Place) -> CorpusPieces:
 
 
 READER = FolderReader(LAYOUT, open_beir)
-
-
-TEXTS_ENDS = (".jsonl", ".jsonl.gz")
-TEXTS_LAYOUT = '*.jsonl or *.jsonl.gz files of {"text": …} lines, for pre-training alone'
-
-
-def text_values(row: dict[str, Any]) -> tuple[str, str, str]:
-    """As `passage_values`; a row without an id gets one."""
-    if all(is_nothing(row.get(name)) for name in ("_id", "id")):
-        text = read_text(row, "text", "contents") or read_title(row)
-        row = {**row, "_id": hashlib.sha256(text.encode()).hexdigest()[:16]}
-    return passage_values(row)
-
-
-def open_texts(folder: Place) -> CorpusPieces:
-    """All files of a folder, in the order of their names; there are neither queries nor judgements."""
-    files = data_files(folder, TEXTS_ENDS)
-    if not files:
-        raise UserError(f"{folder}: no *.jsonl or *.jsonl.gz in it; wanted are {TEXTS_LAYOUT}")
-    return CorpusPieces(text_pieces("docs", folder, files, text_values, "json lines"))
-
-
-TEXTS = FolderReader(TEXTS_LAYOUT, open_texts)

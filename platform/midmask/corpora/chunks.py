@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
+from midmask.corpora.opening import HEAD, Form, measure_file, open_text
 from midmask.corpora.statistics import is_question
-from midmask.corpora.text_files import HEAD, Form, measure_file, open_text
 from midmask.errors import quoted
 from midmask.store.place import Place
 

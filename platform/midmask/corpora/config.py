@@ -19,15 +19,13 @@ from midmask.errors import UserError, unknown
 class Format:
     """A line of the table.
 
-    module: in `midmask.corpora`; place: the kind of text after `NAME:` in a corpus's name: a FOLDER (or URI), an ID,
-    or nothing for a collection that is built in. example: such a place. reader: the name of the format's reader in the
-    module.
+    module: in `midmask.corpora`, with a `READER`. place: the kind of text after `NAME:` in a corpus's name: a FOLDER
+    (or URI), an ID, or nothing for a collection that is built in. example: such a place.
     """
 
     module: str
     place: Literal["FOLDER", "ID", ""] = "FOLDER"
     example: str = "/data/cranfield"
-    reader: str = "READER"
 
 
 FORMATS = Registry(
@@ -39,7 +37,7 @@ FORMATS = Registry(
         "nq": Format("nq"),  # Natural Questions and the like, as DPR distributes them
         "tripclick": Format("tripclick"),  # Rekabsaz et al. 2021: queries by head, torso and tail
         "hf": Format("hf"),  # saved to disk by Hugging Face's `datasets`
-        "texts": Format("beir", reader="TEXTS"),  # jsonl files of texts, for pre-training
+        "texts": Format("texts"),  # jsonl files of texts, for pre-training
         "docs": Format("docs", example="/data/manuals"),  # documents of people, cut into passages
         "ir_datasets": Format("irds", place="ID", example="beir/scifact"),  # MacAvaney et al. 2021
     },

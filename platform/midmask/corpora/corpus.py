@@ -15,17 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, BinaryIO
 
-from midmask.corpora.chunks import (
-    Piece,
-    Record,
-    RecordPiece,
-    TextPiece,
-    byte_ranges,
-    lines,
-    read_id,
-    whole_grade,
-)
-from midmask.corpora.text_files import EXPECTED, Form, UnusableFile, open_text
+from midmask.corpora.chunks import Piece, Record, RecordPiece, TextPiece, byte_ranges, lines, read_id, whole_grade
+from midmask.corpora.opening import EXPECTED, Form, UnusableFile, open_text
 from midmask.errors import UserError
 from midmask.store.place import Place
 

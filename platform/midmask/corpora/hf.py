@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from midmask.corpora.beir import passage_values, query_values, text_values
+from midmask.corpora.beir import passage_values, query_values
 from midmask.corpora.chunks import NOT_UTF8, Fault, RecordPiece
 from midmask.corpora.corpus import (
     DOC_NAMES,
@@ -32,8 +32,9 @@ from midmask.corpora.corpus import (
     judgement_values,
     split_names,
 )
+from midmask.corpora.opening import UnusableFile
 from midmask.corpora.reader import FolderReader
-from midmask.corpora.text_files import UnusableFile
+from midmask.corpora.texts import text_values
 from midmask.errors import UserError
 from midmask.store.place import Place
 from midmask.store.tables import arrow_batches, columns_told, is_id, is_number, is_text, readable

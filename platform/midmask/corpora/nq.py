@@ -9,7 +9,7 @@
   numbered by their place in it, and the split's .csv is not read;
 - or `qrels.SPLIT.tsv`, judgements by the ids of the .csv. Fine-tuning needs the one or the other.
 
-DPR judges a passage by whether it holds an answer (`evaluation.retriever`); the answers are kept as data.
+DPR judges a passage by whether it holds an answer (`evaluation.step`); the answers are kept as data.
 """
 
 import ast
@@ -33,8 +33,8 @@ from midmask.corpora.corpus import (
     split_names,
     text_pieces,
 )
+from midmask.corpora.opening import BrokenFile, open_text
 from midmask.corpora.reader import FolderReader
-from midmask.corpora.text_files import BrokenFile, open_text
 from midmask.errors import UserError, quoted
 from midmask.store.place import Place
 

@@ -10,7 +10,7 @@ from midmask.corpora.config import FORMATS, CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.docs import list_documents
 from midmask.corpora.documents import ending
-from midmask.corpora.text_files import UnusableFile
+from midmask.corpora.opening import UnusableFile
 from midmask.errors import UserError
 from midmask.store.place import Place
 
@@ -19,8 +19,8 @@ READER_VERSION = 2
 
 
 class Reader(Protocol):
-    """Reads one format; a name in its module, as `FORMATS` has it. Its methods raise UserError, which names the missing
-    file, folder, column or package and the layout wanted.
+    """Reads one format: `READER` of its module. Its methods raise UserError, which names the missing file, folder,
+    column or package and the layout wanted.
 
     layout: what a collection of this format consists of, in one line, for errors and the guide.
     """
@@ -64,7 +64,7 @@ class FolderReader:
 
 def reader_of(name: str) -> Reader:
     """The reader of a format in `FORMATS`; imports its module."""
-    reader: Reader = getattr(import_module(f"midmask.corpora.{FORMATS[name].module}"), FORMATS[name].reader)
+    reader: Reader = import_module(f"midmask.corpora.{FORMATS[name].module}").READER
     return reader
 
 

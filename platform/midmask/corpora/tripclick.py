@@ -19,8 +19,8 @@ from typing import Any, BinaryIO
 from midmask.corpora.chunks import Record, TextPiece, lines, split_columns
 from midmask.corpora.corpus import CorpusPieces, data_files, one_file_each, qrel_pieces, text_pieces
 from midmask.corpora.msmarco import parse_query, plain_title
+from midmask.corpora.opening import open_text
 from midmask.corpora.reader import FolderReader
-from midmask.corpora.text_files import open_text
 from midmask.errors import UserError
 from midmask.store.place import Place
 

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from midmask.core.config import Config, added
+from midmask.core.torch_randomness import fresh_weights
 from midmask.encoders.experts import ExpertSplit, QueryExpert, read_expert_split
 from midmask.encoders.families import (
     FAMILIES,
@@ -28,7 +29,6 @@ from midmask.encoders.families import (
 from midmask.encoders.reading import SIZES, fresh_model, named_folder, read_model, read_settings, save_model
 from midmask.encoders.representation import Pooling, Representation, Side, pool
 from midmask.errors import UserError
-from midmask.masking.randomness import fresh_weights
 from midmask.store.pretrained import transformer_folder
 from midmask.text.vocabulary import Vocabulary, largest_id, load_tokenizer, refuse_tokens_beyond
 

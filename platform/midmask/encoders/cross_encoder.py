@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification
 
 from midmask.core.batch import TokenRows
+from midmask.core.torch_randomness import fresh_weights
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.families import FAMILIES, count_token_types, shape_from, widen_scores
 from midmask.encoders.reading import (
@@ -29,7 +30,6 @@ from midmask.encoders.reading import (
     save_model,
 )
 from midmask.errors import UserError
-from midmask.masking.randomness import fresh_weights
 from midmask.text.vocabulary import largest_id, load_tokenizer, refuse_tokens_beyond
 
 log = logging.getLogger(__name__)

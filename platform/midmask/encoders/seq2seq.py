@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from transformers import AutoModel, BertConfig
 
 from midmask.core.batch import TokenRows
+from midmask.core.torch_randomness import fresh_weights
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.families import widen_scores
 from midmask.encoders.reading import named_folder, quiet_transformers, read_pretrained, read_settings, save_model
 from midmask.errors import UserError
-from midmask.masking.randomness import fresh_weights
 from midmask.text.vocabulary import Vocabulary
 
 

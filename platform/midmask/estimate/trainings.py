@@ -234,7 +234,7 @@ def mean_lengths(step: Step, volumes: Volumes) -> Lengths:
         done = volumes.find_finished(step.inputs["spans"])
         span = done.result["tokens_per_span"] if done else min(longest.passage, texts.tokens / 2 + 1)
         return Lengths(span, span)
-    if isinstance(config, PretrainConfig) and config.objective.reads().rows == "packed":
+    if isinstance(config, PretrainConfig) and config.objective.row_form().rows == "packed":
         return Lengths(longest.passage, 0.0)
     return Lengths(min(texts.tokens, longest.passage), min(texts.query_tokens, longest.query))
 
@@ -259,7 +259,7 @@ def longest_lengths(step: Step) -> Lengths:
 def row_tokens(config: TrainingConfig, lengths: Lengths) -> float:
     """Tokens of a row whose texts have these lengths."""
     if isinstance(config, PretrainConfig):
-        second = {"spans": lengths.passage, "pseudo_queries": lengths.query}.get(config.objective.reads().rows, 0.0)
+        second = {"spans": lengths.passage, "pseudo_queries": lengths.query}.get(config.objective.row_form().rows, 0.0)
         return lengths.passage + second
     if isinstance(config, TeachConfig):
         return (1 + config.per_query) * pair_tokens(lengths.query, lengths.passage, config.loss.max_length)

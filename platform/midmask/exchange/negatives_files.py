@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from midmask.corpora.text_files import parse_lines, text_lines
+from midmask.corpora.opening import parse_lines, text_lines
 from midmask.errors import UserError, quoted
 from midmask.store.place import Place
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from midmask.corpora.text_files import parse_lines, write_lines
+from midmask.corpora.opening import parse_lines, write_lines
 from midmask.errors import UserError
 from midmask.exchange.negatives_files import id_in
 from midmask.store.place import Place

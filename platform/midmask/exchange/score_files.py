@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.corpora.text_files import parse_lines, text_lines
+from midmask.corpora.opening import parse_lines, text_lines
 from midmask.errors import UserError, quoted
 from midmask.exchange.negatives_files import id_in
 from midmask.store.place import Place

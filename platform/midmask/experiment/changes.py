@@ -133,16 +133,16 @@ DEFAULTS = (
 """Fields by an expression for their paths. 5e-5 is BERT's own rate."""
 
 
-def apply_changes(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+def apply_changes(recipe: Recipe, changes: Mapping[str, Any], *, backbone_defaults: bool = True) -> Recipe:
     """`config.override`, and the defaults of the new backbone where the changes make it one of the other kind.
-    `stages.*.…` stands for every stage.
+    `stages.*.…` stands for every stage. Without `backbone_defaults`, as at the published scale, published rates stay.
 
     Raises:
         UserError: for an unknown path or an impossible value.
     """
     changes = for_each_stage(recipe, changes)
     made = override(recipe, changes)
-    if not any("backbone" in path for path in changes):
+    if not backbone_defaults or not any("backbone" in path for path in changes):
         return made
     following = {path: value for path, value in _new_defaults(recipe, made) if not _is_set(path, changes)}
     return override(made, following) if following else made

@@ -12,7 +12,7 @@ from pathlib import Path
 from midmask.corpora import CorpusConfig, corpus_identity, judged_splits
 from midmask.errors import UserError, unknown
 from midmask.evaluation.groups import GROUPS, folders, group_average, group_corpora
-from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.graph import Step
 from midmask.experiment.plan import Plan
 from midmask.experiment.searching import evaluation_step

@@ -95,14 +95,14 @@ def model_step(evaluation: Step) -> Step | None:
 
 @dataclass
 class Graph:
-    """Which steps are left, and which of them can start; all by fingerprint."""
+    """Which steps are unfinished, and which of them can start; all by fingerprint."""
 
-    left: dict[str, Step] = field(default_factory=dict)  # steps that have not ended
-    lacks: dict[str, set[str]] = field(default_factory=dict)  # what each still waits for
+    unfinished: dict[str, Step] = field(default_factory=dict)  # steps that have not ended
+    waits_for: dict[str, set[str]] = field(default_factory=dict)
     users: dict[str, set[str]] = field(default_factory=dict)  # what waits for each
     weight: dict[str, float] = field(default_factory=dict)  # length of its longest chain; long ones start first
     started: set[str] = field(default_factory=set)
-    there: dict[str, Step] = field(default_factory=dict)  # targets, and inputs of what is left, finished before
+    finished: dict[str, Step] = field(default_factory=dict)  # targets and inputs that need not be computed
 
     @staticmethod
     def of(targets: Iterable[Step], is_finished: Callable[[Step], bool], cost: Callable[[Step], float]) -> "Graph":
@@ -118,21 +118,21 @@ class Graph:
             if step.fingerprint not in known:
                 known[step.fingerprint] = is_finished(step)
                 if known[step.fingerprint]:
-                    graph.there[step.fingerprint] = step
+                    graph.finished[step.fingerprint] = step
             return known[step.fingerprint]
 
         waiting = [step for step in targets if not is_done(step)]
         while waiting:
             step = waiting.pop()
-            if step.fingerprint in graph.left:
+            if step.fingerprint in graph.unfinished:
                 continue
             lacking = [source for source in step.sources().values() if not is_done(source)]
-            graph.left[step.fingerprint] = step
-            graph.lacks[step.fingerprint] = {source.fingerprint for source in lacking}
+            graph.unfinished[step.fingerprint] = step
+            graph.waits_for[step.fingerprint] = {source.fingerprint for source in lacking}
             for source in lacking:
                 graph.users.setdefault(source.fingerprint, set()).add(step.fingerprint)
             waiting += lacking
-        for name in graph.left:
+        for name in graph.unfinished:
             graph._weigh(name, cost)
         return graph
 
@@ -144,13 +144,13 @@ class Graph:
     def _weigh(self, name: str, cost: Callable[[Step], float]) -> float:
         if name not in self.weight:
             after = max((self._weigh(user, cost) for user in self.users.get(name, ())), default=0.0)
-            self.weight[name] = cost(self.left[name]) + after
+            self.weight[name] = cost(self.unfinished[name]) + after
         return self.weight[name]
 
     def ready(self) -> list[Step]:
         """Steps whose inputs are all there and that have not been started, the longest chain first."""
-        free = [name for name, lacking in self.lacks.items() if not lacking and name not in self.started]
-        return [self.left[name] for name in sorted(free, key=lambda name: (-self.weight[name], name))]
+        free = [name for name, lacking in self.waits_for.items() if not lacking and name not in self.started]
+        return [self.unfinished[name] for name in sorted(free, key=lambda name: (-self.weight[name], name))]
 
     def start(self, step: Step) -> None:
         self.started.add(step.fingerprint)
@@ -159,20 +159,20 @@ class Graph:
         """Marks a step as finished."""
         self._drop(step.fingerprint)
         for user in self.users.get(step.fingerprint, ()):
-            if user in self.lacks:
-                self.lacks[user].discard(step.fingerprint)
+            if user in self.waits_for:
+                self.waits_for[user].discard(step.fingerprint)
 
     def fail(self, step: Step) -> list[Step]:
         """Removes a failed step and every step that depends on it; returns them."""
         lost, waiting = [], [step.fingerprint]
         while waiting:
             name = waiting.pop()
-            if name in self.left:
-                lost.append(self.left[name])
+            if name in self.unfinished:
+                lost.append(self.unfinished[name])
                 self._drop(name)
                 waiting += self.users.get(name, ())
         return lost
 
     def _drop(self, name: str) -> None:
-        del self.left[name], self.lacks[name]
+        del self.unfinished[name], self.waits_for[name]
         self.started.discard(name)

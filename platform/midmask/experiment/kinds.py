@@ -10,7 +10,7 @@ from midmask import corpora
 from midmask.core.config import Config
 from midmask.corpora import CorpusConfig
 from midmask.corpora.assemble import JoinConfig
-from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
+from midmask.evaluation.step import EvaluateConfig, evaluate_ranked
 from midmask.experiment import steps
 from midmask.experiment.steps import MergeConfig, UntunedConfig, merge, untuned
 from midmask.mining.known import NEAR_DUPLICATES, NearDuplicatesConfig
@@ -214,7 +214,7 @@ KINDS: Mapping[str, StepKind] = {
         StepKind("mine", MineConfig, mine, context="train", job="mine_negatives", texts_per_second=5_000),
         StepKind("score", ScoreConfig, SCORE, runs="shards", on_device=True),
         StepKind("read_scores", ReadScoresConfig, read_scores, runs="driver", texts_per_second=50_000),
-        StepKind("evaluate", EvaluateConfig, evaluate_retriever, context="eval", texts_per_second=3_000),
+        StepKind("evaluate", EvaluateConfig, evaluate_ranked, context="eval", texts_per_second=3_000),
     )
 }  # fmt: skip
 """Name -> kind."""

@@ -16,7 +16,7 @@ from midmask.corpora.writer import export_beir
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.precision import Precision, processor_precision
 from midmask.errors import UserError
-from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation.step import EvaluateConfig
 from midmask.exchange.passage_files import write_spans
 from midmask.experiment.graph import Step
 from midmask.experiment.schema import Recipe
@@ -74,7 +74,7 @@ def contents_of(recipe: Recipe, survey: Survey) -> Contents:
             or the judge of pseudo-queries.
     """
     objective = recipe.objective
-    weighed = objective is not None and objective.reads().term_weights
+    weighed = objective is not None and objective.row_form().term_weights
     return Contents(
         corpus=survey.find(corpus_identity, recipe.corpus),
         pretrain_on=collections_content(recipe, survey),
@@ -279,8 +279,8 @@ def _plan_pretraining(
         self_distillation=recipe.self_distillation,
         excerpt=recipe.excerpt,
     )
-    reads = recipe.objective.reads()
-    names = {reads.rows, "weights"} if reads.term_weights else {reads.rows}
+    form = recipe.objective.row_form()
+    names = {form.rows, "weights"} if form.term_weights else {form.rows}
     inputs = {**always, **{name: step for name, step in derived.items() if name in names}}
     return Step("pretrain", config, inputs, content={**held.backbone, **held.objective}, resume=resume, path="pretrain")
 

@@ -33,7 +33,7 @@ class Maker(Protocol):
 
 
 class Runner:
-    """Runs steps into a storage with given makers, one after another in this process, and reports to an observer.
+    """Computes steps into a storage with given makers, one after another in this process, and reports to an observer.
 
     Args:
         timing: of the leases by which jobs that share the storage see who still works; None: the default.
@@ -52,18 +52,18 @@ class Runner:
         self._timing = timing
         self._learnable: set[str] = set()
 
-    def run(self, target: Step) -> Artifact:
+    def compute(self, target: Step) -> Artifact:
         """The step's artifact, computed with all that it needs, only if it is not there; inputs of a finished step are
         not read.
         """
         graph = Graph.left_in(self.storage, [target])
-        report_finished(graph.there.values(), self.storage, self._observer)
+        report_finished(graph.finished.values(), self.storage, self._observer)
         while ready := graph.ready():
-            self.run_next(graph, ready[0])
+            self.compute_next(graph, ready[0])
         return load(target.place(self.storage))
 
-    def run_until(self, graph: Graph, until: float) -> None:
-        """Runs the steps of a graph as long as there is time, and lets a training stop where it is when there is not.
+    def compute_until(self, graph: Graph, until: float) -> None:
+        """Computes steps of a graph as long as there is time, and lets a training stop where it is when there is not.
 
         Args:
             until: of `time.monotonic`.
@@ -71,13 +71,13 @@ class Runner:
         timed = Runner(self.storage, self._makers, until_time_is_up(self._observer, until), self._timing)
         while time.monotonic() < until and (ready := graph.ready()):
             try:
-                timed.run_next(graph, ready[0])
+                timed.compute_next(graph, ready[0])
             except TimeIsUp:
                 return
 
-    def run_next(self, graph: Graph, step: Step) -> None:
-        """Runs a step of a graph that is ready. A failure is reported, with all that is lost by it, and raised. Before
-        a training, those that are to come are checked too.
+    def compute_next(self, graph: Graph, step: Step) -> None:
+        """Computes a ready step of a graph. A failure is reported, with all that is lost by it, and raised. Before a
+        training, those that are to come are checked too.
         """
         if step.kind.trains:
             self.refuse_unlearnable(graph)
@@ -96,9 +96,9 @@ class Runner:
         Args:
             keep_going: all such trainings are reported, and none is raised.
         """
-        for step in [*graph.left.values()]:
+        for step in [*graph.unfinished.values()]:
             try:
-                if step.fingerprint in graph.left:  # else it is lost by another
+                if step.fingerprint in graph.unfinished:  # else it is lost by another
                     self._check_learnable(step)
             except OSError:  # what cannot be read is reported by the step that needs it
                 continue
@@ -128,7 +128,7 @@ class Runner:
         inputs = {name: load(source.place(self.storage)) for name, source in step.sources().items()}
         self._observer(Begun(step))
 
-        def compute(out: Place) -> dict[str, Any]:
+        def fill(out: Place) -> dict[str, Any]:
             with contextlib.suppress(OSError):
                 self._check_learnable(step)
             log: Log = lambda at, values: self._observer(Logged(step, at, values))  # noqa: E731
@@ -136,7 +136,7 @@ class Runner:
             result = self._makers[step.name](step.config, inputs, out, log=log)
             return {"seconds": round(time.perf_counter() - began, 3), **result}
 
-        artifact = produce(step.place(self.storage), self._record(step, inputs), compute, self._timing)
+        artifact = produce(step.place(self.storage), self._record(step, inputs), fill, self._timing)
         self._observer(Ended(step, artifact))
         return artifact
 

@@ -11,10 +11,10 @@ from midmask.corpora import CorpusConfig, JoinConfig, judged_splits
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError, unknown
-from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.stage import StageConfig as StageConfig
 from midmask.objectives import ObjectiveConfig, pretraining_config
-from midmask.objectives.objective import Reads
+from midmask.objectives.objective import RowForm
 from midmask.queries.document_spans import SpansConfig
 from midmask.queries.pseudo_queries import MIDDLE_TRAINING, PseudoQueriesConfig
 from midmask.queries.terms import WeighConfig
@@ -114,10 +114,10 @@ class Recipe(Config):
         """Raises UserError if the middle training needs texts and has only their tokens."""
         if self.objective is None or not self.given_tokens:
             return self
-        reads, needs = self.objective.reads(), None
-        if reads.rows not in ("passages", "packed"):
-            needs = f"objective.name = {self.objective.name} reads {reads.rows.replace('_', '-')}"
-        elif reads.term_weights and self.weights.kind == "file":
+        form, needs = self.objective.row_form(), None
+        if form.rows not in ("passages", "packed"):
+            needs = f"objective.name = {self.objective.name} reads {form.rows.replace('_', '-')}"
+        elif form.term_weights and self.weights.kind == "file":
             needs = f"weights.source = {self.weights.source} names passages"
         if needs is not None:
             raise UserError(
@@ -129,8 +129,8 @@ class Recipe(Config):
     @model_validator(mode="after")
     def _pairs_are_judged_by_what_reads_them(self) -> "Recipe":
         """Raises UserError for a judge that the recipe does not train."""
-        judge, reads = self.pseudo_queries.judged_by, self.objective.reads().rows if self.objective else None
-        if judge == MIDDLE_TRAINING and reads != "pseudo_queries":
+        judge, rows = self.pseudo_queries.judged_by, self.objective.row_form().rows if self.objective else None
+        if judge == MIDDLE_TRAINING and rows != "pseudo_queries":
             what = self.objective.name if self.objective else "none"
             raise UserError(
                 f"pseudo_queries.judged_by = {judge} with objective.name = {what}: the judge is a middle training on "
@@ -170,7 +170,7 @@ class Recipe(Config):
     def _an_excerpt_is_of_whole_passages(self) -> "Recipe":
         if self.excerpt is None:
             return self
-        if self.objective is None or self.objective.reads().rows not in ("passages", "pseudo_queries"):
+        if self.objective is None or self.objective.row_form().rows not in ("passages", "pseudo_queries"):
             what = "no middle training" if self.objective is None else f"objective = {self.objective.name}"
             raise ValueError(
                 f"excerpt = {self.excerpt} with {what}: excerpts are of passages, which methods such as mlm, "
@@ -188,7 +188,7 @@ class Recipe(Config):
         """In a part of a pair, or several end to end, the first [SEP] does not end the title."""
         if self.tokens.title_join != "pair" or self.objective is None:
             return self
-        packed = self.objective.reads().rows == "packed"
+        packed = self.objective.row_form().rows == "packed"
         broken = {
             "objective.packing = true": (packed, "set objective.packing=false"),
             f"excerpt = {self.excerpt}": (self.excerpt is not None, "leave excerpt at none"),
@@ -222,11 +222,11 @@ class Recipe(Config):
                 learned.
         """
         shape = shape_of(self.backbone)
-        reads = self.objective.reads() if self.objective else Reads()
+        form = self.objective.row_form() if self.objective else RowForm()
         lengths = {"tokens.max_length": self.tokens.max_length}
-        if reads.rows == "spans":
+        if form.rows == "spans":
             lengths = {"spans.span_length": self.spans.span_length, **lengths}
-        if reads.rows == "pseudo_queries":
+        if form.rows == "pseudo_queries":
             lengths = {"pseudo_queries.max_length": self.pseudo_queries.max_length, **lengths}
         lengths |= {path: length for path, length in flatten(self).items() if length and _is_read_length(path)}
         for field, length in lengths.items():
@@ -241,7 +241,7 @@ class Recipe(Config):
                 f"backbone.experts = {self.backbone.experts}: {self.objective.name} sees no queries, and the query "
                 f"expert in {self.backbone.name} would not be loaded. Use backbone.experts=drop, or objective cotmote."
             )
-        if reads.rows == "spans" and reads.term_weights:
+        if form.rows == "spans" and form.term_weights:
             raise UserError("objective.encoder_mask = weighted: spans have no term weights; choose word or token")
         if self.objective is not None:
             self.objective.check(shape)

@@ -11,7 +11,7 @@ from midmask.encoders.model_settings import read_facts
 from midmask.encoders.reading import SIZES
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
-from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.graph import Step
 from midmask.experiment.steps import AdoptConfig
 from midmask.mining.known import NearDuplicatesConfig

@@ -31,7 +31,8 @@ from midmask.teacher.teach import TeachConfig
 from midmask.text.vocabulary import Vocabulary
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
-from midmask.training.setup import FinetuneSetup, PretrainSetup, pretraining_rows
+from midmask.training.pretraining_rows import pretraining_examples
+from midmask.training.setup import FinetuneSetup, PretrainSetup
 
 
 class MergeConfig(Config):
@@ -174,7 +175,7 @@ def adopt(config: AdoptConfig, inputs: Mapping[str, Artifact], out: Place) -> di
 
 def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> PretrainSetup:
     """Builds the setup of a pre-training worker from config and input artifacts, as plain data that can be sent."""
-    rows = config.objective.reads().rows
+    rows = config.objective.row_form().rows
     longest = config.excerpt or int(inputs["tokens"].record["config"]["max_length"])
     source = inputs[rows if rows in inputs else "tokens"]
     places = {name: artifact.place for name, artifact in inputs.items()}
@@ -183,7 +184,7 @@ def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> Pr
         train=config.train,
         backbone=config.backbone,
         tokens=places["tokens"],
-        rows=pretraining_rows(config.objective, places, source.fingerprint, longest, config.excerpt),
+        rows=pretraining_examples(config.objective, places, source.fingerprint, longest, config.excerpt),
         stop_after=config.stop_after,
         self_distillation=config.self_distillation,
         longest=int(source.record["config"]["span_length"]) if rows == "spans" else longest,

@@ -240,12 +240,12 @@ def _ordered(
     measured = [other for other in columns if other.place and other is not column]
 
     def key(entry: Entry) -> list[tuple[bool, float]]:
-        return [_key(cells[col.key][entry.name].sorts_by, col, view.reverse) for col in (column, *measured)]
+        return [_sort_key(cells[col.key][entry.name].sorts_by, col, view.reverse) for col in (column, *measured)]
 
     return sorted(shown, key=key)
 
 
-def _key(value: float | None, column: BoardColumn, reverse: bool) -> tuple[bool, float]:
+def _sort_key(value: float | None, column: BoardColumn, reverse: bool) -> tuple[bool, float]:
     sign = 1 if column.low_is_good != reverse else -1
     return value is None, sign * (value or 0.0)
 
@@ -330,7 +330,7 @@ def legend(board: Board) -> list[str]:
     return [*meanings(board), *shared(board)]
 
 
-def key(board: Board) -> str:
+def legend_line(board: Board) -> str:
     """What the marks of a board mean, in a line."""
     cells = [cell for line in board.lines for cell in line.cells.values()]
     marks = {"better_than": "letters: the systems it is significantly better than", "ties": "letters: tie groups"}

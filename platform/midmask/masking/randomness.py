@@ -5,8 +5,6 @@ whatever the padding. Hashes are 32-bit integers with wrap-around (the finaliser
 2014, and of MurmurHash3, Appleby 2011, for positions).
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from enum import IntEnum
 
@@ -16,7 +14,6 @@ import torch
 from torch import Tensor
 
 from midmask.core.batch import TokenRows
-from midmask.core.randomness import digest
 
 _U = np.uint64
 
@@ -104,26 +101,3 @@ def fingerprints(text: TokenRows) -> Tensor:
     real = positions < text.lengths_B[:, None]
     low, high = (bits * real[..., None]).sum(1).unbind(-1)
     return (high << 32) ^ low
-
-
-def torch_stream(seed: int) -> torch.Generator:
-    """A generator of its own, on the CPU."""
-    return torch.Generator().manual_seed(seed)
-
-
-@contextmanager
-def fresh_weights(seed: int) -> Iterator[None]:
-    """What torch draws on a CPU within depends on the seed alone; afterwards its generator is where it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield
-
-
-def seed_dropout(seed: int, step: int, rank: int) -> None:
-    """Sets torch's generators anew for a step of a worker, so that none of their states has to be saved."""
-    torch.manual_seed(dropout_seed(seed, step, rank))
-
-
-def dropout_seed(seed: int, step: int, rank: int) -> int:
-    """63 bits of a hash of (seed, step, rank)."""
-    return digest(f"dropout/{seed}/{step}/{rank}", 8) >> 1

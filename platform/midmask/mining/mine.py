@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 from midmask.core.arrays import Ints
 from midmask.core.config import Config, runtime
 from midmask.core.randomness import hash64
-from midmask.corpora.text_files import write_lines
+from midmask.corpora.opening import write_lines
 from midmask.encoders.precision import EncodingFields
 from midmask.errors import UserError
 from midmask.exchange.negatives_files import HardNegatives, line_of

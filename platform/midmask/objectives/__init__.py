@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from midmask.core.registry import Registry
+from midmask.core.torch_randomness import fresh_weights
 from midmask.encoders.backbone import Backbone
 from midmask.errors import UserError
-from midmask.masking.randomness import fresh_weights
 from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.finetuning.distillation import Distillation
 from midmask.objectives.objective import CoupledObjective, Objective, ObjectiveConfig

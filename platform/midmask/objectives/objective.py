@@ -20,7 +20,7 @@ KEPT = "backbone."
 
 
 @dataclass(frozen=True)
-class Reads:
+class RowForm:
     """The form of the rows that an objective pre-trains on."""
 
     # passages: a passage; packed: exactly max_length tokens of passages end to end; spans: two spans of a document
@@ -54,8 +54,8 @@ class ObjectiveConfig(Config):
         """Whether rows of earlier steps are among those that a text is told from."""
         return False
 
-    def reads(self) -> Reads:
-        return Reads()
+    def row_form(self) -> RowForm:
+        return RowForm()
 
     def places(self) -> tuple[str, ...]:
         """Folders that the method reads models from: their contents are part of a run's identity."""

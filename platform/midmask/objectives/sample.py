@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from midmask.core.batch import Batch, TokenRows
-from midmask.masking.randomness import row_keys, torch_stream
+from midmask.core.torch_randomness import torch_stream
+from midmask.masking.randomness import row_keys
 from midmask.objectives.objective import ObjectiveConfig
 from midmask.text.vocabulary import Vocabulary
 
@@ -31,12 +32,12 @@ def full_rows(rows: int, length: int, words: Vocabulary, *, seed: int) -> TokenR
 
 def pretraining_batch(config: ObjectiveConfig, words: Vocabulary, *, rows: int, length: int) -> Batch:
     """A batch for a middle training: passages, or each with a second span or a pseudo-query."""
-    reads = config.reads()
+    form = config.row_form()
     texts = {"passage": full_rows(rows, length, words, seed=1)}
-    if reads.rows in ("spans", "pseudo_queries"):
-        second = length if reads.rows == "spans" else min(length, QUERY_LENGTH)
+    if form.rows in ("spans", "pseudo_queries"):
+        second = length if form.rows == "spans" else min(length, QUERY_LENGTH)
         texts["context"] = full_rows(rows, second, words, seed=2)
-    if not reads.term_weights:
+    if not form.term_weights:
         texts = {name: replace(text, weights_BL=None) for name, text in texts.items()}
     return Batch(0, texts)
 

@@ -26,7 +26,7 @@ from midmask.leaderboard.board import (
     View,
     board_of,
     columns_of,
-    key,
+    legend_line,
     meanings,
     newest_place,
     number,
@@ -62,14 +62,14 @@ def systems(context: PageContext) -> None:
     if not view.places:
         st.info("No system was evaluated on this split of this corpus. Choose another.")
         return
-    board = board_of(context.entries, view, lambda shown: compared(_key(shown, view), shown, view, context))
+    board = board_of(context.entries, view, lambda shown: compared(_cache_text(shown, view), shown, view, context))
     if not board.lines:
         st.info("No system matches these choices. Loosen a filter, or show the trials of sweeps.")
         return
     start = PER_PAGE * (page_number(len(board.lines)) - 1)
     lines = board.lines[start : start + PER_PAGE]
     live_table(board_table(board, lines, context.link), "board", order=order_by, opened=card.open_card)
-    of = f"Systems {start + 1:,} to {start + len(lines):,} of {len(board.lines):,} · {key(board)}."
+    of = f"Systems {start + 1:,} to {start + len(lines):,} of {len(board.lines):,} · {legend_line(board)}."
     st.caption(markdown_text(" ".join([of, *shared(board)])))
     with st.expander("How to read this table"):
         st.markdown("\n".join(f"- {markdown_text(one)}" for one in meanings(board)))
@@ -86,12 +86,12 @@ def page_number(count: int) -> int:
 
 
 @st.cache_resource(max_entries=64, show_spinner="Comparing the systems")
-def compared(key: str, _shown: Sequence[Entry], _view: View, _context: PageContext) -> Marks:
-    """Tests of all pairs, worked out once for the same runs: `key` tells them, and all else that matters."""
+def compared(cache_text: str, _shown: Sequence[Entry], _view: View, _context: PageContext) -> Marks:
+    """Tests of all pairs, worked out once for the same runs: `cache_text` tells them, and all else that matters."""
     return marks_of(_shown, _view.places, _view.measures, _context.per_query, _view.marks)
 
 
-def _key(shown: Sequence[Entry], view: View) -> str:
+def _cache_text(shown: Sequence[Entry], view: View) -> str:
     """As one text: Streamlit would take long to hash thousands of ids."""
     runs = [(entry.name, sorted(entry.runs(view.places))) for entry in shown]
     return repr((runs, view.places, view.measures, view.marks))

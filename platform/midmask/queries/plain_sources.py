@@ -27,7 +27,7 @@ from typing import Any
 
 from midmask.core.randomness import hash64
 from midmask.corpora.documents.passages import sentences, splitter
-from midmask.corpora.text_files import form_by_name
+from midmask.corpora.opening import form_by_name
 from midmask.errors import UserError
 from midmask.queries.collection import MadeQuery, Passage
 from midmask.queries.config import file_content

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from midmask.core.arrays import Doubles
 from midmask.core.config import file_fingerprint
-from midmask.corpora.text_files import text_lines
+from midmask.corpora.opening import text_lines
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.queries.config import Sourced

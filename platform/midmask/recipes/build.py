@@ -4,11 +4,10 @@ Published sizes of middle trainings on MS MARCO are in `methods`, those of the p
 and those of fine-tuning are in `protocols`.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from midmask.core.config import flatten, override
-from midmask.experiment.changes import apply_changes, for_each_stage
+from midmask.core.config import flatten
+from midmask.experiment.changes import apply_changes
 from midmask.experiment.schema import Recipe, recipe_from
 from midmask.recipes import RECIPES
 from midmask.recipes.methods import BASE, METHODS, Method
@@ -63,18 +62,6 @@ def at_scale(recipe: Recipe, protocol: str, scale: Scale) -> Recipe:
     if scale == "demo":
         return tuned
     return apply_changes(tuned, {**SHARED, **MIDDLE_TRAININGS.get(recipe.name, {})})
-
-
-def with_changes(recipe: Recipe, changes: Mapping[str, Any], scale: Scale) -> Recipe:
-    """The recipe with some fields set. At the published scale no other field follows a backbone that is set, so that
-    published rates stay.
-
-    Raises:
-        UserError: for an unknown path or an impossible value.
-    """
-    if scale == "published":
-        return override(recipe, for_each_stage(recipe, changes))
-    return apply_changes(recipe, changes)
 
 
 def has_sizes(name: str) -> bool:

@@ -37,7 +37,7 @@ from pydantic import Field
 
 from midmask.core.arrays import Doubles, Ints
 from midmask.core.config import Config, added
-from midmask.corpora.text_files import text_lines, write_lines
+from midmask.corpora.opening import text_lines, write_lines
 from midmask.errors import UserError, known_names
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place

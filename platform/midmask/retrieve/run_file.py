@@ -19,8 +19,8 @@ from pydantic import Field
 
 from midmask.core.config import Config, runtime
 from midmask.corpora.checked_rows import UNKNOWN_ID
+from midmask.corpora.opening import open_text
 from midmask.corpora.splits import is_slice
-from midmask.corpora.text_files import open_text
 from midmask.corpora.writer import QUARANTINE
 from midmask.errors import UserError, unknown
 from midmask.retrieve import ranked

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from midmask.core.arrays import Ints
+from midmask.core.torch_randomness import fresh_weights
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.experts import put_query_expert
 from midmask.encoders.families import first_token, padding_mask, suits_first_token, type_inputs, widen_scores
@@ -29,7 +30,6 @@ from midmask.encoders.precision import Precision, autocast_type
 from midmask.encoders.reading import read_base_model
 from midmask.encoders.representation import Pooling, Representation, Side, TextVectors, TokenVectors
 from midmask.errors import UserError
-from midmask.masking.randomness import fresh_weights
 from midmask.masking.words import one_thread
 from midmask.retrieve.sparse import top_rows
 from midmask.retrieve.views import CodedTokens, Views

@@ -23,10 +23,10 @@ from midmask.sweep.sweep_file import (
     DifferenceToFloor,
     NoiseFloor,
     SweepImportance,
+    SweepMeasure,
     SweepParameter,
     SweepPoint,
     SweepResult,
-    SweepTarget,
 )
 
 
@@ -42,7 +42,7 @@ class Conclusion:
     @property
     def measure(self) -> str:
         """The first objective."""
-        return self.trials.space.targets[0].measure
+        return self.trials.space.optimised[0].measure
 
     @cached_property
     def seeds(self) -> SeedSpread:
@@ -145,7 +145,7 @@ def build_result(end: Conclusion, *, study: str, sweep: str) -> SweepResult:
         corpus=trials.recipe.corpus.short_name,
         split="dev",
         search=space.search,
-        objectives=tuple(SweepTarget(measure=one.measure, mode=one.mode) for one in space.targets),
+        objectives=tuple(SweepMeasure(measure=one.measure, mode=one.mode) for one in space.optimised),
         parameters=tuple(
             SweepParameter(**{**one.model_dump(), "label": names[path]}, path=path, constant=one.is_constant)
             for path, one in space.parameters.items()
@@ -162,7 +162,7 @@ def build_result(end: Conclusion, *, study: str, sweep: str) -> SweepResult:
 
 def _point(end: Conclusion, trial: Trial, sweep: str) -> SweepPoint:
     space, row, tried = end.trials.space, end.standings.get(trial.label), trial.outcome
-    names = [objective.measure for objective in space.targets]
+    names = [objective.measure for objective in space.optimised]
     return SweepPoint(
         label=trial.label,
         brief=briefly(space, tried.parameters),

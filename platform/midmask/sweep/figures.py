@@ -15,10 +15,10 @@ import plotly.graph_objects as go
 
 from midmask.sweep.sweep_file import (
     SweepImportance,
+    SweepMeasure,
     SweepParameter,
     SweepPoint,
     SweepResult,
-    SweepTarget,
     SweepValue,
     band,
     choices,
@@ -322,7 +322,7 @@ def parallel(sweep: SweepResult) -> go.Figure:
     return figure
 
 
-def _title(objective: SweepTarget) -> str:
+def _title(objective: SweepMeasure) -> str:
     """An objective beside the first as an axis says it."""
     return objective.measure.replace("_", " ")
 

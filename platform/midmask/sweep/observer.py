@@ -122,7 +122,7 @@ class TrialsObserver:
 
     def _measure(self, source: str, trial: _TrackedTrial, rung: RungMeasured) -> None:
         space, measured = self._context.space, rung.measured
-        objective = space.targets[0]
+        objective = space.optimised[0]
         value = measured.measures[objective.measure]
         text = f"{objective.measure} {value:.4f} ({clock(rung.seconds)})"
         if rung.number < len(space.shares):
@@ -142,7 +142,7 @@ class TrialsObserver:
         trial.run.finish()
 
     def _log_probe(self, trial: _TrackedTrial, rung: int, value: float) -> None:
-        name = metric_key("corpus", "dev", self._context.space.targets[0].measure).rsplit("/", 1)[-1]
+        name = metric_key("corpus", "dev", self._context.space.optimised[0].measure).rsplit("/", 1)[-1]
         trial.run.log({f"probe/{name}": value}, step=rung)  # two segments: no leaderboard row
 
     def complete(self, outcomes: Iterable[Outcome]) -> None:

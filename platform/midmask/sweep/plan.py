@@ -13,18 +13,18 @@ from midmask.app.driver import apply_flags, named_recipe, scale_notes
 from midmask.app.job import Options
 from midmask.core.config import fingerprint, flatten
 from midmask.errors import UserError, unknown
-from midmask.evaluation import measures, retriever
-from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation import measures
+from midmask.evaluation.step import DEFAULT_BY_ANSWERS, EvaluateConfig
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step
 from midmask.experiment.plan import Plan, plan, rungs
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
-from midmask.recipes.build import at_scale, with_changes
+from midmask.recipes.build import at_scale
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
-from midmask.sweep.space import COSTS, Space, Target, budget, check, grid
+from midmask.sweep.space import COSTS, OptimisedMeasure, Space, budget, check, grid
 from midmask.sweep.study import open_study, outcomes
 
 
@@ -35,7 +35,7 @@ class Measured:
     measures: dict[str, float]  # means over fine-tuning seeds
     costs: dict[str, float]  # of the first seed, by the names of `Costs`; unknown ones are left out
 
-    def of(self, objectives: Sequence[Target]) -> tuple[float, ...]:
+    def of(self, objectives: Sequence[OptimisedMeasure]) -> tuple[float, ...]:
         """The values of objectives.
 
         Raises:
@@ -68,7 +68,7 @@ class Rung:
 def trial_rungs(recipe: Recipe, space: Space, survey: Survey) -> list[Rung]:
     """A trial's plan: laid out where the trial runs, and sent to the driver with its first report."""
     plans = rungs(recipe, space.shares, survey)
-    probes = [(probe(recipe, share, space, survey),) for share in space.shares[:-1]]
+    probes = [(rung_evaluation(recipe, share, space, survey),) for share in space.shares[:-1]]
     measured = [*probes, tuple(final_evaluations(recipe, space, survey))]
     return [
         Rung(share, steps.pretrained, evaluations)
@@ -82,7 +82,7 @@ def final_evaluations(recipe: Recipe, space: Space, survey: Survey) -> list[Step
     return [plan(seeded, survey).evaluation(dev_evaluation(seeded)) for seeded in repeated]
 
 
-def probe(recipe: Recipe, share: float, space: Space, survey: Survey) -> Step:
+def rung_evaluation(recipe: Recipe, share: float, space: Space, survey: Survey) -> Step:
     """A rung's measurement: a fixed, short first stage, then at most `max_queries` dev queries."""
     first = recipe.stages[0]
     stage = first.model_copy(update={"train": first.train.model_copy(update={"steps": space.rungs.steps})})
@@ -169,7 +169,7 @@ def sweep_for(options: Options, space: Space) -> Sweep:
     base = _recipe(space, options.recipe or space.recipe, options)
     check(space, base)
     _check_objectives(space, base)
-    shared = replace(options, changes=_without_objective(options.changes))
+    shared = replace(options, set_fields=_without_objective(options.set_fields))
     alike = space.model_copy(update={"settings": _without_objective(space.settings)})
     baselines = tuple(_recipe(alike, name, shared).fine_tuned_as(base) for name in space.baselines)
     return Sweep(space, base, baselines, options)
@@ -180,7 +180,8 @@ def _recipe(space: Space, name: str, options: Options) -> Recipe:
     recipe, protocol = named_recipe(name), options.protocol or space.protocol
     if protocol is not None or options.scale == "published":
         recipe = at_scale(recipe, protocol or recipe.protocol, options.scale)
-    return apply_flags(with_changes(recipe, space.settings, options.scale), options)
+    recipe = apply_changes(recipe, space.settings, backbone_defaults=options.scale != "published")
+    return apply_flags(recipe, options)
 
 
 def _without_objective(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,7 +193,7 @@ def _refuse_idle(options: Options, space: Space) -> None:
     """Raises UserError for a value of a field that the sweep varies: all trials have others, and baselines leave the
     fields of the method's objective out. (A parameter with a condition keeps the recipe's value where that fails.)
     """
-    for path, value in options.changes.items():
+    for path, value in options.set_fields.items():
         if path in space.parameters and path.startswith("objective.") and not space.parameters[path].when:
             raise UserError(
                 f"--set {path}={value}: this sweep varies {path}, so no trial would have that value of the flag; leave "
@@ -202,8 +203,8 @@ def _refuse_idle(options: Options, space: Space) -> None:
 
 def _check_objectives(space: Space, recipe: Recipe) -> None:
     """Raises UserError for an objective that no trial's evaluation will tell."""
-    told = recipe.evaluation.measures or (*measures.DEFAULT, "R@1000", *retriever.DEFAULT_BY_ANSWERS)
-    for objective in space.targets:
+    told = recipe.evaluation.measures or (*measures.DEFAULT, "R@1000", *DEFAULT_BY_ANSWERS)
+    for objective in space.optimised:
         if objective.measure not in (*told, *COSTS):
             raise UserError(
                 f"measure = {objective.measure!r} is not among those that are measured ({', '.join(told)}) nor a cost "
@@ -226,11 +227,11 @@ def describe(sweep: Sweep) -> str:
     return "\n".join(lines)
 
 
-def targets(sweep: Sweep) -> Iterator[Step]:
+def all_evaluations(sweep: Sweep) -> Iterator[Step]:
     """All steps that a sweep may compute: every trial to its end, then the best and the baselines with every seed."""
     for trial in trial_recipes(sweep):
         yield from final_evaluations(trial, sweep.space, sweep.survey)
-    yield from final_targets(sweep)
+    yield from comparison_evaluations(sweep)
 
 
 def trial_recipes(sweep: Sweep) -> list[Recipe]:
@@ -242,7 +243,7 @@ def trial_recipes(sweep: Sweep) -> list[Recipe]:
     return [apply_changes(sweep.recipe, point) for point in points]
 
 
-def final_targets(sweep: Sweep) -> Iterator[Step]:
+def comparison_evaluations(sweep: Sweep) -> Iterator[Step]:
     """The evaluations of the final comparison, in which the first trial stands for the best."""
     yield from sweep.bm25.values()
     for recipe in (trial_recipes(sweep)[0], *sweep.baselines):

@@ -107,19 +107,19 @@ class Trials:
         """
         if not self.complete:
             raise UserError(f"sweep {self.space.name}: no trial ran to the end; the log above says why each one failed")
-        sign = 1 if self.space.targets[0].mode == "max" else -1
+        sign = 1 if self.space.optimised[0].mode == "max" else -1
         return max(self.complete, key=lambda trial: sign * trial.outcome.last)
 
     @cached_property
     def front(self) -> set[str]:
         """Labels of the complete trials that no other beats in all objectives."""
         values = [trial.outcome.values for trial in self.complete]
-        on_it = on_front(values, [objective.mode for objective in self.space.targets])
+        on_it = on_front(values, [objective.mode for objective in self.space.optimised])
         return {trial.label for trial, keep in zip(self.complete, on_it, strict=True) if keep}
 
     def seed_means(self) -> list[list[float]]:
         """For each complete trial, the first objective's mean for every fine-tuning seed."""
-        name = self.space.targets[0].measure
+        name = self.space.optimised[0].measure
         return [[artifact.result["measures"][name] for artifact in trial.evaluations] for trial in self.complete]
 
     def standings(self, seeds: SeedSpread) -> dict[str, Comparison]:
@@ -127,7 +127,7 @@ class Trials:
         queries, Holm-corrected, with the variance of means over seeds.
         """
         tables = {trial.label: [per_query(artifact) for artifact in trial.evaluations] for trial in self.complete}
-        comparisons = compare(tables, baseline=self.best.label, measure=self.space.targets[0].measure, seeds=seeds)
+        comparisons = compare(tables, baseline=self.best.label, measure=self.space.optimised[0].measure, seeds=seeds)
         return {row.system: row for row in comparisons}
 
     def rung_share(self) -> float:
@@ -184,7 +184,7 @@ def trials_table(trials: Trials, standings: Mapping[str, Comparison]) -> str:
     """
     space, several = trials.space, trials.space.has_several_objectives
     paths = [path for path, distribution in space.parameters.items() if not distribution.is_constant]
-    names = [objective.measure for objective in space.targets]
+    names = [objective.measure for objective in space.optimised]
     names += [LATENCY] if several and LATENCY not in names else []
     probes = range(1, len(space.shares))
     headers = [labels(space)[path] for path in paths]
@@ -244,7 +244,7 @@ def _figures(row: Comparison) -> str:
 
 def runner_up_sentence(trials: Trials, standings: Mapping[str, Comparison]) -> str:
     """Whether the best can be told from the next best, and from the recipe's own values, if these were tried."""
-    sign = 1 if trials.space.targets[0].mode == "max" else -1
+    sign = 1 if trials.space.optimised[0].mode == "max" else -1
     others = sorted(standings, key=lambda label: -sign * standings[label].difference)
     pairs = [(label, "the next best") for label in others[:1]]
     usual_values = flatten(trials.recipe)
@@ -288,12 +288,12 @@ def floor_sentence(standings: Mapping[str, Comparison], seeds: SeedSpread, repea
 def front_sentence(trials: Trials, systems: Sequence[System]) -> str:
     """How large the front is, and how the marked points compare to the first of them over the seeds of the end."""
     space = trials.space
-    names = " and ".join(objective.measure for objective in space.targets)
+    names = " and ".join(objective.measure for objective in space.optimised)
     text = f"{len(trials.front)} of {len(trials.complete)} points are on the front of {names} on dev."
     marked = [system for system in systems if system.label in space.marks]
     if len(marked) < 2:
         return text
-    measure, first = space.targets[0].measure, marked[0].label
+    measure, first = space.optimised[0].measure, marked[0].label
     comparisons = against(marked, first, "dev", measure)
     by_mark = {mark_of(space, trial.outcome.parameters): trial for trial in trials.complete}
     clauses = [

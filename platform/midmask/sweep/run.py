@@ -11,13 +11,7 @@ from functools import partial
 from typing import Any
 
 from midmask.app.run import compute, run_recipe_steps
-from midmask.app.run_contents import (
-    all_datasets,
-    base_tags,
-    log_recipe,
-    log_report,
-    run_name,
-)
+from midmask.app.run_contents import all_datasets, base_tags, log_recipe, log_report, run_name
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.channel import Channel
 from midmask.backend.cluster import share_among_trials, whole
@@ -35,9 +29,9 @@ from midmask.sweep.plan import (
     SPLITS,
     Entrant,
     Sweep,
+    comparison_evaluations,
     entrants_of,
     final_evaluations,
-    final_targets,
     trial_recipes,
     trial_rungs,
 )
@@ -45,17 +39,12 @@ from midmask.sweep.results import Trials, importance
 from midmask.sweep.space import Space, briefly, budget, mark_of
 from midmask.sweep.study import open_study, outcomes, remaining
 from midmask.sweep.sweep_file import SWEEP_FILE, parse_sweep
-from midmask.sweep.trial import (
-    SweepProgress,
-    TrialContext,
-    pruning,
-    search,
-)
+from midmask.sweep.trial import SweepProgress, TrialContext, pruning, search
 
 log = logging.getLogger(__name__)
 
 
-def compare(entrants: Sequence[Entrant], job: TrackedJob) -> None:
+def measure_entrants(entrants: Sequence[Entrant], job: TrackedJob) -> None:
     """Evaluates every entrant on every split, and tracks it as a system."""
     targets = [step for one in entrants for step in one.evaluations.values()]
     systems = [
@@ -84,7 +73,7 @@ def expected_trials(sweep: Sweep) -> Iterator[Step]:
 
 
 PHASES = SHARED, TRIALS, COMPARISON = "collection and BM25", "trials", "comparison"
-"""Of a sweep's progress."""
+"""Phases of a sweep's progress, in order."""
 
 
 def run_sweep(sweep: Sweep) -> tuple[str, Place]:
@@ -93,15 +82,15 @@ def run_sweep(sweep: Sweep) -> tuple[str, Place]:
     tags = {**base_tags(options.job, recipe), "midmask.step": "sweep", "midmask.fingerprint": sweep.fingerprint}
     name = run_name(options.job, tags, sweep.fingerprint)
     params = {**flatten(recipe), **{f"space.{path}": value for path, value in flatten(sweep.space).items()}}
-    use = partial(share_among_trials, budget(sweep.space), options.workers, options.workers_per_training)
+    share = partial(share_among_trials, budget(sweep.space), options.workers, options.workers_per_training)
     with open_job(
-        options, name, tags, params, finished=(sweep.place / RECORD).exists(), share=use, phases=PHASES
+        options, name, tags, params, finished=(sweep.place / RECORD).exists(), share=share, phases=PHASES
     ) as job:
         if job is None:
             return _report(sweep, load(sweep.place))
         log_recipe(job.run, recipe)
         record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
-        artifact = produce(sweep.place, record, lambda out: _run(sweep, job, out))
+        artifact = produce(sweep.place, record, lambda out: _make_sweep(sweep, job, out))
         folder = artifact.place.local()
         log_report(job.run, str(artifact.result["report"]))
         job.run.log_file(folder / SWEEP_FILE)
@@ -117,12 +106,13 @@ def _report(sweep: Sweep, artifact: Artifact) -> tuple[str, Place]:
     return str(artifact.result["report"]), step.place(Place(sweep.options.storage)) / "model"
 
 
-def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
-    storage, use, recipe = job.storage, job.use, sweep.recipe
+def _make_sweep(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
+    """Shared steps, trials, the comparison of the best with its baselines, the report: all of a sweep, into `out`."""
+    storage, recipe = job.storage, sweep.recipe
     planned, bm25 = plan(recipe, sweep.survey), sweep.bm25
     shared = _shared(sweep.space, planned, bm25.values())
-    whole_job = {SHARED: shared, TRIALS: expected_trials(sweep), COMPARISON: final_targets(sweep)}
-    job.progress.plan({name: Graph.left_in(storage, steps).left.values() for name, steps in whole_job.items()})
+    whole_job = {SHARED: shared, TRIALS: expected_trials(sweep), COMPARISON: comparison_evaluations(sweep)}
+    job.progress.plan({name: Graph.left_in(storage, steps).unfinished.values() for name, steps in whole_job.items()})
     run_recipe_steps(recipe, shared, job, whole(sweep.options.training_workers), SHARED)
     # With the counts of what was prepared:
     job.run.log_inputs(all_datasets([planned.evaluation(recipe.evaluation)], storage))
@@ -131,17 +121,17 @@ def _run(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
     done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
     progress = SweepProgress(done + left.count, done, lambda line: log.info("%s", line))
     with Channel.open() as channel:
-        context = TrialContext(recipe, sweep.survey, sweep.space, storage, channel, use)
+        context = TrialContext(recipe, sweep.survey, sweep.space, storage, channel, job.use)
         observer = TrialsObserver(job, context, progress, sweep=sweep.fingerprint)
         observer.complete(outcomes(study, sweep.space))
         with channel.forwarding(observer):
-            found = search(context, study, left, use, sweep.recipe.pretrain.seed)
+            found = search(context, study, left, recipe.pretrain.seed)
         observer.close(found)
     job.progress.enter(COMPARISON)
     trials = Trials(sweep.space, recipe, sweep.survey, storage, found)
     log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
     compared = entrants(sweep, trials)
-    compare(compared, job)
+    measure_entrants(compared, job)
     against = {split: load(step.place(storage)) for split, step in bm25.items()}
     end = Conclusion(trials, compared, against, importance(study, sweep.space))
     result = build_result(end, study=sweep.study, sweep=sweep.fingerprint)

@@ -141,7 +141,7 @@ class Rungs(Config):
         return self
 
 
-class Target(Config):
+class OptimisedMeasure(Config):
     """One thing that is optimised."""
 
     measure: str = Field(description=f"as ir-measures writes it, on dev; or a cost: {', '.join(COSTS)}")
@@ -160,7 +160,7 @@ class Space(Config):
     )
     measure: str = Field("nDCG@10", description="what is optimised, as ir-measures writes it, on dev")
     mode: Mode = Field("max", description="whether more is better")
-    objectives: tuple[Target, ...] = Field(
+    objectives: tuple[OptimisedMeasure, ...] = Field(
         (),
         description="several things at once, in place of measure and mode: the first is a measure, by which systems "
         "are compared in the end; such trials are not pruned",
@@ -183,13 +183,13 @@ class Space(Config):
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="fine-tuning seeds of the final comparison")
 
     @property
-    def targets(self) -> tuple[Target, ...]:
+    def optimised(self) -> tuple[OptimisedMeasure, ...]:
         """What is optimised; the first decides who is best."""
-        return self.objectives or (Target(measure=self.measure, mode=self.mode),)
+        return self.objectives or (OptimisedMeasure(measure=self.measure, mode=self.mode),)
 
     @property
     def has_several_objectives(self) -> bool:
-        return len(self.targets) > 1
+        return len(self.optimised) > 1
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -209,7 +209,7 @@ class Space(Config):
     def _objectives_are_told_apart(self) -> "Space":
         if self.objectives and (self.measure, self.mode) != ("nDCG@10", "max"):
             raise ValueError("objectives stand in place of measure and mode; give the one or the other")
-        names = [objective.measure for objective in self.targets]
+        names = [objective.measure for objective in self.optimised]
         if len(set(names)) < len(names):
             raise ValueError(f"objectives: {', '.join(names)}; each measure only once")
         if names[0] in COSTS:

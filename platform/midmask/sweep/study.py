@@ -65,7 +65,7 @@ def sampler(space: Space, seed: int) -> BaseSampler:
 def open_study(storage: optuna.storages.BaseStorage, name: str, space: Space) -> optuna.Study:
     """The study of that name; made if there is none."""
     ways = {"max": StudyDirection.MAXIMIZE, "min": StudyDirection.MINIMIZE}
-    directions = [ways[objective.mode] for objective in space.targets]
+    directions = [ways[objective.mode] for objective in space.optimised]
     return optuna.create_study(storage=storage, study_name=name, directions=directions, load_if_exists=True)
 
 

@@ -38,7 +38,7 @@ class SweepPart(Config):
     model_config = ConfigDict(extra="ignore")
 
 
-class SweepTarget(SweepPart):
+class SweepMeasure(SweepPart):
     measure: str
     mode: Literal["max", "min"]
 
@@ -142,7 +142,7 @@ class SweepResult(SweepPart):
     corpus: str
     split: str = Field(description='always "dev": what trials are chosen on')
     search: str
-    objectives: tuple[SweepTarget, ...] = Field(description="the first decides")
+    objectives: tuple[SweepMeasure, ...] = Field(description="the first decides")
     parameters: tuple[SweepParameter, ...] = Field(description="in the order of the space")
     points: tuple[SweepPoint, ...] = Field(description="in the order of asking")
     best: str = Field(description="label of the best point by the first objective")

@@ -142,17 +142,17 @@ def run_trial(context: TrialContext, parameters: ParameterPoint, report: Report)
     runner = Runner(context.storage, makers_of(context.use), tell)
     for number, rung in enumerate(rungs, start=1):
         if rung.pretrained is not None:
-            runner.run(rung.pretrained)
+            runner.compute(rung.pretrained)
         trained = time.perf_counter()
-        results = [runner.run(step).result for step in rung.evaluations]
+        results = [runner.compute(step).result for step in rung.evaluations]
         found = summarise(rung.evaluations, results, context.storage)
         corpus, queries = results[0]["corpus"], results[0]["queries"]
         tell(RungMeasured(number, rung.share, time.perf_counter() - trained, corpus, queries, found))
-        objectives = found.of(space.targets if number == len(rungs) else space.targets[:1])
+        objectives = found.of(space.optimised if number == len(rungs) else space.optimised[:1])
         report({"rung": number, **{objective(place): value for place, value in enumerate(objectives)}})
 
 
-def search(context: TrialContext, study: optuna.Study, left: Remaining, use: Resources, seed: int) -> list[Outcome]:
+def search(context: TrialContext, study: optuna.Study, left: Remaining, seed: int) -> list[Outcome]:
     """Runs what is left of a study, and returns all its finished trials.
 
     A trial that fails is reported and left out; the sweep goes on.
@@ -164,7 +164,7 @@ def search(context: TrialContext, study: optuna.Study, left: Remaining, use: Res
             storage=study._storage,
             sampler=sampler(space, seed + len(study.trials)),  # resumed: not the first points over again
             suggest=partial(suggest, space),
-            modes=[one.mode for one in space.targets],
+            modes=[one.mode for one in space.optimised],
             points=left.points,
         )
         halving = pruning(space, outcomes(study, space))
@@ -172,7 +172,7 @@ def search(context: TrialContext, study: optuna.Study, left: Remaining, use: Res
         def tell(point: ParameterPoint, how: EarlyEnd) -> None:
             context.channel.push(TrialEvent(fingerprint(point), EndedEarly(how)))
 
-        run_trials(partial(run_trial, context), wanted, left.count, use, halving, context.storage, tell)
+        run_trials(partial(run_trial, context), wanted, left.count, context.use, halving, context.storage, tell)
     return outcomes(study, space)
 
 
@@ -186,4 +186,4 @@ def pruning(space: Space, before: Sequence[Outcome]) -> Halving | None:
     if len(space.shares) == 1 or not space.rungs.prune:
         return None
     measures = [outcome.measures for outcome in before]
-    return Halving(space.targets[0].mode, len(space.shares), space.rungs.reduction, measures)
+    return Halving(space.optimised[0].mode, len(space.shares), space.rungs.reduction, measures)

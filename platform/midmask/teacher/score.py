@@ -18,7 +18,7 @@ from pydantic import Field
 from midmask.core.arrays import Ints32
 from midmask.core.batch import TokenRows
 from midmask.core.config import Config, file_fingerprint, runtime
-from midmask.corpora.text_files import write_lines
+from midmask.corpora.opening import write_lines
 from midmask.encoders.cross_encoder import read_cross_encoder
 from midmask.errors import UserError
 from midmask.exchange.score_files import read_scores_file

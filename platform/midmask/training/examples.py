@@ -2,7 +2,7 @@
 
 `TokenTable` is random access to an artifact with a list for each row. An `Examples` is a small description that can be
 sent to any machine; `open_examples` turns it into a source there, once in each process. `local_reader` reads the steps
-of one worker in order, from any step on; it is what every other reader has to equal (`backend.reading`).
+of one worker in order, from any step on; it is what every other reader has to equal (`backend.ray_data`).
 
 Nothing here imports torch: reading tasks start on processes of their own, and torch alone would take them longer to
 load than to read.
@@ -158,55 +158,6 @@ def open_examples(examples: Examples) -> ExampleSource:
     return examples.open()
 
 
-class Passages:
-    """The passages of a tokens artifact by row, with their term weights where a `weights` artifact is given."""
-
-    def __init__(self, tokens: Place, weights: Place | None, *, planned: int | None = None) -> None:
-        self._ids = TokenTable(tokens / "passages", planned=planned)
-        self._weights = TokenTable(weights / "weights", "weights", planned=planned) if weights else None
-        self.count = self._ids.count
-        self.names = self._ids.doc_ids
-
-    def read(self, rows: Rows) -> TextRows:
-        return join_texts(self._ids.read(rows), rows, self._weights.read(rows) if self._weights else None)
-
-
-def lengths_of(tokens: Place) -> Ints32:
-    """The tokens of each passage, int32."""
-    return (tokens / "lengths.npy").read_array()
-
-
-@dataclass(frozen=True)
-class PassageExamples:
-    """Pre-training: a row is a passage of the tokens artifact."""
-
-    tokens: Place
-    fingerprint: str
-    weights: Place | None = None  # an artifact of term weights
-    # Whether batches are grouped by length; not where rows of a batch meet: a text's negatives would be of its length
-    by_length: bool = True
-
-    def open(self) -> "PassageSource":
-        return PassageSource(self)
-
-
-class PassageSource:
-    """Passages by row number."""
-
-    group = 1
-
-    def __init__(self, examples: PassageExamples) -> None:
-        self.lengths: Ints32 | None = lengths_of(examples.tokens) if examples.by_length else None
-        self._passages = Passages(examples.tokens, examples.weights)
-        self.count = self._passages.count
-
-    def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
-        return {"passage": self._passages.read(rows)}
-
-    def names(self, rows: Rows) -> list[str]:
-        return self._passages.names(rows)
-
-
 def join_texts(pieces: list[Ints32], rows: Rows, weights: list[ColumnValues] | None = None) -> TextRows:
     """Rows end to end; `weights`: of their tokens, row by row."""
     lengths = np.array([len(piece) for piece in pieces], dtype=np.int32)
@@ -224,7 +175,7 @@ def draw_rows(seed: int, epoch: int, rows: Rows, what: int, below: Any) -> Rows:
 
 
 @dataclass(frozen=True)
-class Order:
+class WorkerSteps:
     """The rows that one worker reads in steps start … stop - 1 of the batch plan. Picklable."""
 
     examples: Examples
@@ -251,10 +202,10 @@ def plan_of(examples: Examples, batch_size: int, seed: int) -> BatchPlan:
     return BatchPlan(source.count, batch_size, seed, examples.fingerprint, source.lengths)
 
 
-OrderReader = Callable[[Order], Iterator[tuple[int, TextColumns]]]
+StepReader = Callable[[WorkerSteps], Iterator[tuple[int, TextColumns]]]
 
 
-def local_reader(order: Order) -> Iterator[tuple[int, TextColumns]]:
+def local_reader(worker: WorkerSteps) -> Iterator[tuple[int, TextColumns]]:
     """The one-process reader."""
-    for step in range(order.start, order.stop):
-        yield step, order.read(step)
+    for step in range(worker.start, worker.stop):
+        yield step, worker.read(step)

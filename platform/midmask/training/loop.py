@@ -14,7 +14,7 @@ of its first.
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,13 +23,13 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from midmask.core.batch import Batch, Loss, Part, TokenRows
+from midmask.core.torch_randomness import seed_dropout
 from midmask.encoders.precision import autocast_type
-from midmask.masking.randomness import seed_dropout
 from midmask.objectives import CoupledObjective, Objective
 from midmask.objectives import distributed as world
+from midmask.training.batches import ReadCounts, StepBatches
 from midmask.training.health import Guard
 from midmask.training.optimiser import TrainConfig, learning_rate, update
-from midmask.training.reader import Read
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class StepRecord:
 
     step: int
     sums: Tensor  # float64: the loss's total, then each part's sum over its targets
-    # float64: each part's targets, then tokens, slots (tokens with padding) and the digest of what was read
+    # float64: each part's targets, then `ReadCounts`
     counts: Tensor
     gradient_norms: Tensor  # before clipping, of all parameters and of the heads, [2]
     learning_rate: float
@@ -148,7 +148,7 @@ def values_of(loss: Loss, counts: dict[str, Tensor]) -> Tensor:
     return torch.stack([value.detach().double() for value in (total, *sums)])
 
 
-def wrap_distributed(objective: Objective, guard: Guard | None = None) -> nn.Module:
+def prepare_model(objective: Objective, guard: Guard | None = None) -> nn.Module:
     """The objective as the loop calls it; of several workers, gradients are averaged over them."""
     model = Divided(objective, guard)
     if world.size() == 1:  # Ray Train opens a process group for one worker too
@@ -158,37 +158,37 @@ def wrap_distributed(objective: Objective, guard: Guard | None = None) -> nn.Mod
 
 
 def divided(model: nn.Module) -> Divided:
-    """The objective inside the module that `wrap_distributed` returned."""
+    """The objective inside the module that `prepare_model` returned."""
     inner = model.module if isinstance(model, DistributedDataParallel) else model
     assert isinstance(inner, Divided)
     return inner
 
 
-def run_steps(
+def optimise(
     model: nn.Module,
     objective: Objective,
     optimiser: torch.optim.AdamW,
     config: TrainConfig,
-    work: Iterator[Read],
+    work: Iterator[StepBatches],
     device: torch.device,
 ) -> Iterator[StepRecord]:
-    """Trains on each read in turn; the record of a step is given when its update is done (or, on a GPU, queued)."""
+    """Trains on step after step; the record of a step is given when its update is done (or, on a GPU, queued)."""
     first = True
     begun = time.perf_counter()
-    for read in work:
+    for batches in work:
         waited = time.perf_counter() - begun
-        batches = [to_device(batch, device) for batch in read.micro]
-        seed_dropout(config.seed, read.step, world.rank())
-        sums, counts = accumulate(model, objective, config, batches, (read.tokens, read.slots, read.digest))
-        norms = update(objective, optimiser, config, read.step)
+        micro = [to_device(batch, device) for batch in batches.micro]
+        seed_dropout(config.seed, batches.step, world.rank())
+        sums, counts = accumulate(model, objective, config, micro, batches.read)
+        norms = update(objective, optimiser, config, batches.step)
         now = time.perf_counter()
-        rate = learning_rate(config, read.step)
-        yield StepRecord(read.step, world.all_sum(sums), counts, norms, rate, waited, now - begun, first)
+        rate = learning_rate(config, batches.step)
+        yield StepRecord(batches.step, world.all_sum(sums), counts, norms, rate, waited, now - begun, first)
         begun, first = time.perf_counter(), False
 
 
 def accumulate(
-    model: nn.Module, objective: Objective, config: TrainConfig, batches: list[Batch], extra: Sequence[int]
+    model: nn.Module, objective: Objective, config: TrainConfig, batches: list[Batch], read: ReadCounts
 ) -> tuple[Tensor, Tensor]:
     """The gradient of one step, summed over micro-batches: (local sums, global counts) as in `StepRecord`."""
     names = divided(model).parts
@@ -196,7 +196,7 @@ def accumulate(
     targets = [divided(model).counts(each, batch) for each, batch in zip(drawn, batches, strict=True)]
     local = torch.stack([torch.stack([each[name] for each in targets]).sum().double() for name in names])
     device = local.device
-    counts = world.all_sum(torch.cat([local, torch.tensor(extra, dtype=torch.float64, device=device)]))
+    counts = world.all_sum(torch.cat([local, torch.tensor(read, dtype=torch.float64, device=device)]))
     divisors = {name: counts[index].float() for index, name in enumerate(names)}
     bf16 = autocast_type(config.precision, device)
     sums = torch.zeros(1 + len(names), dtype=torch.float64, device=device)

@@ -1,4 +1,4 @@
-"""Rows of a middle training that are not one passage each: packed rows, pairs of related texts, excerpts.
+"""Rows of a middle training: passages, packed rows, pairs of related texts, excerpts.
 
 packed rows    passages end to end, cut without regard to where they begin, as `run_mlm` does by default
 
@@ -15,11 +15,12 @@ excerpts       of each passage so many tokens in a row, which begin anywhere, al
     passage          [CLS] a b c d e f g [SEP]
     excerpt of 5     [CLS] c d e [SEP]
 
-What is drawn depends on (seed, epoch, row) alone. Nothing here imports torch (`training.examples`).
+What is drawn depends on (seed, epoch, row) alone. This module is imported without torch, as `training.examples`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,18 +28,61 @@ from numpy.typing import NDArray
 from midmask.core.arrays import Ints32
 from midmask.errors import UserError
 from midmask.store.place import Place
-from midmask.training.examples import (
-    ExampleSource,
-    PassageExamples,
-    Passages,
-    TextColumns,
-    TextRows,
-    TokenTable,
-    draw_rows,
-    join_texts,
-    lengths_of,
-)
+from midmask.training.examples import Examples, ExampleSource, TextColumns, TextRows, TokenTable, draw_rows, join_texts
 from midmask.training.plan import Rows
+
+if TYPE_CHECKING:
+    from midmask.objectives import ObjectiveConfig
+
+
+class Passages:
+    """The passages of a tokens artifact by row, with their term weights where a `weights` artifact is given."""
+
+    def __init__(self, tokens: Place, weights: Place | None, *, planned: int | None = None) -> None:
+        self._ids = TokenTable(tokens / "passages", planned=planned)
+        self._weights = TokenTable(weights / "weights", "weights", planned=planned) if weights else None
+        self.count = self._ids.count
+        self.names = self._ids.doc_ids
+
+    def read(self, rows: Rows) -> TextRows:
+        return join_texts(self._ids.read(rows), rows, self._weights.read(rows) if self._weights else None)
+
+
+def lengths_of(tokens: Place) -> Ints32:
+    """The tokens of each passage, int32."""
+    return (tokens / "lengths.npy").read_array()
+
+
+@dataclass(frozen=True)
+class PassageExamples:
+    """Pre-training: a row is a passage of the tokens artifact."""
+
+    tokens: Place
+    fingerprint: str
+    weights: Place | None = None  # an artifact of term weights
+    # Whether batches are grouped by length; not where rows of a batch meet: a text's negatives would be of its length
+    by_length: bool = True
+
+    def open(self) -> "PassageSource":
+        return PassageSource(self)
+
+
+class PassageSource:
+    """Passages by row number."""
+
+    group = 1
+
+    def __init__(self, examples: PassageExamples) -> None:
+        self.lengths: Ints32 | None = lengths_of(examples.tokens) if examples.by_length else None
+        self._passages = Passages(examples.tokens, examples.weights)
+        self.count = self._passages.count
+
+    def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
+        return {"passage": self._passages.read(rows)}
+
+    def names(self, rows: Rows) -> list[str]:
+        return self._passages.names(rows)
+
 
 PACKED_GROUP = 1000
 """Passages that are put end to end (the default batch of Hugging Face's datasets, which run_mlm.py leaves as it is)."""
@@ -292,3 +336,45 @@ def cut_excerpts(whole: TextRows, starts: Rows, length: int) -> TextRows:
     positions = np.where(place == lengths[row] - 1, ends[row] - 1, positions)
     weights = None if whole.weights is None else whole.weights[positions]
     return whole._replace(flat=whole.flat[positions], lengths=lengths, weights=weights)
+
+
+def pretraining_examples(
+    objective: "ObjectiveConfig",
+    places: Mapping[str, Place],
+    fingerprint: str,
+    max_length: int,
+    excerpt: int | None = None,
+) -> Examples:
+    """The rows that an objective reads. Where the loss compares rows, batches are not grouped by length: all negatives
+    of a text would have its length.
+
+    Args:
+        places: artifacts by name: tokens, and what the objective reads besides: spans, pseudo_queries, weights.
+        fingerprint: of the artifact whose rows are read, which their order depends on.
+        max_length: tokens of a packed row. excerpt: tokens that each visit reads of a passage; none: all.
+
+    Raises:
+        ValueError: if a place that is read is not given.
+    """
+    from midmask.objectives import PRETRAINING, CoupledObjective  # here, since they import torch
+
+    form = objective.row_form()
+    weights = _require_place(places, "weights") if form.term_weights else None
+    by_length = not issubclass(PRETRAINING[objective.name], CoupledObjective)
+    if form.rows == "packed":
+        return PackedExamples(places["tokens"], fingerprint, max_length, weights)
+    if form.rows == "spans":
+        return SpanExamples(_require_place(places, "spans"), fingerprint, form.context)
+    whole: PassageExamples | PseudoQueryExamples
+    if form.rows == "pseudo_queries":
+        queries = _require_place(places, "pseudo_queries")
+        whole = PseudoQueryExamples(places["tokens"], queries, fingerprint, weights, by_length)
+    else:
+        whole = PassageExamples(places["tokens"], fingerprint, weights, by_length)
+    return whole if excerpt is None else ExcerptExamples(whole, excerpt)
+
+
+def _require_place(places: Mapping[str, Place], name: str) -> Place:
+    if name not in places:
+        raise ValueError(f"the objective reads {name}, and the setup has no place for them")
+    return places[name]

@@ -27,14 +27,14 @@ from midmask.objectives import Objective
 from midmask.objectives import distributed as world
 from midmask.store.place import Place
 from midmask.training import checkpoint
+from midmask.training.batches import StepBatches, batches_ahead
 from midmask.training.checkpoint import save_heads, take_heads
-from midmask.training.examples import Order, OrderReader, open_examples, plan_of
+from midmask.training.examples import StepReader, WorkerSteps, open_examples, plan_of
 from midmask.training.health import Guard, HealthWatch, Probe, examine, open_probe
 from midmask.training.learnable import PATIENCE, GradientWatch
-from midmask.training.loop import divided, run_steps, to_device, wrap_distributed
+from midmask.training.loop import divided, optimise, prepare_model, to_device
 from midmask.training.optimiser import build_optimiser
 from midmask.training.plan import BatchPlan
-from midmask.training.reader import Read, reads
 from midmask.training.rehearsal import fit_micro_batch
 from midmask.training.setup import PretrainSetup, TrainingSetup
 from midmask.training.trace import Trace, trace_summary, trace_totals
@@ -55,7 +55,7 @@ class NonFiniteLoss(RuntimeError):
 
 
 def run_training(
-    setup: TrainingSetup, out: Place, reader: OrderReader, log: Log, *, device: torch.device | None = None
+    setup: TrainingSetup, out: Place, reader: StepReader, log: Log, *, device: torch.device | None = None
 ) -> dict[str, Any]:
     """Trains up to `setup.stop` steps and writes the artifact's files.
 
@@ -85,7 +85,7 @@ class _Run:
             )
         self.setup, self.out, self.device, self.config = setup, out, device, config
         self.pretraining = setup if isinstance(setup, PretrainSetup) else None
-        self.prefix = self.pretraining.resume if self.pretraining else None  # an artifact of the run's first steps
+        self.resume = self.pretraining.resume if self.pretraining else None  # an artifact of the run's first steps
         self.examples = setup.rows
         self.plan: BatchPlan = plan_of(self.examples, config.batch_size, config.seed)
         _, objective, self.vocabulary = setup.build()
@@ -99,7 +99,7 @@ class _Run:
         self.guard = self._open_guard()
         micro_batch = fit_micro_batch(self.objective, setup, self.vocabulary, device)
         self.config = config.model_copy(update={"micro_batch": micro_batch})
-        self.model = wrap_distributed(self.objective, self.guard)
+        self.model = prepare_model(self.objective, self.guard)
         self.trace = Trace(out, divided(self.model).parts, self.plan, writes=world.rank() == 0)
         self.checkpoints = out / "checkpoints"
         self.good: Place | None = None
@@ -108,16 +108,16 @@ class _Run:
         self.gradients = GradientWatch(setup, objective.parts)
         self.probe = self._open_probe()
 
-    def go(self, reader: OrderReader, log: Log) -> dict[str, Any]:
-        done = self._resume()
+    def go(self, reader: StepReader, log: Log) -> dict[str, Any]:
+        done = self._load_newest()
         self.trace.begin(done)
-        order = Order(
+        worker = WorkerSteps(
             self.examples, self.config.batch_size, self.config.seed, world.rank(), world.size(), done, self.setup.stop
         )
         if done < self.setup.stop:
-            work = reads(
+            work = batches_ahead(
                 reader,
-                order,
+                worker,
                 steps=self.config.steps,
                 pad_id=self.vocabulary.pad_id,
                 micro_batch=self.config.micro_batch,
@@ -126,9 +126,9 @@ class _Run:
             self._train(work, log)
         return self._finish() if world.rank() == 0 else {}
 
-    def _train(self, work: Iterator[Read], log: Log) -> None:
+    def _train(self, work: Iterator[StepBatches], log: Log) -> None:
         mine, reported_at = self._remember(work), -math.inf
-        for record in run_steps(self.model, self.objective, self.optimiser, self.config, mine, self.device):
+        for record in optimise(self.model, self.objective, self.optimiser, self.config, mine, self.device):
             self.trace.add(record)
             done = record.step + 1
             last = done == self.setup.stop
@@ -148,9 +148,9 @@ class _Run:
                 reported_at = time.monotonic()
                 log(done, values)
 
-    def _remember(self, work: Iterator[Read]) -> Iterator[Read]:
-        for self.read in work:
-            yield self.read
+    def _remember(self, work: Iterator[StepBatches]) -> Iterator[StepBatches]:
+        for self.batches in work:
+            yield self.batches
 
     def _measure_health(self, done: int) -> dict[str, float]:
         """What a closer look after this step shows, on rank 0, if one is due: the encoder's health, the probe."""
@@ -158,7 +158,7 @@ class _Run:
         if self.pretraining is None or world.rank() != 0:
             return found
         if _is_due(done, self.config.health_every):
-            values = examine(self.objective, to_device(self.read.micro[0], self.device), self.guard)
+            values = examine(self.objective, to_device(self.batches.micro[0], self.device), self.guard)
             self.watch.look(done, values)
             found |= {f"health/{name}": value for name, value in values.items()}
         if self.probe is not None and _is_due(done, self.config.probe_every):
@@ -186,9 +186,9 @@ class _Run:
             )
         return probe
 
-    def _resume(self) -> int:
+    def _load_newest(self) -> int:
         """Loads the newest state there is; the number of steps it has behind it."""
-        final = [place / "checkpoint" for place in (self.out, self.prefix) if place is not None]
+        final = [place / "checkpoint" for place in (self.out, self.resume) if place is not None]
         ready = [place for place in final if (place / checkpoint.POSITION).exists()]
         self.good = next(iter([*filter(None, [checkpoint.newest(self.checkpoints)]), *ready]), None)
         if self.good is None:
@@ -252,7 +252,7 @@ class _Run:
             (self.out / "model").upload(Path(name))
         if self.pretraining:
             checkpoint.save(self.out / "checkpoint", self.objective, self.optimiser, self._position(self.setup.stop))
-        before = self.prefix / "trace.parquet" if self.prefix else None
+        before = self.resume / "trace.parquet" if self.resume else None
         trace = self.trace.finish(self.out, self.setup.stop, before)
         self.checkpoints.delete()
         (self.out / "trace").delete()

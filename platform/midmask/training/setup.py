@@ -1,11 +1,10 @@
-"""The setup of a training worker, a class for each kind of training, and the rows that an objective reads.
+"""The setup of a training worker, a class for each kind of training.
 
 A setup is plain data and places, so that it can be sent to any node. The bias of a fresh MLM head begins at the
 log-probabilities of the corpus's tokens: a head whose bias is 0 first has to learn which words are frequent.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -22,18 +21,17 @@ from midmask.encoders.reading import named_folder
 from midmask.encoders.representation import Representation
 from midmask.encoders.seq2seq import Seq2Seq, build_seq2seq
 from midmask.encoders.text_settings import TextForm
-from midmask.objectives import PRETRAINING, CoupledObjective, Objective, ObjectiveConfig, build_objective
+from midmask.objectives import Objective, ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration
 from midmask.objectives.sample import finetuning_batch, pretraining_batch
 from midmask.store.place import Place
 from midmask.store.tables import read_table
 from midmask.text.vocabulary import Vocabulary
-from midmask.training.examples import Examples, PassageExamples
+from midmask.training.examples import Examples
 from midmask.training.health import Guard
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
-from midmask.training.pretraining_rows import ExcerptExamples, PackedExamples, PseudoQueryExamples, SpanExamples
 
 COUNTED_PASSAGES = 100_000
 """Passages that are counted, at least, from the first; enough for every frequent token."""
@@ -56,46 +54,6 @@ def unigram_log_probabilities(tokens: Place, vocabulary: Vocabulary) -> Tensor:
         counted += len(ids)
     counts_V[vocabulary.special_V.numpy()] = 1  # they are never predicted
     return torch.from_numpy(np.log(counts_V / counts_V.sum())).float()
-
-
-def pretraining_rows(
-    objective: ObjectiveConfig,
-    places: Mapping[str, Place],
-    fingerprint: str,
-    max_length: int,
-    excerpt: int | None = None,
-) -> Examples:
-    """The rows that an objective reads. Where the loss compares rows, batches are not grouped by length: all negatives
-    of a text would have its length.
-
-    Args:
-        places: artifacts by name: tokens, and what the objective reads besides: spans, pseudo_queries, weights.
-        fingerprint: of the artifact whose rows are read, which their order depends on.
-        max_length: tokens of a packed row. excerpt: tokens that each visit reads of a passage; none: all.
-
-    Raises:
-        ValueError: if a place that is read is not given.
-    """
-    reads = objective.reads()
-    weights = _require_place(places, "weights") if reads.term_weights else None
-    by_length = not issubclass(PRETRAINING[objective.name], CoupledObjective)
-    if reads.rows == "packed":
-        return PackedExamples(places["tokens"], fingerprint, max_length, weights)
-    if reads.rows == "spans":
-        return SpanExamples(_require_place(places, "spans"), fingerprint, reads.context)
-    whole: PassageExamples | PseudoQueryExamples
-    if reads.rows == "pseudo_queries":
-        queries = _require_place(places, "pseudo_queries")
-        whole = PseudoQueryExamples(places["tokens"], queries, fingerprint, weights, by_length)
-    else:
-        whole = PassageExamples(places["tokens"], fingerprint, weights, by_length)
-    return whole if excerpt is None else ExcerptExamples(whole, excerpt)
-
-
-def _require_place(places: Mapping[str, Place], name: str) -> Place:
-    if name not in places:
-        raise ValueError(f"the objective reads {name}, and the setup has no place for them")
-    return places[name]
 
 
 Built = tuple[Backbone | CrossEncoder | Seq2Seq, Objective, Vocabulary]

@@ -53,7 +53,7 @@ class Trace:
 
     def _row(self, record: StepRecord) -> dict[str, Any]:
         loss, *sums = record.sums.tolist()
-        *counts, tokens, slots, digest = record.counts.tolist()
+        *counts, tokens, slots, digest = record.counts.tolist()  # `ReadCounts` at the end
         parts = {
             f"part/{name}": total / count if count else None
             for name, total, count in zip(self._names, sums, counts, strict=True)

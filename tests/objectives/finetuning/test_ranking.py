@@ -26,7 +26,7 @@ from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.distillation import Distillation
 from midmask.objectives.finetuning.ranking import PIECE, Ranking, Regularisers, pieces_by_length
 from midmask.text.vocabulary import Vocabulary
-from midmask.training.loop import accumulate, wrap_distributed
+from midmask.training.loop import accumulate, prepare_model
 from midmask.training.optimiser import TrainConfig
 from tests.support.encoders.tokenizers import LONGEST, write_tokenizer
 from tests.support.objectives.ranked import QUERIES, REPRESENTATIONS, TEACHER, batch, build
@@ -66,7 +66,7 @@ def cut(size: int, first: int = 0, last: int = len(QUERIES)) -> list[Batch]:
 def step(ranking: Ranking, batches: list[Batch], size: int | None) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Sums, counts and gradients of a step; each worker's share counts as cut if it is larger than `size`."""
     config = TrainConfig(steps=1, batch_size=2 * len(QUERIES), learning_rate=1e-3, micro_batch=size)
-    sums, counts = accumulate(wrap_distributed(ranking), ranking, config, batches, ())
+    sums, counts = accumulate(prepare_model(ranking), ranking, config, batches, ())
     found = {name: p.grad.clone() for name, p in ranking.named_parameters() if p.grad is not None}
     ranking.zero_grad(set_to_none=True)
     return sums, counts, found

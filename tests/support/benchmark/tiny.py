@@ -79,4 +79,4 @@ def run_here(layout: Layout, storage: Place) -> None:
     runner = Runner(storage, LOCAL)
     for cell in layout.cells:
         for step in cell.evaluations.values():
-            runner.run(step)
+            runner.compute(step)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from midmask.corpora import CorpusConfig, prepare
-from midmask.evaluation.retriever import EvaluateConfig, evaluate_retriever
+from midmask.evaluation.step import EvaluateConfig, evaluate_ranked
 from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -43,7 +43,7 @@ def evaluated(
     ranked.write(made / "ranked" / f"{split}.parquet", [ranked.order(table)])
     inputs = {"corpus": corpus, "ranked": Artifact(made, {"result": {}})}
     config = EvaluateConfig(split=split, measures=tuple(measures), **fields)
-    return evaluate_retriever(config, inputs, Place(f"{corpus.place}-values"))
+    return evaluate_ranked(config, inputs, Place(f"{corpus.place}-values"))
 
 
 def write_msmarco(folder: Path) -> None:

@@ -35,12 +35,12 @@ def recipes(corpus: str) -> tuple[Recipe, Recipe]:
 def run_tracked_here(job: TrackedJob, recipe: Recipe, targets: Iterable[Step]) -> None:
     """A recipe's steps run and tracked in this process, as a job runs them on a cluster."""
     graph = Graph.left_in(job.storage, targets)
-    progress = GraphProgress(job.progress, graph.left.values())
+    progress = GraphProgress(job.progress, graph.unfinished.values())
     observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)], progress)
-    report_finished(graph.there.values(), job.storage, observer)
+    report_finished(graph.finished.values(), job.storage, observer)
     runner = Runner(job.storage, LOCAL, observer)
     while ready := graph.ready():
-        runner.run_next(graph, ready[0])
+        runner.compute_next(graph, ready[0])
 
 
 def everything(uri: str, home: Path) -> dict[str, str]:

@@ -52,13 +52,13 @@ def batch_for(config: Any, passages: list[int], contexts: list[int], size: int =
     """What a config reads, in texts of these lengths: passages alone or pairs, of which two spans have four words in
     common, with weights where they are asked for.
     """
-    reads = config.reads()
+    form = config.row_form()
     texts = random_texts(passages, size), random_texts(contexts, size, seed=1)
-    for text in (*texts[0], *texts[1]) if reads.rows == "spans" else ():
+    for text in (*texts[0], *texts[1]) if form.rows == "spans" else ():
         text[:4] = range(16, 20) if len(text) >= 4 else text
-    made = batch(texts[0], texts[1] if reads.rows in ("spans", "pseudo_queries") else None)
+    made = batch(texts[0], texts[1] if form.rows in ("spans", "pseudo_queries") else None)
     return (
-        replace(made, texts={name: weighted(rows) for name, rows in made.texts.items()}) if reads.term_weights else made
+        replace(made, texts={name: weighted(rows) for name, rows in made.texts.items()}) if form.term_weights else made
     )
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from midmask.core.batch import Batch, TokenRows
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective, build_objective
-from midmask.training.loop import accumulate, wrap_distributed
+from midmask.training.loop import accumulate, prepare_model
 from midmask.training.optimiser import TrainConfig
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 
@@ -71,7 +71,7 @@ def trained(coupled: CoupledObjective, batches: list[Batch], **fields: Any) -> t
     """The sums and gradients of a step on these micro-batches."""
     torch.manual_seed(11)
     size = max(len(b.texts["passage"].lengths_B) // b.group for b in batches)
-    sums, _ = accumulate(wrap_distributed(coupled), coupled, config(size, **fields), batches, ())
+    sums, _ = accumulate(prepare_model(coupled), coupled, config(size, **fields), batches, ())
     return sums, gradients(coupled)
 
 

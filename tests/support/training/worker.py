@@ -18,8 +18,9 @@ from midmask.store.place import Place
 from midmask.training.examples import local_reader
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
+from midmask.training.pretraining_rows import pretraining_examples
 from midmask.training.run import run_training
-from midmask.training.setup import FinetuneSetup, PretrainSetup, TrainingSetup, pretraining_rows
+from midmask.training.setup import FinetuneSetup, PretrainSetup, TrainingSetup
 
 PLACES = ("tokens", "spans", "pseudo_queries", "corpus", "start", "resume")
 
@@ -40,7 +41,7 @@ def setup_of(spec: dict) -> TrainingSetup:
         return FinetuneSetup(**shared, rows=PairExamples(places["tokens"], places["corpus"], "train", "f", **lengths))
     return PretrainSetup(
         **shared,
-        rows=pretraining_rows(shared["objective"], places, "f", 48),
+        rows=pretraining_examples(shared["objective"], places, "f", 48),
         stop_after=spec.get("stop_after"),
         resume=places.get("resume"),
         corpus=places.get("corpus"),

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 
-from midmask.backend import reading as cluster
+from midmask.backend import ray_data as cluster
 from midmask.backend.executor import cluster_makers
 from midmask.backend.pool import run_sharded
-from midmask.backend.reading import ray_reader
+from midmask.backend.ray_data import ray_reader
 from midmask.core.config import Config, override
 from midmask.corpora import CorpusConfig, docs, prepare
 from midmask.corpora import chunks as pieces
@@ -31,9 +31,9 @@ from midmask.store.sharded import Sharded
 from midmask.teacher.score import SCORE, ScoreConfig
 from midmask.text import tokens
 from midmask.text.tokens import TokensConfig, tokenise
-from midmask.training.examples import Examples, Order, PassageExamples, local_reader
+from midmask.training.examples import Examples, WorkerSteps, local_reader
 from midmask.training.pairs import PairExamples
-from midmask.training.pretraining_rows import PackedExamples, SpanExamples
+from midmask.training.pretraining_rows import PackedExamples, PassageExamples, SpanExamples
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import contents, quarantine, write_beir
 from tests.support.corpora.documents import write_documents
@@ -129,8 +129,8 @@ def test_the_cluster_reads_what_one_process_reads(tmp_path: Path) -> None:
     changes = {"corpus.name": f"beir:{tmp_path}/here", "tokens.vocabulary_size": 300, "tokens.max_length": 24}
     for names in (collections, [f"tokens:{tmp_path}/given"]):
         step = plan(override(RECIPES["mlm"](), {**changes, "pretrain_on": names})).pretraining_tokens
-        here = Runner(Place(str(tmp_path / "one")), LOCAL).run(step)
-        there = Runner(Place(str(tmp_path / "many")), cluster_makers(1)).run(step)
+        here = Runner(Place(str(tmp_path / "one")), LOCAL).compute(step)
+        there = Runner(Place(str(tmp_path / "many")), cluster_makers(1)).compute(step)
         results = [{**artifact.result, "seconds": None} for artifact in (here, there)]
         assert results[0] == results[1]
         found = [contents(artifact.place.local()) for artifact in (here, there)]
@@ -214,9 +214,11 @@ def examples_of(kind: str, corpus: Place, tokens: Place, folder: Path) -> Exampl
 @pytest.mark.parametrize("kind", ["pairs", "packed, weighted", "spans"])
 def test_the_ray_reader_equals_the_one_process_reader(places: tuple[Place, Place], kind: str, tmp_path: Path) -> None:
     corpus, tokens = places
-    order = Order(examples_of(kind, corpus, tokens, tmp_path), batch_size=9, seed=3, rank=1, size=2, start=13, stop=80)
+    mine = WorkerSteps(
+        examples_of(kind, corpus, tokens, tmp_path), batch_size=9, seed=3, rank=1, size=2, start=13, stop=80
+    )
     steps = 0
-    for (step, texts), (expected_step, expected) in itertools.zip_longest(ray_reader(order), local_reader(order)):
+    for (step, texts), (expected_step, expected) in itertools.zip_longest(ray_reader(mine), local_reader(mine)):
         assert step == expected_step and texts.keys() == expected.keys()
         for name, text in texts.items():
             for ours, theirs in zip(text, expected[name], strict=True):
@@ -230,6 +232,8 @@ def test_the_ray_reader_equals_the_one_process_reader(places: tuple[Place, Place
 
 
 def test_an_error_while_reading_reaches_the_reader(places: tuple[Place, Place]) -> None:
-    order = Order(PassageExamples(places[1] / "nowhere", "f"), batch_size=9, seed=3, rank=0, size=1, start=0, stop=9)
+    mine = WorkerSteps(
+        PassageExamples(places[1] / "nowhere", "f"), batch_size=9, seed=3, rank=0, size=1, start=0, stop=9
+    )
     with pytest.raises(Exception, match="nowhere"):
-        list(ray_reader(order))
+        list(ray_reader(mine))

@@ -79,7 +79,7 @@ def entries(steps: list[Step], storage: Place, kinds: tuple[str, ...]) -> dict[s
     """
     runner = Runner(storage, LOCAL)
     wanted = {step.name: step for step in reversed(steps) if not kinds or step.name in kinds}
-    alone = {name: runner.run(step) for name, step in wanted.items()}
+    alone = {name: runner.compute(step) for name, step in wanted.items()}
     inputs = {name: {role: load(one.place(storage)) for role, one in wanted[name].sources().items()} for name in wanted}
     return {name: Entry(step, inputs[name], alone[name]) for name, step in wanted.items()}
 

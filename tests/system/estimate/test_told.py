@@ -42,7 +42,7 @@ def test_a_run_writes_and_takes_what_was_told(collection, tmp_path, monkeypatch)
     recipe = override(RECIPES["retromae"](), {**changes, "stages.0.train.threads": 1})
     storage, target = Place(str(tmp_path / "store")), plan(recipe).evaluation(recipe.evaluation)
     told = estimate([target], storage, shape_named("2xcpu"))
-    Runner(storage, LOCAL).run(target)
+    Runner(storage, LOCAL).compute(target)
 
     for charge in told.charges:
         if charge.step.name in TOLERANCES:

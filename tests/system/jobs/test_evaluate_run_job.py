@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from midmask.core.config import override
-from midmask.evaluation.retriever import EvaluateConfig
+from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.report import per_query
@@ -41,7 +41,7 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     corpus = write_collection(tmp_path / "tiny")
     recipe = override(RECIPES["none"](), {"corpus.name": corpus, "corpus.splits": "official"})
     bm25 = plan(recipe).bm25_evaluation(EvaluateConfig(split="test"))
-    searched = Runner(Place(str(tmp_path / "store")), LOCAL).run(bm25)
+    searched = Runner(Place(str(tmp_path / "store")), LOCAL).compute(bm25)
     file, uri = tmp_path / "other.trec.gz", f"sqlite:///{tmp_path}/mlflow.db"
     shutil.copy((searched.place / "runs" / "tiny.test.trec.gz").local(), file)
 

@@ -49,14 +49,16 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here
         run_trial(context, suggest(space, trial), told.append)
         for row in told[:-1]:
             trial.report(row["objective0"], row["rung"])
-        study.tell(trial, [told[-1][f"objective{number}"] for number in range(len(space.targets))])
+        study.tell(trial, [told[-1][f"objective{number}"] for number in range(len(space.optimised))])
     trials = Trials(space, recipe, one.survey, storage, outcomes(study, space))
     runner = Runner(storage, LOCAL)
     compared = entrants(one, trials)
     for step in (step for entrant in compared for step in entrant.evaluations.values()):
-        runner.run(step)
+        runner.compute(step)
     configs = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
-    bm25 = {split: runner.run(plan(recipe, one.survey).bm25_evaluation(config)) for split, config in configs.items()}
+    bm25 = {
+        split: runner.compute(plan(recipe, one.survey).bm25_evaluation(config)) for split, config in configs.items()
+    }
     return one, Conclusion(trials, compared, bm25, importance(study, space)), heard
 
 

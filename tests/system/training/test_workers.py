@@ -18,7 +18,7 @@ from midmask.errors import UserError
 from midmask.objectives import CoupledObjective, Objective
 from midmask.store.place import Place
 from midmask.text.vocabulary import Vocabulary
-from midmask.training.loop import accumulate, wrap_distributed
+from midmask.training.loop import accumulate, prepare_model
 from midmask.training.rehearsal import BESIDE_WEIGHTS, GIB, fit_micro_batch
 from midmask.training.setup import TrainingSetup
 from tests.support.training.cut import (
@@ -109,7 +109,7 @@ def one_of_two_workers(rank: int, meeting: str, out: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2, timeout=limit)
     for name in MEETING:
         coupled = coupled_objective(name).eval()
-        model = wrap_distributed(coupled)
+        model = prepare_model(coupled)
         for shape, (rows, size) in WORKERS.items():
             half = -(-rows // 2)
             mine = cut(batch(name), size, *((0, half) if rank == 0 else (half, rows)))

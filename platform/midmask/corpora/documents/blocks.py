@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from midmask.corpora.text_files import wide_encoding
+from midmask.corpora.opening import wide_encoding
 from midmask.store.place import Place
 
 LONGEST = 20_000

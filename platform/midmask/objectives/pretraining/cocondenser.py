@@ -24,7 +24,7 @@ from midmask.core.batch import Batch, Part
 from midmask.masking.randomness import rekey
 from midmask.objectives import distributed as world
 from midmask.objectives.in_batch import agreement, in_batch_part
-from midmask.objectives.objective import CoupledObjective, Reads, Represented
+from midmask.objectives.objective import CoupledObjective, Represented, RowForm
 from midmask.objectives.pretraining.condenser import Head, HeadConfig
 from midmask.objectives.pretraining.encoder_mask import MaskedRows
 from midmask.objectives.pretraining.vector_decoding import end_to_end
@@ -43,8 +43,8 @@ class CoCondenser(CoupledObjective):
         def compares_rows(self) -> bool:
             return self.contrastive_weight > 0
 
-        def reads(self) -> Reads:
-            return Reads(rows="spans", context="any", term_weights=self.encoder_mask == "weighted")
+        def row_form(self) -> RowForm:
+            return RowForm(rows="spans", context="any", term_weights=self.encoder_mask == "weighted")
 
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive", "head_mlm", "late_mlm")

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from midmask.core.batch import Batch
 from midmask.objectives.decoders import Decoder
-from midmask.objectives.objective import Reads
+from midmask.objectives.objective import RowForm
 from midmask.objectives.pretraining.encoder_mask import mask_for_encoder
 from midmask.objectives.pretraining.vector_decoding import (
     BothSides,
@@ -42,8 +42,8 @@ class CoTMAE(VectorDecoding):
         decoder_mask_ratio: float = Field(0.45, gt=0.0, lt=1.0, description="share of tokens hidden from the decoder")
         decoder_layers: int = Field(2, ge=1, le=12, description="layers of the decoder; the paper's text: 1")
 
-        def reads(self) -> Reads:
-            return Reads(rows="spans", context=self.context, term_weights=self.encoder_mask == "weighted")
+        def row_form(self) -> RowForm:
+            return RowForm(rows="spans", context=self.context, term_weights=self.encoder_mask == "weighted")
 
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_mlm")

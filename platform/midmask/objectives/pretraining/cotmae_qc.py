@@ -21,7 +21,7 @@ from pydantic import Field
 
 from midmask.core.batch import Batch
 from midmask.objectives.decoders import CausalDecoder
-from midmask.objectives.objective import Reads
+from midmask.objectives.objective import RowForm
 from midmask.objectives.pretraining.encoder_mask import mask_for_encoder
 from midmask.objectives.pretraining.vector_decoding import BothSides, DecodedConfig, VectorDecoding, next_tokens
 
@@ -36,8 +36,8 @@ class QueryAsContext(VectorDecoding):
             3, ge=1, description="query tokens that a decoder row sees, itself included; none: all before it"
         )
 
-        def reads(self) -> Reads:
-            return Reads(rows="pseudo_queries", term_weights=self.encoder_mask == "weighted")
+        def row_form(self) -> RowForm:
+            return RowForm(rows="pseudo_queries", term_weights=self.encoder_mask == "weighted")
 
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "decoder_clm")

@@ -25,9 +25,9 @@ from torch import Tensor
 
 from midmask.core.batch import Batch, Loss, Part
 from midmask.objectives.decoders import CausalDecoder, Decoder, DecoderPositions
-from midmask.objectives.objective import Objective, Reads, use_of_vector
+from midmask.objectives.objective import Objective, RowForm, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.objectives.pretraining.vector_decoding import decoder_part, end_to_end, mask_for_context, next_tokens
+from midmask.objectives.pretraining.vector_decoding import end_to_end, loss_after_vectors, mask_for_context, next_tokens
 from midmask.objectives.pretraining.vocabulary_weights import (
     Projection,
     SparsePooling,
@@ -76,11 +76,11 @@ class CoTMAEv2(Objective):
         ae_weight: float = Field(1.0, ge=0.0, description="factor of the ae decoder's loss")
         ar_weight: float = Field(1.0, ge=0.0, description="factor of the ar decoder's loss")
 
-        def reads(self) -> Reads:
+        def row_form(self) -> RowForm:
             weights = self.encoder_mask == "weighted"
             if self.context == "pseudo_query":
-                return Reads(rows="pseudo_queries", term_weights=weights)
-            return Reads(rows="spans", context=self.context, term_weights=weights)
+                return RowForm(rows="pseudo_queries", term_weights=weights)
+            return RowForm(rows="spans", context=self.context, term_weights=weights)
 
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("encoder_mlm", "ae_mlm", "ar_clm")
@@ -114,11 +114,11 @@ class CoTMAEv2(Objective):
 
     def _ae(self, vectors_B2D: Tensor, rows: MaskedRows) -> Part:
         weight = self.config.ae_weight
-        return decoder_part(self.backbone, self.positions, self.decoder, vectors_B2D, rows, weight=weight)
+        return loss_after_vectors(self.backbone, self.positions, self.decoder, vectors_B2D, rows, weight=weight)
 
     def _ar(self, vectors_B2D: Tensor, rows: MaskedRows) -> Part:
         weight = self.config.ar_weight
-        return decoder_part(self.backbone, self.positions, self.causal_decoder, vectors_B2D, rows, weight=weight)
+        return loss_after_vectors(self.backbone, self.positions, self.causal_decoder, vectors_B2D, rows, weight=weight)
 
     def both_views(self, hidden_BLD: Tensor, lengths_B: Tensor, pooled_BL: Tensor) -> Tensor:
         """h and the projection of s, [B, 2, D]."""

@@ -31,9 +31,9 @@ from torch import Tensor
 from midmask.core.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.representation import Side
 from midmask.objectives.decoders import CausalDecoder, DecoderPositions
-from midmask.objectives.objective import Objective, Reads, use_of_vector
+from midmask.objectives.objective import Objective, RowForm, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.objectives.pretraining.vector_decoding import DecodedConfig, decoder_part, next_tokens
+from midmask.objectives.pretraining.vector_decoding import DecodedConfig, loss_after_vectors, next_tokens
 from midmask.objectives.pretraining.vocabulary_weights import (
     Projection,
     SparsePooling,
@@ -101,8 +101,8 @@ class CoTMoTE(Objective):
                 raise ValueError("encoder_mask = weighted: pseudo-queries have no term weights; choose word or token")
             return self
 
-        def reads(self) -> Reads:
-            return Reads(rows="pseudo_queries")
+        def row_form(self) -> RowForm:
+            return RowForm(rows="pseudo_queries")
 
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("passage_mlm", "query_mlm", "passage_clm", "query_clm")
@@ -153,7 +153,7 @@ class CoTMoTE(Objective):
         return Part(torch.stack(totals).sum(), _targets(rows), self.config.decoder_weight)
 
     def _decode(self, vectors_BKD: Tensor, rows: MaskedRows) -> Part:
-        return decoder_part(self.backbone, self.positions, self.causal_decoder, vectors_BKD, rows, weight=1.0)
+        return loss_after_vectors(self.backbone, self.positions, self.causal_decoder, vectors_BKD, rows, weight=1.0)
 
     def _vectors(self, hidden_BLD: Tensor, rows: SideRows) -> dict[str, Tensor]:
         """What the decoder reads at once, by name; [B, 1 or 2, D] each."""

@@ -13,7 +13,7 @@ from midmask.encoders.heads import linear_cross_entropy
 from midmask.masking import corrupt, select_highest, select_tokens, select_words
 from midmask.masking.corruption import Unknown
 from midmask.masking.randomness import Purpose
-from midmask.objectives.objective import ObjectiveConfig, Reads, flat_targets
+from midmask.objectives.objective import ObjectiveConfig, RowForm, flat_targets
 from midmask.text.vocabulary import Vocabulary
 
 EncoderMask = Literal["word", "token", "exact", "weighted"]
@@ -33,8 +33,8 @@ class MaskedConfig(ObjectiveConfig):
         1.0, ge=0.0, le=1000.0, description="weighted: tokens of highest temperature * uniform + term weight are hidden"
     )
 
-    def reads(self) -> Reads:
-        return Reads(term_weights=self.encoder_mask == "weighted")
+    def row_form(self) -> RowForm:
+        return RowForm(term_weights=self.encoder_mask == "weighted")
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,9 @@ from midmask.core.batch import Batch, Loss, Part, TokenRows
 from midmask.masking import find_words, only, select_highest, select_words
 from midmask.masking.randomness import Purpose, rekey
 from midmask.objectives.decoders import Decoder, DecoderPositions
-from midmask.objectives.objective import Objective, Reads, use_of_vector
+from midmask.objectives.objective import Objective, RowForm, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, corrupted_rows, mask_for_encoder, masked_lm_part
-from midmask.objectives.pretraining.vector_decoding import DecodedConfig, decoder_part, mask_for_context
+from midmask.objectives.pretraining.vector_decoding import DecodedConfig, loss_after_vectors, mask_for_context
 from midmask.text.vocabulary import Vocabulary
 
 BEHIND = {"keyword": "whole", "query": "whole", "second": "first", "dual": "dual"}
@@ -63,9 +63,9 @@ class MASTER(Objective):
             description="what is hidden of a decoder's passage: tokens of high term weight, or any whole words",
         )
 
-        def reads(self) -> Reads:
+        def row_form(self) -> RowForm:
             weights = "weighted" in (self.keywords, self.encoder_mask)
-            return Reads(rows="pseudo_queries", term_weights=weights)
+            return RowForm(rows="pseudo_queries", term_weights=weights)
 
     config: Config
     parts: ClassVar[tuple[str, ...]] = (
@@ -142,7 +142,7 @@ class MASTER(Objective):
         decoder = self.decoders[name]
         assert isinstance(decoder, Decoder)
         weight = self.config.decoder_weight
-        return decoder_part(self.backbone, self.positions, decoder, vector_B1D, rows, weight=weight)
+        return loss_after_vectors(self.backbone, self.positions, decoder, vector_B1D, rows, weight=weight)
 
     def health(self, drawn: MASTERRows) -> dict[str, Tensor]:
         """Each decoder's loss with and without its vector."""

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from midmask.core.batch import Batch, Loss
 from midmask.core.config import added
-from midmask.objectives.objective import Objective, Reads
+from midmask.objectives.objective import Objective, RowForm
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
 
 
@@ -43,8 +43,8 @@ class MLM(Objective):
             False, description="rows are passages end to end, cut to full length, not one passage each"
         )
 
-        def reads(self) -> Reads:
-            return Reads(rows="packed" if self.packing else "passages", term_weights=self.encoder_mask == "weighted")
+        def row_form(self) -> RowForm:
+            return RowForm(rows="packed" if self.packing else "passages", term_weights=self.encoder_mask == "weighted")
 
         def at(self, progress: float) -> Self:
             """The config of a step at a given fraction of the run."""

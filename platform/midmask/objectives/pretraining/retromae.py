@@ -87,7 +87,9 @@ class RetroMAEDecoder(nn.ModuleList):
 
     def draw(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
         """The decoder's ids and targets, and which columns its rows see, as in `RetroMAERows`."""
-        return (self._mask_for_enhanced if self.config.decoding == "enhanced" else self._basic)(text, vocabulary)
+        return (self._mask_for_enhanced if self.config.decoding == "enhanced" else self._mask_for_basic)(
+            text, vocabulary
+        )
 
     def _mask_for_enhanced(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
         visible_BLL = visibility(
@@ -100,7 +102,7 @@ class RetroMAEDecoder(nn.ModuleList):
         targets_BL = (positions_L > 0) & (positions_L < text.lengths_B[:, None] - 1)
         return MaskedRows(text.ids_BL, text.lengths_B, *flat_targets(text.ids_BL, targets_BL)), visible_BLL
 
-    def _basic(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
+    def _mask_for_basic(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
         hidden_BL = select_words(text, vocabulary, ratio=self.config.decoder_mask_ratio, purpose=Purpose.DECODER)
         ids_BL = torch.where(hidden_BL, vocabulary.mask_id, text.ids_BL)
         real_BL = torch.arange(text.ids_BL.shape[1], device=ids_BL.device) < text.lengths_B[:, None]

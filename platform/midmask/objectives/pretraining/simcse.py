@@ -26,7 +26,7 @@ from midmask.encoders.representation import Side, sentence_vectors
 from midmask.objectives import distributed as world
 from midmask.objectives.decoders import fresh_linear
 from midmask.objectives.in_batch import in_batch_part, uniformity
-from midmask.objectives.objective import CoupledObjective, Reads, Represented, require_dropout
+from midmask.objectives.objective import CoupledObjective, Represented, RowForm, require_dropout
 from midmask.objectives.pretraining.encoder_mask import (
     EncoderMask,
     MaskedConfig,
@@ -58,8 +58,8 @@ class SimCSE(CoupledObjective):
         encoder_mask_ratio: float = Field(0.15, gt=0.0, lt=1.0, description="MLM: share of tokens to predict")
         encoder_mask: EncoderMask = Field("token", description="MLM: which tokens, as for other masked methods")
 
-        def reads(self) -> Reads:
-            return Reads(term_weights=self.mlm_weight > 0 and self.encoder_mask == "weighted")
+        def row_form(self) -> RowForm:
+            return RowForm(term_weights=self.mlm_weight > 0 and self.encoder_mask == "weighted")
 
         def check(self, shape: BackboneShape) -> None:
             require_dropout(shape, self.name)

@@ -37,7 +37,7 @@ from midmask.masking.randomness import Purpose, uniform
 from midmask.masking.words import LEAST_WORDS, MOST_WORDS, recurring
 from midmask.objectives import distributed as world
 from midmask.objectives.in_batch import agreement
-from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Reads, Represented
+from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Represented, RowForm
 from midmask.text.vocabulary import Vocabulary
 
 NO_TARGET = -100
@@ -66,8 +66,8 @@ class Spider(CoupledObjective):
         remove: float = Field(0.5, ge=0.0, le=1.0, description="chance that a query lacks the phrase")
         temperature: float = Field(1.0, gt=0.0, le=100.0, description="divisor of the scores")
 
-        def reads(self) -> Reads:
-            return Reads(rows="spans", context="recurring")
+        def row_form(self) -> RowForm:
+            return RowForm(rows="spans", context="recurring")
 
         @model_validator(mode="after")
         def _sizes_are_in_order(self) -> Self:

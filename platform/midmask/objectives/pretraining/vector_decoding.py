@@ -71,7 +71,7 @@ class VectorDecoding(Objective):
     def decoder_part(self, vector_B1D: Tensor, drawn: Any) -> Part:
         """The decoder's loss behind these vectors."""
         decoder, weight = getattr(self, self._decoder_name), self.config.decoder_weight
-        return decoder_part(self.backbone, self.positions, decoder, vector_B1D, drawn.decoder, weight=weight)
+        return loss_after_vectors(self.backbone, self.positions, decoder, vector_B1D, drawn.decoder, weight=weight)
 
     def health(self, drawn: Any) -> dict[str, Tensor]:
         """Whether the decoder makes use of the vector."""
@@ -79,7 +79,7 @@ class VectorDecoding(Objective):
         return use_of_vector(self.vector(hidden_BLD, drawn), lambda vector: self.decoder_part(vector, drawn))
 
 
-def decoder_part(
+def loss_after_vectors(
     backbone: Backbone,
     positions: DecoderPositions,
     decoder: Decoder | CausalDecoder,

@@ -28,7 +28,7 @@ from midmask.encoders.representation import sentence_vectors
 from midmask.masking.randomness import fingerprints
 from midmask.objectives import distributed as world
 from midmask.objectives.in_batch import agreement, cross_entropy_part
-from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Reads, Represented
+from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Represented, RowForm
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class WeakPairs(CoupledObjective):
             "passages", description="what a pair is told from: all passages (E5), or all queries and passages (GTE)"
         )
 
-        def reads(self) -> Reads:
-            return Reads(rows="pseudo_queries")
+        def row_form(self) -> RowForm:
+            return RowForm(rows="pseudo_queries")
 
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive",)

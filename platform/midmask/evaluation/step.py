@@ -211,7 +211,7 @@ class EvaluateConfig(IndexFields, PoolFields, EncodingFields):
         return expand(names)
 
 
-def evaluate_retriever(config: EvaluateConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
+def evaluate_ranked(config: EvaluateConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
     """The step. Inputs: corpus, and `ranked`, an artifact with `ranked/SPLIT.parquet` (of a search, or BM25's).
 
     Writes `per_query/CORPUS.SPLIT.parquet` (query_id, measure, value), the like for every slice of the split, and the

@@ -5,14 +5,14 @@ import threading
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
 from midmask.core.batch import Batch, TokenRows
 from midmask.masking.randomness import row_keys
-from midmask.training.examples import Order, OrderReader, TextColumns, TextRows, open_examples
+from midmask.training.examples import StepReader, TextColumns, TextRows, WorkerSteps, open_examples
 
 T = TypeVar("T")
 
@@ -20,37 +20,43 @@ AHEAD = 4
 """Steps that are made ready beside the loop."""
 
 
-@dataclass(frozen=True)
-class Read:
-    """One step's work for one worker: micro-batches on the CPU, and their numbers for the trace."""
+class ReadCounts(NamedTuple):
+    """What was read for a step, for the trace."""
 
-    step: int
-    micro: list[Batch]
     tokens: int  # without padding
     slots: int  # tokens with padding
     # Sum over the rows of a CRC-32 of their number and tokens: how rows lie over workers does not change it
     digest: int
 
 
-def reads(
-    reader: OrderReader, order: Order, *, steps: int, pad_id: int, micro_batch: int | None, pin: bool
-) -> Iterator[Read]:
+@dataclass(frozen=True)
+class StepBatches:
+    """One step's work for one worker, on the CPU."""
+
+    step: int
+    micro: list[Batch]
+    read: ReadCounts
+
+
+def batches_ahead(
+    reader: StepReader, worker: WorkerSteps, *, steps: int, pad_id: int, micro_batch: int | None, pin: bool
+) -> Iterator[StepBatches]:
     """The reader's steps as padded micro-batches, made ready ahead of time, on pinned pages if `pin`.
 
     Args:
         steps: of the whole run, whatever part of it is read.
     """
-    group = open_examples(order.examples).group
+    group = open_examples(worker.examples).group
 
-    def make(step: int, texts: TextColumns) -> Read:
-        epoch = order.plan().epoch_of(step)
-        rows = len(order.plan().share(step, order.rank, order.size))
+    def make(step: int, texts: TextColumns) -> StepBatches:
+        epoch = worker.plan().epoch_of(step)
+        rows = len(worker.plan().share(step, worker.rank, worker.size))
         size = micro_batch or rows
         micro = [
             Batch(
                 step,
                 {
-                    name: _pad(_slice(text, start, size, rows), order.seed, epoch, pad_id, pin)
+                    name: _pad(_slice(text, start, size, rows), worker.seed, epoch, pad_id, pin)
                     for name, text in texts.items()
                 },
                 group,
@@ -59,15 +65,14 @@ def reads(
             )
             for start in range(0, rows, size)
         ]
-        return Read(
-            step=step,
-            micro=micro,
+        read = ReadCounts(
             tokens=sum(int(text.lengths.sum()) for text in texts.values()),
             slots=sum(text.ids_BL.numel() for batch in micro for text in batch.texts.values()),
             digest=sum(_digest(text) for text in texts.values()),
         )
+        return StepBatches(step, micro, read)
 
-    return ahead((make(step, texts) for step, texts in reader(order)), AHEAD)
+    return ahead((make(step, texts) for step, texts in reader(worker)), AHEAD)
 
 
 def _slice(text: TextRows, start: int, size: int, rows: int) -> TextRows:

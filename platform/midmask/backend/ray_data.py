@@ -30,7 +30,7 @@ from midmask.corpora.chunks import BLOCK_BYTES, Piece
 from midmask.errors import UserError
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.training.examples import Order, TextColumns
+from midmask.training.examples import TextColumns, WorkerSteps
 
 
 def prepare(config: CorpusConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def read_by_workers(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
     context.enable_progress_bars = False
     with DataContext.current(context):
         tasks = [(piece.read, None, piece.size) for piece in pieces]
-        rows = ray.data.read_datasource(Reads(tasks), override_num_blocks=len(pieces))
+        rows = ray.data.read_datasource(TaskSource(tasks), override_num_blocks=len(pieces))
     try:
         yield from rows.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0)
     except ray.exceptions.RayTaskError as error:
@@ -62,7 +62,7 @@ def read_by_workers(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
         raise
 
 
-class Reads(Datasource):  # type: ignore[misc]  # Ray has no types
+class TaskSource(Datasource):  # type: ignore[misc]  # Ray has no types
     """A source of Ray Data: one read task for each function, with the number of its rows and bytes where known."""
 
     def __init__(self, tasks: Sequence[tuple[Callable[[], Iterable[pa.Table]], int | None, int | None]]) -> None:
@@ -91,11 +91,13 @@ CHUNKS = 2000
 """Read tasks are made before the first one runs, so a long run gets larger chunks instead of more of them."""
 
 
-def ray_reader(order: Order) -> Iterator[tuple[int, TextColumns]]:
+def ray_reader(worker: WorkerSteps) -> Iterator[tuple[int, TextColumns]]:
     """The Ray Data reader; equals `training.examples.local_reader`."""
     quiet_ray_data()
-    tasks = [(partial(_read_steps, chunk), chunk.stop - chunk.start, None) for chunk in _chunks(order)]
-    steps = ray.data.read_datasource(Reads(tasks), num_cpus=READ_CPUS, concurrency=1, override_num_blocks=len(tasks))
+    tasks = [(partial(_read_steps, chunk), chunk.stop - chunk.start, None) for chunk in _chunks(worker)]
+    steps = ray.data.read_datasource(
+        TaskSource(tasks), num_cpus=READ_CPUS, concurrency=1, override_num_blocks=len(tasks)
+    )
     steps.context.execution_options.preserve_order = True
     steps.context.enable_progress_bars = False
     for block in steps.iter_batches(batch_size=None, batch_format="pyarrow"):
@@ -103,13 +105,13 @@ def ray_reader(order: Order) -> Iterator[tuple[int, TextColumns]]:
             yield block["step"][row].as_py(), pickle.loads(block["texts"][row].as_py())
 
 
-def _chunks(order: Order) -> list[Order]:
-    size = min(64, max(8, -(-(order.stop - order.start) // CHUNKS)))
-    starts = range(order.start, order.stop, size)
-    return [replace(order, start=start, stop=min(start + size, order.stop)) for start in starts]
+def _chunks(worker: WorkerSteps) -> list[WorkerSteps]:
+    size = min(64, max(8, -(-(worker.stop - worker.start) // CHUNKS)))
+    starts = range(worker.start, worker.stop, size)
+    return [replace(worker, start=start, stop=min(start + size, worker.stop)) for start in starts]
 
 
-def _read_steps(chunk: Order) -> Iterator[pa.Table]:
+def _read_steps(chunk: WorkerSteps) -> Iterator[pa.Table]:
     steps = range(chunk.start, chunk.stop)
     rows = [{"step": step, "texts": pickle.dumps(chunk.read(step))} for step in steps]
     yield pa.Table.from_pylist(rows, schema=STEPS)
