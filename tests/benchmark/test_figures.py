@@ -1,6 +1,7 @@
 """Figures of gains and of what was read, against the truth; the report where no package adds to it."""
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,9 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from midmask.benchmark.figures import collection_panels, collections_figure, gain_panels, gains_figure, gains_of_records
+from midmask.benchmark.figures import (
+    collection_panels,
+    collections_figure,
+    curve_figure,
+    curve_panels,
+    gain_panels,
+    gains_figure,
+    gains_of_records,
+)
 from midmask.benchmark.results import Results, SystemKey
 from midmask.errors import UserError
+from midmask.experiment.costs import Costs
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 
 SETTINGS = ("no labels", "1k labels", "10k labels")
@@ -41,12 +51,39 @@ def test_gains_are_over_the_baseline_of_the_same_setting_on_test():
 def test_the_figure_has_its_table_and_without_a_baseline_in_two_settings_nothing_is_drawn(tmp_path: Path):
     text = gains_figure(found(QUIET), tmp_path / "figures" / "gains.png", "none", "RR@10")
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
-    assert cells[2][:4] == ["squad test, dense", "mlm", *(f"{x} [{x}, {x}]" for x in ("-0.0200", "+0.0100"))]
+    assert cells[2][:4] == [
+        "squad test, dense",
+        "mlm",
+        *(f"{x} [{x}, {x}], p < 0.0001" for x in ("-0.0200", "+0.0100")),
+    ]
     assert (tmp_path / "figures" / "gains.png").read_bytes().startswith(b"\x89PNG")
     one = results(drawn({dense("none"): 0.3, dense("mlm"): 0.4}))
     for made, baseline in ((one, "none"), (found(), None), (Results([]), "none")):
         assert gains_figure(made, tmp_path / "a.png", baseline, "RR@10") == ""
     assert not (tmp_path / "a.png").exists()
+
+
+def test_a_curve_has_a_point_for_each_length_of_middle_training_with_the_gain_over_the_baseline(tmp_path: Path):
+    """Lengths are the tokens of a system's costs; a recipe with two lengths is no curve."""
+    lengths = {100: 400_000, 400: 1_640_000, 1600: 6_400_000}
+    gained = {"retromae": (-0.02, 0.03, 0.05), "mlm": (0.0, 0.01)}
+    none = dense("none", setting="1k labels")
+    truth, tokens = {none: 0.6}, {none: 0}
+    for recipe, gains in gained.items():
+        for gain, (steps, count) in zip(gains, lengths.items(), strict=False):
+            key = dense(f"{recipe}[pretrain.steps={steps}]", setting="1k labels")
+            truth[key], tokens[key] = 0.6 + gain, count
+    measured = Results(
+        replace(one, costs=Costs(1.0, 0.0, 0.0, tokens[one.key], 0, None, None))
+        for one in drawn(truth, noise=QUIET, corpus="squad", split="test", seeds=2, pretrain_seeds=2)
+    )
+    (panel,) = curve_panels(measured, "none", "RR@10")
+    assert panel.conditions == ("0.4 M", "1.6 M", "6.4 M") and list(panel.rows) == ["retromae"]
+    values = [point.value for point in panel.rows["retromae"].values()]
+    assert values == pytest.approx(gained["retromae"], abs=1e-5)
+    text = curve_figure(measured, tmp_path / "tokens.png", "none", "RR@10")
+    assert "2 middle trainings of each method" in text and (tmp_path / "tokens.png").exists()
+    assert curve_figure(measured.where(system="none"), tmp_path / "no.png", "none", "RR@10") == ""
 
 
 RECORDS = Path(__file__).resolve().parents[2] / "docs" / "results" / "records" / "pretrained"

@@ -64,7 +64,7 @@ def test_two_means_have_welchs_test():
 
 
 def test_what_does_not_vary_is_certain_and_what_was_seen_once_is_not_known():
-    assert interval(0.3, [Variance(0.0, 5)]) == IntervalEstimate(0.3, 0.3, 0.3, 0.0)
+    assert interval(0.3, [Variance(0.0, 5)]) == IntervalEstimate(0.3, 0.3, 0.3, 0.0, 0.0)
     assert (StandardError(0.0, 1).p(0.3), StandardError(0.0, 1).p(0.0)) == (0.0, 1.0)
     once = standard_error([Variance(0.02, 99), Variance.of_mean([0.5])])
     assert (once.p(0.3), once.margin(), once.detectable()) == (1.0, math.inf, math.inf)

@@ -88,11 +88,11 @@ def test_a_condition_is_a_fine_tuning_a_representation_and_what_was_read():
 @given(value=st.floats(-1, 1), half=st.floats(0, 1), size=st.none() | st.floats(0.001, 1), factor=st.floats(0.001, 1))
 def test_judging_is_monotonous(value, half, size, factor):
     """A narrower interval that lies within never turns one decision into the other."""
-    wide = judge(IntervalEstimate(value, value - half, value + half, 0), size)
-    narrow = judge(IntervalEstimate(value, value - factor * half, value + factor * half, 0), size)
+    wide = judge(IntervalEstimate(value, value - half, value + half, 0, 1), size)
+    narrow = judge(IntervalEstimate(value, value - factor * half, value + factor * half, 0, 1), size)
     assert wide == narrow or wide == "not decidable" or (wide, narrow) == ("does not hold", "holds")
     assert (
-        judge(IntervalEstimate(value, value, value, 0), size) != "not decidable"
+        judge(IntervalEstimate(value, value, value, 0, 1), size) != "not decidable"
         or value == 0
         or (size and value >= size)
     )
@@ -103,7 +103,7 @@ def test_judging_is_monotonous(value, half, size, factor):
     (-0.01, 0.06, 0.05, "not decidable"), (-0.01, 0.06, None, "not decidable"),
 ])  # fmt: skip
 def test_judgements_by_hand(low, high, size, outcome):
-    assert judge(IntervalEstimate((low + high) / 2, low, high, 0), size) == outcome
+    assert judge(IntervalEstimate((low + high) / 2, low, high, 0, 1), size) == outcome
 
 
 def test_of_several_parts_the_worst_counts_and_parts_share_the_level():

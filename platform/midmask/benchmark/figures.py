@@ -1,7 +1,7 @@
-"""Figures of a benchmark with the numbers they show: the gains by fine-tuning, the scores by what was read.
+"""Figures of a benchmark with the numbers they show: gains by fine-tuning, or by tokens; scores by what was read.
 
 Gains: the difference to the baseline in the same setting, with its interval; with settings that differ in their
-labelled queries, it answers when middle training pays.
+labelled queries, it answers when middle training pays, and over the tokens of middle training how much is enough.
 
     python -m midmask.benchmark.figures docs/results/records/pretrained --baseline mlm --measure nDCG@10 \\
         --systems retromae,dupmae --settings "no labels,1k labels,10k labels"
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from midmask.benchmark.design import variant
 from midmask.benchmark.records import recorded_results
 from midmask.benchmark.results import Results, SystemKey, order_splits, weigh
 from midmask.core.words import MISSING
@@ -130,20 +131,79 @@ def gain_panels(results: Results, baseline: str, measure: str) -> list[Panel]:
         gains: dict[str, dict[str, PanelPoint]] = {}
         for key in dict.fromkeys(result.key for result in here):
             if key.system != baseline and key.is_encoder and key.setting in base:
-                terms = ((1.0, key), (-1.0, base[key.setting]))
-                gain = contrast([weigh(of, sign, results, [(corpus, split)], measure) for sign, of in terms])
-                text = f"{gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
-                point = PanelPoint(gain.value, gain.low, gain.high, text)
-                gains.setdefault(_label(key, here), {})[key.setting] = point
+                gains.setdefault(_label(key, here), {})[key.setting] = _gain(key, base[key.setting], here, measure)
         if len(base) > 1 and gains:
             panels.append(Panel(corpus, split, f"{corpus} {split}, {_view(representation)}", tuple(base), gains, {}))
     return panels
+
+
+def _gain(key: SystemKey, base: SystemKey, here: Results, measure: str) -> PanelPoint:
+    """The gain of a system over another one on the one corpus and split of these results."""
+    place = [(here[0].corpus, here[0].split)]
+    gain = contrast([weigh(of, sign, here, place, measure) for sign, of in ((1.0, key), (-1.0, base))])
+    p = "p < 0.0001" if gain.p < 1e-4 else f"p = {gain.p:.2g}"
+    text = f"{gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}], {p}"
+    return PanelPoint(gain.value, gain.low, gain.high, text)
+
+
+LENGTHS = 3
+"""Different numbers of tokens that a curve has at least."""
+
+
+def curve_panels(results: Results, baseline: str, measure: str) -> list[Panel]:
+    """The gains over the baseline by the tokens of middle training, of recipes that were trained for `LENGTHS`
+    different numbers of them; each corpus on test, or on its other split if there is none.
+    """
+    panels = []
+    where = dict.fromkeys((result.corpus, result.key.representation, result.key.setting) for result in results)
+    for corpus, representation, setting in where:
+        split = order_splits(results.where(corpus=corpus).names("split"))[0]
+        measured = results.where(corpus=corpus, split=split, representation=representation, setting=setting)
+        here = Results(result for result in measured if measure in result.measures)
+        base = next((result.key for result in here.where(system=baseline)), None)
+        tokens = {result.key: result.costs.pretrain_tokens for result in here if result.costs is not None}
+        gains: dict[str, dict[int, PanelPoint]] = {}
+        for key, count in tokens.items():
+            if base is not None and count:
+                gains.setdefault(variant(key.system)[0], {})[count] = _gain(key, base, here, measure)
+        if curves := {recipe: points for recipe, points in gains.items() if len(points) >= LENGTHS}:
+            counts = sorted({count for points in curves.values() for count in points})
+            rows = {recipe: {_millions(n): points[n] for n in sorted(points)} for recipe, points in curves.items()}
+            title = f"{corpus} {split}, {_view(representation)}, {setting}"
+            panels.append(Panel(corpus, split, title, tuple(dict.fromkeys(map(_millions, counts))), rows, {}))
+    return panels
+
+
+def _millions(tokens: int) -> str:
+    return f"{float(f'{tokens:.2g}') / 1e6:g} M"
 
 
 def _label(key: SystemKey, here: Results) -> str:
     """The system, and what its middle training read where rows differ in it."""
     several = len(here.where(system=key.system).names("collection")) > 1
     return f"{key.system} ({key.collection})" if several else key.system
+
+
+def curve_figure(results: Results, path: Path, baseline: str | None, measure: str) -> str:
+    """Draws the gains by tokens of middle training and returns the numbers as a Markdown table; draws nothing and
+    returns an empty text where no recipe was trained for several lengths.
+    """
+    panels = curve_panels(results, baseline, measure) if baseline else []
+    if not panels:
+        return ""
+    draw_panels(panels, path, _draw_gains, f"{measure}, gain over {baseline}")
+    return (
+        f"{measure} less that of `{baseline}`, by tokens of middle training, with its 95% interval over queries and "
+        f"{_repeated(results)}.\n\n{panel_table(panels)}"
+    )
+
+
+def _repeated(results: Results) -> str:
+    """What of its trainings an interval counts."""
+    middle = len({result.pretrain_seed for result in results} - {None})
+    if middle > 1:
+        return f"fine-tuning seeds; {middle} middle trainings of each method"
+    return "fine-tuning seeds; each middle training was run once"
 
 
 def gains_figure(results: Results, path: Path, baseline: str | None, measure: str) -> str:
@@ -154,14 +214,9 @@ def gains_figure(results: Results, path: Path, baseline: str | None, measure: st
     if not panels:
         return ""
     draw_panels(panels, path, _draw_gains, f"{measure}, gain over {baseline}")
-    middle = len({result.pretrain_seed for result in results} - {None})
-    repeated = (
-        f"fine-tuning seeds; {middle} middle trainings of each method"
-        if middle > 1
-        else ("fine-tuning seeds; each middle training was run once")
-    )
     return (
-        f"{measure} less that of `{baseline}` in the same setting, with its 95% interval over queries and {repeated}."
+        f"{measure} less that of `{baseline}` in the same setting, with its 95% interval over queries and "
+        f"{_repeated(results)}."
         f"\n\n{panel_table(panels)}"
     )
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from midmask.benchmark.design import BM25, NONE, Benchmark
-from midmask.benchmark.figures import collections_figure, gains_figure
+from midmask.benchmark.figures import collections_figure, curve_figure, gains_figure
 from midmask.benchmark.layout import Layout, group_by_reason
 from midmask.benchmark.records import collect, describe_left_out
 from midmask.benchmark.results import Results, SystemKey, tuned_on
@@ -80,6 +80,8 @@ def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str,
         parts.append(f"## What the middle training read\n\n![collections](figures/collections.png)\n\n{read}")
     if gained := gains_figure(results, folder / "figures" / "gains.png", benchmark.baseline, benchmark.measure):
         parts.append(f"## What middle training gains\n\n![gains](figures/gains.png)\n\n{gained}")
+    if curve := curve_figure(results, folder / "figures" / "tokens.png", benchmark.baseline, benchmark.measure):
+        parts.append(f"## How much middle training is enough\n\n![tokens](figures/tokens.png)\n\n{curve}")
     parts.append(f"## What it cost\n\n{costs_table(results)}")
     if failed:
         parts.append("## Not measured\n\n" + "\n".join(f"- {cell}: {reason}" for cell, reason in failed.items()))

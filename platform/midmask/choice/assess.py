@@ -150,7 +150,7 @@ def _estimate(one: MeasuredSystem, counterparts: Counterparts, known: Experience
 def _made_gain(own: Result, counterparts: Counterparts) -> IntervalEstimate:
     """The gain over the baseline as it was measured on the made queries of the system's split."""
     if own.key == counterparts.baseline["test"].key:
-        return IntervalEstimate(0.0, 0.0, 0.0, 0.0)
+        return IntervalEstimate(0.0, 0.0, 0.0, 0.0, 1.0)
     gain = mean_gain(own, counterparts.baseline[own.split])
     return interval(gain.value, [gain.variance], 1 - COVERAGE)
 

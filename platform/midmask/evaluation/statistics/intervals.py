@@ -108,6 +108,7 @@ class IntervalEstimate:
     low: float
     high: float
     detectable: float  # the smallest true value whose interval excludes 0 with a probability of 0.8
+    p: float  # two-sided, of "the true value is 0"
     queries: int = 0  # on all collections together
     seeds: int = 1  # of the system that has fewest
     floor: bool = True  # whether any system has several seeds; if not, the interval is over queries alone
@@ -117,7 +118,7 @@ def interval(value: float, variances: Sequence[Variance], alpha: float = ALPHA) 
     """The interval of an estimate whose variance is the sum of these."""
     error = standard_error(variances)
     margin = error.margin(alpha)
-    return IntervalEstimate(value, value - margin, value + margin, error.detectable(alpha))
+    return IntervalEstimate(value, value - margin, value + margin, error.detectable(alpha), error.p(value))
 
 
 @dataclass(frozen=True)
