@@ -79,7 +79,7 @@ def test_postgresql_that_ends_under_a_job_does_not_end_the_job(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with postgres() as address:
-        uri = address.replace("postgresql://postgres@", f"postgresql+psycopg2://postgres:{PASSWORD}@")
+        uri = address.replace("postgresql://postgres@", f"postgresql://postgres:{PASSWORD}@")
         tracker = Tracker(uri, tmp_path, BRIEF)
         run = tracker.run("a", tags=TAGS, params={})
         run.log({"loss": 1.0}, 0)
