@@ -94,6 +94,7 @@ def environment(home: Path) -> dict[str, str]:
 def run_here(work: Work, corpus: str, home: Path) -> None:
     """To its end, on one machine with a disk: a local Ray, one process for each training."""
     command = work.command(corpus, work.here)
-    done = subprocess.run(command, env=environment(home), capture_output=True, text=True, check=False, cwd=home)
+    env = environment(home) | {"RAY_TMPDIR": "/tmp"}  # below `home` the paths of Ray's sockets would be too long
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, cwd=home)
     if done.returncode != 0:
         raise RuntimeError(f"{work.job} on one machine: {done.stderr[-3000:]}")
