@@ -65,6 +65,11 @@ def test_a_stream_that_the_backbone_cannot_embed_is_refused(
     asked = override(recipe, {"objective.query_stream": "embedding"})
     with pytest.raises(UserError, match=rf"objective.query_stream = embedding: a {family} backbone has {lack}.*=paper"):
         asked.check()
+    dupmae = apply_changes(RECIPES["dupmae"](), {"backbone.name": str(tmp_path)})
+    assert dupmae.objective is not None and dupmae.objective.query_stream == "paper", "in place of its code's"
+    dupmae.check()
+    back = [apply_changes(one, {"backbone.name": "tiny"}).objective.query_stream for one in (dupmae, recipe)]
+    assert back == ["embedding", "paper"]
 
 
 def test_rows_beyond_the_backbones_positions_are_refused(tmp_path: Path) -> None:

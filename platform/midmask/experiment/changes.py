@@ -114,6 +114,15 @@ def _temperature(recipe: Recipe, backbone: BackboneConfig) -> float:
     return COSINE_TEMPERATURE if _normalise(recipe, backbone) else 1.0
 
 
+def _query_stream(recipe: Recipe, backbone: BackboneConfig) -> str:
+    """DupMAE's code makes decoder queries with the encoder's embedding module, if that has a table of positions."""
+    try:
+        embeds = recipe.objective is None or recipe.objective.name != "dupmae" or shape_of(backbone).embeds_streams
+    except UserError:  # a model that cannot be read is refused by Recipe.check
+        embeds = True
+    return "embedding" if embeds else "paper"
+
+
 COSINE_TEMPERATURE = 0.05
 
 DEFAULTS = (
@@ -124,6 +133,7 @@ DEFAULTS = (
     Default(r"tokens\.query_length", 24, _at_most(32)),
     Default(r"spans\.span_length", 48, _at_most(128)),
     Default(r"tokens\.tokenizer", None, lambda recipe, backbone: backbone.name),
+    Default(r"objective\.query_stream", "embedding", _query_stream),
     Default(r"backbone\.head_bias", "zero", _always("unigram")),
     Default(r"backbone\.sentence_vector", "cls", _dense),
     Default(r"representation\.dense", "cls", _dense),
