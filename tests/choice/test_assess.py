@@ -27,15 +27,7 @@ from midmask.choice.contenders import (
     first_contenders,
 )
 from midmask.choice.contest import LocalWorkshop, Prices
-from midmask.choice.contest_terms import (
-    ENOUGH,
-    FEWEST_STEPS,
-    SHORTEST,
-    Limits,
-    affordable,
-    first_round,
-    room,
-)
+from midmask.choice.contest_terms import ENOUGH, FEWEST_STEPS, SHORTEST, Limits, affordable, first_round, room
 from midmask.errors import UserError
 from midmask.estimate.devices import this_machine
 from midmask.evaluation.statistics.intervals import Variance
@@ -156,10 +148,7 @@ def test_a_budget_is_read_as_it_is_written(text, seconds):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        *((text, "30m, 8h") for text in ("", "30", "m30", "30 m", "-5m", "30min", "5m?")),
-        ("59s", "less than a minute"),
-    ],
+    [*((text, "30m, 8h") for text in ("", "30", "m30", "30 m", "-5m", "30min", "5m?")), ("59s", "less than a minute")],
 )
 def test_another_form_and_what_cannot_be_are_refused(text, said):
     with pytest.raises(UserError, match=said):

@@ -9,16 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from midmask.errors import UserError
-from midmask.retrieve.sparse import (
-    HEADER,
-    heaviest,
-    packed_size,
-    read_lengths,
-    read_rows,
-    row_of,
-    top_rows,
-    write_rows,
-)
+from midmask.retrieve.sparse import HEADER, heaviest, packed_size, read_lengths, read_rows, row_of, top_rows, write_rows
 
 
 def entries(rows: csr_array) -> list[list[tuple[int, float]]]:
