@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midmask.core.randomness import uniform
 from midmask.corpora import CorpusConfig, JoinConfig, corpus_identity, join, writer
 from midmask.corpora.duplicates import clusters, signatures, similar_pairs
 from midmask.corpora.ids import IdTable
@@ -158,15 +157,6 @@ def test_the_table_equals_a_dictionary_even_when_hashes_collide(batches, asked, 
     assert len(table) == len(oracle)
     assert [table[row] for row in range(len(table))] == list(oracle)
     assert table.rows(asked).tolist() == [oracle.get(text, -1) for text in asked]
-
-
-def test_draws_are_uniform_and_depend_on_the_salt() -> None:
-    names = [str(n) for n in range(20_000)]
-    draw = uniform(names, "a")
-    assert 0 <= draw.min() and draw.max() < 1
-    for bound in (0.1, 0.5, 0.8):
-        assert abs((draw < bound).mean() - bound) < 0.015
-    assert abs(((draw < 0.5) & (uniform(names, "b") < 0.5)).mean() - 0.25) < 0.015
 
 
 @given(st.lists(st.integers(0, 50), min_size=1), st.integers(1, 7))

@@ -411,7 +411,6 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "tripclick": layouts.write_tripclick,
 }
 
-
 MISSING = [
     ("msmarco", "collection.tsv", "collection.tsv or collection.tsv.gz or corpus.tsv .* missing"),
     ("beir", "queries.jsonl", r"queries\.jsonl.* missing"),

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -161,7 +162,19 @@ def pointer(folder: Path) -> None:
     (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
 
 
+class Trap:
+    def __reduce__(self) -> tuple[Callable[[int], None], tuple[int]]:
+        return sys.exit, (3,)
+
+
+def halved(folder: Path) -> None:
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+
+
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "half a file": (halved, "no model can be read"),
+    "a pickle that would run code": (lambda folder: as_pickle(folder, {"trap": Trap()}), "holds more than tensors"),
     "a shard less": (half_of_shards, "1 of the 2 files .* model-00002-of-00002.safetensors"),
     "none": (lambda folder: (folder / "model.safetensors").unlink(), "no weights of PyTorch"),
     "a pointer": (pointer, "git lfs pull"),

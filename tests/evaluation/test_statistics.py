@@ -16,7 +16,6 @@ from midmask.evaluation.statistics.intervals import (
     SeedSpread,
     StandardError,
     Variance,
-    deviation,
     interval,
     read_sample,
     seed_spread,
@@ -32,15 +31,6 @@ from midmask.evaluation.statistics.significance import (
     strictest_level,
 )
 from tests.support.evaluation.per_query import drawn, table
-
-
-def test_of_one_mean_it_is_the_t_test():
-    values = np.random.default_rng(0).normal(0.05, 0.2, 40)
-    error, reference = standard_error([Variance.of_mean(values)]), stats.ttest_1samp(values, 0)
-    assert error.p(float(values.mean())) == pytest.approx(reference.pvalue)
-    for level in (0.05, 0.01):
-        wanted = reference.confidence_interval(1 - level)
-        assert error.margin(level) == pytest.approx((wanted.high - wanted.low) / 2)
 
 
 def test_variances_add_and_degrees_of_freedom_are_satterthwaites():
@@ -99,11 +89,6 @@ def test_the_mean_over_seeds_is_the_same_to_the_last_bit_in_any_order_of_the_see
     seeds = [table([1 / 3, 0.1]), table([1.0, 1 / 7]), table([0.2, 1 / 9])]
     forward, backward = (read_sample("a", own, "RR@10").means_Q for own in (seeds, seeds[::-1]))
     assert forward.tolist() == backward.tolist()
-
-
-def test_the_deviation_is_that_of_a_sample():
-    assert deviation([0.1, 0.2, 0.6]) == pytest.approx(stats.tstd([0.1, 0.2, 0.6]))
-    assert deviation([0.7]) == 0.0
 
 
 def test_pooling_leaves_single_runs_out():
@@ -183,14 +168,6 @@ def test_the_t_test_and_its_interval_are_scipys_paired_ones():
     assert (row.mean, row.baseline_mean) == pytest.approx((own.mean(), base.mean()))
 
 
-def test_the_family_is_all_systems_of_the_call():
-    systems = {"a": table(drawn(0)), **{f"s{row}": table(drawn(row, shift=0.08)) for row in range(1, 4)}}
-    plain, holm = (compare(systems, baseline="a", measure="RR@10", correction=kind) for kind in (None, "holm"))
-    assert [row.p_corrected for row in holm] == pytest.approx(correct([row.p for row in plain], "holm"))
-    assert [row.system for row in holm] == ["s1", "s2", "s3"]
-    assert all(row.significant == (row.p_corrected < 0.05) for row in holm)
-
-
 def test_without_a_baseline_every_pair_is_tested_once_and_all_are_one_family():
     shifts = {"a": 0.0, "b": 0.02, "c": 0.3, "d": 0.31}
     values = {name: drawn(row, shift=shift) for row, (name, shift) in enumerate(shifts.items())}
@@ -208,17 +185,6 @@ def test_who_is_worse_is_named_by_who_is_better_whichever_stands_first():
     assert better_than(compare(systems, measure="RR@10")) == {"good": ["bad"], "bad": [], "same": ["bad"]}
     assert better_than(compare(systems, baseline="bad", measure="RR@10"))["good"] == ["bad"]
     assert better_than(compare(systems, baseline="good", measure="RR@10")) == {"bad": [], "good": ["bad"], "same": []}
-
-
-def test_a_difference_that_is_not_significant_beats_nobody():
-    """Either may stand first, and either may be a little ahead."""
-    base = drawn(0)
-    noisy = base + drawn(9) - drawn(9).mean()
-    for shift in (-0.001, 0.001):
-        for order in (("x", "y"), ("y", "x")):
-            values = {"x": table(base), "y": table(noisy + shift)}
-            rows = compare({name: values[name] for name in order}, measure="RR@10", correction=None)
-            assert rows[0].difference != 0 and better_than(rows) == {"x": [], "y": []}
 
 
 def test_the_detectable_effect_must_pass_the_strictest_test_of_the_family():
@@ -335,16 +301,11 @@ def test_p_is_uniform_where_nothing_differs(test: str):
 
 def test_corrections_by_hand():
     p = [0.04, 0.01, 0.03, 0.5]
-    assert correct(p, None) == p
+    assert correct(p, None) == p and correct([], "holm") == []
     assert correct(p, "bonferroni") == pytest.approx([0.16, 0.04, 0.12, 1.0])
-    # Holm: 4 x 0.01, 3 x 0.03, then 2 x 0.04 = 0.08 is lifted to 0.09, then 0.5.
-    assert correct(p, "holm") == pytest.approx([0.09, 0.04, 0.09, 0.5])
     # Holm-Šidák: 1 - 0.99^4, 1 - 0.97^3, then 1 - 0.96^2 is lifted, then 0.5.
     expected = [1 - 0.97**3, 1 - 0.99**4, 1 - 0.97**3, 0.5]
     assert correct(p, "holm-sidak") == pytest.approx(expected) == correct(p, "hs")
-    # Benjamini-Hochberg: 4/1 x 0.01, 4/2 x 0.03 = 0.06 is lowered to 4/3 x 0.04, then 4/4 x 0.5.
-    assert correct(p, "fdr_bh") == pytest.approx([0.16 / 3, 0.04, 0.16 / 3, 0.5])
-    assert correct([], "holm") == []
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))
@@ -363,14 +324,6 @@ def test_benjamini_hochberg_rejects_what_its_step_up_procedure_rejects(p, alpha)
     within = [value for place, value in enumerate(sorted(p), start=1) if value * len(p) / place < alpha]
     rejected = {index for index, value in enumerate(p) if within and value <= max(within)}
     assert {index for index, value in enumerate(correct(p, "fdr_bh")) if value < alpha} == rejected
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_corrections_are_ordered_by_strictness_and_never_leave_0_to_1(p):
-    kinds = ("bonferroni", "holm", "holm-sidak", "fdr_bh", None)
-    found = np.array([correct(p, kind) for kind in kinds])
-    assert (found[[0, 1, 1, 2, 3]] >= found[[1, 2, 3, 4, 4]] - 1e-12).all()
-    assert (found >= 0).all() and (found <= 1).all()
 
 
 @pytest.mark.parametrize("kind", ["bonferroni", "holm", "holm-sidak", "hs", "fdr_bh", None])

@@ -51,7 +51,6 @@ def ipc(begin: Callable[..., Any], path: Path, table: pa.Table) -> None:
 
 stream, file = partial(ipc, pa.ipc.new_stream), partial(ipc, pa.ipc.new_file)
 
-
 WRITERS: dict[str, tuple[str, Callable[[Path, pa.Table], None]]] = {
     "parquet": ("x.parquet", lambda path, table: pq.write_table(table, path, row_group_size=3)),
     "stream": ("data-00000-of-00001.arrow", stream),

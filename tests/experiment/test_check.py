@@ -261,13 +261,14 @@ def test_published_protocols_keep_their_numbers(folder: str) -> None:
 
 
 def test_a_precision_set_by_hand_stays_and_teachers_keep_their_own() -> None:
-    by_hand = override(RECIPES["dupmae"](), {"evaluation.precision": "fp32"})
+    by_hand = override(RECIPES["dupmae"](), {"evaluation.precision": "fp32", "pretrain.precision": "fp32"})
     auto = {path for path, value in flatten(by_hand).items() if path.endswith(".precision") and value == "auto"}
     settled = flatten(settle_precision(by_hand, "bf16"))
     assert {path for path, value in settled.items() if value == "bf16"} == {
         path for path in auto if ".teacher." not in path
     }
-    assert settled["evaluation.precision"] == "fp32" and settled["stages.2.teacher.train.precision"] == "auto"
+    assert settled["evaluation.precision"] == settled["pretrain.precision"] == "fp32"
+    assert settled["stages.2.teacher.train.precision"] == "auto"
 
 
 MINILM = model_folder("minilm")

@@ -48,7 +48,6 @@ from tests.support.queries.articles import STOP, HandBm25, articles, corpus_of, 
 
 PASSAGES = articles(6)
 
-
 PLAIN = ("titles", "sentences", "spans", "keyphrases")
 
 

@@ -99,17 +99,6 @@ def test_every_kept_query_is_found_again_where_it_is_searched(done: tuple[Path, 
         assert row["overlap"] == pytest.approx(overlap)
 
 
-def test_found_again_means_in_the_collection_that_is_written(tmp_path: Path) -> None:
-    """Of the queries found first at first, some are not once the dropped ones hide nothing any more."""
-    made(PASSAGES, tmp_path, per_passage=3, round_trip_depth=1)
-    searched = lines(tmp_path / "out" / "collection" / "articles" / "corpus.jsonl.gz")
-    hand = HandBm25({row["_id"]: f"{row['title']} {row['text']}" for row in searched})
-    for row in rows_of(tmp_path / "out" / "queries.parquet"):
-        if row["kept"]:
-            ranks = hand.ranks(row["text"], [row["doc_id"]])
-            assert ranks is not None and ranks[0] == row["rank"] == 1
-
-
 def test_no_document_is_in_two_splits(done: tuple[Path, dict[str, Any]], collection: Path) -> None:
     of: dict[str, set[str]] = {}
     for split in ("train", "dev", "test"):

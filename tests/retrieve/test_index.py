@@ -138,10 +138,6 @@ def cloud() -> tuple[np.ndarray, np.ndarray]:
     return tuple(draw.standard_normal((rows, WIDTH)).astype(np.float32) for rows in (8, ROWS))  # type: ignore[return-value]
 
 
-def scores_of(queries_QD: np.ndarray, vectors_ND: np.ndarray) -> np.ndarray:
-    return queries_QD.astype(np.float64) @ vectors_ND.astype(np.float64).T
-
-
 def test_an_index_learns_from_the_whole_of_a_sorted_collection_however_it_is_cut():
     """One half of the passages lies around one point, the other around its opposite; faiss gives centres length 1."""
     draw = np.random.default_rng(0)

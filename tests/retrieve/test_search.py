@@ -148,7 +148,6 @@ def test_an_encoder_keeps_as_many_words_as_its_folder_says(inputs: dict[str, Art
 
 SEARCHED = {"splits": {"dev": {"queries": 9, "ranked": 0, "empty_slots": 2}}, "read": {"passages": {"length": 48}}}
 
-
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 
 

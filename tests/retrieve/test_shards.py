@@ -7,7 +7,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -211,13 +210,6 @@ def test_scores_closer_than_float32_can_tell_are_still_ranked_exactly(case: str)
     assert cut_search(views, 20, 1) == cut_search(views, 20, 3) == expected
 
 
-def test_a_passage_without_a_shared_term_scores_zero_above_negative_ones():
-    passages = top_rows(np.array([[-1, 0, 0], [0, 0, 5], [2, 0, 0], [0, 0, 0]], np.float32), None)
-    queries = Views(None, top_rows(np.array([[3, 1, 0], [0, 0, 0]], np.float32), None))
-    found = pairs(LexicalShard(passages, pa.chunked_array([["b", "d", "c", "a"]]), first=10).search(queries, 9))
-    assert found == [[(6, 12), (0, 13), (0, 11), (-3, 10)], [(0, 13), (0, 10), (0, 12), (0, 11)]]
-
-
 def test_guesses_are_no_further_from_the_scores_than_they_say():
     draw = np.random.default_rng(1)
     passages = top_rows(draw.standard_normal((300, 64)).astype(np.float32) * 1e3, 50)
@@ -247,17 +239,6 @@ def test_queries_of_another_vocabulary_are_refused():
         LexicalShard(four, ids(4)).search(Views(None, five), 1)
     with pytest.raises(ValueError, match="there is no lexical view"):
         LexicalShard(four, ids(4)).search(Views(np.eye(4, dtype=np.float32), None), 1)
-
-
-def test_the_best_of_the_sum_is_found_though_it_is_not_among_the_best_of_a_part():
-    draw = np.random.default_rng(2)
-    dense_N, lexical_N = np.zeros(300, np.float32), np.zeros(300, np.float32)
-    dense_N[:100], lexical_N[100:200] = 10 + draw.random(100), 10 + draw.random(100)
-    dense_N[250], lexical_N[250] = 9, 9
-    shard = HybridShard([dense_N[:, None]], top_rows(lexical_N[:, None], None), ids(300))
-    one = np.ones((1, 1), np.float32)
-    _, found = shard.search(Views(one, top_rows(one, None)), 5)
-    assert found[0, 0] == 250
 
 
 @pytest.mark.parametrize("factory", ["IVF8,Flat", "HNSW16"])

@@ -79,13 +79,6 @@ def test_loss_and_every_gradient_equal_the_reference(name: str) -> None:
     assert_equal(objective, batch(), objective.reference, parts)
 
 
-@pytest.mark.parametrize("kind", ["positives", "own", "local_negatives"])
-def test_candidates_equal_the_reference(kind: str) -> None:
-    objective = built("cls", candidates=kind)
-    loss = expected(objective, QUERIES, PASSAGES, kind, set())
-    assert_equal(objective, batch(), objective.reference, {"contrastive": (1.0, len(QUERIES), loss)})
-
-
 @pytest.mark.parametrize("drop", [True, False])
 @pytest.mark.parametrize("kind", ["all", "positives", "own", "local_negatives"])
 def test_known_positives_are_no_negatives(kind: str, drop: bool) -> None:
