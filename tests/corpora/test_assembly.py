@@ -76,20 +76,6 @@ def test_no_near_duplicate_and_no_query_straddles_splits(networkx: Path) -> None
     assert len({(row["query_id"], row["split"]) for row in judged}) == len({row["query_id"] for row in judged})
 
 
-def test_texts_are_distinct_and_no_body_repeats_its_summary(networkx: Path) -> None:
-    docs, queries = rows(networkx / "docs"), rows(networkx / "queries.parquet")
-    assert len({row["text"] for row in docs}) == len({row["doc_id"] for row in docs}) == len(docs)
-    assert len({row["text"].lower() for row in queries}) == len(queries)
-    body = {row["doc_id"]: row["text"] for row in docs}
-    question = {row["query_id"]: row["text"] for row in queries}
-    judged = rows(networkx / "qrels.parquet")
-    assert all(question[row["query_id"]].lower() not in body[row["doc_id"]].lower() for row in judged)
-    assert {row["query_id"] for row in judged} == set(question) and {row["doc_id"] for row in judged} == set(body)
-    assert min(len(text.split()) for text in body.values()) >= 8
-    assert max(Counter(row["query_id"] for row in judged).values()) <= 10
-    assert {row["split"] for row in judged} == {"train", "dev", "test"}
-
-
 def test_toy_package_gives_exactly_these_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = {
         "a": function("one", "Add two numbers.", BODY.format("one"))
@@ -177,27 +163,20 @@ def test_streamed_lengths_equal_numpy_on_all_at_once(lengths: list[int], block: 
 QUERIES = [f"q{n}" for n in range(4000)]
 
 
-@pytest.mark.parametrize("names", [{"test"}, {"train"}, {"dev", "test"}])
-def test_without_train_or_with_train_only_all_are_divided(names: set[str]) -> None:
-    splits, rule = assign_splits([sorted(names)[0]] * 4000, QUERIES, names, 0)
-    assert rule.words.startswith("60/20/20") and rule.made == ("dev", "test", "train")
-    for split, share in {"train": 0.6, "dev": 0.2, "test": 0.2}.items():
-        assert splits.count(split) / 4000 == pytest.approx(share, abs=0.03)
+OFFICIALS = [
+    *((names, "60/20/20", "dev test train", (0.2, 0.2, 0.6)) for names in ("test", "train", "dev test")),
+    ("train test", "tenth of train", "dev train", (0.05, 0.5, 0.45)),
+    ("train dev", "half of dev", "dev test", (0.25, 0.25, 0.5)),
+]
 
 
-def test_a_missing_dev_is_drawn_from_train_and_test_stays() -> None:
-    official = ["train", "test"] * 2000
+@pytest.mark.parametrize(("names", "words", "made", "shares"), OFFICIALS)
+def test_missing_splits_are_drawn_from_others_and_the_rest_stays(names, words, made, shares) -> None:
+    official = names.split() * (4000 // len(names.split()))
     splits, rule = assign_splits(official, QUERIES, set(official), 0)
-    assert "tenth of train" in rule.words and rule.made == ("dev", "train")
-    assert [split for split, own in zip(splits, official, strict=True) if own == "test"] == ["test"] * 2000
-    assert splits.count("dev") / 2000 == pytest.approx(0.1, abs=0.03)
-
-
-def test_a_missing_test_is_half_of_dev_and_train_stays() -> None:
-    official = ["train", "dev"] * 2000
-    splits, rule = assign_splits(official, QUERIES, set(official), 0)
-    assert rule.made == ("dev", "test")
-    assert splits.count("train") == 2000 and splits.count("test") / 2000 == pytest.approx(0.5, abs=0.05)
+    assert words in rule.words and rule.made == tuple(made.split())
+    assert all(split == own for split, own in zip(splits, official, strict=True) if own not in rule.made)
+    assert [splits.count(split) / 4000 for split in ("dev", "test", "train")] == pytest.approx(shares, abs=0.02)
 
 
 def test_all_judgements_of_a_query_go_to_one_split_whatever_else_there_is() -> None:

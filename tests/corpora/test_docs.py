@@ -379,15 +379,11 @@ def test_the_columns_of_a_table_are_found_or_named(tmp_path: Path, end: str) -> 
 
 JAPANESE = "日本語の文章です。これはテストです。"
 ENCODED = [
-    ("Größe".encode(), "Größe"),
-    ("Größe".encode("utf-16"), "Größe"),
-    ("some wide words".encode("utf-16-le"), "some wide words"),
-    ("Größe und Maß".encode("latin-1"), "Größe und Maß"),
-    (JAPANESE.encode("shift-jis"), JAPANESE),
-    ("Größe, Maß ".encode() + b"\xff end", "Größe, Maß \ufffd end"),
-    (b"with a nul\0 inside it", "with a nul inside it"),
-    (b"one\r\ntwo\rthree", "one\ntwo\nthree"),
-]
+    ("Größe".encode(), "Größe"), ("Größe".encode("utf-16"), "Größe"),
+    ("some wide words".encode("utf-16-le"), "some wide words"), ("Größe und Maß".encode("latin-1"), "Größe und Maß"),
+    (JAPANESE.encode("shift-jis"), JAPANESE), ("Größe, Maß ".encode() + b"\xff end", "Größe, Maß \ufffd end"),
+    (b"with a nul\0 inside it", "with a nul inside it"), (b"one\r\ntwo\rthree", "one\ntwo\nthree"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "wanted"), ENCODED)

@@ -107,17 +107,14 @@ def test_another_form_is_named_and_the_command_of_the_message_converts_it(tmp_pa
 NO_DATA = [
     ("corpus.jsonl", b"\n<!DOCTYPE html>\n<html><title>404</title></html>\n", "web page"),
     ("queries.jsonl", b'<?xml version="1.0"?>\n<Error><Code>AccessDenied</Code></Error>\n', "XML"),
-    ("qrels/test.tsv", b'{"error": "not found"}', "JSON: "),
-    ("qrels/test.tsv", json_lines(JUDGED), "JSON: "),
+    ("qrels/test.tsv", b'{"error": "not found"}', "JSON: "), ("qrels/test.tsv", json_lines(JUDGED), "JSON: "),
     ("corpus.jsonl", json.dumps(DOCS[0], indent=1).encode() * 2, "JSON objects of several lines each"),
     ("corpus.jsonl", layouts.lines([(row["_id"], row["text"]) for row in DOCS]), "columns divided by tabs"),
-    ("corpus.jsonl", parquet(), "Parquet"),
-    ("corpus.jsonl", arrow_stream(), "Arrow"),
+    ("corpus.jsonl", parquet(), "Parquet"), ("corpus.jsonl", arrow_stream(), "Arrow"),
     ("corpus.jsonl", zipped(LINES), "zip"),
     ("corpus.jsonl", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "git lfs pull"),
-    ("queries.jsonl", b"\0\0\0\7\1" * 20, "binary"),
-    ("corpus.jsonl", b" \n\n", "is empty"),
-]
+    ("queries.jsonl", b"\0\0\0\7\1" * 20, "binary"), ("corpus.jsonl", b" \n\n", "is empty"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("file", "data", "named"), NO_DATA, ids=[named for _, _, named in NO_DATA])
@@ -156,12 +153,9 @@ def test_bad_first_rows_stay_bad_rows(tmp_path: Path) -> None:
 
 
 STRAYS = {
-    "README.txt": b"Judgements of three people, one pass each.\n",
-    "LICENSE": b"free\n",
-    ".DS_Store": b"\0\0\0\1Bud1",
-    "__MACOSX/._x.txt": b"\0\5\26\7",
-    "checksums.md5": b"d41d8cd9  x\n",
-}
+    "README.txt": b"Judgements of three people, one pass each.\n", "LICENSE": b"free\n", ".DS_Store": b"\0\0\0\1Bud1",
+    "__MACOSX/._x.txt": b"\0\5\26\7", "checksums.md5": b"d41d8cd9  x\n",
+}  # fmt: skip
 COLLECTIONS: dict[str, tuple[Callable[[Path], Any], dict[str, str]]] = {
     "beir": (write_beir, {"qrels/": "test.tsv"}),
     "texts": (layouts.write_texts, {"": "a.jsonl"}),
@@ -339,13 +333,9 @@ def with_row(folder: Path, row: Any) -> str:
 
 
 MISSING_VALUES = [
-    {"title": NAN, "text": "a text"},
-    {"text": "a text"},
-    {"title": "a text", "text": NAN},
-    {"text": NAN, "contents": "a text"},
-    {"text": "a text", "metadata": NAN},
-    {"_id": NAN, "id": "n", "text": "a text"},
-]
+    {"title": NAN, "text": "a text"}, {"text": "a text"}, {"title": "a text", "text": NAN},
+    {"text": NAN, "contents": "a text"}, {"text": "a text", "metadata": NAN}, {"_id": NAN, "id": "n", "text": "a text"},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("row", MISSING_VALUES)
@@ -405,11 +395,8 @@ def test_nothing_in_a_data_frame() -> None:
 
 
 WRITERS: dict[str, Callable[[Path], None]] = {
-    "beir": write_beir,
-    "msmarco": layouts.write_msmarco,
-    "nq": layouts.write_nq,
-    "tripclick": layouts.write_tripclick,
-}
+    "beir": write_beir, "msmarco": layouts.write_msmarco, "nq": layouts.write_nq, "tripclick": layouts.write_tripclick,
+}  # fmt: skip
 
 MISSING = [
     ("msmarco", "collection.tsv", "collection.tsv or collection.tsv.gz or corpus.tsv .* missing"),

@@ -410,12 +410,9 @@ SPLITS = {
     },
 }
 OF_ONE_SPLIT = {
-    "msmarco-passage/dev/small": "dev",
-    "antique/train/split200-valid": "dev",
-    "msmarco-passage/trec-dl-2019/judged": "dl19",
-    "trec-robust04/fold1": "test",
-    "train-of-thought/retrieval": "test",
-}
+    "msmarco-passage/dev/small": "dev", "antique/train/split200-valid": "dev",
+    "msmarco-passage/trec-dl-2019/judged": "dl19", "trec-robust04/fold1": "test", "train-of-thought/retrieval": "test",
+}  # fmt: skip
 REFUSED_IDS = {
     "beir/scifacts": r"unknown ir_datasets id 'beir/scifacts'; did you mean 'beir/scifact'\?",
     "beir": "beir has no documents of its own; name one of beir/arguana, beir/climate-fever",

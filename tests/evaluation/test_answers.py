@@ -17,10 +17,8 @@ from midmask.errors import UserError
 from midmask.evaluation import measures
 from midmask.evaluation.step import EvaluateConfig, answer_qrels, by_answers, evaluate_ranked, join_answers
 from midmask.retrieve import ranked
-from midmask.retrieve.bm25.search import Bm25Config
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from tests.support.retrieve.bm25 import ranked_by_bm25
 from tests.support.retrieve.collection import ranking
 
 TOKENS = regex.compile(r"([\p{L}\p{N}\p{M}]+)|([^\p{Z}\p{C}])", regex.IGNORECASE + regex.UNICODE + regex.MULTILINE)
@@ -154,14 +152,7 @@ def test_a_sample_of_queries_is_judged_alone(ranking_of_words, out):
     assert few == {name: full[name] for name in few}
 
 
-def test_bm25_is_evaluated_like_any_other_system(inputs, out):
-    bm25 = Place(f"{out}-bm25")
-    listed = Artifact(bm25, {"result": ranked_by_bm25(Bm25Config(), inputs, bm25)})
-    ranking_of_words = {"ranked": listed, "corpus": inputs["corpus"]}
-    result = evaluate_ranked(EvaluateConfig(depth=20), ranking_of_words, out)
-    # Queries are words of their passage, so that words find it; the random encoder above does not.
-    assert result["measures"]["R@100"] == 1.0 and result["measures"]["RR@10"] > 0.8
-    assert max(ranked.read_trec(out / "runs" / "words.dev.trec.gz")["rank"].to_pylist()) == 20
+def test_a_split_without_a_ranking_and_an_unknown_measure_are_refused(ranking_of_words, out):
     with pytest.raises(UserError, match=r"no ranking of split 'train'.*dev"):
         evaluate_ranked(EvaluateConfig(split="train"), ranking_of_words, out)
     with pytest.raises((UserError, ValidationError), match="did you mean 'nDCG'"):

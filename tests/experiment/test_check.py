@@ -194,14 +194,10 @@ def test_fine_tuning_and_the_untuned_retriever_begin_with_it() -> None:
 
 
 FOLLOWING = {
-    "pretrain.learning_rate": (1e-3, 5e-5),
-    "stages.0.train.learning_rate": (1e-3, 5e-5),
-    "stages.2.train.learning_rate": (1e-3, 5e-5),
-    "stages.2.teacher.train.learning_rate": (5e-4, 5e-5),
-    "tokens.max_length": (48, 128),
-    "tokens.query_length": (24, 32),
-    "spans.span_length": (48, 128),
-}
+    "pretrain.learning_rate": (1e-3, 5e-5), "stages.0.train.learning_rate": (1e-3, 5e-5),
+    "stages.2.train.learning_rate": (1e-3, 5e-5), "stages.2.teacher.train.learning_rate": (5e-4, 5e-5),
+    "tokens.max_length": (48, 128), "tokens.query_length": (24, 32), "spans.span_length": (48, 128),
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from midmask.errors import UserError
 from midmask.experiment.changes import apply_changes, for_each_stage, refuse_idle
 from midmask.experiment.events import Begun, Ended, Failed, Logged, StepEvent
 from midmask.experiment.graph import Step
+from midmask.experiment.kinds import KINDS
 from midmask.experiment.plan import plan, rungs
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
@@ -34,16 +35,6 @@ def retromae(corpus: str) -> Recipe:
 
 def recipe_named(name: str, corpus: str, **changes: str) -> Recipe:
     return override(RECIPES[name](), {"corpus.name": corpus, **changes})
-
-
-def test_the_corpus_is_known_by_its_bytes_not_by_its_place(retromae, tmp_path):
-    before = plan(retromae).corpus.fingerprint
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "few").rename(tmp_path / "sub" / "few")
-    there = override(retromae, {"corpus.name": f"beir:{tmp_path}/sub/few"})
-    assert plan(there).corpus.fingerprint == before
-    (tmp_path / "sub" / "few" / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "another passage"}\n')
-    assert plan(there).corpus.fingerprint != before
 
 
 def test_recipes_share_all_steps_that_their_difference_does_not_touch(retromae):
@@ -294,3 +285,16 @@ def test_an_index_of_dense_vectors_is_refused_where_words_alone_are_searched(ret
     asked = override(retromae, words)
     with pytest.raises(UserError, match=r"evaluation\.index = HNSW8: no dense vectors are searched; leave it at Flat"):
         plan(asked).evaluation(asked.evaluation)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_steps_config_is_that_of_its_kind(name: str, corpus: str) -> None:
+    recipe = recipe_named(name, corpus)
+    for step in plan(recipe).evaluation(recipe.evaluation).upstream():
+        assert isinstance(step.config, step.kind.config), step.name
+
+
+def test_a_kind_is_computed_in_one_way() -> None:
+    for kind in KINDS.values():
+        assert (kind.setup is None) != (kind.compute is None), kind.name
+        assert kind.trains == (kind.runs == "group"), kind.name

@@ -37,13 +37,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     **{key: {"dropout": 0.1} for key in ("simcse", "diffcse", "simlm")},
 }
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: (name, {}) for name in PRETRAINING},
-    "retromae, basic": ("retromae", {"decoding": "basic"}),
+    **{name: (name, {}) for name in PRETRAINING}, "retromae, basic": ("retromae", {"decoding": "basic"}),
     "dupmae, paper": ("dupmae", {"bow_head": "projection", "bow_targets": "set", "query_stream": "paper"}),
     "dupmae, code": ("dupmae", {"bow_weight": 0.1, "pool_masked": True, "pool_sep": True}),
     "dupmae, ordinary tokens": ("dupmae", {"decode": "ot"}),
-    "lexmae, saturated": ("lexmae", {"bottleneck": "saturated"}),
-    "lexmae, cls": ("lexmae", {"bottleneck": "cls"}),
+    "lexmae, saturated": ("lexmae", {"bottleneck": "saturated"}), "lexmae, cls": ("lexmae", {"bottleneck": "cls"}),
     "lexmae, off": ("lexmae", {"bottleneck": "off"}),
     "mlm_cls_tf, linear": ("mlm_cls_tf", {"tf_head": "linear", "tf_loss": "cosine", "encoder_mask": "word"}),
     "bow, [UNK] is a target": ("bow", {"bow_unknown": True}),
@@ -51,11 +49,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "cotmae_v2, mean": ("cotmae_v2", {"pooling": "text", "projection": "mean"}),
     "cotmote, together": ("cotmote", {"decoding": "together", "query_decodes": "passage"}),
     "cotmote, mean": ("cotmote", {"pooling": "text", "projection": "mean", "query_decodes": "passage"}),
-    "laprador, one encoder": ("laprador", {"backbone": {}}),
-    "ict, crops": ("ict", {"views": "crops"}),
-    "simcse, MLM": ("simcse", {"mlm_weight": 0.1}),
-    "simcse, plain": ("simcse", {"projection": False}),
-}
+    "laprador, one encoder": ("laprador", {"backbone": {}}), "ict, crops": ("ict", {"views": "crops"}),
+    "simcse, MLM": ("simcse", {"mlm_weight": 0.1}), "simcse, plain": ("simcse", {"projection": False}),
+}  # fmt: skip
 """Methods, and settings of them whose code differs."""
 COUPLED = sorted(name for name in PRETRAINING if issubclass(PRETRAINING[name], CoupledObjective))
 
@@ -145,19 +141,12 @@ HEADS: dict[str, set[str]] = {
     **{key: {"decoder"} for key in ("retromae", "dupmae", "cotmae")},
     **{key: {"head"} for key in ("condenser", "cocondenser")},
     **{key: {"causal_decoder"} for key in ("cotmae_qc", "cotmote", "seed")},
-    "lexmae": {"bias", "decoder", "norm", "transform"},
-    "cotmae_v2": {"causal_decoder", "decoder"},
-    "master": {"decoders"},
-    "simlm": {"decoder", "generator"},
-    "tsdae": {"attentions"},
-    "simcse": {"projection"},
-    "diffcse": {"discriminator", "generator", "projector"},
-    "laprador": {"cache_KD", "cached"},
-    "dupmae, paper": {"decoder", "projection"},
-    "dupmae, ordinary tokens": set(),
-    "mlm_cls_tf, linear": {"frequencies"},
+    "lexmae": {"bias", "decoder", "norm", "transform"}, "cotmae_v2": {"causal_decoder", "decoder"},
+    "master": {"decoders"}, "simlm": {"decoder", "generator"}, "tsdae": {"attentions"}, "simcse": {"projection"},
+    "diffcse": {"discriminator", "generator", "projector"}, "laprador": {"cache_KD", "cached"},
+    "dupmae, paper": {"decoder", "projection"}, "dupmae, ordinary tokens": set(), "mlm_cls_tf, linear": {"frequencies"},
     "simcse, plain": set(),
-}
+}  # fmt: skip
 """What is dropped after training, by the first part of its name; of others nothing."""
 
 
@@ -226,24 +215,18 @@ def test_two_passes_that_only_dropout_tells_apart_need_it(name: str) -> None:
 
 WEIGHTED = {"encoder_mask": "weighted"}
 ROW_FORMS: list[tuple[str, dict[str, Any], RowForm]] = [
-    ("mlm", {}, RowForm()),
-    ("retromae", WEIGHTED, RowForm(term_weights=True)),
-    ("rom", {}, RowForm(term_weights=True)),
-    ("simcse", WEIGHTED, RowForm()),
-    ("simcse", {**WEIGHTED, "mlm_weight": 0.1}, RowForm(term_weights=True)),
+    ("mlm", {}, RowForm()), ("retromae", WEIGHTED, RowForm(term_weights=True)), ("rom", {}, RowForm(term_weights=True)),
+    ("simcse", WEIGHTED, RowForm()), ("simcse", {**WEIGHTED, "mlm_weight": 0.1}, RowForm(term_weights=True)),
     ("cocondenser", WEIGHTED, RowForm(rows="spans", term_weights=True)),
     ("cotmae", {**WEIGHTED, "context": "nearby"}, RowForm(rows="spans", context="nearby", term_weights=True)),
-    ("cotmae", {}, RowForm(rows="spans", context="mixed")),
-    ("cotmae_v2", {}, RowForm(rows="spans", context="mixed")),
+    ("cotmae", {}, RowForm(rows="spans", context="mixed")), ("cotmae_v2", {}, RowForm(rows="spans", context="mixed")),
     ("cotmae_v2", {**WEIGHTED, "context": "pseudo_query"}, RowForm(rows="pseudo_queries", term_weights=True)),
     ("cotmae_qc", WEIGHTED, RowForm(rows="pseudo_queries", term_weights=True)),
-    ("cotmote", {}, RowForm(rows="pseudo_queries")),
-    ("master", {}, RowForm(rows="pseudo_queries", term_weights=True)),
+    ("cotmote", {}, RowForm(rows="pseudo_queries")), ("master", {}, RowForm(rows="pseudo_queries", term_weights=True)),
     ("master", {"keywords": "word"}, RowForm(rows="pseudo_queries")),
     ("master", {**WEIGHTED, "keywords": "word"}, RowForm(rows="pseudo_queries", term_weights=True)),
-    ("spider", {}, RowForm(rows="spans", context="recurring")),
-    ("weak_pairs", {}, RowForm(rows="pseudo_queries")),
-]
+    ("spider", {}, RowForm(rows="spans", context="recurring")), ("weak_pairs", {}, RowForm(rows="pseudo_queries")),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "changed", "form"), ROW_FORMS)

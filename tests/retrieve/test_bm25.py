@@ -26,12 +26,9 @@ from tests.support.retrieve.bm25 import WholeBm25, bm25_index, passages_of, rank
 from tests.support.retrieve.collection import write_corpus, write_parts
 
 DOCS = [
-    ("z", "Ray trains", "trains running trains of rays and rays"),
-    ("b", "", "the copy of a train"),
-    ("a", "", "the copy of a train"),
-    ("y", "", "x y z"),
-    ("ü", "Größe", "Die Größe der 3 Züge, train_car 42"),
-]
+    ("z", "Ray trains", "trains running trains of rays and rays"), ("b", "", "the copy of a train"),
+    ("a", "", "the copy of a train"), ("y", "", "x y z"), ("ü", "Größe", "Die Größe der 3 Züge, train_car 42"),
+]  # fmt: skip
 
 QUERIES = [("q1", "a running train"), ("q2", "Größe; train copies"), ("q3", "nothing known"), ("q4", "train train ray")]
 

@@ -25,7 +25,7 @@ from midmask.retrieve.blocks import SELECTION, passage_blocks, token_rows
 from midmask.retrieve.bm25.search import Bm25Config
 from midmask.retrieve.encode import Encode, EncodeConfig, encode
 from midmask.retrieve.search import Search, SearchConfig, search
-from midmask.retrieve.text_encoder import Encoding, encode_rows, length_batches, load_base_model, open_encoder
+from midmask.retrieve.text_encoder import Encoding, encode_rows, length_batches, open_encoder
 from midmask.retrieve.units import SearchWorker
 from midmask.retrieve.views import CodedTokens, read_coded, read_views
 from midmask.store.artifact import Artifact
@@ -49,24 +49,6 @@ def encoder(inputs):
 def encoding(inputs) -> Encoding:
     vocabulary = Vocabulary.of(inputs["tokens"].place.local() / "tokenizer")
     return Encoding(pad_id=vocabulary.pad_id, batch_tokens=500)
-
-
-@pytest.fixture
-def model(inputs):
-    return load_base_model(inputs["model"].place.local() / "model").double()
-
-
-def alone(model, row) -> np.ndarray:
-    """One row without padding, in float64."""
-    with torch.inference_mode():
-        return model(input_ids=torch.tensor([row.tolist()])).last_hidden_state[0, 0].numpy()
-
-
-def test_a_batch_gives_what_each_row_gives_alone_in_float64(inputs, encoder, encoding, model):
-    rows = token_rows(passage_blocks(inputs["tokens"].place)[2].read(["ids"])["ids"])
-    views = encode_rows(encoder, rows, encoding)
-    np.testing.assert_allclose(views.dense_ND, np.stack([alone(model, row) for row in rows]), atol=1e-5)
-    assert views.dense_ND.dtype == np.float32 and views.lexical is None
 
 
 def test_a_shorter_length_keeps_the_first_tokens_and_the_last(encoder, encoding, inputs):

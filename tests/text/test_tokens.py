@@ -85,18 +85,6 @@ def test_a_run_killed_after_any_file_goes_on_to_the_same_bytes(corpus, tmp_path,
     }
 
 
-def test_the_vocabulary_knows_continuations_and_specials(corpus, tmp_path):
-    run(corpus, tmp_path / "t")
-    folder = tmp_path / "t" / "tokenizer"
-    vocabulary = Vocabulary.of(folder)
-    entries = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
-    assert vocabulary.size == len(entries)
-    for token, index in entries.items():
-        assert bool(vocabulary.continues_V[index]) == token.startswith("##"), token
-        assert bool(vocabulary.special_V[index]) == (token in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")), token
-    assert entries["[UNK]"] == vocabulary.unk_id
-
-
 def test_a_saved_tokenizer_does_not_depend_on_what_the_process_did_before(corpus, tmp_path):
     run(corpus, tmp_path / "t")
     tokens = Artifact(Place(str(tmp_path / "t")), {"fingerprint": "t"})
@@ -187,6 +175,7 @@ def test_stop_words_and_continuations_are_read_off_the_pieces(tmp_path: Path, ki
     stops = {token for token in tokens if vocabulary.stop_V[tokens.index(token)]}
     assert continues == CONTINUE[kind]
     assert stops == STOP[kind]
+    assert {token for token in tokens if vocabulary.special_V[tokens.index(token)]} == {*SPECIALS} - {"[UNK]"}
 
 
 SPELLED = [

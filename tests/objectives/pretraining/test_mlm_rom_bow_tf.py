@@ -110,6 +110,14 @@ def test_a_fixed_share_of_every_text_is_hidden_and_shown_as_it_was_elsewhere() -
     assert torch.equal(drawn.encoder.labels_R, text.ids_BL[mask])
 
 
+def test_without_a_temperature_the_words_of_highest_weight_are_hidden() -> None:
+    text = weighted(token_rows([[CONTENT, 40, 41] * 30]))
+    drawn = build(ROM, mask_temperature=0.0, encoder_mask_ratio=0.3).draw(read(text))
+    content = (text.ids_BL != CLS) & (text.ids_BL != SEP)
+    highest = torch.where(content, text.weights_BL, -1.0).flatten().topk(27).indices.sort().values
+    assert torch.equal(drawn.encoder.rows_R, highest)
+
+
 def test_health_counts_stop_words_of_true_ids_among_hidden_tokens_and_among_candidates() -> None:
     objective = build(ROM, mask_temperature=0.0, encoder_mask_ratio=0.5)
     weights = torch.zeros(60)
