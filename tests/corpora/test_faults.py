@@ -34,7 +34,7 @@ from midmask.errors import UserError
 from midmask.store.place import Place
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import contents, json_lines, prepared, quarantine, rows, write, write_beir
-from tests.support.corpora.saved import save_splits, write_saved
+from tests.support.corpora.saved import write_saved
 from tests.tools.formats import with_formats
 
 DOCS = [{"_id": f"d{n}", "title": "", "text": f"passage, {n} of its é set"} for n in range(25)]
@@ -474,11 +474,6 @@ GONE = {
 
 def with_gone(kind: str, folder: Path) -> None:
     """A collection with such a judgement."""
-    if kind == "hf":
-        write_saved(folder)
-        judged = {"query-id": ["q0", "q1"], "corpus-id": ["d0", "gone"], "score": [1.0, 1.0]}
-        save_splits(folder / "qrels", {"test": pa.table(judged)})
-        return
     WRITERS[kind](folder)
     if kind == "nq":
         layouts.write_dpr_training(folder)
@@ -492,7 +487,7 @@ def with_gone(kind: str, folder: Path) -> None:
         file.write_bytes(file.read_bytes() + line)
 
 
-@pytest.mark.parametrize("kind", [*WRITERS, "hf"])
+@pytest.mark.parametrize("kind", WRITERS)
 def test_a_judgement_of_a_missing_passage_stays_in_every_format(kind: str, tmp_path: Path) -> None:
     with_gone(kind, tmp_path / "in")
     corpus = layouts.read(f"{kind}:{tmp_path}/in", tmp_path / "out")

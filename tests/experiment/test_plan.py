@@ -7,7 +7,7 @@ import pytest
 from midmask.core.config import override
 from midmask.errors import UserError
 from midmask.experiment.changes import apply_changes, for_each_stage, refuse_idle
-from midmask.experiment.events import Begun, Ended, Failed, Logged, StepEvent
+from midmask.experiment.events import Begun, Ended, Failed, StepEvent
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import KINDS
 from midmask.experiment.plan import plan, rungs
@@ -91,24 +91,6 @@ def test_whatever_is_evaluated_or_mined_with_a_model_its_passages_are_encoded_on
     assert shorter.inputs["queries"].fingerprint == searches[2].inputs["queries"].fingerprint
 
 
-class Notes:
-    """Observes which steps began and which were there."""
-
-    def __init__(self):
-        self.lines = []
-
-    def __call__(self, event: StepEvent) -> None:
-        match event:
-            case Begun(step):
-                self.lines.append(("begin", step.name))
-            case Logged(step, at):
-                self.lines.append(("log", step.name, at))
-            case Ended(step, cached=cached):
-                self.lines.append(("cached" if cached else "end", step.name))
-            case Failed(step, error, lost):
-                self.lines.append(("fail", step.name, str(error), *(one.name for one in lost)))
-
-
 STEPS = ("prepare", "tokenise", "pretrain", "finetune", "encode", "search", "evaluate")
 
 
@@ -127,26 +109,28 @@ def counting(calls, fails=()):
 
 
 def test_each_step_runs_once_after_its_inputs_and_a_second_run_computes_nothing(retromae, tmp_path):
-    calls, notes, target = [], Notes(), plan(retromae).evaluation(retromae.evaluation)
-    runner = Runner(Place(str(tmp_path / "store")), counting(calls), notes)
+    calls, events, target = [], list[StepEvent](), plan(retromae).evaluation(retromae.evaluation)
+    runner = Runner(Place(str(tmp_path / "store")), counting(calls), events.append)
     artifact = runner.compute(target)
     assert sorted(calls) == sorted([*STEPS, "encode"]), "passages and queries are encoded apart"
     assert list(dict.fromkeys(calls)) == list(STEPS)
     assert artifact.result["inputs"] == ["corpus", "ranked"]
-    notes.lines.clear()
+    events.clear()
     again = runner.compute(target)
     assert again == artifact
     assert len(calls) == 8
-    assert notes.lines == [("cached", "evaluate")]
+    assert events == [Ended(target, artifact, cached=True)]
 
 
 def test_a_failed_step_is_tried_again_and_its_inputs_are_not(retromae, tmp_path):
-    calls, target, notes = [], plan(retromae).stages[0], Notes()
+    calls, events, target = [], list[StepEvent](), plan(retromae).stages[0]
     storage = Place(str(tmp_path / "store"))
     with pytest.raises(RuntimeError):
-        Runner(storage, counting(calls, fails=("finetune",)), notes).compute(target)
-    assert notes.lines[-2:] == [("begin", "finetune"), ("fail", "finetune", "killed", "finetune")]
-    Runner(storage, counting(calls), Notes()).compute(target)
+        Runner(storage, counting(calls, fails=("finetune",)), events.append).compute(target)
+    begun, failed = events[-2:]
+    assert isinstance(begun, Begun) and isinstance(failed, Failed) and str(failed.error) == "killed"
+    assert begun.step == failed.step == target and list(failed.lost) == [target]
+    Runner(storage, counting(calls)).compute(target)
     assert calls.count("finetune") == 2
     assert calls.count("pretrain") == 1
 
