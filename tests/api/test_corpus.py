@@ -161,9 +161,8 @@ def test_it_is_refused_before_anything_is_trained(case: str, tmp_path: Path) -> 
 
 
 def test_a_batch_of_one_is_no_remedy(tmp_path: Path) -> None:
-    one = midmask.Corpus.from_texts(
-        DOCUMENTS, queries=QUERIES[:3], relevant=range(3), splits={"train": [0], "dev": [1, 2]}
-    )
+    splits = {"train": [0], "dev": [1, 2]}
+    one = midmask.Corpus.from_texts(DOCUMENTS, queries=QUERIES[:3], relevant=range(3), splits=splits)
     with pytest.raises(UserError, match="only 1 train quer") as refused:
         train("none", one, {}, tmp_path)
     assert "batch_size=1" not in str(refused.value)

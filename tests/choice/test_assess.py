@@ -80,9 +80,7 @@ def measured(of: System, mean: float, seconds: float, split: str = "test", seed:
     own = np.random.default_rng(crc32(of.recipe.encode()) + seed).normal(0, 0.02, 400)
     own -= own.mean()
     values = mean + difficulty - difficulty.mean() + own
-    table = pa.table(
-        {"query_id": [str(n) for n in range(400)], "measure": [MEASURE] * 400, "value": values.astype(np.float64)}
-    )
+    table = pa.table({"query_id": [str(n) for n in range(400)], "measure": [MEASURE] * 400, "value": values})
     result = Result(of.key, 0, "made", split, {MEASURE: float(values.mean())}, table)
     return MeasuredSystem(of, result, seconds, 768.0, f"/models/{of.recipe}", finalist=split == "test")
 
@@ -237,10 +235,8 @@ def cells_of(tmp_path: Path):
 
     def cells(contender: System, size: Size, split: str) -> list[BenchmarkCell]:
         benchmark = contest(corpus, ["none", "mlm"], size, [split], contests.CHANGES, 0)
-        return [
-            cell_of(benchmark, key, recipe_of(benchmark, key).seeded(0), 0, survey)
-            for key in (each.key for each in contender.searched)
-        ]
+        keys = [each.key for each in contender.searched]
+        return [cell_of(benchmark, key, recipe_of(benchmark, key).seeded(0), 0, survey) for key in keys]
 
     return cells
 
@@ -288,10 +284,8 @@ def level(collection: str, made: float, judged: float) -> LevelRecord:
 
 
 def gain(system: System, made: float, judged: float, collection: str = "a", **more) -> GainRecord:
-    errors = {"made_error": 0.0, "judged_error": 0.01}
-    return GainRecord(
-        **{"collection": collection, "source": "all", **errors, **more}, system=system, made=made, judged=judged
-    )
+    given = {"collection": collection, "source": "all", "made_error": 0.0, "judged_error": 0.01, **more}
+    return GainRecord(**given, system=system, made=made, judged=judged)
 
 
 def test_without_experience_the_assumption_decides() -> None:

@@ -300,10 +300,8 @@ def test_a_killed_writer_holds_no_lock(store: JudgementStore) -> None:
     writer.join()
     before = store.read()
     found = store.judge("after", SECOND, 1)
-    assert (
-        len(found.grades) == len(before.grades) + 1 == len(qrels(store))
-        and found.grades.items() > before.grades.items()
-    )
+    assert len(found.grades) == len(before.grades) + 1 == len(qrels(store))
+    assert found.grades.items() > before.grades.items()
 
 
 def test_what_cannot_be_kept_or_read_is_refused(store: JudgementStore, tmp_path: Path) -> None:

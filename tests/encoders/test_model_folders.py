@@ -45,10 +45,8 @@ def folder(tokenizer_folder: Path, tmp_path: Path) -> Path:
 
 
 def rewrite(folder: Path, change: Callable[[Weights], Weights]) -> None:
-    weights = change(load_file(folder / "model.safetensors"))
-    save_file(
-        {name: value.contiguous() for name, value in weights.items()}, folder / "model.safetensors", {"format": "pt"}
-    )
+    weights = {name: value.contiguous() for name, value in change(load_file(folder / "model.safetensors")).items()}
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
 
 def edit(file: Path, **changes: object) -> None:
@@ -80,9 +78,7 @@ def readings(folder: Path, vocabulary: Vocabulary) -> list[Callable[[], object]]
     ("variant", "bare"), [*((name, True) for name in VARIANTS), ("bert", False), ("modernbert", False)]
 )
 @torch.no_grad()
-def test_every_family_reads_what_transformers_saved(
-    variant: str, bare: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_every_family_reads_what_transformers_saved(variant, bare, tmp_path, caplog) -> None:
     caplog.set_level(logging.INFO)
     model = random_model(variant)
     (model.base_model if bare else model).save_pretrained(tmp_path)
@@ -123,9 +119,8 @@ def cut(part: str) -> Callable[[Weights], Weights]:
 
 
 def doubled(weights: Weights) -> Weights:
-    return weights | {
-        name.replace("layer.1.", "layer.2."): value.clone() for name, value in weights.items() if "layer.1." in name
-    }
+    layer = {name: value for name, value in weights.items() if "layer.1." in name}
+    return weights | {name.replace("layer.1.", "layer.2."): value.clone() for name, value in layer.items()}
 
 
 DAMAGE: dict[str, tuple[Callable[[Weights], Weights], str]] = {
@@ -139,9 +134,7 @@ DAMAGE: dict[str, tuple[Callable[[Weights], Weights], str]] = {
 
 
 @pytest.mark.parametrize("case", DAMAGE)
-def test_other_weights_than_the_configs_are_refused_by_every_reader(
-    case: str, folder: Path, vocabulary: Vocabulary
-) -> None:
+def test_other_weights_than_the_configs_are_refused_by_every_reader(case, folder, vocabulary) -> None:
     damage, message = DAMAGE[case]
     rewrite(folder, damage)
     for read in readings(folder, vocabulary):
@@ -158,9 +151,8 @@ def half_of_shards(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     files = {name: f"model-{1 + index % 2:05d}-of-00002.safetensors" for index, name in enumerate(weights)}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": files}))
-    save_file(
-        {name: weights[name] for name in files if "-00001-" in files[name]}, folder / "model-00001-of-00002.safetensors"
-    )
+    first = {name: weights[name] for name in files if "-00001-" in files[name]}
+    save_file(first, folder / "model-00001-of-00002.safetensors")
 
 
 def pointer(folder: Path) -> None:
@@ -306,9 +298,7 @@ def precisions(steps: Plan) -> dict[str, str]:
     return {**trained, "encode": found["encode"].config.precision}
 
 
-def test_a_processor_without_it_takes_fp32_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_processor_without_it_takes_fp32_and_says_so(monkeypatch, caplog) -> None:
     monkeypatch.setenv(SWITCH, "0")
     with caplog.at_level(logging.INFO):
         assert precisions(planned()) == {"pretrain": "auto", "finetune": "auto", "encode": "fp32"}

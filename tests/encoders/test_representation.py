@@ -152,9 +152,8 @@ Encode = Callable[[Tensor, Tensor], TextVectors]
 @torch.no_grad()
 def vectors_of(encode: Encode, tokenizer_folder: Path, length: int, prompt: str = "") -> TextVectors:
     texts = [prompt + text for text in TEXTS]
-    tokens = load_tokenizer(tokenizer_folder)(
-        texts, padding=True, return_tensors="pt", max_length=length, truncation=True
-    )
+    how = {"padding": True, "return_tensors": "pt", "truncation": True}
+    tokens = load_tokenizer(tokenizer_folder)(texts, max_length=length, **how)
     return encode(tokens["input_ids"], tokens["attention_mask"].sum(1))
 
 
@@ -175,9 +174,7 @@ def assert_alike(theirs: Any, query: TextVectors, passage: TextVectors) -> None:
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
-def test_a_folder_of_ours_scores_alike_as_multi_vector_encoder(
-    family: str, tokenizer_folder: Path, tmp_path: Path
-) -> None:
+def test_a_folder_of_ours_scores_alike_as_multi_vector_encoder(family, tokenizer_folder, tmp_path) -> None:
     backbone = backbone_of(family)
     lengths = {"max_length": LENGTH, "query_length": QUERY_LENGTH}
     save_bi_encoder(backbone, tmp_path / "made", tokenizer_folder, form=FORM, **lengths)
@@ -290,9 +287,8 @@ def test_under_autocast_scores_are_in_full_precision(late: bool) -> None:
     def side(lengths: list[int]) -> TextVectors:
         if not late:
             return TextVectors(torch.randn(len(lengths), 64), torch.randn(len(lengths), 300))
-        return TextVectors(
-            None, None, TokenVectors(random_tokens(lengths, 4).vectors_TD.float(), torch.tensor(lengths))
-        )
+        tokens = random_tokens(lengths, 4)
+        return TextVectors(None, None, TokenVectors(tokens.vectors_TD.float(), tokens.lengths_B))
 
     query, passage = side(QUERY_LENGTHS), side(PASSAGE_LENGTHS)
     with torch.autocast("cpu", torch.bfloat16):

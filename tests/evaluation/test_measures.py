@@ -70,11 +70,8 @@ def by_hand(name: str, order: list[str], grades: dict[str, int]) -> float:
         return sum(hits) / cut
     if name.startswith("Success"):
         return float(any(hits))
-    return (
-        sum(sum(hits[: place + 1]) / (place + 1) for place, hit in enumerate(hits) if hit) / relevant
-        if relevant
-        else 0.0
-    )
+    precisions = [sum(hits[: place + 1]) / (place + 1) for place, hit in enumerate(hits) if hit]
+    return sum(precisions) / relevant if relevant else 0.0
 
 
 OFFICIAL = {
@@ -106,9 +103,8 @@ def ranks(found: pa.Table) -> Run:
 def test_every_measure_is_its_definition_on_the_list_whose_ties_are_broken(run, grades):
     """Scores that differ by 2^-40 are one score in single precision: the document id decides."""
     per_query = measures.evaluate(listed(run), judged(grades), "dev", NAMES).to_pylist()
-    assert [(row["query_id"], row["measure"]) for row in per_query] == sorted(
-        (query, name) for query in grades for name in NAMES
-    )
+    wanted = sorted((query, name) for query in grades for name in NAMES)
+    assert [(row["query_id"], row["measure"]) for row in per_query] == wanted
     for row in per_query:
         docs = run.get(row["query_id"], {})
         order = sorted(docs, key=lambda doc: (-(1.0 if docs[doc] > 1 else docs[doc]), doc))

@@ -37,9 +37,8 @@ def test_variances_add_and_degrees_of_freedom_are_satterthwaites():
     found = interval(0.3, [Variance(0.02, 99), Variance(0.05, 2), Variance(0.0, 2)])
     freedom = 0.07**2 / (0.02**2 / 99 + 0.05**2 / 2)
     assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, freedom) * math.sqrt(0.07))
-    assert found.detectable == pytest.approx(
-        (stats.t.ppf(0.975, freedom) + stats.t.ppf(0.8, freedom)) * math.sqrt(0.07)
-    )
+    quantiles = stats.t.ppf(0.975, freedom) + stats.t.ppf(0.8, freedom)
+    assert found.detectable == pytest.approx(quantiles * math.sqrt(0.07))
 
 
 def test_variances_too_small_to_be_squared_have_degrees_of_freedom():
@@ -138,10 +137,8 @@ def test_a_rank_is_behind_the_surely_better_and_ahead_of_the_surely_worse(seed: 
     hard = draw.normal(0.5, 0.2, 80)
     values = {f"s{at}": hard + 0.03 * at + draw.normal(0, 0.1, 80) for at in range(6)}
     found = rank_ranges(compare({name: table(own) for name, own in values.items()}, measure="RR@10"))
-    p_values = {
-        (one, other): float(stats.ttest_rel(values[one], values[other]).pvalue)
-        for one, other in combinations(values, 2)
-    }
+    pairs = combinations(values, 2)
+    p_values = {pair: float(stats.ttest_rel(*(values[name] for name in pair)).pvalue) for pair in pairs}
     means = {name: float(own.mean()) for name, own in values.items()}
     assert found == holm_ranges(means, p_values)
     for name, ranks in found.items():
@@ -158,9 +155,7 @@ def test_the_t_test_and_its_interval_are_scipys_paired_ones():
     (row,) = compare({"a": table(base), "b": table(own)}, baseline="a", measure="RR@10")
     reference = stats.ttest_rel(own, base)
     interval = reference.confidence_interval(0.95)
-    assert row.p == pytest.approx(reference.pvalue) and (row.low, row.high) == pytest.approx(
-        (interval.low, interval.high)
-    )
+    assert (row.p, row.low, row.high) == pytest.approx((reference.pvalue, interval.low, interval.high))
     difference = own - base
     assert row.difference == pytest.approx(difference.mean())
     assert row.effect == pytest.approx(difference.mean() / difference.std(ddof=1))
@@ -262,9 +257,7 @@ def test_the_permutation_test_is_the_share_of_sign_patterns_that_are_as_far_from
     expected = np.mean([abs(mean) >= abs(difference.mean()) - 1e-12 for mean in means])
     assert paired_p(difference, "permutation") == pytest.approx(expected)
     among_equal = np.concatenate([np.zeros(50), difference, np.zeros(50)])
-    assert paired_p(among_equal, "permutation") == pytest.approx(expected), (
-        "queries without a difference decide nothing"
-    )
+    assert paired_p(among_equal, "permutation") == pytest.approx(expected), "equal queries decide nothing"
 
 
 def test_many_queries_are_permuted_at_random_but_the_same_way_each_time():
@@ -286,9 +279,8 @@ def test_the_signed_rank_test_is_the_share_of_sign_patterns_of_the_ranks():
 def test_the_signed_rank_test_leaves_equal_queries_out():
     difference = drawn(5, count=12, shift=0.1)
     padded = np.concatenate([difference, np.zeros(7)])
-    assert paired_p(padded, "wilcoxon") == pytest.approx(
-        stats.wilcoxon(difference, method="asymptotic").pvalue, abs=1e-12
-    )
+    reference = stats.wilcoxon(difference, method="asymptotic")
+    assert paired_p(padded, "wilcoxon") == pytest.approx(reference.pvalue, abs=1e-12)
 
 
 def test_corrections_by_hand():

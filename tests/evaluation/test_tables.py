@@ -62,9 +62,8 @@ def test_each_measure_is_a_column_with_a_family_of_its_own(systems):
     shown = tabulate(by_measure(systems, ["RR@10", "R@100"]))
     assert (shown.systems, shown.columns) == (("bm25", "dense", "sparse"), ("RR@10", "R@100"))
     found = column(shown, "RR@10")
-    assert {name: cell.mean for name, cell in found.items()} == pytest.approx(
-        {name: mean(seed, shift) for seed, (name, shift) in enumerate(SHIFTS.items())}
-    )
+    means = {name: mean(seed, shift) for seed, (name, shift) in enumerate(SHIFTS.items())}
+    assert {name: cell.mean for name, cell in found.items()} == pytest.approx(means)
     better = {name: cell.better_than for name, cell in found.items()}
     assert better == {"bm25": (), "dense": ("bm25",), "sparse": ("bm25",)}
     best = max(found, key=lambda name: found[name].mean)
@@ -78,14 +77,11 @@ def test_each_measure_is_a_column_with_a_family_of_its_own(systems):
 
 
 def test_against_a_baseline_there_are_no_tie_groups_and_fewer_tests(systems):
-    shown = tabulate(
-        by_measure(systems, ["RR@10"]), ComparisonProtocol(baseline="dense", test="wilcoxon", correction="holm")
-    )
+    protocol = ComparisonProtocol(baseline="dense", test="wilcoxon", correction="holm")
+    shown = tabulate(by_measure(systems, ["RR@10"]), protocol)
     found = column(shown, "RR@10")
-    assert [(row.system, row.baseline) for row in shown.comparisons["RR@10"]] == [
-        ("bm25", "dense"),
-        ("sparse", "dense"),
-    ]
+    pairs = [(row.system, row.baseline) for row in shown.comparisons["RR@10"]]
+    assert pairs == [("bm25", "dense"), ("sparse", "dense")]
     assert found["dense"].better_than == ("bm25",) and found["sparse"].better_than == ()
     assert {cell.ties for cell in found.values()} == {""}
 

@@ -172,9 +172,8 @@ def test_hard_negatives_come_back(tmp_path_factory, entries, zipped) -> None:
 @pytest.mark.parametrize("layout", NEGATIVES)
 def test_negatives_of_each_layout(layout: str, tmp_path: Path) -> None:
     place = saved(tmp_path / "x.jsonl.gz", json.dumps(NEGATIVES[layout]) + "\n")
-    assert list(read_negatives_file(place)) == [
-        ("7", ["1"], {"bm25" if layout == "hard negatives" else layout: ["2", "3"]})
-    ]
+    system = "bm25" if layout == "hard negatives" else layout
+    assert list(read_negatives_file(place)) == [("7", ["1"], {system: ["2", "3"]})]
 
 
 @pytest.mark.parametrize("ending", ["tsv", "txt", "tsv.gz"])

@@ -57,9 +57,7 @@ def on(folder: Path, family: str, **fields: object) -> Recipe:
         ("electra", {"embedding_size": 16, "hidden_size": 32}, "embeddings 16 wide"),
     ],
 )
-def test_a_stream_that_the_backbone_cannot_embed_is_refused(
-    family: str, fields: dict[str, object], lack: str, tmp_path: Path
-) -> None:
+def test_a_stream_that_the_backbone_cannot_embed_is_refused(family, fields, lack, tmp_path) -> None:
     recipe = on(tmp_path, family, **fields)
     recipe.check()
     asked = override(recipe, {"objective.query_stream": "embedding"})
@@ -260,9 +258,8 @@ def test_a_precision_set_by_hand_stays_and_teachers_keep_their_own() -> None:
     by_hand = override(RECIPES["dupmae"](), {"evaluation.precision": "fp32", "pretrain.precision": "fp32"})
     auto = {path for path, value in flatten(by_hand).items() if path.endswith(".precision") and value == "auto"}
     settled = flatten(settle_precision(by_hand, "bf16"))
-    assert {path for path, value in settled.items() if value == "bf16"} == {
-        path for path in auto if ".teacher." not in path
-    }
+    own = {path for path in auto if ".teacher." not in path}
+    assert {path for path, value in settled.items() if value == "bf16"} == own
     assert settled["evaluation.precision"] == settled["pretrain.precision"] == "fp32"
     assert settled["stages.2.teacher.train.precision"] == "auto"
 

@@ -165,9 +165,7 @@ def test_masks_follow_the_published_law(sizes: list[int], ratio: float) -> None:
     padding=st.integers(0, 9),
     count_specials=st.booleans(),
 )
-def test_each_mask_is_the_greedy_walk_in_the_order_of_the_keys(
-    texts: list[list[int]], ratio: float, seed: int, padding: int, count_specials: bool
-) -> None:
+def test_each_mask_is_the_greedy_walk_in_the_order_of_the_keys(texts, ratio, seed, padding, count_specials) -> None:
     keys = randomness.row_keys(seed, 0, np.arange(len(texts)))
     longest = max(sum(sizes) for sizes in texts) + 2
     text = token_rows([text_of(sizes) for sizes in texts], length=longest + padding, keys=keys)
@@ -273,9 +271,7 @@ rows_of_weights = st.lists(
     seed=st.integers(0, 2**31),
     padding=st.integers(0, 9),
 )
-def test_each_mask_is_the_top_share_by_score(
-    weights: list[list[float]], ratio: float, temperature: float, seed: int, padding: int
-) -> None:
+def test_each_mask_is_the_top_share_by_score(weights, ratio, temperature, seed, padding) -> None:
     """Whatever the batch and the padding; specials weigh most here and are never taken."""
     keys = randomness.row_keys(seed, 0, np.arange(len(weights)))
     texts = random_texts([len(row) for row in weights], seed=seed % 997)
@@ -395,9 +391,7 @@ def test_nothing_drawn_for_a_row_depends_on_its_batch_or_its_padding(lengths: li
 
 
 @pytest.mark.parametrize("cached", [64, 4096])
-def test_masks_do_not_depend_on_how_many_keys_are_worked_on_at_a_time(
-    cached: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_masks_do_not_depend_on_how_many_keys_are_worked_on_at_a_time(cached, monkeypatch) -> None:
     text = token_rows(random_texts([30, 7, 18, 25, 2]))
     whole = masking.visibility(text, small_vocabulary(), ratio=0.4, independent=False)
     monkeypatch.setattr(masking.words, "CACHED", cached)

@@ -155,9 +155,7 @@ def test_heads_are_dropped_and_come_back(case: str) -> None:
     objective, other = built(case), built(case)
     state = {name: tensor.clone() for name, tensor in objective.heads_state().items()}
     assert {name.partition(".")[0] for name in state} == HEADS.get(case, HEADS.get(CASES[case][0], set()))
-    assert state.keys() | {name for name in objective.state_dict() if name.startswith("backbone.")} == set(
-        objective.state_dict()
-    )
+    assert all(name in state or name.startswith("backbone.") for name in objective.state_dict())
     for tensor in other.heads_state().values():
         tensor.add_(1)
     first = dict.fromkeys(list(state)[:1], torch.zeros(7, 7, 7))

@@ -65,9 +65,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
         ("file:///tmp/mlruns", ["is a folder", "sqlite:///mlflow.db"]),
     ],
 )
-def test_a_store_with_nothing_to_show_says_what_to_type(
-    uri: str, expected: list[str], start: Callable[..., str], tmp_path: Path, capfd: pytest.CaptureFixture
-) -> None:
+def test_a_store_with_nothing_to_show_says_what_to_type(uri, expected, start, tmp_path, capfd) -> None:
     shown = start("--tracking-uri", uri)
     assert all(one in shown for one in expected), shown
     assert "secret" not in shown + "".join(capfd.readouterr()) and not (tmp_path / "none.db").exists()

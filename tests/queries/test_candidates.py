@@ -99,9 +99,8 @@ def test_sentences_are_whole_of_fitting_length_and_no_more_than_half() -> None:
     start = text.index("Six")
     wanted = MadeQuery("p", "Six words are enough for a query.", (start, start + len(fitting)))
     assert list(source_of("sentences", per_passage=5).queries([Passage("p", "", text)])) == [wanted]
-    assert not list(source_of("sentences", per_passage=5).queries([Passage("p", "", f"{fitting} {short}")])), (
-        "more than half"
-    )
+    more_than_half = Passage("p", "", f"{fitting} {short}")
+    assert not list(source_of("sentences", per_passage=5).queries([more_than_half]))
     one = {made.hidden for made in source_of("sentences", per_passage=1).queries(PASSAGES)}
     other = {made.hidden for made in source_of("sentences", seed=1, per_passage=1).queries(PASSAGES)}
     assert one != other, "another seed draws others"
@@ -119,9 +118,8 @@ def test_spans_are_words_of_the_text_that_do_not_meet() -> None:
         taken.setdefault(made.doc_id, []).append(made.hidden)
         lengths[len(made.text.split())] += 1
     assert set(lengths) == set(range(4, 11))
-    assert not list(
-        source_of("spans", per_passage=4).queries([Passage("p", "", "one two three four five six seven eight")])
-    )
+    short = Passage("p", "", "one two three four five six seven eight")
+    assert not list(source_of("spans", per_passage=4).queries([short]))
 
 
 def test_keyphrases_are_phrases_of_words_that_others_have_too(corpus: Artifact) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import psutil
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -77,9 +76,7 @@ def test_the_index_is_mapped_and_a_finished_split_is_not_ranked_again(corpus, tm
 
 def cut(corpus: Artifact, place: Place, rows: int) -> Artifact:
     """The same collection in shards of so many passages."""
-    docs = pa.concat_tables(
-        [pq.read_table((corpus.place / "docs" / name).local()) for name in (corpus.place / "docs").names()]
-    )
+    docs = pq.read_table((corpus.place / "docs").local())
     for number, first in enumerate(range(0, len(docs), rows)):
         with (place / "docs" / f"{number:05d}.parquet").writing() as stream:
             pq.write_table(docs.slice(first, rows), stream)

@@ -312,9 +312,8 @@ def test_a_pool_is_ranked_as_by_a_loop_over_its_candidates_in_any_shards(vectors
         candidates[row["query_id"]].append(row["doc_id"])
     files = []
     for count in (1, 3):
-        work = Search(
-            SearchConfig(depth=DEPTH, threads=count), {**vectors, "candidates": bm25}, Place(f"{tmp_path}/{count}")
-        )
+        config = SearchConfig(depth=DEPTH, threads=count)
+        work = Search(config, {**vectors, "candidates": bm25}, Place(f"{tmp_path}/{count}"))
         blocks, shards = work.begin(), work.shards(count)
         assert len(shards) == count
         for shard in shards:

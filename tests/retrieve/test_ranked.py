@@ -135,9 +135,8 @@ def test_a_file_without_a_line_is_no_run(tmp_path: Path, read):
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 12))
 def test_merging_is_a_plain_sort_whatever_the_order_of_shards(seed: int, shards: int, depth: int):
     draw = np.random.default_rng(seed)
-    scores = draw.choice(
-        np.array([-np.inf, -3e38, -1.5, -1e-45, -0.0, 0.0, 1e-45, 0.5, 3e38], np.float32), (2, shards, 6)
-    )
+    values = np.array([-np.inf, -3e38, -1.5, -1e-45, -0.0, 0.0, 1e-45, 0.5, 3e38], np.float32)
+    scores = draw.choice(values, (2, shards, 6))
     rows = np.stack([draw.permutation(shards * 6).reshape(shards, 6) for _ in range(2)])
     rows[np.isneginf(scores)] = -1
     places = draw.permutation(shards * 6)

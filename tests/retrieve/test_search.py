@@ -162,9 +162,8 @@ def as_list(scores: dict[str, dict[str, float]]) -> pa.Table:
 def random_list(seed: int, *, queries: int = 9) -> pa.Table:
     """Some queries with 12 of 30 passages each, of which many scores are equal."""
     rng = np.random.default_rng(seed)
-    return as_list(
-        {f"q{n}": {f"d{doc:02d}": float(rng.integers(4)) for doc in rng.permutation(30)[:12]} for n in range(queries)}
-    )
+    drawn = ({f"d{doc:02d}": float(rng.integers(4)) for doc in rng.permutation(30)[:12]} for _ in range(queries))
+    return as_list({f"q{n}": own for n, own in enumerate(drawn)})
 
 
 def by_document(found: pa.Table, query: str) -> dict[str, float]:

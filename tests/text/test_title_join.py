@@ -3,7 +3,6 @@ middle training, fine-tuning, search and sentence-transformers.
 """
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,9 +56,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 
 def tokens_of(corpus: Artifact, place: Place, join: TitleJoin, **fields: Any) -> Artifact:
-    config = TokensConfig(
-        vocabulary_size=400, max_length=LONGEST, query_length=8, titles=True, title_join=join, **fields
-    )
+    given = {"vocabulary_size": 400, "max_length": LONGEST, "query_length": 8, "titles": True, **fields}
+    config = TokensConfig(title_join=join, **given)
     result = tokenise(config, {"corpus": corpus}, place)
     return Artifact(place, {"fingerprint": join, "result": result, "config": config.model_dump()})
 
@@ -102,9 +100,7 @@ def test_rows_and_types_are_those_of_transformers_for_pairs(paired: Artifact, tr
     assert expected["token_type_ids"].sum(1).min() > 0, "each text is a second one, also where the title is empty"
 
 
-def test_a_separator_makes_the_same_rows_and_a_prompt_stands_before_the_title(
-    corpus: Artifact, paired: Artifact, tmp_path: Path
-) -> None:
+def test_a_separator_makes_the_same_rows_and_a_prompt_stands_before_the_title(corpus, paired, tmp_path) -> None:
     assert rows_of(tokens_of(corpus, Place(str(tmp_path / "a")), "separator")) == rows_of(paired)
     prompted = tokens_of(corpus, Place(str(tmp_path / "b")), "pair", passage_prompt="find ")
     _, expected = reference(prompted, "longest_first", "find ")
@@ -141,9 +137,7 @@ JOINS = [("separator", Representation()), ("pair", Representation(dense="mean", 
 
 
 @pytest.mark.parametrize(("join", "representation"), JOINS)
-def test_training_and_search_and_other_libraries_read_the_same(
-    corpus: Artifact, tmp_path: Path, join: TitleJoin, representation: Representation
-) -> None:
+def test_training_and_search_and_other_libraries_read_the_same(corpus, tmp_path, join, representation) -> None:
     tokens = tokens_of(corpus, Place(str(tmp_path / "tokens")), join)
     inputs = {"corpus": corpus, "tokens": tokens}
     start = Artifact(Place(str(tmp_path / "start")), {"fingerprint": "start"})
@@ -180,9 +174,8 @@ def test_training_and_search_and_other_libraries_read_the_same(
     folder, dense_ND = adopted.place.local() / "model", views.dense_ND
     mask_BL1 = given["attention_mask"][..., None]
     mean_BD = (expected_BLD * mask_BL1).sum(1) / mask_BL1.sum(1)
-    np.testing.assert_allclose(
-        dense_ND, mean_BD if representation.dense == "mean" else expected_BLD[:, 0], rtol=1e-4, atol=1e-5
-    )
+    expected_BD = mean_BD if representation.dense == "mean" else expected_BLD[:, 0]
+    np.testing.assert_allclose(dense_ND, expected_BD, rtol=1e-4, atol=1e-5)
     said = (folder / "README.md").read_text()
     theirs = opened(folder)
     pairs = [(title.replace("[SEP]", " "), text) for _, title, text in DOCS]

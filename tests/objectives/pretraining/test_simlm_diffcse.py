@@ -115,9 +115,8 @@ def test_guesses_follow_the_generators_softmax() -> None:
     with torch.no_grad():
         generator.output_bias_V.copy_(torch.randn(60))
         state_1D = torch.randn(1, 128)
-        expected = torch.softmax(
-            generator.transform(state_1D) @ generator.output_weight_VD.T + generator.output_bias_V, 1
-        )
+        logits = generator.transform(state_1D) @ generator.output_weight_VD.T + generator.output_bias_V
+        expected = torch.softmax(logits, 1)
         chance = uniform(row_keys(1, 0, np.arange(300)), Purpose.GUESS, 100).flatten()
         guesses = guess(generator, state_1D.expand(30_000, -1), chance, 60)
     shares = expected[0].double() / expected[0].double().sum()
