@@ -275,10 +275,6 @@ def test_test_queries_cost_no_training(cells_of, workshop) -> None:
     assert short > prices.of_tests([LEXICAL], lambda _: Size(20, 20))
 
 
-JOINED = replace(UNTRAINED, joined=True)
-MLM, MLM_JOINED = (System("mlm", "dense", TUNED, joined=joined) for joined in (False, True))
-
-
 def level(collection: str, made: float, judged: float) -> LevelRecord:
     return LevelRecord(collection=collection, source="all", made=made, judged=judged)
 
@@ -349,15 +345,15 @@ def test_kinds_are_of_what_differs_from_the_reference() -> None:
     assert kind_of(LEXICAL, over_joined=False) == LEXICAL_GAIN
     assert kind_of(System("mlm", "splade", TUNED), over_joined=False) == WORDS
     assert kind_of(JOINED, over_joined=False) == JOIN
-    assert kind_of(MLM_JOINED, over_joined=False) == WORDS
-    assert kind_of(MLM_JOINED, over_joined=True) == kind_of(MLM, over_joined=False) == TRAINED
+    assert kind_of(TUNED_JOINED, over_joined=False) == WORDS
+    assert kind_of(TUNED_JOINED, over_joined=True) == kind_of(MLM, over_joined=False) == TRAINED
     assert kind_of(System("none", "dense", AS_IS), over_joined=False) == TRAINED
 
 
 def verdict(trained: float, joined: float, seed: int = 0) -> list[GainRecord]:
     return [
         gain(JOINED, 0.2, joined, seed=seed),
-        gain(MLM_JOINED, 0.02, trained, over=JOINED, seed=seed),
+        gain(TUNED_JOINED, 0.02, trained, over=JOINED, seed=seed),
         gain(MLM, 0.03, 0.025, seed=seed),
     ]
 

@@ -240,25 +240,21 @@ def test_an_excerpt_is_where_most_of_the_querys_words_are() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [
-        *((0, "under 1 s"), (0.49, "under 1 s"), (0.6, "1 s"), (1, "1 s"), (59.4, "59 s"), (59.6, "1 min")),
-        *((187, "3 min 7 s"), (240, "4 min"), (599.4, "9 min 59 s"), (600, "10 min"), (2_520, "42 min")),
-        *((3_599, "1 h"), (4_330, "1 h 12 min"), (36_000, "10 h"), (93_600, "26 h"), (172_800, "2 days")),
-        *((273_600, "3 days 4 h"), (math.inf, "not known"), (math.nan, "not known")),
-    ],
-)
+    [*((0, "under 1 s"), (0.49, "under 1 s"), (0.6, "1 s"), (1, "1 s"), (59.4, "59 s"), (59.6, "1 min")),
+     *((187, "3 min 7 s"), (240, "4 min"), (599.4, "9 min 59 s"), (600, "10 min"), (2_520, "42 min")),
+     *((3_599, "1 h"), (4_330, "1 h 12 min"), (36_000, "10 h"), (93_600, "26 h"), (172_800, "2 days")),
+     *((273_600, "3 days 4 h"), (math.inf, "not known"), (math.nan, "not known"))],
+)  # fmt: skip
 def test_times_as_people_write_them(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(
     ("value", "plain", "with_sign"),
-    [
-        *((0.04312, "0.043", "+0.043"), (-0.0256, "\u22120.026", "\u22120.026"), (0.0, "0.000", "0.000")),
-        *((-0.0004, "\u22120.000", "0.000"), (0.0004, "0.000", "0.000")),
-        *((value, "not known", "not known") for value in (math.inf, math.nan)),
-    ],
-)
+    [*((0.04312, "0.043", "+0.043"), (-0.0256, "\u22120.026", "\u22120.026"), (0.0, "0.000", "0.000")),
+     *((-0.0004, "\u22120.000", "0.000"), (0.0004, "0.000", "0.000")),
+     *((value, "not known", "not known") for value in (math.inf, math.nan))],
+)  # fmt: skip
 def test_measures_and_differences(value: float, plain: str, with_sign: str) -> None:
     assert (score(value), signed(value)) == (plain, with_sign)
     assert [size(own) for own in (0, 842.5, 1536, 1_234_567)] == ["0 B", "842 B", "1.5 kB", "1.2 MB"]

@@ -157,13 +157,11 @@ STRAYS = {
     "__MACOSX/._x.txt": b"\0\5\26\7", "checksums.md5": b"d41d8cd9  x\n",
 }  # fmt: skip
 COLLECTIONS: dict[str, tuple[Callable[[Path], Any], dict[str, str]]] = {
-    "beir": (write_beir, {"qrels/": "test.tsv"}),
-    "texts": (layouts.write_texts, {"": "a.jsonl"}),
-    "msmarco": (layouts.write_msmarco, {"": "queries.dev.tsv"}),
-    "nq": (layouts.write_nq, {"": "nq-test.csv"}),
+    "beir": (write_beir, {"qrels/": "test.tsv"}), "texts": (layouts.write_texts, {"": "a.jsonl"}),
+    "msmarco": (layouts.write_msmarco, {"": "queries.dev.tsv"}), "nq": (layouts.write_nq, {"": "nq-test.csv"}),
     "tripclick": (layouts.write_tripclick, {"benchmark/documents/": "docs_grp_00.txt", "benchmark/qrels/": "q"}),
     "hf": (write_saved, {"corpus/": "state.json", "qrels/": "test"}),
-}
+}  # fmt: skip
 """Format -> what writes a collection, and its folders of data with the name of a file in each."""
 
 

@@ -32,12 +32,10 @@ from tests.support.encoders.public import opened, vectors_of, views
 from tests.support.encoders.tokenizers import LONGEST, TEMPLATES, write_classifier, write_tokenizer
 
 DENSE = {
-    "of a hybrid": Representation(width=8, lexical="logits", passage_terms=9),
-    "[CLS]": Representation(),
-    "mean": Representation(dense="mean"),
-    "projected": Representation(width=8),
+    "of a hybrid": Representation(width=8, lexical="logits", passage_terms=9), "[CLS]": Representation(),
+    "mean": Representation(dense="mean"), "projected": Representation(width=8),
     "mean, projected, length 1": Representation(dense="mean", width=8, normalise=True),
-}
+}  # fmt: skip
 LEXICAL = {
     "splade": Representation(dense=None, lexical="splade"),
     "splade, 3 words": Representation(dense=None, lexical="splade", query_terms=3, passage_terms=3),

@@ -320,7 +320,6 @@ def test_a_processor_with_it_takes_it_for_all_but_narrow_encoders(monkeypatch: p
 
 PUBLIC_IDS = torch.tensor([[2, 9, 10, 11, 12, 13, 3]])
 PUBLIC_LENGTHS = torch.tensor([7])
-Weights = dict[str, Tensor]
 
 
 def bert() -> Weights:
@@ -388,12 +387,10 @@ def as_shards(weights: Weights, folder: Path) -> None:
 LAYOUTS: dict[str, tuple[tuple[Callable[[Weights], Weights], ...], Callable[[Weights, Path], None]]] = {
     "BERT for pre-training": ((pretraining,), as_safetensors),
     "BERT for pre-training, old names, pickled": ((pretraining, old_positions, old_norms), pickled),
-    "RetroMAE, coCondenser": ((old_positions,), pickled),
-    "RetroMAE, coCondenser, bare": ((bare,), pickled),
-    "bare": ((bare,), as_safetensors),
-    "prefix without MLM head": ((prefixed,), pickled),
+    "RetroMAE, coCondenser": ((old_positions,), pickled), "RetroMAE, coCondenser, bare": ((bare,), pickled),
+    "bare": ((bare,), as_safetensors), "prefix without MLM head": ((prefixed,), pickled),
     "shards": ((pretraining,), as_shards),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -118,18 +118,14 @@ def test_a_text_of_specials_alone_has_no_words_without_them() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "says"),
-    [
-        ({"dense": None}, "nothing to score"),
-        ({"dense": None, "lexical": "splade", "normalise": True}, "of the dense view"),
-        ({"dense": None, "lexical": "splade", "width": 3}, "of the dense view"),
-        ({"passage_terms": 3}, "need lexical"),
-        ({"specials": False}, "need lexical"),
-        ({"lexical": "logits"}, "passage_terms"),
-        ({"tokens": 128}, "token vectors are scored alone"),
-        ({"dense": None, "lexical": "splade", "tokens": 128}, "token vectors are scored alone"),
-        ({"dense": None, "tokens": 128, "width": 32}, "width and normalise are of the dense view"),
-    ],
-)
+    [({"dense": None}, "nothing to score"),
+     ({"dense": None, "lexical": "splade", "normalise": True}, "of the dense view"),
+     ({"dense": None, "lexical": "splade", "width": 3}, "of the dense view"), ({"passage_terms": 3}, "need lexical"),
+     ({"specials": False}, "need lexical"), ({"lexical": "logits"}, "passage_terms"),
+     ({"tokens": 128}, "token vectors are scored alone"),
+     ({"dense": None, "lexical": "splade", "tokens": 128}, "token vectors are scored alone"),
+     ({"dense": None, "tokens": 128, "width": 32}, "width and normalise are of the dense view")],
+)  # fmt: skip
 def test_what_makes_no_sense_is_refused(fields: dict[str, object], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         Representation(**fields)

@@ -97,24 +97,6 @@ def test_pooling_leaves_single_runs_out():
     assert SeedSpread(0.1, 4).variances(2, 5) == [Variance(pytest.approx(0.01 / 2 + 0.01 / 5), 4)]
 
 
-def test_both_parts_keep_the_level_and_find_what_they_say_they_find():
-    """2,000 sweeps of two trials, one seed each, with a true difference of nothing, and of the detectable difference;
-    the seeds' spread is estimated from six other runs.
-    """
-    rng, queries, query_sd, seed_sd = np.random.default_rng(1), 100, 0.3, 0.02
-    truth = np.sqrt(query_sd**2 / queries + 2 * seed_sd**2)
-    rejected = {"nothing": 0, "detectable": 0}
-    for _ in range(2000):
-        spread = seed_spread([rng.normal(0, seed_sd, 3) for _ in range(3)])
-        shift = rng.normal(0, seed_sd, 2)
-        noise = rng.normal(0, query_sd, queries) + shift[0] - shift[1]
-        for name, true in (("nothing", 0.0), ("detectable", (1.96 + 0.84) * truth)):
-            error = standard_error([Variance.of_mean(noise + true), *spread.variances(1, 1)])
-            rejected[name] += error.p(float((noise + true).mean())) < 0.05
-    assert 0.02 <= rejected["nothing"] / 2000 <= 0.07
-    assert 0.72 <= rejected["detectable"] / 2000 <= 0.86
-
-
 def holm_ranges(means: dict[str, float], p_values: dict[tuple[str, str], float]) -> dict[str, RankRange]:
     """Ranks behind all that are surely better and ahead of all that are surely worse, by Holm's steps by hand."""
     surely: set[tuple[str, str]] = set()

@@ -157,11 +157,9 @@ def test_a_pre_training_depends_on_what_it_reads_and_on_nothing_else(corpus, nam
 
 @pytest.mark.parametrize(
     ("name", "field", "text"),
-    [
-        ("cotmae_qc", "pseudo_queries.source", "d\tone"),
-        ("rom", "weights.source", '{"id": "d", "vector": {"passage": 1.0}}'),
-    ],
-)
+    [("cotmae_qc", "pseudo_queries.source", "d\tone"),
+     ("rom", "weights.source", '{"id": "d", "vector": {"passage": 1.0}}')],
+)  # fmt: skip
 def test_a_file_of_queries_or_weights_counts_by_its_contents(name, field, text, corpus, tmp_path):
     (file := tmp_path / "given").write_text(text)
     recipe = recipe_named(name, corpus, **{field: f"file:{file}"})

@@ -130,8 +130,6 @@ def test_words_are_tokens_with_their_continuations_and_end_at_specials() -> None
 
 
 def test_quota_rounds_half_to_even_and_is_bounded() -> None:
-    lengths = torch.tensor([75, 5, 1, 7, 5000])
-    assert masking.words.quota(lengths, 0.5).tolist() == [38, 2, 1, 4, 512]
     for length in range(1, 1300):
         for ratio in (0.15, 0.3, 0.45, 0.7):
             expected = min(512, max(1, round(length * ratio)))

@@ -167,14 +167,12 @@ def test_heads_are_dropped_and_come_back(case: str) -> None:
 HEALTH: dict[str, dict[str, str]] = {
     **{key: {"decoder_loss": "decoder_mlm"} for key in ("retromae", "lexmae", "cotmae", "dupmae")},
     **{key: {"decoder_loss": "decoder_clm"} for key in ("cotmae_qc", "seed", "tsdae")},
-    "condenser": {"decoder_loss": "head_mlm"},
-    "simlm": {"decoder_loss": "decoder_rlm"},
+    "condenser": {"decoder_loss": "head_mlm"}, "simlm": {"decoder_loss": "decoder_rlm"},
     "cotmae_v2": {"ae_loss": "ae_mlm", "ar_loss": "ar_clm"},
     "master": {f"{name}_loss": f"decoder_{name}_mlm" for name in ("keyword", "query", "second", "dual")},
-    "diffcse": {"discriminator_loss": "replaced"},
-    "lexmae, cls": {"decoder_loss": "decoder_mlm"},
+    "diffcse": {"discriminator_loss": "replaced"}, "lexmae, cls": {"decoder_loss": "decoder_mlm"},
     **{key: {} for key in ("lexmae, off", "dupmae, ordinary tokens")},
-}
+}  # fmt: skip
 """Method -> how a loss behind a vector is named in its health, and the part that it is."""
 WINNERS = ("lexmae", "dupmae", "dupmae, ordinary tokens")
 MORE = {"simlm": {"replaced"}, "diffcse": {"replaced", "uniformity"}}
@@ -321,20 +319,16 @@ def test_each_name_is_in_one_table_and_is_its_own_configs() -> None:
 
 @pytest.mark.parametrize(
     ("field", "name", "says", "other"),
-    [
-        ("objective", "contrastive", "contrastive: .*stages.0.loss.*retromae", "distillation"),
-        ("objective", "distillation", "distillation: .*stages.0.loss.*retromae", "contrastive"),
-        ("objective", "cross_encoder", "cross_encoder: .*stages.0.teacher", "contrastive"),
-        ("objective", "generation", "generation: .*train-generator", "contrastive"),
-        ("stages.0.loss", "mlm", "mlm: .*objective.*contrastive, distillation", "retromae"),
-        ("stages.0.loss", "cross_encoder", "cross_encoder: .*stages.0.teacher", "retromae"),
-        ("stages.0.loss", "generation", "generation: .*train-generator", "retromae"),
-        ("objective", "retromea", "retromae", "contrastive"),
-        ("stages.0.loss", "contrast", "distillation", "retromae"),
-        ("objective", None, "retromae", "contrastive"),
-        ("stages.0.loss", None, "distillation", "retromae"),
-    ],
-)
+    [("objective", "contrastive", "contrastive: .*stages.0.loss.*retromae", "distillation"),
+     ("objective", "distillation", "distillation: .*stages.0.loss.*retromae", "contrastive"),
+     ("objective", "cross_encoder", "cross_encoder: .*stages.0.teacher", "contrastive"),
+     ("objective", "generation", "generation: .*train-generator", "contrastive"),
+     ("stages.0.loss", "mlm", "mlm: .*objective.*contrastive, distillation", "retromae"),
+     ("stages.0.loss", "cross_encoder", "cross_encoder: .*stages.0.teacher", "retromae"),
+     ("stages.0.loss", "generation", "generation: .*train-generator", "retromae"),
+     ("objective", "retromea", "retromae", "contrastive"), ("stages.0.loss", "contrast", "distillation", "retromae"),
+     ("objective", None, "retromae", "contrastive"), ("stages.0.loss", None, "distillation", "retromae")],
+)  # fmt: skip
 def test_a_name_of_another_table_is_refused_with_its_place(field: str, name: str | None, says: str, other: str) -> None:
     changes: list[dict[str, Any]] = [{field: {"seed": 3} if name is None else {"name": name}}]
     changes += [] if name is None else [{f"{field}.name": name}]

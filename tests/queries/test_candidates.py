@@ -300,12 +300,9 @@ def test_words_places_and_parts(tmp_path: Path) -> None:
     early, late = " ".join(words[:6]), " ".join(words[-6:])
     ends = (len(early), len(LONG) - len(late))
     made = [
-        asked(A, "? a"),
-        asked(A, early, (0, ends[0])),
-        asked(A, " ".join(words[3:9]), (ends[0] - 3, ends[0] + 20)),
-        asked(A, late, (ends[1], len(LONG))),
-        asked(A, "one too many of it"),
-    ]
+        asked(A, "? a"), asked(A, early, (0, ends[0])), asked(A, " ".join(words[3:9]), (ends[0] - 3, ends[0] + 20)),
+        asked(A, late, (ends[1], len(LONG))), asked(A, "one too many of it"),
+    ]  # fmt: skip
     wanted = [selection.NO_WORD, "", selection.OVERLAPS, "", selection.ENOUGH]
     assert reasons(tmp_path, made, per_passage=2) == wanted
 

@@ -110,14 +110,10 @@ def test_the_other_rule_of_ties_is_that_of_trec_eval_given_the_scores(tmp_path_f
 
 @pytest.mark.parametrize(
     ("line", "complaint"),
-    [
-        ("q Q0 a 1 0.5", r"5 columns instead of 6 \(query Q0 document rank score tag\)"),
-        ("q Q0 a 1 much x", "'much' is no number"),
-        ("q Q0 z 1 1 x", "'z' stands twice for query 'q'"),
-        ("q Q0 a 1 nan x", "finite"),
-        ("q Q0 a 1 1e39 x", "finite in single precision"),
-    ],
-)
+    [("q Q0 a 1 0.5", r"5 columns instead of 6 \(query Q0 document rank score tag\)"),
+     ("q Q0 a 1 much x", "'much' is no number"), ("q Q0 z 1 1 x", "'z' stands twice for query 'q'"),
+     ("q Q0 a 1 nan x", "finite"), ("q Q0 a 1 1e39 x", "finite in single precision")],
+)  # fmt: skip
 def test_a_bad_line_of_a_run_is_named(tmp_path: Path, line: str, complaint: str):
     (tmp_path / "run").write_text(f"q Q0 z 1 1.0 x\n{line}\n")
     with pytest.raises(UserError, match=rf"run, line 2: .*{complaint}"):

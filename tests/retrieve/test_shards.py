@@ -194,12 +194,10 @@ def in_float32(views, at: int) -> np.ndarray:
 
 
 CLOSE = {
-    "dense, collapsed": lambda: dense_of(collapsed),
-    "dense, cancelling": lambda: dense_of(cancelling),
-    "lexical": opposed_words,
-    "hybrid, collapsed": lambda: with_words(collapsed, 2.0**-20),
+    "dense, collapsed": lambda: dense_of(collapsed), "dense, cancelling": lambda: dense_of(cancelling),
+    "lexical": opposed_words, "hybrid, collapsed": lambda: with_words(collapsed, 2.0**-20),
     "hybrid, cancelling": lambda: with_words(cancelling, 1.0),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CLOSE)
@@ -367,14 +365,12 @@ def test_more_numbers_than_are_packed_at_once_come_back():
 
 GOOD = written(top_rows(np.random.default_rng(2).standard_normal((5, 40)).astype(np.float32), 7))
 BAD = {
-    "empty": (b"", "no file of lexical views"),
-    "foreign": (b"\x93NUMPY" + GOOD[6:], "no file of lexical views"),
-    "header cut": (GOOD[:50], "no file of lexical views"),
-    "cut": (GOOD[:-1], "cut short or joined"),
+    "empty": (b"", "no file of lexical views"), "foreign": (b"\x93NUMPY" + GOOD[6:], "no file of lexical views"),
+    "header cut": (GOOD[:50], "no file of lexical views"), "cut": (GOOD[:-1], "cut short or joined"),
     "joined": (GOOD + GOOD, "cut short or joined"),
     "changed": (GOOD[:-3] + bytes([GOOD[-3] ^ 1]) + GOOD[-2:], "checksum is wrong"),
     "newer": (GOOD[:16] + b"\x02" + GOOD[17:], "version 2; this midmask reads version 1"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -289,13 +289,11 @@ def cut(path):
 @pytest.mark.parametrize("kind", ["path", "file"])
 @pytest.mark.parametrize(
     ("name", "harm", "message"),
-    [
-        ("data/part.bin", flip, r"part\.bin is damaged: .* changed.*Delete .*/s"),
-        ("data/part.bin", cut, r"part\.bin is damaged: .*997 bytes of 1,000.*Delete .*/s"),
-        ("data/part.bin", os.unlink, r"part\.bin is damaged: .* missing.*Delete .*/s"),
-        (RECORD, cut, r"record\.json is damaged: .*Delete .*/s"),
-    ],
-)
+    [("data/part.bin", flip, r"part\.bin is damaged: .* changed.*Delete .*/s"),
+     ("data/part.bin", cut, r"part\.bin is damaged: .*997 bytes of 1,000.*Delete .*/s"),
+     ("data/part.bin", os.unlink, r"part\.bin is damaged: .* missing.*Delete .*/s"),
+     (RECORD, cut, r"record\.json is damaged: .*Delete .*/s")],
+)  # fmt: skip
 def test_damage_is_one_line_that_names_the_file_and_what_to_type(kind, name, harm, message, tmp_path, monkeypatch):
     monkeypatch.setenv("MIDMASK_CACHE", str(tmp_path / "cache"))
     if kind == "path":

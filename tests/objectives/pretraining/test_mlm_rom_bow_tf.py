@@ -150,11 +150,9 @@ def test_rows_without_weights_are_refused_rather_than_masked_uniformly() -> None
 
 
 BOW_VARIANTS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "[UNK] is a target": {"bow_unknown": True},
-    "other weights": {"bow_weight": 0.8, "bow_weight_end": 0.3},
-    "tokens": {"encoder_mask": "token"},
-}
+    "default": {}, "[UNK] is a target": {"bow_unknown": True},
+    "other weights": {"bow_weight": 0.8, "bow_weight_end": 0.3}, "tokens": {"encoder_mask": "token"},
+}  # fmt: skip
 
 
 def texts() -> TokenRows:
@@ -216,12 +214,10 @@ def test_winners_are_0_where_all_texts_share_them_and_1_where_none_do() -> None:
 
 
 FREQUENCIES_VARIANTS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "linear": {"tf_head": "linear"},
-    "mean": {"tf_reduction": "mean", "tf_weight": 0.4},
+    "default": {}, "linear": {"tf_head": "linear"}, "mean": {"tf_reduction": "mean", "tf_weight": 0.4},
     "cosine": {"tf_loss": "cosine"},
     "linear, cosine, whole words": {"tf_head": "linear", "tf_loss": "cosine", "encoder_mask": "word"},
-}
+}  # fmt: skip
 
 
 def frequencies_texts() -> TokenRows:
