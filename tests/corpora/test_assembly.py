@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 import re
 import sys
 from collections import Counter, defaultdict
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.corpora import CorpusConfig, JoinConfig, corpus_identity, join, writer
-from midmask.corpora.duplicates import clusters
+from midmask.corpora.duplicates import clusters, signatures, similar_pairs
 from midmask.corpora.ids import IdTable
 from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
 from midmask.corpora.statistics import TextStatistics
@@ -195,6 +196,36 @@ def test_slices_and_trecs_splits_stay_whatever_is_divided() -> None:
     assert {found for found, own in zip(splits, official, strict=True) if own == "test"} == {"train", "dev", "test"}
     for whole in (["dl19", "test.long"] * 2000, ["train", "dev", "test", "extra"] * 1000):
         assert assign_splits(whole, QUERIES, set(whole), 0) == (whole, Rule(OFFICIAL))
+
+
+WORDS = [f"w{n}" for n in range(500)]
+
+
+def exact(left: str, right: str) -> float:
+    one, other = shingles(left), shingles(right)
+    return len(one & other) / len(one | other)
+
+
+def edited(words: list[str], changes: int, draw: random.Random) -> list[str]:
+    copy = list(words)
+    for place in draw.sample(range(len(copy)), changes):
+        copy[place] = draw.choice(WORDS)
+    return copy
+
+
+def test_estimates_are_close_to_the_exact_similarity_and_pairs_above_are_found() -> None:
+    draw = random.Random(1)
+    texts = []
+    for changes in range(120):
+        base = [draw.choice(WORDS) for _ in range(120)]
+        texts += [" ".join(base), " ".join(edited(base, changes // 12, draw))]
+    minima = signatures(texts)
+    agreement = (minima[::2] == minima[1::2]).mean(axis=1)
+    similarity = np.array([exact(texts[n], texts[n + 1]) for n in range(0, len(texts), 2)])
+    assert np.abs(agreement - similarity).max() < 0.2 and np.abs(agreement - similarity).mean() < 0.05
+    found = {tuple(pair) for pair in similar_pairs(minima).tolist()}
+    assert {(2 * n, 2 * n + 1) for n in np.flatnonzero(similarity > 0.7)} <= found
+    assert all(left + 1 == right and left % 2 == 0 for left, right in found)
 
 
 def test_clusters_equal_a_slow_closure() -> None:

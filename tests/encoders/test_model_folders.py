@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -264,8 +265,6 @@ def test_dropout_is_that_of_the_config_not_of_the_folder(model_folder: Path) -> 
 
 
 def test_a_foreign_tokenizer_is_refused(model_folder: Path, vocabulary: Vocabulary) -> None:
-    from dataclasses import replace
-
     config = BackboneConfig(name=str(model_folder))
     assert build_backbone(config, vocabulary, seed=0).width == 32
     for other in (replace(vocabulary, size=41), replace(vocabulary, pad_id=3)):

@@ -15,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from safetensors.numpy import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from midmask.encoders.experts import put_query_expert
@@ -84,8 +85,6 @@ def test_a_block_that_is_there_is_not_encoded_again(inputs, out):
 
 
 def test_a_vector_that_is_not_finite_names_its_passages(inputs, out, tmp_path: Path):
-    from safetensors.numpy import load_file, save_file
-
     table = passage_blocks(inputs["tokens"].place)[3].read(["doc_id", "ids"])
     rows = token_rows(table["ids"])
     word = int(rows[7][1])
@@ -135,8 +134,6 @@ class Reference:
         self.representation, self.side = representation, side
         self.special_V = vocabulary.special_V.numpy()
         if representation.lexical is None:  # of a dense model the encoder alone is kept
-            from transformers import AutoModel
-
             self.model = AutoModel.from_pretrained(folder)
         else:
             self.model = AutoModelForMaskedLM.from_pretrained(folder)
