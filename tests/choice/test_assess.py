@@ -328,18 +328,6 @@ def test_a_prediction_has_the_weighted_error_of_what_was_made() -> None:
     assert sum_interval([ignored]).high == pytest.approx(0.07 + stats.t.ppf(0.95, 6) * 0.06), "nor does its error"
 
 
-@pytest.mark.parametrize(("spread", "least", "most"), [(LEVEL.spread, 0.9, 0.96), (0.2, 0.84, 0.9)])
-def test_intervals_cover_what_they_state(spread: float, least: float, most: float) -> None:
-    """Offsets of collections are drawn anew 4,000 times, with the spread that is assumed, and with a larger one."""
-    draw, hits = np.random.default_rng(5), 0
-    for _ in range(4_000):
-        offsets = draw.normal(0.1, spread, 4)
-        records = [level(str(number), 0.5, 0.5 + offset) for number, offset in enumerate(offsets[:3])]
-        found = level_interval(0.5, records)
-        hits += found.low <= 0.5 + offsets[3] <= found.high
-    assert least < hits / 4_000 < most
-
-
 def test_kinds_are_of_what_differs_from_the_reference() -> None:
     """Encoders that begin from fresh weights have no untrained, joined one: over BM25 they are trained and joined."""
     assert kind_of(LEXICAL, over_joined=False) == LEXICAL_GAIN

@@ -75,18 +75,6 @@ def test_views_and_every_gradient_equal_the_reference(name: str, side: Side) -> 
     assert_same_gradients(holder, reference)
 
 
-@pytest.mark.parametrize("name", ["unit mean", "hybrid", "splade without specials", "late"])
-@torch.no_grad()
-def test_padding_and_neighbours_change_no_view(name: str) -> None:
-    holder = Holder(REPRESENTATIONS[name])
-    together = holder.vectors(PASSAGES, "passage").tensors()
-    for other in (
-        holder.vectors(PASSAGES, "passage", length=40),
-        TextVectors.concat([holder.vectors([text], "passage", length=30) for text in PASSAGES]),
-    ):
-        torch.testing.assert_close(other.tensors(), together, rtol=1e-9, atol=1e-9)
-
-
 weights = st.lists(st.lists(st.integers(-3, 3), min_size=6, max_size=6), min_size=1, max_size=4)
 
 

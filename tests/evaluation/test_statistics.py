@@ -64,15 +64,6 @@ def test_a_share_varies_as_the_binomial():
     assert (found.value, found.freedom) == (pytest.approx(stats.binom.var(50, 0.3) / 50**2), 49)
 
 
-@pytest.mark.parametrize("count", [10, 50, 5000])
-def test_the_smallest_detectable_difference_is_found_four_times_in_five(count: int):
-    """The t-test's power by the noncentral t distribution, an approximation apart from the one in use."""
-    effect = StandardError(1.0, count - 1).detectable()
-    limit = stats.t.ppf(0.975, count - 1)
-    power = stats.nct.sf(limit, count - 1, effect) + stats.nct.cdf(-limit, count - 1, effect)
-    assert power == pytest.approx(0.8, abs=0.02)
-
-
 def test_a_sample_has_a_row_for_each_seed_and_its_queries_in_order():
     seeds = [drawn(seed, count=11) for seed in range(3)]
     turned = [table(own).take(np.random.default_rng(row).permutation(11)) for row, own in enumerate(seeds)]
