@@ -156,15 +156,6 @@ def test_queries_without_results_score_0_and_queries_without_judgements_are_coun
     assert measures.aggregate(per_query) == {"RR@10": pytest.approx(1 / 3)}
 
 
-def test_a_slice_of_queries_keeps_its_values():
-    grades = {f"q{row}": {"a": 1} for row in range(4)}
-    found = measures.evaluate(listed({"q0": {"a": 1.0}, "q2": {"a": 1.0}}), judged(grades), "dev", ["RR@10", "AP"])
-    head = measures.of_queries(found, {"q0", "q1", "elsewhere"})
-    assert measures.by_query(head, "RR@10") == {"q0": 1.0, "q1": 0.0} and len(head) == 4
-    with pytest.raises(UserError, match="none of the slice's 1 queries is among the 4 that were evaluated"):
-        measures.of_queries(found, {"elsewhere"})
-
-
 def test_only_the_split_counts():
     qrels = pa.concat_tables([judged({"q": {"a": 1}}), judged({"q": {"b": 1}}, "test")])
     found = listed({"q": {"a": 2.0, "b": 1.0}})
