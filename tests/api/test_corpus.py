@@ -76,20 +76,17 @@ def test_a_dataframe_gives_its_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ({"texts": []}, "texts: an empty list"),
-        ({"texts": "one string"}, "texts: one string; give a list"),
-        ({"texts": TEXTS, "ids": ["a", "b", "a"]}, "the id 'a' stands twice"),
-        ({"texts": TEXTS, "ids": ["a", "b"]}, "ids: 2 for 3 texts"),
-        ({"texts": ["a", None]}, "texts, id '1': None is no string"),
-        ({"texts": TEXTS, "queries": ["pet"]}, "queries without relevant"),
-        ({"texts": TEXTS, "queries": ["pet"], "relevant": [0, 1]}, "relevant: 2 for 1 queries"),
-        ({"texts": TEXTS, "queries": ["pet"], "relevant": [3]}, "there is no text with the id '3'"),
-        ({"texts": TEXTS, "queries": ["pet"], "relevant": [[]]}, "no query has a relevant text"),
-        ({"texts": TEXTS, "queries": TEXTS[:2], "relevant": [0, 1], "splits": {"train": [0]}}, "'1' is in 0 of"),
-        ({"texts": TEXTS, "name": "a/b"}, "name = 'a/b'"),
-    ],
-)
+    [({"texts": []}, "texts: an empty list"), ({"texts": "one string"}, "texts: one string; give a list"),
+     ({"texts": TEXTS, "ids": ["a", "b", "a"]}, "the id 'a' stands twice"),
+     ({"texts": TEXTS, "ids": ["a", "b"]}, "ids: 2 for 3 texts"),
+     ({"texts": ["a", None]}, "texts, id '1': None is no string"),
+     ({"texts": TEXTS, "queries": ["pet"]}, "queries without relevant"),
+     ({"texts": TEXTS, "queries": ["pet"], "relevant": [0, 1]}, "relevant: 2 for 1 queries"),
+     ({"texts": TEXTS, "queries": ["pet"], "relevant": [3]}, "there is no text with the id '3'"),
+     ({"texts": TEXTS, "queries": ["pet"], "relevant": [[]]}, "no query has a relevant text"),
+     ({"texts": TEXTS, "queries": TEXTS[:2], "relevant": [0, 1], "splits": {"train": [0]}}, "'1' is in 0 of"),
+     ({"texts": TEXTS, "name": "a/b"}, "name = 'a/b'")],
+)  # fmt: skip
 def test_mistakes_are_one_line_that_says_what_to_do(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         Corpus.from_texts(**arguments)
@@ -161,9 +158,8 @@ def test_it_is_refused_before_anything_is_trained(case: str, tmp_path: Path) -> 
 
 
 def test_a_batch_of_one_is_no_remedy(tmp_path: Path) -> None:
-    one = midmask.Corpus.from_texts(
-        DOCUMENTS, queries=QUERIES[:3], relevant=range(3), splits={"train": [0], "dev": [1, 2]}
-    )
+    splits = {"train": [0], "dev": [1, 2]}
+    one = midmask.Corpus.from_texts(DOCUMENTS, queries=QUERIES[:3], relevant=range(3), splits=splits)
     with pytest.raises(UserError, match="only 1 train quer") as refused:
         train("none", one, {}, tmp_path)
     assert "batch_size=1" not in str(refused.value)

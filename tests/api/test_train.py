@@ -4,7 +4,6 @@ import json
 import math
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -94,15 +93,10 @@ def test_settings_seed_and_losses(run: midmask.Run, untuned: midmask.Run) -> Non
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ({"settings": {"pretrain.steps": -3}}, "pretrain.steps = -3"),
-        ({"backbone": "/nowhere"}, "/nowhere"),
-        ({"corpus": ["a text"]}, r"corpus: a list; make a corpus of it, with midmask.Corpus.from_texts\(texts\)"),
-    ],
-)
-def test_mistakes_are_refused_at_once(
-    arguments: dict[str, Any], message: str, corpus: midmask.Corpus, tmp_path
-) -> None:
+    [({"settings": {"pretrain.steps": -3}}, "pretrain.steps = -3"), ({"backbone": "/nowhere"}, "/nowhere"),
+     ({"corpus": ["a text"]}, r"corpus: a list; make a corpus of it, with midmask.Corpus.from_texts\(texts\)")],
+)  # fmt: skip
+def test_mistakes_are_refused_at_once(arguments, message, corpus, tmp_path) -> None:
     with pytest.raises(UserError, match=message):
         midmask.train(**{"recipe": "retromae", "corpus": corpus, "storage": tmp_path, **arguments})
     assert {path.name for path in tmp_path.iterdir()} <= {"collections"}

@@ -195,9 +195,8 @@ def made(tmp_path) -> Made:
     made = Made(Artifact(place, {"result": {"passages": PASSAGES}}), Artifact(place, {"fingerprint": "one"}), "whole")
     passages = (Passage(f"p{row}", f"title {row}", f"text {row}") for row in range(PASSAGES))
     queries = [query_row(query, f"text of {query}", "titles", "d") for pairs in QRELS.values() for query, _ in pairs]
-    write_beir(
-        made.collection, passages, queries, {split: [(*pair, 1) for pair in pairs] for split, pairs in QRELS.items()}
-    )
+    judged = {split: [(*pair, 1) for pair in pairs] for split, pairs in QRELS.items()}
+    write_beir(made.collection, passages, queries, judged)
     return made
 
 

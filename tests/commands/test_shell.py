@@ -74,9 +74,7 @@ def test_the_doctor_counts_artifacts_and_those_of_an_older_version(midmask, tmp_
     assert code == 0 and f"{tmp_path}/store: 3 artifacts; 1 of them are of an older version" in out
 
 
-def test_the_doctor_names_what_was_not_sent_and_sends_it(
-    midmask, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_doctor_names_what_was_not_sent_and_sends_it(midmask, uri, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("MIDMASK_HOME", str(tmp_path))
     tracker = Tracker(uri, tmp_path, replace(QUICK, close=0.0))
     run = tracker.run("late", tags={}, params={})

@@ -87,19 +87,13 @@ def test_unreadable_documents_are_quarantined_and_stop_nothing(tmp_path, caplog)
     locked = io.BytesIO()
     writer.write(locked)
     faults = {
-        "locked.pdf": (locked.getvalue(), "encrypted file"),
-        "scan.pdf": (pdf([""]), "no text in the file"),
-        "cut.pdf": (pdf(["text"])[:200], "damaged file"),
-        "empty.md": (b"", "empty file"),
-        "blank.txt": (b" \n" * 40_000, "no text in the file"),
-        "program.txt": (bytes(range(256)), "binary file"),
-        "zip.html": (b"PK\3\4\0\0\1\2", "binary file"),
-        "deep.html": (b"<div>" * 5_000 + b"lost", "damaged file"),
-        "numbers.csv": (b"a,b\n1,2\n", "no column of texts"),
-        "open.csv": (b'text\n"never closed\n', ""),
-        "list.jsonl": (b"[1]\n", "damaged file"),
-        "cut.parquet": (b"PAR1", "damaged file"),
-    }
+        "locked.pdf": (locked.getvalue(), "encrypted file"), "scan.pdf": (pdf([""]), "no text in the file"),
+        "cut.pdf": (pdf(["text"])[:200], "damaged file"), "empty.md": (b"", "empty file"),
+        "blank.txt": (b" \n" * 40_000, "no text in the file"), "program.txt": (bytes(range(256)), "binary file"),
+        "zip.html": (b"PK\3\4\0\0\1\2", "binary file"), "deep.html": (b"<div>" * 5_000 + b"lost", "damaged file"),
+        "numbers.csv": (b"a,b\n1,2\n", "no column of texts"), "open.csv": (b'text\n"never closed\n', ""),
+        "list.jsonl": (b"[1]\n", "damaged file"), "cut.parquet": (b"PAR1", "damaged file"),
+    }  # fmt: skip
     for name, (data, _) in faults.items():
         write(folder / name, data)
     caplog.set_level(logging.INFO)
@@ -323,12 +317,10 @@ inside
 
 
 INLINE = {
-    "[words](http://a.b) ![image](x.png)": "words image",
-    "[words][name] <https://a.b/c>": "words https://a.b/c",
+    "[words](http://a.b) ![image](x.png)": "words image", "[words][name] <https://a.b/c>": "words https://a.b/c",
     "**bold** *it* __b__ _i_ a*b 2 * 3 a_b_c": "bold it b i a*b 2 * 3 a_b_c",
-    r"\*kept\* &lt;b&gt; <b>tag</b>": "*kept* <b> tag",
-    "``a ` b`` `<div>` and ` alone": "a ` b <div> and  alone",
-}
+    r"\*kept\* &lt;b&gt; <b>tag</b>": "*kept* <b> tag", "``a ` b`` `<div>` and ` alone": "a ` b <div> and  alone",
+}  # fmt: skip
 
 
 def test_marks_of_markdown_are_no_words() -> None:
@@ -379,15 +371,11 @@ def test_the_columns_of_a_table_are_found_or_named(tmp_path: Path, end: str) -> 
 
 JAPANESE = "日本語の文章です。これはテストです。"
 ENCODED = [
-    ("Größe".encode(), "Größe"),
-    ("Größe".encode("utf-16"), "Größe"),
-    ("some wide words".encode("utf-16-le"), "some wide words"),
-    ("Größe und Maß".encode("latin-1"), "Größe und Maß"),
-    (JAPANESE.encode("shift-jis"), JAPANESE),
-    ("Größe, Maß ".encode() + b"\xff end", "Größe, Maß \ufffd end"),
-    (b"with a nul\0 inside it", "with a nul inside it"),
-    (b"one\r\ntwo\rthree", "one\ntwo\nthree"),
-]
+    ("Größe".encode(), "Größe"), ("Größe".encode("utf-16"), "Größe"),
+    ("some wide words".encode("utf-16-le"), "some wide words"), ("Größe und Maß".encode("latin-1"), "Größe und Maß"),
+    (JAPANESE.encode("shift-jis"), JAPANESE), ("Größe, Maß ".encode() + b"\xff end", "Größe, Maß \ufffd end"),
+    (b"with a nul\0 inside it", "with a nul inside it"), (b"one\r\ntwo\rthree", "one\ntwo\nthree"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "wanted"), ENCODED)

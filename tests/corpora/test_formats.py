@@ -230,13 +230,10 @@ def test_bad_rows_are_counted_and_quarantined_with_file_and_row(tmp_path: Path) 
     write_saved(tmp_path / "in", passages=9)
     good = [{"_id": f"d{n}", "title": "", "text": f"passage {n}"} for n in range(2_500)]
     bad = {
-        3: {"_id": None, "title": "", "text": "nobody's"},
-        70: {"_id": "n7", "title": "", "text": None},
-        1_500: {"_id": "n8", "title": " ", "text": ""},
-        2_100: {"_id": "n9", "title": "", "text": "x" * 301},
-        2_200: {"_id": "d2", "title": "", "text": "again"},
-        2_300: {"_id": "two words", "title": "", "text": "spaced"},
-    }
+        3: {"_id": None, "title": "", "text": "nobody's"}, 70: {"_id": "n7", "title": "", "text": None},
+        1_500: {"_id": "n8", "title": " ", "text": ""}, 2_100: {"_id": "n9", "title": "", "text": "x" * 301},
+        2_200: {"_id": "d2", "title": "", "text": "again"}, 2_300: {"_id": "two words", "title": "", "text": "spaced"},
+    }  # fmt: skip
     for place, row in bad.items():
         good[place] = row  # type: ignore[assignment]
     save(tmp_path / "in/corpus", pa.Table.from_pylist(good))
@@ -410,12 +407,9 @@ SPLITS = {
     },
 }
 OF_ONE_SPLIT = {
-    "msmarco-passage/dev/small": "dev",
-    "antique/train/split200-valid": "dev",
-    "msmarco-passage/trec-dl-2019/judged": "dl19",
-    "trec-robust04/fold1": "test",
-    "train-of-thought/retrieval": "test",
-}
+    "msmarco-passage/dev/small": "dev", "antique/train/split200-valid": "dev",
+    "msmarco-passage/trec-dl-2019/judged": "dl19", "trec-robust04/fold1": "test", "train-of-thought/retrieval": "test",
+}  # fmt: skip
 REFUSED_IDS = {
     "beir/scifacts": r"unknown ir_datasets id 'beir/scifacts'; did you mean 'beir/scifact'\?",
     "beir": "beir has no documents of its own; name one of beir/arguana, beir/climate-fever",

@@ -33,9 +33,8 @@ NORM = {"bert": "1.output.LayerNorm.weight", "distilbert": "1.output_layer_norm.
 
 
 def split_backbone(folder: Path, split: ExpertSplit, *, dropout: float = 0.0) -> Backbone:
-    return load_backbone(
-        folder, dropout=dropout, wanted=BackboneConfig(experts=split.kind, expert_norms=split.norms)
-    ).eval()
+    wanted = BackboneConfig(experts=split.kind, expert_norms=split.norms)
+    return load_backbone(folder, dropout=dropout, wanted=wanted).eval()
 
 
 def hidden(backbone: Backbone, side: Side) -> Tensor:
@@ -139,9 +138,7 @@ def test_gradients_reach_the_expert_in_use_and_what_is_shared(model_folder: Path
 
 
 @pytest.mark.parametrize("split", SPLITS, ids=str)
-def test_a_saved_folder_gives_both_sides_back(
-    model_folder: Path, tokenizer_folder: Path, tmp_path: Path, split: ExpertSplit
-) -> None:
+def test_a_saved_folder_gives_both_sides_back(model_folder, tokenizer_folder, tmp_path, split) -> None:
     backbone = drifted(model_folder, split)
     backbone.save(tmp_path / "masked", tokenizer_folder)
     save_bi_encoder(backbone, tmp_path / "pair", tokenizer_folder, max_length=12)
@@ -252,9 +249,7 @@ def test_it_is_for_models_whose_layers_are_berts(variant: str) -> None:
     ("variant", "activation", "lengths_B"),
     [*((variant, "gelu", ROW_LENGTHS) for variant in PLAIN), ("bert", "relu", torch.full_like(ROW_LENGTHS, 13))],
 )
-def test_vectors_and_all_gradients_are_those_of_the_whole_model(
-    variant: str, activation: str, lengths_B: Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vectors_and_all_gradients_are_those_of_the_whole_model(variant, activation, lengths_B, monkeypatch) -> None:
     monkeypatch.setitem(VARIANTS, variant, {**VARIANTS[variant], "hidden_act": activation, "activation": activation})
     model = base_model(variant)
     names, parameters = zip(*model.named_parameters(), strict=True)

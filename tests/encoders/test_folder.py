@@ -7,7 +7,7 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,12 +32,10 @@ from tests.support.encoders.public import opened, vectors_of, views
 from tests.support.encoders.tokenizers import LONGEST, TEMPLATES, write_classifier, write_tokenizer
 
 DENSE = {
-    "of a hybrid": Representation(width=8, lexical="logits", passage_terms=9),
-    "[CLS]": Representation(),
-    "mean": Representation(dense="mean"),
-    "projected": Representation(width=8),
+    "of a hybrid": Representation(width=8, lexical="logits", passage_terms=9), "[CLS]": Representation(),
+    "mean": Representation(dense="mean"), "projected": Representation(width=8),
     "mean, projected, length 1": Representation(dense="mean", width=8, normalise=True),
-}
+}  # fmt: skip
 LEXICAL = {
     "splade": Representation(dense=None, lexical="splade"),
     "splade, 3 words": Representation(dense=None, lexical="splade", query_terms=3, passage_terms=3),
@@ -112,9 +110,7 @@ ROUTED = [
 
 
 @pytest.mark.parametrize(("family", "split", "kind"), ROUTED)
-def test_queries_take_the_route_of_their_experts(
-    family: str, split: Literal["ffn", "all"], kind: str, tokenizer_folder: Path, tmp_path: Path
-) -> None:
+def test_queries_take_the_route_of_their_experts(family, split, kind, tokenizer_folder, tmp_path) -> None:
     backbone = backbone_of(family, {**DENSE, **LEXICAL}[kind], ExpertSplit(split))
     folder = moved(backbone, tokenizer_folder, tmp_path)
     theirs = opened(folder, "SentenceTransformer" if kind in DENSE else "SparseEncoder")
@@ -130,9 +126,7 @@ def test_queries_take_the_route_of_their_experts(
 
 @pytest.mark.parametrize("kind", BEYOND)
 @torch.no_grad()
-def test_a_view_that_stock_modules_cannot_give_is_not_promised_by_any(
-    kind: str, tokenizer_folder: Path, tmp_path: Path
-) -> None:
+def test_a_view_that_stock_modules_cannot_give_is_not_promised_by_any(kind, tokenizer_folder, tmp_path) -> None:
     backbone = backbone_of("bert", BEYOND[kind])
     folder = moved(backbone, tokenizer_folder, tmp_path)
     assert not (folder / "modules.json").exists()
@@ -142,9 +136,7 @@ def test_a_view_that_stock_modules_cannot_give_is_not_promised_by_any(
     torch.testing.assert_close(logits_BLV, backbone.model(input_ids=ids_BL).logits, rtol=1e-5, atol=1e-5)
 
 
-def test_an_output_matrix_borrowed_from_the_query_experts_words_is_not_promised(
-    tokenizer_folder: Path, tmp_path: Path
-) -> None:
+def test_an_output_matrix_borrowed_from_the_query_experts_words_is_not_promised(tokenizer_folder, tmp_path) -> None:
     backbone = backbone_of("deberta, published head", LEXICAL["splade"], ExpertSplit("all"))
     folder = moved(backbone, tokenizer_folder, tmp_path)
     assert not (folder / "modules.json").exists()
@@ -175,9 +167,8 @@ def test_a_folder_keeps_how_texts_were_written(tokenizer_folder: Path, tmp_path:
     assert read_facts(folder).form == form
     assert opened(folder).prompts == {"query": "red ", "document": "blue "}
     (folder / FILE).write_text('{"format": 1, "representation": {}, "query_length": 8, "passage_length": 9}')
-    assert read_facts(folder) == ModelSettings(
-        format=1, representation=Representation(), query_length=8, passage_length=9
-    )
+    old = ModelSettings(format=1, representation=Representation(), query_length=8, passage_length=9)
+    assert read_facts(folder) == old
 
 
 FAULTS: dict[str, tuple[dict[str, Any] | list[Any] | str, str]] = {
@@ -272,9 +263,7 @@ def test_the_folder_scores_alike_in_every_library(family: str, tmp_path: Path) -
     model.save(folder, tokenizer)
 
     public = AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    inputs = AutoTokenizer.from_pretrained(folder)(
-        some_pairs(), truncation="only_second", padding=True, return_tensors="pt"
-    )
+    inputs = AutoTokenizer.from_pretrained(folder)(some_pairs(), padding=True, **JOINED)
     with torch.no_grad():
         np.testing.assert_allclose(public(**inputs).logits[:, 0].numpy(), own, atol=1e-5)
     np.testing.assert_allclose(PublicCrossEncoder(str(folder), device="cpu").predict(some_pairs()), own, atol=1e-5)

@@ -73,9 +73,7 @@ def as_version_2(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "width", "normalise"), [("cls", None, False), ("cls", 8, True), ("mean", None, True), ("mean", 8, False)]
 )
-def test_a_dense_folder_gives_its_own_vectors(
-    base: Path, tmp_path: Path, mode: str, width: int | None, normalise: bool, old: bool
-) -> None:
+def test_a_dense_folder_gives_its_own_vectors(base, tmp_path, mode, width, normalise, old) -> None:
     dense_model(base, pooling_mode=mode, width=width, normalise=normalise).save(str(tmp_path))
     if old:
         as_version_2(tmp_path)
@@ -111,9 +109,7 @@ LIMITS = [
 
 
 @pytest.mark.parametrize(("config", "limit", "length"), LIMITS)
-def test_a_plain_folder_reads_what_its_tokenizer_and_its_positions_allow(
-    base: Path, tmp_path: Path, config: dict[str, Any], limit: int, length: int | None
-) -> None:
+def test_a_plain_folder_reads_what_its_tokenizer_and_its_positions_allow(base, tmp_path, config, limit, length) -> None:
     """Of tokens that the tokenizer names, 34 have positions; those of a RoBERTa begin at 2."""
     folder = Path(shutil.copytree(base, tmp_path / "copy"))
     change("config.json", **config)(folder)
@@ -276,9 +272,7 @@ def folder(base: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Path
     return tmp_path / "theirs"
 
 
-def test_dimensions_that_are_cut_off_are_so_in_training_too(
-    folder: Path, tokenizer_folder: Path, vocabulary: Vocabulary, tmp_path: Path
-) -> None:
+def test_dimensions_that_are_cut_off_are_so_in_training_too(folder, tokenizer_folder, vocabulary, tmp_path) -> None:
     settings(truncate_dim=5)(folder)
     backbone = build_backbone(BackboneConfig(name=str(folder), dropout=0.0), vocabulary, seed=0)
     backbone.represent_as(read_facts(folder).representation, seed=0)
@@ -344,9 +338,7 @@ def albert(tokenizer_folder: Path, folder: Path, kind: Any) -> Path:
 
 
 @pytest.mark.parametrize("family", ["bert", "albert"])
-def test_dense_search_takes_any_architecture(
-    family: str, base: Path, tokenizer_folder: Path, vocabulary: Vocabulary, tmp_path: Path
-) -> None:
+def test_dense_search_takes_any_architecture(family, base, tokenizer_folder, vocabulary, tmp_path) -> None:
     start = base if family == "bert" else albert(tokenizer_folder, tmp_path / "base", AlbertModel)
     theirs = saved(start, tmp_path / "theirs", sparse=False)
     encoder = open_encoder(tmp_path / "theirs", vocabulary, "query")
@@ -367,9 +359,7 @@ def test_lexical_search_gives_the_weights_of_sparse_encoder(base: Path, vocabula
     np.testing.assert_allclose(views.lexical.toarray(), expected_NV, rtol=1e-5, atol=1e-5)
 
 
-def test_a_lexical_view_needs_a_family_whose_head_is_known(
-    tokenizer_folder: Path, vocabulary: Vocabulary, tmp_path: Path
-) -> None:
+def test_a_lexical_view_needs_a_family_whose_head_is_known(tokenizer_folder, vocabulary, tmp_path) -> None:
     saved(albert(tokenizer_folder, tmp_path / "base", AlbertForMaskedLM), tmp_path / "theirs", sparse=True)
     with pytest.raises(UserError, match="backbone family 'albert'"):
         open_encoder(tmp_path / "theirs", vocabulary, "passage")

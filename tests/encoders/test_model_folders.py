@@ -1,12 +1,15 @@
-"""Model folders whose weights are not those of their config, or that hold no model: each is refused in one line, which
-says what is there and what to type. No weight of an encoder is ever drawn at random.
+"""Folders laid out as public checkpoints load as they are. Folders whose weights are not those of their config, or that
+hold no model, are refused in one line, which says what is there and what to type; no weight of an encoder is ever drawn
+at random. What backbones refuse, and what `precision = auto` means.
 """
 
 import json
 import logging
 import re
 import shutil
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,17 +17,21 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
+from midmask.core.config import override
+from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.cross_encoder import build_cross_encoder, read_cross_encoder
+from midmask.encoders.precision import SWITCH, autocast_type
 from midmask.encoders.seq2seq import build_seq2seq
 from midmask.errors import UserError
 from midmask.experiment.changes import as_folder_reads
+from midmask.experiment.plan import Plan, plan
 from midmask.queries.query_model import GenerateConfig, QueryGenerator
 from midmask.recipes import RECIPES
 from midmask.retrieve.text_encoder import load_base_model, open_encoder, refuse_unfit
 from midmask.text.vocabulary import Vocabulary, load_tokenizer
-from tests.support.encoders.models import VARIANTS, random_model
+from tests.support.encoders.models import VARIANTS, needs_bf16, random_model
 from tests.support.encoders.tokenizers import write_classifier
+from tests.support.unread import Unread
 
 INPUTS = {"input_ids": torch.tensor([[2, 9, 10, 11, 3]]), "attention_mask": torch.ones(1, 5, dtype=torch.long)}
 Weights = dict[str, Tensor]
@@ -39,10 +46,8 @@ def folder(tokenizer_folder: Path, tmp_path: Path) -> Path:
 
 
 def rewrite(folder: Path, change: Callable[[Weights], Weights]) -> None:
-    weights = change(load_file(folder / "model.safetensors"))
-    save_file(
-        {name: value.contiguous() for name, value in weights.items()}, folder / "model.safetensors", {"format": "pt"}
-    )
+    weights = {name: value.contiguous() for name, value in change(load_file(folder / "model.safetensors")).items()}
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
 
 def edit(file: Path, **changes: object) -> None:
@@ -74,9 +79,7 @@ def readings(folder: Path, vocabulary: Vocabulary) -> list[Callable[[], object]]
     ("variant", "bare"), [*((name, True) for name in VARIANTS), ("bert", False), ("modernbert", False)]
 )
 @torch.no_grad()
-def test_every_family_reads_what_transformers_saved(
-    variant: str, bare: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_every_family_reads_what_transformers_saved(variant, bare, tmp_path, caplog) -> None:
     caplog.set_level(logging.INFO)
     model = random_model(variant)
     (model.base_model if bare else model).save_pretrained(tmp_path)
@@ -117,9 +120,8 @@ def cut(part: str) -> Callable[[Weights], Weights]:
 
 
 def doubled(weights: Weights) -> Weights:
-    return weights | {
-        name.replace("layer.1.", "layer.2."): value.clone() for name, value in weights.items() if "layer.1." in name
-    }
+    layer = {name: value for name, value in weights.items() if "layer.1." in name}
+    return weights | {name.replace("layer.1.", "layer.2."): value.clone() for name, value in layer.items()}
 
 
 DAMAGE: dict[str, tuple[Callable[[Weights], Weights], str]] = {
@@ -133,9 +135,7 @@ DAMAGE: dict[str, tuple[Callable[[Weights], Weights], str]] = {
 
 
 @pytest.mark.parametrize("case", DAMAGE)
-def test_other_weights_than_the_configs_are_refused_by_every_reader(
-    case: str, folder: Path, vocabulary: Vocabulary
-) -> None:
+def test_other_weights_than_the_configs_are_refused_by_every_reader(case, folder, vocabulary) -> None:
     damage, message = DAMAGE[case]
     rewrite(folder, damage)
     for read in readings(folder, vocabulary):
@@ -152,16 +152,27 @@ def half_of_shards(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     files = {name: f"model-{1 + index % 2:05d}-of-00002.safetensors" for index, name in enumerate(weights)}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": files}))
-    save_file(
-        {name: weights[name] for name in files if "-00001-" in files[name]}, folder / "model-00001-of-00002.safetensors"
-    )
+    first = {name: weights[name] for name in files if "-00001-" in files[name]}
+    save_file(first, folder / "model-00001-of-00002.safetensors")
 
 
 def pointer(folder: Path) -> None:
     (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
 
 
+class Trap:
+    def __reduce__(self) -> tuple[Callable[[int], None], tuple[int]]:
+        return sys.exit, (3,)
+
+
+def halved(folder: Path) -> None:
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+
+
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "half a file": (halved, "no model can be read"),
+    "a pickle that would run code": (lambda folder: as_pickle(folder, {"trap": Trap()}), "holds more than tensors"),
     "a shard less": (half_of_shards, "1 of the 2 files .* model-00002-of-00002.safetensors"),
     "none": (lambda folder: (folder / "model.safetensors").unlink(), "no weights of PyTorch"),
     "a pointer": (pointer, "git lfs pull"),
@@ -235,3 +246,189 @@ def test_a_folder_without_a_model_names_the_one_that_has_it(folder: Path) -> Non
         lambda: read_cross_encoder(outer),
     ):
         assert str(outer / "checkpoints" / "step-10") in refusal(read)
+
+
+IDS = torch.tensor([[2, 6, 7, 20, 8, 3, 0, 0], [2, 9, 10, 11, 12, 13, 14, 3], [2, 6, 3, 0, 0, 0, 0, 0]])
+LENGTHS = torch.tensor([6, 8, 3])
+
+
+def loaded(folder: Path) -> Backbone:
+    return load_backbone(folder, dropout=0.0).eval()
+
+
+def test_dropout_is_that_of_the_config_not_of_the_folder(model_folder: Path) -> None:
+    def twice(dropout: float) -> list[Tensor]:
+        backbone = load_backbone(model_folder, dropout=dropout).train()
+        return [backbone.hidden(IDS, LENGTHS).detach() for _ in range(2)]
+
+    assert torch.equal(*twice(0.0)) and not torch.equal(*twice(0.5))
+
+
+def test_a_foreign_tokenizer_is_refused(model_folder: Path, vocabulary: Vocabulary) -> None:
+    config = BackboneConfig(name=str(model_folder))
+    assert build_backbone(config, vocabulary, seed=0).width == 32
+    for other in (replace(vocabulary, size=41), replace(vocabulary, pad_id=3)):
+        with pytest.raises(UserError, match="its vocabulary has 40 entries"):
+            build_backbone(config, other, seed=0)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_a_row_beyond_the_position_table_is_refused(model_folder: Path) -> None:
+    backbone = loaded(model_folder)
+    longest = 33 if "roberta" in model_folder.name else 34
+    assert backbone.max_length == longest
+    ids = torch.full((1, longest), 7)
+    assert backbone.hidden(ids, torch.tensor([longest])).isfinite().all()
+    with pytest.raises(UserError, match=f"tokens.max_length: a row of {longest + 1} tokens"):
+        backbone.hidden(torch.full((1, longest + 1), 7), torch.tensor([longest + 1]))
+
+
+CPU = torch.device("cpu")
+
+
+def planned(name: str = "small") -> Plan:
+    return plan(override(RECIPES["retromae"](), {"backbone.name": name}), Unread())
+
+
+def precisions(steps: Plan) -> dict[str, str]:
+    evaluation = steps.evaluation(RECIPES["retromae"]().evaluation)
+    found = {step.name: step for step in evaluation.upstream()}
+    trained = {name: found[name].config.train.precision for name in ("pretrain", "finetune")}
+    return {**trained, "encode": found["encode"].config.precision}
+
+
+def test_a_processor_without_it_takes_fp32_and_says_so(monkeypatch, caplog) -> None:
+    monkeypatch.setenv(SWITCH, "0")
+    with caplog.at_level(logging.INFO):
+        assert precisions(planned()) == {"pretrain": "auto", "finetune": "auto", "encode": "fp32"}
+    assert autocast_type("auto", CPU) is autocast_type("fp32", CPU) is None
+    assert autocast_type("bf16", CPU) is torch.bfloat16
+    assert any("fp32" in line and SWITCH in line for line in caplog.messages)
+
+
+@needs_bf16
+def test_a_processor_with_it_takes_it_for_all_but_narrow_encoders(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, narrow = planned(), planned("tiny")
+    assert precisions(fast) == {"pretrain": "bf16", "finetune": "bf16", "encode": "bf16"}
+    assert precisions(narrow)["pretrain"] == "auto"
+    monkeypatch.setenv(SWITCH, "0")
+    slow = planned()
+    assert fast.pretrained and slow.pretrained and fast.pretrained.fingerprint != slow.pretrained.fingerprint
+    assert fast.tokens.fingerprint == slow.tokens.fingerprint
+
+
+PUBLIC_IDS = torch.tensor([[2, 9, 10, 11, 12, 13, 3]])
+PUBLIC_LENGTHS = torch.tensor([7])
+
+
+def bert() -> Weights:
+    """A masked LM's weights by the names of its Hugging Face model, the tied ones once."""
+    tied = ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias")
+    return {name: tensor for name, tensor in random_model("bert").state_dict().items() if name not in tied}
+
+
+def pretraining(weights: Weights) -> Weights:
+    """As google-bert's: a pooler, the head for the next sentence, and the tied weights written out."""
+    more = {"bert.pooler.dense.weight": torch.randn(32, 32), "bert.pooler.dense.bias": torch.randn(32)}
+    more |= {"cls.seq_relationship.weight": torch.randn(2, 32), "cls.seq_relationship.bias": torch.randn(2)}
+    more["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"].clone()
+    return {**weights, **more}
+
+
+def old_norms(weights: Weights) -> Weights:
+    """As converted from TensorFlow: norms have gamma and beta."""
+    names = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+
+    def renamed(name: str) -> str:
+        stem, dot, last = name.rpartition(".LayerNorm.")
+        return stem + "." + names[dot[1:] + last] if dot else name
+
+    return {renamed(name): tensor for name, tensor in weights.items()}
+
+
+def old_positions(weights: Weights) -> Weights:
+    """As saved before transformers 4.31: a buffer of position numbers, and the bias under both of its names."""
+    numbers = torch.arange(34)[None]
+    bias = weights["cls.predictions.bias"].clone()
+    return {**weights, "bert.embeddings.position_ids": numbers, "cls.predictions.decoder.bias": bias}
+
+
+def bare(weights: Weights) -> Weights:
+    """As an encoder saved by itself: no prefix and no MLM head, but a pooler and the old buffer."""
+    encoder = {name.removeprefix("bert."): tensor for name, tensor in weights.items() if name.startswith("bert.")}
+    pooler = {"pooler.dense.weight": torch.randn(32, 32), "pooler.dense.bias": torch.randn(32)}
+    return {**encoder, **pooler, "embeddings.position_ids": torch.arange(34)[None]}
+
+
+def prefixed(weights: Weights) -> Weights:
+    """As RetroMAE's encoder saved from BertModel inside BertForMaskedLM: the prefix, but no MLM head."""
+    return {name: tensor for name, tensor in weights.items() if name.startswith("bert.")}
+
+
+def as_safetensors(weights: Weights, folder: Path) -> None:
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def pickled(weights: Weights, folder: Path) -> None:
+    torch.save(weights, folder / "pytorch_model.bin")
+
+
+def as_shards(weights: Weights, folder: Path) -> None:
+    places: dict[str, str] = {}
+    for number, names in enumerate((sorted(weights)[:20], sorted(weights)[20:]), start=1):
+        file = f"model-{number:05d}-of-00002.safetensors"
+        save_file({name: weights[name] for name in names}, folder / file, {"format": "pt"})
+        places |= dict.fromkeys(names, file)
+    index = {"metadata": {"total_size": 0}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+LAYOUTS: dict[str, tuple[tuple[Callable[[Weights], Weights], ...], Callable[[Weights, Path], None]]] = {
+    "BERT for pre-training": ((pretraining,), as_safetensors),
+    "BERT for pre-training, old names, pickled": ((pretraining, old_positions, old_norms), pickled),
+    "RetroMAE, coCondenser": ((old_positions,), pickled), "RetroMAE, coCondenser, bare": ((bare,), pickled),
+    "bare": ((bare,), as_safetensors), "prefix without MLM head": ((prefixed,), pickled),
+    "shards": ((pretraining,), as_shards),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@torch.no_grad()
+def test_the_folder_loads_as_it_is(layout: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    changes, write = LAYOUTS[layout]
+    weights = bert()
+    for change in changes:
+        weights = change(weights)
+    model = random_model("bert")
+    model.config.save_pretrained(tmp_path)
+    write(weights, tmp_path)
+
+    backbone = load_backbone(tmp_path, dropout=0.0).eval()
+    theirs = model(input_ids=PUBLIC_IDS, output_hidden_states=True)
+    hidden = backbone.hidden(PUBLIC_IDS, PUBLIC_LENGTHS)
+    torch.testing.assert_close(hidden, theirs.hidden_states[-1], rtol=1e-6, atol=1e-6)
+    has_head = not {bare, prefixed} & set(changes)
+    assert ("holds no MLM head" in caplog.text) != has_head
+    logits = backbone.transform(hidden) @ backbone.output_weight_VD.t() + backbone.output_bias_V
+    assert torch.allclose(logits, theirs.logits, rtol=1e-6, atol=1e-6) == has_head
+    assert backbone.output_weight_VD is backbone.encoder.embeddings.word_embeddings.weight
+
+
+@pytest.mark.parametrize("variant", ["deberta, published head", "deberta-v2, published head, convolution"])
+@torch.no_grad()
+def test_debertas_published_head_is_found_though_its_config_does_not_name_it(variant: str, tmp_path: Path) -> None:
+    model = random_model(variant)
+    model.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config.pop("legacy") is False
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    weights = {**model.state_dict(), "mask_predictions.dense.weight": torch.zeros(3, 3)}
+    weights["deberta.embeddings.position_embeddings.weight"] = PUBLIC_IDS.float()
+    (tmp_path / "model.safetensors").unlink()
+    pickled(weights, tmp_path)
+
+    backbone = load_backbone(tmp_path, dropout=0.0).eval()
+    hidden = backbone.hidden(PUBLIC_IDS, PUBLIC_LENGTHS)
+    logits = backbone.transform(hidden) @ backbone.output_weight_VD.t() + backbone.output_bias_V
+    torch.testing.assert_close(logits, model(input_ids=PUBLIC_IDS).logits, rtol=1e-6, atol=1e-6)

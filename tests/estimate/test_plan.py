@@ -50,9 +50,8 @@ def test_parameters_of_encoders_are_those_of_real_ones(fields: dict[str, str]) -
 @pytest.mark.parametrize("name", ["mlm", "retromae", "condenser", "lexmae", "cotmae_v2", "seed"])
 def test_what_a_method_trains_predicts_and_keeps_is_near_to_a_real_step(name: str) -> None:
     """Parameters within a twentieth, words within a tenth; what autograd keeps of a row within a third."""
-    recipe = override(
-        RECIPES[name](), {"backbone.name": "mini", "pretrain.batch_size": 8, "pretrain.precision": "fp32"}
-    )
+    small = {"backbone.name": "mini", "pretrain.batch_size": 8, "pretrain.precision": "fp32"}
+    recipe = override(RECIPES[name](), small)
     step, words = plan(recipe).pretrained, WORDS
     size = model_size(recipe.backbone, words.size, recipe.objective)
     objective = build_objective(recipe.objective, build_backbone(recipe.backbone, words, seed=0), words).train()

@@ -16,7 +16,6 @@ from midmask.evaluation.statistics.intervals import (
     SeedSpread,
     StandardError,
     Variance,
-    deviation,
     interval,
     read_sample,
     seed_spread,
@@ -34,22 +33,12 @@ from midmask.evaluation.statistics.significance import (
 from tests.support.evaluation.per_query import drawn, table
 
 
-def test_of_one_mean_it_is_the_t_test():
-    values = np.random.default_rng(0).normal(0.05, 0.2, 40)
-    error, reference = standard_error([Variance.of_mean(values)]), stats.ttest_1samp(values, 0)
-    assert error.p(float(values.mean())) == pytest.approx(reference.pvalue)
-    for level in (0.05, 0.01):
-        wanted = reference.confidence_interval(1 - level)
-        assert error.margin(level) == pytest.approx((wanted.high - wanted.low) / 2)
-
-
 def test_variances_add_and_degrees_of_freedom_are_satterthwaites():
     found = interval(0.3, [Variance(0.02, 99), Variance(0.05, 2), Variance(0.0, 2)])
     freedom = 0.07**2 / (0.02**2 / 99 + 0.05**2 / 2)
     assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, freedom) * math.sqrt(0.07))
-    assert found.detectable == pytest.approx(
-        (stats.t.ppf(0.975, freedom) + stats.t.ppf(0.8, freedom)) * math.sqrt(0.07)
-    )
+    quantiles = stats.t.ppf(0.975, freedom) + stats.t.ppf(0.8, freedom)
+    assert found.detectable == pytest.approx(quantiles * math.sqrt(0.07))
 
 
 def test_variances_too_small_to_be_squared_have_degrees_of_freedom():
@@ -75,15 +64,6 @@ def test_a_share_varies_as_the_binomial():
     assert (found.value, found.freedom) == (pytest.approx(stats.binom.var(50, 0.3) / 50**2), 49)
 
 
-@pytest.mark.parametrize("count", [10, 50, 5000])
-def test_the_smallest_detectable_difference_is_found_four_times_in_five(count: int):
-    """The t-test's power by the noncentral t distribution, an approximation apart from the one in use."""
-    effect = StandardError(1.0, count - 1).detectable()
-    limit = stats.t.ppf(0.975, count - 1)
-    power = stats.nct.sf(limit, count - 1, effect) + stats.nct.cdf(-limit, count - 1, effect)
-    assert power == pytest.approx(0.8, abs=0.02)
-
-
 def test_a_sample_has_a_row_for_each_seed_and_its_queries_in_order():
     seeds = [drawn(seed, count=11) for seed in range(3)]
     turned = [table(own).take(np.random.default_rng(row).permutation(11)) for row, own in enumerate(seeds)]
@@ -101,34 +81,11 @@ def test_the_mean_over_seeds_is_the_same_to_the_last_bit_in_any_order_of_the_see
     assert forward.tolist() == backward.tolist()
 
 
-def test_the_deviation_is_that_of_a_sample():
-    assert deviation([0.1, 0.2, 0.6]) == pytest.approx(stats.tstd([0.1, 0.2, 0.6]))
-    assert deviation([0.7]) == 0.0
-
-
 def test_pooling_leaves_single_runs_out():
     assert seed_spread([[0.5], [0.7]]) == SeedSpread(0.0, 0)
     assert seed_spread([[0.5], [0.1, 0.3], [0.6, 0.6]]) == SeedSpread(pytest.approx(0.1), 2)
     assert SeedSpread(0.0, 0).variances(1, 1) == []
     assert SeedSpread(0.1, 4).variances(2, 5) == [Variance(pytest.approx(0.01 / 2 + 0.01 / 5), 4)]
-
-
-def test_both_parts_keep_the_level_and_find_what_they_say_they_find():
-    """2,000 sweeps of two trials, one seed each, with a true difference of nothing, and of the detectable difference;
-    the seeds' spread is estimated from six other runs.
-    """
-    rng, queries, query_sd, seed_sd = np.random.default_rng(1), 100, 0.3, 0.02
-    truth = np.sqrt(query_sd**2 / queries + 2 * seed_sd**2)
-    rejected = {"nothing": 0, "detectable": 0}
-    for _ in range(2000):
-        spread = seed_spread([rng.normal(0, seed_sd, 3) for _ in range(3)])
-        shift = rng.normal(0, seed_sd, 2)
-        noise = rng.normal(0, query_sd, queries) + shift[0] - shift[1]
-        for name, true in (("nothing", 0.0), ("detectable", (1.96 + 0.84) * truth)):
-            error = standard_error([Variance.of_mean(noise + true), *spread.variances(1, 1)])
-            rejected[name] += error.p(float((noise + true).mean())) < 0.05
-    assert 0.02 <= rejected["nothing"] / 2000 <= 0.07
-    assert 0.72 <= rejected["detectable"] / 2000 <= 0.86
 
 
 def holm_ranges(means: dict[str, float], p_values: dict[tuple[str, str], float]) -> dict[str, RankRange]:
@@ -153,10 +110,8 @@ def test_a_rank_is_behind_the_surely_better_and_ahead_of_the_surely_worse(seed: 
     hard = draw.normal(0.5, 0.2, 80)
     values = {f"s{at}": hard + 0.03 * at + draw.normal(0, 0.1, 80) for at in range(6)}
     found = rank_ranges(compare({name: table(own) for name, own in values.items()}, measure="RR@10"))
-    p_values = {
-        (one, other): float(stats.ttest_rel(values[one], values[other]).pvalue)
-        for one, other in combinations(values, 2)
-    }
+    pairs = combinations(values, 2)
+    p_values = {pair: float(stats.ttest_rel(*(values[name] for name in pair)).pvalue) for pair in pairs}
     means = {name: float(own.mean()) for name, own in values.items()}
     assert found == holm_ranges(means, p_values)
     for name, ranks in found.items():
@@ -173,22 +128,12 @@ def test_the_t_test_and_its_interval_are_scipys_paired_ones():
     (row,) = compare({"a": table(base), "b": table(own)}, baseline="a", measure="RR@10")
     reference = stats.ttest_rel(own, base)
     interval = reference.confidence_interval(0.95)
-    assert row.p == pytest.approx(reference.pvalue) and (row.low, row.high) == pytest.approx(
-        (interval.low, interval.high)
-    )
+    assert (row.p, row.low, row.high) == pytest.approx((reference.pvalue, interval.low, interval.high))
     difference = own - base
     assert row.difference == pytest.approx(difference.mean())
     assert row.effect == pytest.approx(difference.mean() / difference.std(ddof=1))
     assert (row.system, row.baseline, row.queries, row.seeds) == ("b", "a", 40, 1)
     assert (row.mean, row.baseline_mean) == pytest.approx((own.mean(), base.mean()))
-
-
-def test_the_family_is_all_systems_of_the_call():
-    systems = {"a": table(drawn(0)), **{f"s{row}": table(drawn(row, shift=0.08)) for row in range(1, 4)}}
-    plain, holm = (compare(systems, baseline="a", measure="RR@10", correction=kind) for kind in (None, "holm"))
-    assert [row.p_corrected for row in holm] == pytest.approx(correct([row.p for row in plain], "holm"))
-    assert [row.system for row in holm] == ["s1", "s2", "s3"]
-    assert all(row.significant == (row.p_corrected < 0.05) for row in holm)
 
 
 def test_without_a_baseline_every_pair_is_tested_once_and_all_are_one_family():
@@ -208,17 +153,6 @@ def test_who_is_worse_is_named_by_who_is_better_whichever_stands_first():
     assert better_than(compare(systems, measure="RR@10")) == {"good": ["bad"], "bad": [], "same": ["bad"]}
     assert better_than(compare(systems, baseline="bad", measure="RR@10"))["good"] == ["bad"]
     assert better_than(compare(systems, baseline="good", measure="RR@10")) == {"bad": [], "good": ["bad"], "same": []}
-
-
-def test_a_difference_that_is_not_significant_beats_nobody():
-    """Either may stand first, and either may be a little ahead."""
-    base = drawn(0)
-    noisy = base + drawn(9) - drawn(9).mean()
-    for shift in (-0.001, 0.001):
-        for order in (("x", "y"), ("y", "x")):
-            values = {"x": table(base), "y": table(noisy + shift)}
-            rows = compare({name: values[name] for name in order}, measure="RR@10", correction=None)
-            assert rows[0].difference != 0 and better_than(rows) == {"x": [], "y": []}
 
 
 def test_the_detectable_effect_must_pass_the_strictest_test_of_the_family():
@@ -296,9 +230,7 @@ def test_the_permutation_test_is_the_share_of_sign_patterns_that_are_as_far_from
     expected = np.mean([abs(mean) >= abs(difference.mean()) - 1e-12 for mean in means])
     assert paired_p(difference, "permutation") == pytest.approx(expected)
     among_equal = np.concatenate([np.zeros(50), difference, np.zeros(50)])
-    assert paired_p(among_equal, "permutation") == pytest.approx(expected), (
-        "queries without a difference decide nothing"
-    )
+    assert paired_p(among_equal, "permutation") == pytest.approx(expected), "equal queries decide nothing"
 
 
 def test_many_queries_are_permuted_at_random_but_the_same_way_each_time():
@@ -320,31 +252,17 @@ def test_the_signed_rank_test_is_the_share_of_sign_patterns_of_the_ranks():
 def test_the_signed_rank_test_leaves_equal_queries_out():
     difference = drawn(5, count=12, shift=0.1)
     padded = np.concatenate([difference, np.zeros(7)])
-    assert paired_p(padded, "wilcoxon") == pytest.approx(
-        stats.wilcoxon(difference, method="asymptotic").pvalue, abs=1e-12
-    )
-
-
-@pytest.mark.parametrize("test", ["t", "wilcoxon", "permutation"])
-def test_p_is_uniform_where_nothing_differs(test: str):
-    """Under the null hypothesis 5% of 400 tests fall below 0.05: 20 +- 4.4, four sigma."""
-    count = 100 if test == "permutation" else 400
-    found = sum(paired_p(drawn(seed, count=8), test) < 0.05 for seed in range(1000, 1000 + count))
-    assert abs(found - 0.05 * count) < 4 * math.sqrt(0.05 * 0.95 * count)
+    reference = stats.wilcoxon(difference, method="asymptotic")
+    assert paired_p(padded, "wilcoxon") == pytest.approx(reference.pvalue, abs=1e-12)
 
 
 def test_corrections_by_hand():
     p = [0.04, 0.01, 0.03, 0.5]
-    assert correct(p, None) == p
+    assert correct(p, None) == p and correct([], "holm") == []
     assert correct(p, "bonferroni") == pytest.approx([0.16, 0.04, 0.12, 1.0])
-    # Holm: 4 x 0.01, 3 x 0.03, then 2 x 0.04 = 0.08 is lifted to 0.09, then 0.5.
-    assert correct(p, "holm") == pytest.approx([0.09, 0.04, 0.09, 0.5])
     # Holm-Šidák: 1 - 0.99^4, 1 - 0.97^3, then 1 - 0.96^2 is lifted, then 0.5.
     expected = [1 - 0.97**3, 1 - 0.99**4, 1 - 0.97**3, 0.5]
     assert correct(p, "holm-sidak") == pytest.approx(expected) == correct(p, "hs")
-    # Benjamini-Hochberg: 4/1 x 0.01, 4/2 x 0.03 = 0.06 is lowered to 4/3 x 0.04, then 4/4 x 0.5.
-    assert correct(p, "fdr_bh") == pytest.approx([0.16 / 3, 0.04, 0.16 / 3, 0.5])
-    assert correct([], "holm") == []
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))
@@ -363,14 +281,6 @@ def test_benjamini_hochberg_rejects_what_its_step_up_procedure_rejects(p, alpha)
     within = [value for place, value in enumerate(sorted(p), start=1) if value * len(p) / place < alpha]
     rejected = {index for index, value in enumerate(p) if within and value <= max(within)}
     assert {index for index, value in enumerate(correct(p, "fdr_bh")) if value < alpha} == rejected
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_corrections_are_ordered_by_strictness_and_never_leave_0_to_1(p):
-    kinds = ("bonferroni", "holm", "holm-sidak", "fdr_bh", None)
-    found = np.array([correct(p, kind) for kind in kinds])
-    assert (found[[0, 1, 1, 2, 3]] >= found[[1, 2, 3, 4, 4]] - 1e-12).all()
-    assert (found >= 0).all() and (found <= 1).all()
 
 
 @pytest.mark.parametrize("kind", ["bonferroni", "holm", "holm-sidak", "hs", "fdr_bh", None])

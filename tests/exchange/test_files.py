@@ -21,11 +21,7 @@ from midmask.exchange.mteb_files import MtebResult, write_results
 from midmask.exchange.negatives_files import HardNegatives, line_of, read_negatives_file
 from midmask.exchange.passage_files import DocumentSpans, read_spans, read_token_files, write_spans
 from midmask.exchange.score_files import LIST, read_scores_file
-from midmask.mining.listed import ReadNegativesConfig, read_negatives
-from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.teacher.score import ReadScoresConfig, read_scores
-from tests.support.retrieve.collection import write_parts
 
 ROWS = [[5, 6, 7], [8], [], [9, 9]]
 
@@ -50,7 +46,6 @@ def ipc(begin: Callable[..., Any], path: Path, table: pa.Table) -> None:
 
 
 stream, file = partial(ipc, pa.ipc.new_stream), partial(ipc, pa.ipc.new_file)
-
 
 WRITERS: dict[str, tuple[str, Callable[[Path, pa.Table], None]]] = {
     "parquet": ("x.parquet", lambda path, table: pq.write_table(table, path, row_group_size=3)),
@@ -131,20 +126,9 @@ def test_the_layout_is_that_of_others(tmp_path: Path) -> None:
 
 
 OTHER_LAYOUTS = [
-    '{"doc_id": "d", "spans": [[101, 102], [101, 102]]}',
-    '{"doc_id": "d", "spans": "ab"}',
-    '{"spans": ["a", "b"]}',
-    '{"doc_id": true, "spans": ["a", "b"]}',
-    '{"doc_id": "d", "spans": ["a", "\\ud800"]}',
-    "d\ta",
-]
-
-
-@pytest.mark.parametrize("line", OTHER_LAYOUTS)
-def test_a_line_of_another_layout_is_named(tmp_path: Path, line: str) -> None:
-    (tmp_path / "x.jsonl").write_text(f"\n{line}\n")
-    with pytest.raises(UserError, match=r"x.jsonl, line 2: .*wanted is .\"doc_id\": …, \"spans\": \[text, …\]"):
-        list(read_spans(Place(str(tmp_path / "x.jsonl"))))
+    '{"doc_id": "d", "spans": [[101, 102], [101, 102]]}', '{"doc_id": "d", "spans": "ab"}', '{"spans": ["a", "b"]}',
+    '{"doc_id": true, "spans": ["a", "b"]}', '{"doc_id": "d", "spans": ["a", "\\ud800"]}', "d\ta",
+]  # fmt: skip
 
 
 def passages(*ids: object) -> list[dict[str, Any]]:
@@ -188,9 +172,8 @@ def test_hard_negatives_come_back(tmp_path_factory, entries, zipped) -> None:
 @pytest.mark.parametrize("layout", NEGATIVES)
 def test_negatives_of_each_layout(layout: str, tmp_path: Path) -> None:
     place = saved(tmp_path / "x.jsonl.gz", json.dumps(NEGATIVES[layout]) + "\n")
-    assert list(read_negatives_file(place)) == [
-        ("7", ["1"], {"bm25" if layout == "hard negatives" else layout: ["2", "3"]})
-    ]
+    system = "bm25" if layout == "hard negatives" else layout
+    assert list(read_negatives_file(place)) == [("7", ["1"], {system: ["2", "3"]})]
 
 
 @pytest.mark.parametrize("ending", ["tsv", "txt", "tsv.gz"])
@@ -200,29 +183,12 @@ def test_negatives_as_lists_of_ids(ending: str, tmp_path: Path) -> None:
 
 
 BAD_NEGATIVES = [
-    '{"qid": 1, "pos": "17", "neg": {}}',
-    '{"qid": 1, "pos": [1], "neg": [2]}',
-    '{"qid": 1, "pos": [true], "neg": {}}',
-    '{"qid": null, "pos": [], "neg": {}}',
-    "[]",
-    '{"query": "a", "pos": ["text"], "neg": ["text"]}',
+    '{"qid": 1, "pos": "17", "neg": {}}', '{"qid": 1, "pos": [1], "neg": [2]}', '{"qid": 1, "pos": [true], "neg": {}}',
+    '{"qid": null, "pos": [], "neg": {}}', "[]", '{"query": "a", "pos": ["text"], "neg": ["text"]}',
     '{"query_id": 1, "documents": []}',
     '{"query_id": 1, "positive_passages": [{"text": "x"}], "negative_passages": []}',
     '{"query_id": 1, "positives": {"doc_id": "12"}, "negatives": {"doc_id": []}}',
-]
-
-
-@pytest.mark.parametrize("line", BAD_NEGATIVES)
-def test_a_line_of_negatives_that_cannot_be_read_is_named(line: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"x\.jsonl, line 2: .*wanted is") as error:
-        list(read_negatives_file(saved(tmp_path / "x.jsonl", f"\n{line}\n")))
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("line", ["7 2,3", "7\t2,,3", "\t2", "7\t"])
-def test_a_line_of_lists_that_cannot_be_read_is_named(line: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"x\.tsv, line 2: wanted is a query's id, a tab"):
-        list(read_negatives_file(saved(tmp_path / "x.tsv", f"8\t1\n{line}\n")))
+]  # fmt: skip
 
 
 EXPECTED = [("7", "1", 2.5), ("7", "2", 0.5), ("7", "3", -1.0)]
@@ -248,6 +214,7 @@ def test_scores_of_each_layout(ending: str, tmp_path: Path) -> None:
     assert list(read_scores_file(write_scores(tmp_path, ending))) == EXPECTED
 
 
+OTHER_FILES = {"x.pkl.gz": "Pickles are not read", "x.csv": r"\.parquet, \.jsonl"}
 BAD_SCORES = {
     "x.tsv": ("7 1", "line 2: wanted is a query, a passage and a score, found '7 1'"),
     "y.tsv": ("7 1 high", "line 2: wanted is a query, a passage and a score"),
@@ -258,28 +225,23 @@ BAD_SCORES = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_SCORES)
-def test_a_line_of_scores_that_cannot_be_read_is_named(name: str, tmp_path: Path) -> None:
-    line, message = BAD_SCORES[name]
-    with pytest.raises(UserError) as error:
-        list(read_scores_file(saved(tmp_path / name, f"\n{line}\n")))
-    assert message in str(error.value) and "\n" not in str(error.value)
+BAD_LINES: list[tuple[Callable[[Place], Any], str, str, str]] = [
+    *((read_spans, "x.jsonl", line, 'line 2: .*wanted is ."doc_id": …, "spans": .text, …') for line in OTHER_LAYOUTS),
+    *((read_negatives_file, "x.jsonl", line, "line 2: .*wanted is") for line in BAD_NEGATIVES),
+    *(
+        (read_negatives_file, "x.tsv", line, "line 2: .*a query's id, a tab")
+        for line in ("7 2,3", "7\t2,,3", "\t2", "7\t")
+    ),
+    *((read_scores_file, name, *case) for name, case in BAD_SCORES.items()),
+    *((read_scores_file, name, "7\t1\t2.5", said) for name, said in OTHER_FILES.items()),
+]
 
 
-def test_the_steps_read_them(tmp_path: Path) -> None:
-    """Negatives by query and rank, scores by query and passage, of a corpus that holds their ids."""
-    docs = [(str(number), "", f"text {number}") for number in range(1, 4)]
-    corpus = write_parts(Place(str(tmp_path / "c")), docs=docs, queries=[("7", "a")], qrels=[("train", "7", "1", 1)])
-    inputs: dict[str, Artifact] = {"corpus": corpus}
-    file = saved(tmp_path / "x.jsonl", json.dumps(NEGATIVES["tevatron"]))
-    out = Place(str(tmp_path / "n"))
-    result = read_negatives(ReadNegativesConfig(file=str(tmp_path / "x.jsonl")), inputs, out)
-    assert (result["systems"], result["candidates"], file.exists()) == (["tevatron"], 2, True)
-    rows = pq.read_table(tmp_path / "n" / "lists" / "00000.parquet").select(["query_id", "doc_id", "rank"]).to_pylist()
-    assert [tuple(row.values()) for row in rows] == [("7", "2", 1), ("7", "3", 2)]
-    write_scores(tmp_path, "tsv")
-    config = ReadScoresConfig(file=str(tmp_path / "scores.tsv"))
-    assert read_scores(config, inputs, Place(str(tmp_path / "s")))["pairs"] == 3
+@pytest.mark.parametrize(("read", "name", "line", "message"), BAD_LINES)
+def test_what_cannot_be_read_is_named(read: Any, name: str, line: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        list(read(saved(tmp_path / name, f"\n{line}\n")))
+    assert "\n" not in str(error.value) and name in str(error.value)
 
 
 def test_a_result_has_mtebs_layout(tmp_path: Path) -> None:
@@ -310,9 +272,3 @@ def test_results_without_the_main_score_or_of_one_folder_are_refused(tmp_path: P
     with pytest.raises(UserError, match=r"'a b' and 'a-b' would both be written to a-b"):
         write_results([result("a b"), result("a-b")], tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(("name", "said"), [("x.pkl.gz", "Pickles are not read"), ("x.csv", r"\.parquet, \.jsonl")])
-def test_other_files_of_scores_are_refused_by_name(name: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=said):
-        list(read_scores_file(saved(tmp_path / name, "7\t1\t2.5\n")))

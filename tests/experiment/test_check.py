@@ -30,7 +30,7 @@ from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.retrieve import ranked
 from midmask.retrieve.bm25.search import Bm25Config
-from midmask.store.artifact import Artifact, load
+from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.pretrained import model_folder
 from midmask.teacher.teach import TeacherConfig
@@ -51,15 +51,11 @@ def on(folder: Path, family: str, **fields: object) -> Recipe:
 
 @pytest.mark.parametrize(
     ("family", "fields", "lack"),
-    [
-        ("modernbert", {}, "no table of positions"),
-        ("deberta-v2", {"position_biased_input": False}, "no table of positions"),
-        ("electra", {"embedding_size": 16, "hidden_size": 32}, "embeddings 16 wide"),
-    ],
-)
-def test_a_stream_that_the_backbone_cannot_embed_is_refused(
-    family: str, fields: dict[str, object], lack: str, tmp_path: Path
-) -> None:
+    [("modernbert", {}, "no table of positions"),
+     ("deberta-v2", {"position_biased_input": False}, "no table of positions"),
+     ("electra", {"embedding_size": 16, "hidden_size": 32}, "embeddings 16 wide")],
+)  # fmt: skip
+def test_a_stream_that_the_backbone_cannot_embed_is_refused(family, fields, lack, tmp_path) -> None:
     recipe = on(tmp_path, family, **fields)
     recipe.check()
     asked = override(recipe, {"objective.query_stream": "embedding"})
@@ -104,16 +100,14 @@ PAIR = {"tokens.titles": True, "tokens.title_join": "pair"}
 
 @pytest.mark.parametrize(
     ("method", "changes", "message"),
-    [
-        ("mlm", {**PAIR, "objective.packing": True}, r"objective\.packing = true.*objective\.packing=false"),
-        ("retromae", {**PAIR, "excerpt": 20}, r"excerpt = 20.*leave excerpt at none"),
-        ("dupmae", {**PAIR, "pretrain_on": ["tokens:/rows"]}, r"tokens:/rows.*name a collection with titles"),
-        ("rom", {**PAIR, "tokens.titles": False}, r"title_join = pair with titles = false.*tokens\.titles=true"),
-        ("none", {"stages.0.loss.widths": (64, 128)}, "loss.widths = 64,128: the dense view has 128 dimensions"),
-        ("none", {"evaluation.width": 8, "representation.width": 4}, "has 4 dimensions"),
-        ("none", {"evaluation.width": 8, "evaluation.index": "IVF4,Flat"}, "it is of an exact search"),
-    ],
-)
+    [("mlm", {**PAIR, "objective.packing": True}, r"objective\.packing = true.*objective\.packing=false"),
+     ("retromae", {**PAIR, "excerpt": 20}, r"excerpt = 20.*leave excerpt at none"),
+     ("dupmae", {**PAIR, "pretrain_on": ["tokens:/rows"]}, r"tokens:/rows.*name a collection with titles"),
+     ("rom", {**PAIR, "tokens.titles": False}, r"title_join = pair with titles = false.*tokens\.titles=true"),
+     ("none", {"stages.0.loss.widths": (64, 128)}, "loss.widths = 64,128: the dense view has 128 dimensions"),
+     ("none", {"evaluation.width": 8, "representation.width": 4}, "has 4 dimensions"),
+     ("none", {"evaluation.width": 8, "evaluation.index": "IVF4,Flat"}, "it is of an exact search")],
+)  # fmt: skip
 def test_what_has_no_meaning_is_refused_before_any_work(method: str, changes: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         override(RECIPES[method](), changes).check()
@@ -157,17 +151,13 @@ def test_the_candidates_are_bm25s_first_and_one_more_for_a_query_that_is_a_passa
 
 
 def test_a_recipe_with_widths_is_searched_by_them_without_new_vectors(tmp_path: Path) -> None:
-    corpus, storage = write_collection(tmp_path / "words"), Place(str(tmp_path / "store"))
-    recipe = override(short(RECIPES["none"](), corpus), {"stages.0.loss.widths": (32, 64)})
-    runner, found = Runner(storage, LOCAL), {}
-    for width in (None, 32):
-        steps = plan(recipe)
-        evaluation = steps.evaluation(recipe.evaluation.model_copy(update={"width": width}))
-        runner.compute(evaluation)
-        search = evaluation.inputs["ranked"]
-        found[width] = load(search.place(storage)).result["bytes_per_passage"]
-    assert found[32] == 4 * 32 < found[None]
-    assert len((storage / "encode").names()) == 2, "passages and queries, once"
+    recipe = override(
+        short(RECIPES["none"](), write_collection(tmp_path / "words")), {"stages.0.loss.widths": (32, 64)}
+    )
+    recipe.check()
+    whole, cut = (search_of(override(recipe, {"evaluation.width": width})) for width in (None, 32))
+    assert cut.config.width == 32 and cut.fingerprint != whole.fingerprint
+    assert all(cut.inputs[name] == whole.inputs[name] for name in ("passages", "queries")), "encoded once"
 
 
 def artifact(folder: Path, tokenizer: Path, seed: int) -> Artifact:
@@ -199,14 +189,10 @@ def test_fine_tuning_and_the_untuned_retriever_begin_with_it() -> None:
 
 
 FOLLOWING = {
-    "pretrain.learning_rate": (1e-3, 5e-5),
-    "stages.0.train.learning_rate": (1e-3, 5e-5),
-    "stages.2.train.learning_rate": (1e-3, 5e-5),
-    "stages.2.teacher.train.learning_rate": (5e-4, 5e-5),
-    "tokens.max_length": (48, 128),
-    "tokens.query_length": (24, 32),
-    "spans.span_length": (48, 128),
-}
+    "pretrain.learning_rate": (1e-3, 5e-5), "stages.0.train.learning_rate": (1e-3, 5e-5),
+    "stages.2.train.learning_rate": (1e-3, 5e-5), "stages.2.teacher.train.learning_rate": (5e-4, 5e-5),
+    "tokens.max_length": (48, 128), "tokens.query_length": (24, 32), "spans.span_length": (48, 128),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -266,13 +252,13 @@ def test_published_protocols_keep_their_numbers(folder: str) -> None:
 
 
 def test_a_precision_set_by_hand_stays_and_teachers_keep_their_own() -> None:
-    by_hand = override(RECIPES["dupmae"](), {"evaluation.precision": "fp32"})
+    by_hand = override(RECIPES["dupmae"](), {"evaluation.precision": "fp32", "pretrain.precision": "fp32"})
     auto = {path for path, value in flatten(by_hand).items() if path.endswith(".precision") and value == "auto"}
     settled = flatten(settle_precision(by_hand, "bf16"))
-    assert {path for path, value in settled.items() if value == "bf16"} == {
-        path for path in auto if ".teacher." not in path
-    }
-    assert settled["evaluation.precision"] == "fp32" and settled["stages.2.teacher.train.precision"] == "auto"
+    own = {path for path in auto if ".teacher." not in path}
+    assert {path for path, value in settled.items() if value == "bf16"} == own
+    assert settled["evaluation.precision"] == settled["pretrain.precision"] == "fp32"
+    assert settled["stages.2.teacher.train.precision"] == "auto"
 
 
 MINILM = model_folder("minilm")

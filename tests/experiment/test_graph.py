@@ -239,13 +239,10 @@ def test_work_on_gpus_is_counted_in_gpus(done, tmp_path):
 
 @pytest.mark.parametrize(
     "representation, label",
-    [
-        (Representation(), "dense"),
-        (Representation(dense=None, lexical="splade", passage_terms=256), "splade:256"),
-        (Representation(dense=None, lexical="logits", passage_terms=768), "OT:768"),
-        (Representation(width=384, lexical="logits", passage_terms=384), "384+384"),
-        (Representation(lexical="logits", passage_terms=384), "dense+384"),
-    ],
-)
+    [(Representation(), "dense"), (Representation(dense=None, lexical="splade", passage_terms=256), "splade:256"),
+     (Representation(dense=None, lexical="logits", passage_terms=768), "OT:768"),
+     (Representation(width=384, lexical="logits", passage_terms=384), "384+384"),
+     (Representation(lexical="logits", passage_terms=384), "dense+384")],
+)  # fmt: skip
 def test_labels_are_those_of_the_papers_tables(representation, label):
     assert representation.label == label

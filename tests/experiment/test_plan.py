@@ -7,8 +7,9 @@ import pytest
 from midmask.core.config import override
 from midmask.errors import UserError
 from midmask.experiment.changes import apply_changes, for_each_stage, refuse_idle
-from midmask.experiment.events import Begun, Ended, Failed, Logged, StepEvent
+from midmask.experiment.events import Begun, Ended, Failed, StepEvent
 from midmask.experiment.graph import Step
+from midmask.experiment.kinds import KINDS
 from midmask.experiment.plan import plan, rungs
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
@@ -34,16 +35,6 @@ def retromae(corpus: str) -> Recipe:
 
 def recipe_named(name: str, corpus: str, **changes: str) -> Recipe:
     return override(RECIPES[name](), {"corpus.name": corpus, **changes})
-
-
-def test_the_corpus_is_known_by_its_bytes_not_by_its_place(retromae, tmp_path):
-    before = plan(retromae).corpus.fingerprint
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "few").rename(tmp_path / "sub" / "few")
-    there = override(retromae, {"corpus.name": f"beir:{tmp_path}/sub/few"})
-    assert plan(there).corpus.fingerprint == before
-    (tmp_path / "sub" / "few" / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "another passage"}\n')
-    assert plan(there).corpus.fingerprint != before
 
 
 def test_recipes_share_all_steps_that_their_difference_does_not_touch(retromae):
@@ -100,24 +91,6 @@ def test_whatever_is_evaluated_or_mined_with_a_model_its_passages_are_encoded_on
     assert shorter.inputs["queries"].fingerprint == searches[2].inputs["queries"].fingerprint
 
 
-class Notes:
-    """Observes which steps began and which were there."""
-
-    def __init__(self):
-        self.lines = []
-
-    def __call__(self, event: StepEvent) -> None:
-        match event:
-            case Begun(step):
-                self.lines.append(("begin", step.name))
-            case Logged(step, at):
-                self.lines.append(("log", step.name, at))
-            case Ended(step, cached=cached):
-                self.lines.append(("cached" if cached else "end", step.name))
-            case Failed(step, error, lost):
-                self.lines.append(("fail", step.name, str(error), *(one.name for one in lost)))
-
-
 STEPS = ("prepare", "tokenise", "pretrain", "finetune", "encode", "search", "evaluate")
 
 
@@ -136,26 +109,28 @@ def counting(calls, fails=()):
 
 
 def test_each_step_runs_once_after_its_inputs_and_a_second_run_computes_nothing(retromae, tmp_path):
-    calls, notes, target = [], Notes(), plan(retromae).evaluation(retromae.evaluation)
-    runner = Runner(Place(str(tmp_path / "store")), counting(calls), notes)
+    calls, events, target = [], list[StepEvent](), plan(retromae).evaluation(retromae.evaluation)
+    runner = Runner(Place(str(tmp_path / "store")), counting(calls), events.append)
     artifact = runner.compute(target)
     assert sorted(calls) == sorted([*STEPS, "encode"]), "passages and queries are encoded apart"
     assert list(dict.fromkeys(calls)) == list(STEPS)
     assert artifact.result["inputs"] == ["corpus", "ranked"]
-    notes.lines.clear()
+    events.clear()
     again = runner.compute(target)
     assert again == artifact
     assert len(calls) == 8
-    assert notes.lines == [("cached", "evaluate")]
+    assert events == [Ended(target, artifact, cached=True)]
 
 
 def test_a_failed_step_is_tried_again_and_its_inputs_are_not(retromae, tmp_path):
-    calls, target, notes = [], plan(retromae).stages[0], Notes()
+    calls, events, target = [], list[StepEvent](), plan(retromae).stages[0]
     storage = Place(str(tmp_path / "store"))
     with pytest.raises(RuntimeError):
-        Runner(storage, counting(calls, fails=("finetune",)), notes).compute(target)
-    assert notes.lines[-2:] == [("begin", "finetune"), ("fail", "finetune", "killed", "finetune")]
-    Runner(storage, counting(calls), Notes()).compute(target)
+        Runner(storage, counting(calls, fails=("finetune",)), events.append).compute(target)
+    begun, failed = events[-2:]
+    assert isinstance(begun, Begun) and isinstance(failed, Failed) and str(failed.error) == "killed"
+    assert begun.step == failed.step == target and list(failed.lost) == [target]
+    Runner(storage, counting(calls)).compute(target)
     assert calls.count("finetune") == 2
     assert calls.count("pretrain") == 1
 
@@ -182,11 +157,9 @@ def test_a_pre_training_depends_on_what_it_reads_and_on_nothing_else(corpus, nam
 
 @pytest.mark.parametrize(
     ("name", "field", "text"),
-    [
-        ("cotmae_qc", "pseudo_queries.source", "d\tone"),
-        ("rom", "weights.source", '{"id": "d", "vector": {"passage": 1.0}}'),
-    ],
-)
+    [("cotmae_qc", "pseudo_queries.source", "d\tone"),
+     ("rom", "weights.source", '{"id": "d", "vector": {"passage": 1.0}}')],
+)  # fmt: skip
 def test_a_file_of_queries_or_weights_counts_by_its_contents(name, field, text, corpus, tmp_path):
     (file := tmp_path / "given").write_text(text)
     recipe = recipe_named(name, corpus, **{field: f"file:{file}"})
@@ -294,3 +267,16 @@ def test_an_index_of_dense_vectors_is_refused_where_words_alone_are_searched(ret
     asked = override(retromae, words)
     with pytest.raises(UserError, match=r"evaluation\.index = HNSW8: no dense vectors are searched; leave it at Flat"):
         plan(asked).evaluation(asked.evaluation)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_steps_config_is_that_of_its_kind(name: str, corpus: str) -> None:
+    recipe = recipe_named(name, corpus)
+    for step in plan(recipe).evaluation(recipe.evaluation).upstream():
+        assert isinstance(step.config, step.kind.config), step.name
+
+
+def test_a_kind_is_computed_in_one_way() -> None:
+    for kind in KINDS.values():
+        assert (kind.setup is None) != (kind.compute is None), kind.name
+        assert kind.trains == (kind.runs == "group"), kind.name

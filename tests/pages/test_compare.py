@@ -96,9 +96,8 @@ def linked(shown: str) -> dict[str, str]:
 def test_the_newest_collection_comes_first_and_of_its_splits_dev() -> None:
     now = compared.tracked_rows()
     older = [compared.tagged(compared.changed(run, older=9), x="1") for run in now]
-    older = [
-        replace(run, metrics={key.replace("squad", "nq"): value for key, value in run.metrics.items()}) for run in older
-    ]
+    metrics = [{key.replace("squad", "nq"): value for key, value in run.metrics.items()} for run in older]
+    older = [replace(run, metrics=own) for run, own in zip(older, metrics, strict=True)]
     trial = replace(compared.tagged(older[0], step="trial"), started=now[0].started + timedelta(days=1))
     app = page("compare", [trial, *compared.tracked_rows("test"), *now, *older], per_query=shifted(0.05))
     assert app.selectbox(key="place").options == ["squad dev", "squad test", "nq dev"]

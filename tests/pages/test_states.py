@@ -17,12 +17,10 @@ from tests.support.dashboards.page import LONGEST, page, words
 
 PAGE = serving_command(8501)[4]
 NOTHING = {
-    "board": "Nothing has been evaluated",
-    "compare": "Nothing has been evaluated",
-    "sweep": "No sweep has been tracked",
-    "training": "No training has been tracked",
+    "board": "Nothing has been evaluated", "compare": "Nothing has been evaluated",
+    "sweep": "No sweep has been tracked", "training": "No training has been tracked",
     "search": "midmask ui --verdict FOLDER",
-}
+}  # fmt: skip
 BEGUN = NOTHING | {"board": "ValueError: no", "training": "pretrain alive"}
 
 
@@ -59,15 +57,11 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
 
 @pytest.mark.parametrize(
     ("uri", "expected"),
-    [
-        ("sqlite:///{home}/none.db", ["Nothing has been evaluated", "make demo"]),
-        ("http://me:secret@127.0.0.1:9", ["***@127.0.0.1:9 does not answer", "start the server"]),
-        ("file:///tmp/mlruns", ["is a folder", "sqlite:///mlflow.db"]),
-    ],
-)
-def test_a_store_with_nothing_to_show_says_what_to_type(
-    uri: str, expected: list[str], start: Callable[..., str], tmp_path: Path, capfd: pytest.CaptureFixture
-) -> None:
+    [("sqlite:///{home}/none.db", ["Nothing has been evaluated", "make demo"]),
+     ("http://me:secret@127.0.0.1:9", ["***@127.0.0.1:9 does not answer", "start the server"]),
+     ("file:///tmp/mlruns", ["is a folder", "sqlite:///mlflow.db"])],
+)  # fmt: skip
+def test_a_store_with_nothing_to_show_says_what_to_type(uri, expected, start, tmp_path, capfd) -> None:
     shown = start("--tracking-uri", uri)
     assert all(one in shown for one in expected), shown
     assert "secret" not in shown + "".join(capfd.readouterr()) and not (tmp_path / "none.db").exists()

@@ -27,17 +27,7 @@ from midmask.queries.collection import (
 from midmask.queries.config import QueriesConfig
 from midmask.queries.given import read_file
 from midmask.queries.plain_sources import STOP_WORDS, query_of_object, query_of_row, title_query
-from midmask.queries.selection import (
-    TOO_EASY,
-    bm25_over,
-    draw_shares,
-    drop_unfound,
-    normalised,
-    reciprocal_rank,
-    screen,
-    shares,
-    thin,
-)
+from midmask.queries.selection import TOO_EASY, bm25_over, draw_shares, drop_unfound, normalised, reciprocal_rank
 from midmask.queries.sources import Candidate, Roles, Source, open_source, queries_content, roles_of
 from midmask.queries.step import make_queries
 from midmask.retrieve.bm25.search import Bm25Index
@@ -47,7 +37,6 @@ from tests.support.corpora.collections import rows as rows_of
 from tests.support.queries.articles import STOP, HandBm25, articles, corpus_of, opening, stems
 
 PASSAGES = articles(6)
-
 
 PLAIN = ("titles", "sentences", "spans", "keyphrases")
 
@@ -73,13 +62,9 @@ def test_the_same_queries_in_whatever_pieces_and_order(name: str, corpus: Artifa
 
 
 HEADINGS = {
-    "Wing flutter": "Wing flutter",
-    "Guide \u203a Install \u203a On  Linux": "On Linux",
-    "Linux": "",
-    " \u203a ": "",
-    " ".join(["word"] * 20): " ".join(["word"] * 20),
-    " ".join(["word"] * 21): "",
-}
+    "Wing flutter": "Wing flutter", "Guide \u203a Install \u203a On  Linux": "On Linux", "Linux": "", " \u203a ": "",
+    " ".join(["word"] * 20): " ".join(["word"] * 20), " ".join(["word"] * 21): "",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("title", "query"), HEADINGS.items())
@@ -114,9 +99,8 @@ def test_sentences_are_whole_of_fitting_length_and_no_more_than_half() -> None:
     start = text.index("Six")
     wanted = MadeQuery("p", "Six words are enough for a query.", (start, start + len(fitting)))
     assert list(source_of("sentences", per_passage=5).queries([Passage("p", "", text)])) == [wanted]
-    assert not list(source_of("sentences", per_passage=5).queries([Passage("p", "", f"{fitting} {short}")])), (
-        "more than half"
-    )
+    more_than_half = Passage("p", "", f"{fitting} {short}")
+    assert not list(source_of("sentences", per_passage=5).queries([more_than_half]))
     one = {made.hidden for made in source_of("sentences", per_passage=1).queries(PASSAGES)}
     other = {made.hidden for made in source_of("sentences", seed=1, per_passage=1).queries(PASSAGES)}
     assert one != other, "another seed draws others"
@@ -134,9 +118,8 @@ def test_spans_are_words_of_the_text_that_do_not_meet() -> None:
         taken.setdefault(made.doc_id, []).append(made.hidden)
         lengths[len(made.text.split())] += 1
     assert set(lengths) == set(range(4, 11))
-    assert not list(
-        source_of("spans", per_passage=4).queries([Passage("p", "", "one two three four five six seven eight")])
-    )
+    short = Passage("p", "", "one two three four five six seven eight")
+    assert not list(source_of("spans", per_passage=4).queries([short]))
 
 
 def test_keyphrases_are_phrases_of_words_that_others_have_too(corpus: Artifact) -> None:
@@ -226,16 +209,11 @@ def real_looking() -> list[str]:
 
 
 LINES = [
-    ("what is  a wing", False, "what is  a wing"),
-    ("17\twhat is a wing", False, "what is a wing"),
-    ("17\t ", False, None),
-    ('{"text": "a wing"}', True, "a wing"),
-    ('{"_id": "1", "query": " a wing "}', True, "a wing"),
-    ('{"_id": "1"}', True, None),
-    ('["a wing"]', True, None),
-    ('{"text": "\\ud800 wing"}', True, None),
-    ("a wing", True, None),
-]
+    ("what is  a wing", False, "what is  a wing"), ("17\twhat is a wing", False, "what is a wing"),
+    ("17\t ", False, None), ('{"text": "a wing"}', True, "a wing"),
+    ('{"_id": "1", "query": " a wing "}', True, "a wing"), ('{"_id": "1"}', True, None), ('["a wing"]', True, None),
+    ('{"text": "\\ud800 wing"}', True, None), ("a wing", True, None),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("line", "json_lines", "wanted"), LINES)
@@ -295,7 +273,7 @@ def reasons(folder: Path, made: list[MadeQuery], extra: list[Passage] | None = N
     known = CollectionFacts(corpus_of(folder, passages).place)
     of = {one.doc_id: one for one in passages}
     some = [Candidate(one, of[one.doc_id], "spans", f"q{n:03d}", "train", float(n)) for n, one in enumerate(made)]
-    screen(some, known, QueriesConfig(**fields))
+    selection.screen(some, known, QueriesConfig(**fields))
     return [one.reason for one in some]
 
 
@@ -322,12 +300,9 @@ def test_words_places_and_parts(tmp_path: Path) -> None:
     early, late = " ".join(words[:6]), " ".join(words[-6:])
     ends = (len(early), len(LONG) - len(late))
     made = [
-        asked(A, "? a"),
-        asked(A, early, (0, ends[0])),
-        asked(A, " ".join(words[3:9]), (ends[0] - 3, ends[0] + 20)),
-        asked(A, late, (ends[1], len(LONG))),
-        asked(A, "one too many of it"),
-    ]
+        asked(A, "? a"), asked(A, early, (0, ends[0])), asked(A, " ".join(words[3:9]), (ends[0] - 3, ends[0] + 20)),
+        asked(A, late, (ends[1], len(LONG))), asked(A, "one too many of it"),
+    ]  # fmt: skip
     wanted = [selection.NO_WORD, "", selection.OVERLAPS, "", selection.ENOUGH]
     assert reasons(tmp_path, made, per_passage=2) == wanted
 
@@ -387,7 +362,7 @@ SHARES = [
 
 @pytest.mark.parametrize(("weights", "available", "total", "wanted"), SHARES)
 def test_shares(weights: dict[str, float], available: dict[str, int], total: int, wanted: dict[str, int]) -> None:
-    assert shares(weights, available, total) == wanted
+    assert selection.shares(weights, available, total) == wanted
 
 
 def test_shares_never_exceed_what_is_there_and_use_all_that_is_asked_for() -> None:
@@ -396,7 +371,7 @@ def test_shares_never_exceed_what_is_there_and_use_all_that_is_asked_for() -> No
         weights = {name: random_.choice([0.1, 1, 1, 2.5]) for name in "abcd"}
         available = {name: random_.randint(0, 40) for name in "abcd"}
         total = random_.randint(1, 150)
-        found = shares(weights, available, total)
+        found = selection.shares(weights, available, total)
         assert all(0 <= found[name] <= available[name] for name in "abcd")
         assert sum(found.values()) == min(total, sum(available.values()))
         full = [name for name in "abcd" if found[name] < available[name]]
@@ -431,7 +406,7 @@ def test_thinning_reaches_its_target_by_dropping_the_easiest_and_no_more() -> No
     before: set[str] = set()
     for target in (0.9, 0.6, 0.45, 0.3, 0.15):
         some = many("spans", 5) + many("keyphrases", 6) + [candidate(n, "file:/q.txt") for n in range(9)]
-        thin(some, target)
+        selection.thin(some, target)
         dropped = {one.query_id for one in some if not one.is_in}
         assert before <= dropped, "a lower target drops all that a higher one drops"
         assert all(one.is_in for one in some if one.source.startswith("file:")), "BM25 chose their positives"

@@ -199,15 +199,11 @@ def given_spans(inputs: dict[str, Artifact], out: Path, source: str, **fields: A
 
 LONG = " ".join(f"{' '.join(WORDS[:4])}." for _ in range(8))
 LINES = [
-    {"doc_id": "d3", "spans": ["Bal dif.", "gun kel"]},
-    {"doc_id": "d50", "spans": ["bal", " ", "dif fun", ""]},
-    {"doc_id": "d4", "spans": ["only one"]},
-    {"_id": "d3", "spans": ["a third of d3"]},
-    {"doc_id": "elsewhere", "spans": ["lost", "lost too"]},
-    {"doc_id": "d5", "spans": []},
-    {"doc_id": "d89", "spans": ["before", LONG]},
-    {"doc_id": "d6", "spans": ["one", "  "]},
-]
+    {"doc_id": "d3", "spans": ["Bal dif.", "gun kel"]}, {"doc_id": "d50", "spans": ["bal", " ", "dif fun", ""]},
+    {"doc_id": "d4", "spans": ["only one"]}, {"_id": "d3", "spans": ["a third of d3"]},
+    {"doc_id": "elsewhere", "spans": ["lost", "lost too"]}, {"doc_id": "d5", "spans": []},
+    {"doc_id": "d89", "spans": ["before", LONG]}, {"doc_id": "d6", "spans": ["one", "  "]},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("block", [1 << 18, 2])

@@ -70,17 +70,11 @@ def test_sentences_titles_neighbours_of_one_title_and_shard_and_judged_queries_o
 
 LINES = [
     json.dumps({"doc_id": "d3", "queries": ["first of three", " second "]}),
-    json.dumps({"_id": "d40", "query": "one of forty"}),
-    "d3\tthird of three",
-    "",
-    "d89\tthe last",
-    json.dumps({"doc_id": "elsewhere", "queries": ["lost"]}),
-    "nothing but words",
-    json.dumps({"doc_id": "d4", "queries": "not a list"}),
-    json.dumps({"doc_id": "d4"}),
-    json.dumps({"doc_id": "d5", "queries": ["  "]}),
-    '{"doc_id": "d4", "query": ',
-]
+    json.dumps({"_id": "d40", "query": "one of forty"}), "d3\tthird of three", "", "d89\tthe last",
+    json.dumps({"doc_id": "elsewhere", "queries": ["lost"]}), "nothing but words",
+    json.dumps({"doc_id": "d4", "queries": "not a list"}), json.dumps({"doc_id": "d4"}),
+    json.dumps({"doc_id": "d5", "queries": ["  "]}), '{"doc_id": "d4", "query": ',
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("zipped", "block"), [(False, 1 << 18), (True, 2)])

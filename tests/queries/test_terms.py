@@ -218,11 +218,9 @@ def test_attention_is_that_of_the_last_layer(inputs, encoder, tmp_path, looks, p
 VECTORS: list[dict[str, Any]] = [
     {"id": "d1-1", "vector": {"The": 1.0, "words": 4.0, "absent": 9.0}},
     {"id": "d0-0", "contents": "", "vector": {"masking": 3.0, "words,": 2.0, "passages": 1.0, ",": 5.0}},
-    {"id": "nowhere", "vector": {"the": 1.0}},
-    {"id": "d1-0", "vector": {"stemming": 2.5}},
-    {"id": "d0-1", "vector": {}},
-    {"id": "d1-1", "vector": {"the": 2.0}},
-]
+    {"id": "nowhere", "vector": {"the": 1.0}}, {"id": "d1-0", "vector": {"stemming": 2.5}},
+    {"id": "d0-1", "vector": {}}, {"id": "d1-1", "vector": {"the": 2.0}},
+]  # fmt: skip
 
 
 def written(path: Path, rows: list[dict[str, Any]], *, broken: str = "") -> WeighConfig:

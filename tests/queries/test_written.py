@@ -156,20 +156,11 @@ def test_folders_that_write_nothing_are_refused(folders: dict[str, Path], tmp_pa
         list(ModelQueries(str(short), opening(config_of())).queries(passages(1)))
 
 
-def test_weights_that_are_missing_or_pickled_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
-    import safetensors.torch
-
-    folder = tmp_path / "model"
-    write_causal(folder)
-    weights = safetensors.torch.load_file(folder / "model.safetensors")
-    lost = {name: value for name, value in weights.items() if "layers.1.mlp" not in name}
-    safetensors.torch.save_file(lost, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(UserError, match=r"holds no model\.layers\.1\.mlp.*3 of 20 weights are missing"):
-        QueryGenerator(folder, config_of().generate)
-    (folder / "model.safetensors").unlink()
-    torch.save(weights, folder / "pytorch_model.bin")
+def test_pickled_weights_are_refused(tmp_path: Path) -> None:
+    write_causal(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
     with pytest.raises(UserError, match=r"no file named model\.safetensors"):
-        QueryGenerator(folder, config_of().generate)
+        QueryGenerator(tmp_path, config_of().generate)
 
 
 JSON_FILES = ("config", "generation_config", "tokenizer", "tokenizer_config")
@@ -460,15 +451,12 @@ def test_urls_that_are_refused(url: str, message: str) -> None:
 
 
 ANSWERS = {
-    "a\nb\nc": ["a", "b"],
-    "1. a\n2. a\n\n3. b": ["a", "b"],
+    "a\nb\nc": ["a", "b"], "1. a\n2. a\n\n3. b": ["a", "b"],
     "- 3.5 mm jack size\n* **bold one**": ["3.5 mm jack size", "bold one"],
     "Sure! Two queries:\n```\nQuery 1: what's x?\nQ2: \u201cy\u201d\n```": ["what's x?", "y"],
-    "<think>1. no\n2. no</think>\nyes": ["yes"],
-    "<think>never ends\nat all": [],
-    '\n ... \n""': [],
+    "<think>1. no\n2. no</think>\nyes": ["yes"], "<think>never ends\nat all": [], '\n ... \n""': [],
     "2001: a space odyssey plot": ["2001: a space odyssey plot"],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("answer", "queries"), ANSWERS.items())

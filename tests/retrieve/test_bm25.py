@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import psutil
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -26,12 +25,9 @@ from tests.support.retrieve.bm25 import WholeBm25, bm25_index, passages_of, rank
 from tests.support.retrieve.collection import write_corpus, write_parts
 
 DOCS = [
-    ("z", "Ray trains", "trains running trains of rays and rays"),
-    ("b", "", "the copy of a train"),
-    ("a", "", "the copy of a train"),
-    ("y", "", "x y z"),
-    ("ü", "Größe", "Die Größe der 3 Züge, train_car 42"),
-]
+    ("z", "Ray trains", "trains running trains of rays and rays"), ("b", "", "the copy of a train"),
+    ("a", "", "the copy of a train"), ("y", "", "x y z"), ("ü", "Größe", "Die Größe der 3 Züge, train_car 42"),
+]  # fmt: skip
 
 QUERIES = [("q1", "a running train"), ("q2", "Größe; train copies"), ("q3", "nothing known"), ("q4", "train train ray")]
 
@@ -80,9 +76,7 @@ def test_the_index_is_mapped_and_a_finished_split_is_not_ranked_again(corpus, tm
 
 def cut(corpus: Artifact, place: Place, rows: int) -> Artifact:
     """The same collection in shards of so many passages."""
-    docs = pa.concat_tables(
-        [pq.read_table((corpus.place / "docs" / name).local()) for name in (corpus.place / "docs").names()]
-    )
+    docs = pq.read_table((corpus.place / "docs").local())
     for number, first in enumerate(range(0, len(docs), rows)):
         with (place / "docs" / f"{number:05d}.parquet").writing() as stream:
             pq.write_table(docs.slice(first, rows), stream)

@@ -15,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from safetensors.numpy import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from midmask.encoders.experts import put_query_expert
@@ -25,7 +26,7 @@ from midmask.retrieve.blocks import SELECTION, passage_blocks, token_rows
 from midmask.retrieve.bm25.search import Bm25Config
 from midmask.retrieve.encode import Encode, EncodeConfig, encode
 from midmask.retrieve.search import Search, SearchConfig, search
-from midmask.retrieve.text_encoder import Encoding, encode_rows, length_batches, load_base_model, open_encoder
+from midmask.retrieve.text_encoder import Encoding, encode_rows, length_batches, open_encoder
 from midmask.retrieve.units import SearchWorker
 from midmask.retrieve.views import CodedTokens, read_coded, read_views
 from midmask.store.artifact import Artifact
@@ -49,24 +50,6 @@ def encoder(inputs):
 def encoding(inputs) -> Encoding:
     vocabulary = Vocabulary.of(inputs["tokens"].place.local() / "tokenizer")
     return Encoding(pad_id=vocabulary.pad_id, batch_tokens=500)
-
-
-@pytest.fixture
-def model(inputs):
-    return load_base_model(inputs["model"].place.local() / "model").double()
-
-
-def alone(model, row) -> np.ndarray:
-    """One row without padding, in float64."""
-    with torch.inference_mode():
-        return model(input_ids=torch.tensor([row.tolist()])).last_hidden_state[0, 0].numpy()
-
-
-def test_a_batch_gives_what_each_row_gives_alone_in_float64(inputs, encoder, encoding, model):
-    rows = token_rows(passage_blocks(inputs["tokens"].place)[2].read(["ids"])["ids"])
-    views = encode_rows(encoder, rows, encoding)
-    np.testing.assert_allclose(views.dense_ND, np.stack([alone(model, row) for row in rows]), atol=1e-5)
-    assert views.dense_ND.dtype == np.float32 and views.lexical is None
 
 
 def test_a_shorter_length_keeps_the_first_tokens_and_the_last(encoder, encoding, inputs):
@@ -102,8 +85,6 @@ def test_a_block_that_is_there_is_not_encoded_again(inputs, out):
 
 
 def test_a_vector_that_is_not_finite_names_its_passages(inputs, out, tmp_path: Path):
-    from safetensors.numpy import load_file, save_file
-
     table = passage_blocks(inputs["tokens"].place)[3].read(["doc_id", "ids"])
     rows = token_rows(table["ids"])
     word = int(rows[7][1])
@@ -153,8 +134,6 @@ class Reference:
         self.representation, self.side = representation, side
         self.special_V = vocabulary.special_V.numpy()
         if representation.lexical is None:  # of a dense model the encoder alone is kept
-            from transformers import AutoModel
-
             self.model = AutoModel.from_pretrained(folder)
         else:
             self.model = AutoModelForMaskedLM.from_pretrained(folder)
@@ -330,9 +309,8 @@ def test_a_pool_is_ranked_as_by_a_loop_over_its_candidates_in_any_shards(vectors
         candidates[row["query_id"]].append(row["doc_id"])
     files = []
     for count in (1, 3):
-        work = Search(
-            SearchConfig(depth=DEPTH, threads=count), {**vectors, "candidates": bm25}, Place(f"{tmp_path}/{count}")
-        )
+        config = SearchConfig(depth=DEPTH, threads=count)
+        work = Search(config, {**vectors, "candidates": bm25}, Place(f"{tmp_path}/{count}"))
         blocks, shards = work.begin(), work.shards(count)
         assert len(shards) == count
         for shard in shards:

@@ -110,14 +110,10 @@ def test_the_other_rule_of_ties_is_that_of_trec_eval_given_the_scores(tmp_path_f
 
 @pytest.mark.parametrize(
     ("line", "complaint"),
-    [
-        ("q Q0 a 1 0.5", r"5 columns instead of 6 \(query Q0 document rank score tag\)"),
-        ("q Q0 a 1 much x", "'much' is no number"),
-        ("q Q0 z 1 1 x", "'z' stands twice for query 'q'"),
-        ("q Q0 a 1 nan x", "finite"),
-        ("q Q0 a 1 1e39 x", "finite in single precision"),
-    ],
-)
+    [("q Q0 a 1 0.5", r"5 columns instead of 6 \(query Q0 document rank score tag\)"),
+     ("q Q0 a 1 much x", "'much' is no number"), ("q Q0 z 1 1 x", "'z' stands twice for query 'q'"),
+     ("q Q0 a 1 nan x", "finite"), ("q Q0 a 1 1e39 x", "finite in single precision")],
+)  # fmt: skip
 def test_a_bad_line_of_a_run_is_named(tmp_path: Path, line: str, complaint: str):
     (tmp_path / "run").write_text(f"q Q0 z 1 1.0 x\n{line}\n")
     with pytest.raises(UserError, match=rf"run, line 2: .*{complaint}"):
@@ -135,9 +131,8 @@ def test_a_file_without_a_line_is_no_run(tmp_path: Path, read):
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 12))
 def test_merging_is_a_plain_sort_whatever_the_order_of_shards(seed: int, shards: int, depth: int):
     draw = np.random.default_rng(seed)
-    scores = draw.choice(
-        np.array([-np.inf, -3e38, -1.5, -1e-45, -0.0, 0.0, 1e-45, 0.5, 3e38], np.float32), (2, shards, 6)
-    )
+    values = np.array([-np.inf, -3e38, -1.5, -1e-45, -0.0, 0.0, 1e-45, 0.5, 3e38], np.float32)
+    scores = draw.choice(values, (2, shards, 6))
     rows = np.stack([draw.permutation(shards * 6).reshape(shards, 6) for _ in range(2)])
     rows[np.isneginf(scores)] = -1
     places = draw.permutation(shards * 6)

@@ -1,7 +1,7 @@
 """Searches in one process, by all dimensions or the first; typed queries; and two lists joined."""
 
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,6 @@ from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.ranked import FuseConfig, Fusion, fuse, fuse_lists
 from midmask.retrieve.search import Search, SearchConfig, search
 from midmask.retrieve.searcher import Searcher
-from midmask.retrieve.text_encoder import TextEncoder
 from midmask.retrieve.units import SearchWorker
 from midmask.retrieve.views import load_array
 from midmask.store.artifact import Artifact
@@ -132,22 +131,7 @@ def test_a_query_is_cut_and_prompted_as_the_tokens_are(inputs: dict[str, Artifac
     assert first(long, length=10) == first(long, query_length=10) != first(long)
 
 
-def test_an_encoder_keeps_as_many_words_as_its_folder_says(inputs: dict[str, Artifact], tmp_path: Path) -> None:
-    """Of a query and of a passage; `terms` asks for fewer."""
-    trained = Representation(dense=None, lexical="splade", query_terms=5, passage_terms=9)
-    model = write_bi_encoder(Place(str(tmp_path)), inputs["tokens"], trained)
-    rows = [np.arange(5, 25), np.arange(40, 52)]
-
-    def words(side: Literal["query", "passage"], terms: int | None = None) -> list[int]:
-        views = TextEncoder(model, inputs["tokens"], side, terms=terms).encode(rows)
-        assert views.lexical is not None
-        return list(np.diff(views.lexical.indptr))
-
-    assert (words("query"), words("passage"), words("passage", 3)) == ([5, 5], [9, 9], [3, 3])
-
-
 SEARCHED = {"splits": {"dev": {"queries": 9, "ranked": 0, "empty_slots": 2}}, "read": {"passages": {"length": 48}}}
-
 
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 
@@ -163,9 +147,8 @@ def as_list(scores: dict[str, dict[str, float]]) -> pa.Table:
 def random_list(seed: int, *, queries: int = 9) -> pa.Table:
     """Some queries with 12 of 30 passages each, of which many scores are equal."""
     rng = np.random.default_rng(seed)
-    return as_list(
-        {f"q{n}": {f"d{doc:02d}": float(rng.integers(4)) for doc in rng.permutation(30)[:12]} for n in range(queries)}
-    )
+    drawn = ({f"d{doc:02d}": float(rng.integers(4)) for doc in rng.permutation(30)[:12]} for _ in range(queries))
+    return as_list({f"q{n}": own for n, own in enumerate(drawn)})
 
 
 def by_document(found: pa.Table, query: str) -> dict[str, float]:

@@ -1,16 +1,18 @@
-"""Exact search of dense, lexical and hybrid collections, however they are cut, against plain Python in float64.
+"""Exact search of dense, lexical and hybrid collections, however they are cut, against plain Python in float64; sparse
+rows, and how they lie in files.
 
 Views of queries, and those of passages, are pairs: vectors and words, of which one may be None.
 """
 
+import io
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from midmask.errors import UserError
 from midmask.retrieve import lexical
@@ -18,7 +20,7 @@ from midmask.retrieve.best import near_best
 from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.index import IndexConfig, build_faiss_index
 from midmask.retrieve.lexical import HybridShard, LexicalIndex, LexicalShard
-from midmask.retrieve.sparse import row_of, top_rows
+from midmask.retrieve.sparse import HEADER, heaviest, packed_size, read_lengths, read_rows, row_of, top_rows, write_rows
 from midmask.retrieve.views import Views, load_array
 from midmask.store.place import Place
 from tests.support.retrieve.vectors import cancelling, collapsed, ids, in_memory
@@ -192,12 +194,10 @@ def in_float32(views, at: int) -> np.ndarray:
 
 
 CLOSE = {
-    "dense, collapsed": lambda: dense_of(collapsed),
-    "dense, cancelling": lambda: dense_of(cancelling),
-    "lexical": opposed_words,
-    "hybrid, collapsed": lambda: with_words(collapsed, 2.0**-20),
+    "dense, collapsed": lambda: dense_of(collapsed), "dense, cancelling": lambda: dense_of(cancelling),
+    "lexical": opposed_words, "hybrid, collapsed": lambda: with_words(collapsed, 2.0**-20),
     "hybrid, cancelling": lambda: with_words(cancelling, 1.0),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CLOSE)
@@ -209,13 +209,6 @@ def test_scores_closer_than_float32_can_tell_are_still_ranked_exactly(case: str)
         lost += [row for _, row in best if row not in guessed]
     assert lost, "float32 finds every answer, so this test shows nothing"
     assert cut_search(views, 20, 1) == cut_search(views, 20, 3) == expected
-
-
-def test_a_passage_without_a_shared_term_scores_zero_above_negative_ones():
-    passages = top_rows(np.array([[-1, 0, 0], [0, 0, 5], [2, 0, 0], [0, 0, 0]], np.float32), None)
-    queries = Views(None, top_rows(np.array([[3, 1, 0], [0, 0, 0]], np.float32), None))
-    found = pairs(LexicalShard(passages, pa.chunked_array([["b", "d", "c", "a"]]), first=10).search(queries, 9))
-    assert found == [[(6, 12), (0, 13), (0, 11), (-3, 10)], [(0, 13), (0, 10), (0, 12), (0, 11)]]
 
 
 def test_guesses_are_no_further_from_the_scores_than_they_say():
@@ -247,17 +240,6 @@ def test_queries_of_another_vocabulary_are_refused():
         LexicalShard(four, ids(4)).search(Views(None, five), 1)
     with pytest.raises(ValueError, match="there is no lexical view"):
         LexicalShard(four, ids(4)).search(Views(np.eye(4, dtype=np.float32), None), 1)
-
-
-def test_the_best_of_the_sum_is_found_though_it_is_not_among_the_best_of_a_part():
-    draw = np.random.default_rng(2)
-    dense_N, lexical_N = np.zeros(300, np.float32), np.zeros(300, np.float32)
-    dense_N[:100], lexical_N[100:200] = 10 + draw.random(100), 10 + draw.random(100)
-    dense_N[250], lexical_N[250] = 9, 9
-    shard = HybridShard([dense_N[:, None]], top_rows(lexical_N[:, None], None), ids(300))
-    one = np.ones((1, 1), np.float32)
-    _, found = shard.search(Views(one, top_rows(one, None)), 5)
-    assert found[0, 0] == 250
 
 
 @pytest.mark.parametrize("factory", ["IVF8,Flat", "HNSW16"])
@@ -299,3 +281,100 @@ def test_vectors_are_mapped_from_a_path_and_read_from_a_uri(tmp_path: Path):
     mapped, read = load_array(Place(str(tmp_path / "a.npy"))), load_array(Place(f"file://{tmp_path}/a.npy"))
     assert isinstance(mapped, np.memmap) and not isinstance(read, np.memmap)
     assert np.array_equal(mapped, read)
+
+
+def entries(rows: csr_array) -> list[list[tuple[int, float]]]:
+    found = [row_of(rows, index) for index in range(rows.shape[0])]
+    return [list(zip(terms.tolist(), weights.tolist(), strict=True)) for terms, weights in found]
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10_000), st.sampled_from([None, 1, 2, 5, 12, 30]))
+def test_the_largest_weights_stay_of_equal_ones_the_smaller_terms(seed, k):
+    weights_NV = np.random.default_rng(seed).integers(-3, 4, (9, 12)).astype(np.float32)
+    expected = []
+    for row in weights_NV.tolist():
+        kept = sorted(range(12), key=lambda term: (-row[term], term))[:k]
+        expected.append([(term, row[term]) for term in sorted(kept) if row[term] != 0])
+    assert entries(top_rows(weights_NV, k)) == expected
+
+
+def test_a_weight_that_is_no_number_is_refused_by_row():
+    table = np.zeros((4, 6), np.float32)
+    table[1, 5] = -np.inf
+    for k in (None, 2):
+        with pytest.raises(UserError, match="row 1: the weight of term 5 is -inf"):
+            top_rows(table, k)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.sampled_from([1, 3, 12]))
+def test_the_heaviest_of_rows_are_the_largest_of_their_table(seed, k):
+    weights_NV = np.random.default_rng(seed).integers(0, 4, (9, 12)).astype(np.float32)
+    assert entries(heaviest(top_rows(weights_NV, None), k)) == entries(top_rows(weights_NV, k))
+
+
+def written(rows: csr_array) -> bytes:
+    stream = io.BytesIO()
+    write_rows(stream, rows)
+    return stream.getvalue()
+
+
+def same(left: csr_array, right: csr_array) -> bool:
+    arrays = [(left.indptr, right.indptr), (left.indices, right.indices), (left.data, right.data)]
+    return left.shape == right.shape and all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in arrays)
+
+
+@st.composite
+def tables(draw):
+    """Dense tables with a share of zeros; widths on both sides of a power of two, rows of one length among them."""
+    seed, count = draw(st.integers(0, 10_000)), draw(st.integers(0, 40))
+    width = draw(st.sampled_from([1, 2, 3, 31, 32, 33, 255, 256, 257, 3000]))
+    generator = np.random.default_rng(seed)
+    filled = generator.random((count, width)) < draw(st.sampled_from([0.0, 0.1, 0.9, 1.0]))
+    return np.where(filled, generator.standard_normal((count, width)), 0).astype(np.float32)
+
+
+@settings(max_examples=60)
+@given(tables())
+def test_rows_come_back_as_they_were(table):
+    rows = top_rows(table, None)
+    packed = written(rows)
+    assert same(read_rows(io.BytesIO(packed)), rows)
+    assert packed == written(rows)
+    bits, lengths = max(1, int(np.ceil(np.log2(table.shape[1])))), np.diff(rows.indptr)
+    spread = int(lengths.max(initial=0) - lengths.min(initial=10**9)) if len(lengths) else 0
+    sizes = [32 * rows.nnz, bits * rows.nnz, spread.bit_length() * len(table)]
+    assert len(packed) == HEADER.size + sum(-(-size // 8) for size in sizes)
+
+
+@settings(max_examples=60)
+@given(tables(), st.sampled_from([1, 2, 40]))
+def test_the_bytes_of_fewer_words_are_known_without_reading_any(table, kept):
+    rows = top_rows(table, None)
+    lengths, width = read_lengths(io.BytesIO(written(rows)))
+    assert packed_size(np.minimum(lengths, kept), width) == len(written(heaviest(rows, kept)))
+
+
+def test_more_numbers_than_are_packed_at_once_come_back():
+    generator = np.random.default_rng(0)
+    rows = top_rows(generator.standard_normal((700, 30_522)).astype(np.float32), 260)
+    assert rows.nnz > 2 * (1 << 16)
+    assert same(read_rows(io.BytesIO(written(rows))), rows)
+
+
+GOOD = written(top_rows(np.random.default_rng(2).standard_normal((5, 40)).astype(np.float32), 7))
+BAD = {
+    "empty": (b"", "no file of lexical views"), "foreign": (b"\x93NUMPY" + GOOD[6:], "no file of lexical views"),
+    "header cut": (GOOD[:50], "no file of lexical views"), "cut": (GOOD[:-1], "cut short or joined"),
+    "joined": (GOOD + GOOD, "cut short or joined"),
+    "changed": (GOOD[:-3] + bytes([GOOD[-3] ^ 1]) + GOOD[-2:], "checksum is wrong"),
+    "newer": (GOOD[:16] + b"\x02" + GOOD[17:], "version 2; this midmask reads version 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_file_that_is_not_whole_is_refused(name: str):
+    content, message = BAD[name]
+    with pytest.raises(UserError, match=message):
+        read_rows(io.BytesIO(content))

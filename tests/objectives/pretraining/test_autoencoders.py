@@ -42,14 +42,12 @@ def decode(
 
 MEAN = {"backbone": {"sentence_vector": "mean"}}
 VARIANTS: dict[str, dict[str, Any]] = {
-    "enhanced, P + h": {},
-    "enhanced, embedding module": {"query_stream": "embedding"},
+    "enhanced, P + h": {}, "enhanced, embedding module": {"query_stream": "embedding"},
     "enhanced, independent masks": {"decoder_masks": "independent", "decoder_weight": 0.7},
     "basic, one layer": {"decoding": "basic"},
     "basic, three layers": {"decoding": "basic", "decoder_layers": 3, "encoder_weight": 0.3},
-    "tokens": {"encoder_mask": "token"},
-    "mean of the tokens": MEAN,
-}
+    "tokens": {"encoder_mask": "token"}, "mean of the tokens": MEAN,
+}  # fmt: skip
 READ = batch(TEXTS)
 TEXT = READ.texts["passage"]
 
@@ -115,15 +113,13 @@ def test_health_tells_what_the_decoder_does_without_the_text_s_vector() -> None:
 
 
 DUPMAE_VARIANTS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "paper": {"bow_head": "projection", "bow_targets": "set", "query_stream": "paper"},
+    "default": {}, "paper": {"bow_head": "projection", "bow_targets": "set", "query_stream": "paper"},
     "code": {"bow_weight": 0.1, "pool_masked": True, "pool_sep": True},
     "a sum over the set": {"bow_targets": "sum", "pool_sep": True, "decoder_weight": 0.7, "bow_weight": 0.3},
     "masked positions too": {"pool_masked": True, "encoder_weight": 0.3, "decoder_masks": "independent"},
-    "decode = cls": {"decode": "cls"},
-    "decode = ot": {"decode": "ot"},
+    "decode = cls": {"decode": "cls"}, "decode = ot": {"decode": "ot"},
     "basic decoding": {"decoding": "basic", "decoder_layers": 2},
-}
+}  # fmt: skip
 
 
 def bag_loss(
@@ -179,13 +175,11 @@ def test_it_goes_on_from_retromae_s_decoder() -> None:
 
 
 LEXMAE_VARIANTS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "saturated": {"bottleneck": "saturated", "decoder_weight": 0.7},
-    "cls": {"bottleneck": "cls", "decoder_layers": 1},
-    "off": {"bottleneck": "off", "encoder_weight": 0.3},
+    "default": {}, "saturated": {"bottleneck": "saturated", "decoder_weight": 0.7},
+    "cls": {"bottleneck": "cls", "decoder_layers": 1}, "off": {"bottleneck": "off", "encoder_weight": 0.3},
     "random masks": {"overlap": "random", "encoder_mask": "token"},
     "exclusive masks": {"overlap": "exclusive", "encoder_mask": "word"},
-}
+}  # fmt: skip
 
 
 def objective(**fields: Any) -> Any:

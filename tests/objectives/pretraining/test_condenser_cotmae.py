@@ -47,9 +47,8 @@ class HeadReference(Reference):
     def read(self, vector: torch.Tensor, early: Vectors, head_layers: int) -> Vectors:
         states = [vector, *early[1:]]
         for number in range(head_layers):
-            names = {
-                part: name.replace("decoder.", "head.layers.") for part, name in self.decoder_names(number).items()
-            }
+            names = self.decoder_names(number)
+            names = {part: name.replace("decoder.", "head.layers.") for part, name in names.items()}
             states = self.layer(names, states, states, [[True] * len(states)] * len(states))
         return states
 
@@ -77,9 +76,8 @@ def deep(layers: int, folder: Path, **fields: Any) -> Any:
     """On a BERT of some layers, from a Hugging Face folder."""
     shape = {"hidden_size": 128, "num_attention_heads": 2, "intermediate_size": 256, "initializer_range": 0.05}
     torch.manual_seed(2)
-    BertForMaskedLM(
-        BertConfig(vocab_size=60, num_hidden_layers=layers, max_position_embeddings=64, **shape)
-    ).save_pretrained(folder)
+    shape |= {"vocab_size": 60, "num_hidden_layers": layers, "max_position_embeddings": 64}
+    BertForMaskedLM(BertConfig(**shape)).save_pretrained(folder)
     config = override(Condenser.Config(), fields)
     return build_objective(config, load_backbone(folder, dropout=0.0), small_vocabulary(), seed=5).double()
 
@@ -140,9 +138,8 @@ def test_cocondenser_loss_and_every_gradient_equal_the_reference(variant: str) -
         partner = scores[row + 3 if row < 3 else row - 3]
         contrastive.append(log_sum_exp(torch.stack(list(scores.values()))) - partner)
     terms = {"contrastive": contrastive, **reference.losses(drawn, 1, config.head_layers)}
-    assert_equal(
-        cocondenser, drawn, reference, terms, (config.contrastive_weight, config.head_weight, config.late_weight)
-    )
+    weights = (config.contrastive_weight, config.head_weight, config.late_weight)
+    assert_equal(cocondenser, drawn, reference, terms, weights)
 
 
 def test_both_spans_are_masked_and_apart_from_each_other() -> None:

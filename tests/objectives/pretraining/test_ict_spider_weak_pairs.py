@@ -114,9 +114,8 @@ def test_crops_are_independent_and_lose_a_tenth_of_their_tokens() -> None:
     for crop in (whole.query, whole.passage):
         left_out = 4000 * 30 - int((crop.lengths_B - 2).sum())
         assert stats.binomtest(left_out, 4000 * 30, 0.1).pvalue > FALSE_ALARM
-    both = sum(
-        len(set(one) & set(other)) for one, other in zip(rows_of(whole.query), rows_of(whole.passage), strict=True)
-    )
+    pairs = zip(rows_of(whole.query), rows_of(whole.passage), strict=True)
+    both = sum(len(set(one) & set(other)) for one, other in pairs)
     assert stats.binomtest(both - 2 * 4000, 4000 * 30, 0.81).pvalue > FALSE_ALARM
 
 

@@ -150,11 +150,9 @@ def test_rows_without_weights_are_refused_rather_than_masked_uniformly() -> None
 
 
 BOW_VARIANTS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "[UNK] is a target": {"bow_unknown": True},
-    "other weights": {"bow_weight": 0.8, "bow_weight_end": 0.3},
-    "tokens": {"encoder_mask": "token"},
-}
+    "default": {}, "[UNK] is a target": {"bow_unknown": True},
+    "other weights": {"bow_weight": 0.8, "bow_weight_end": 0.3}, "tokens": {"encoder_mask": "token"},
+}  # fmt: skip
 
 
 def texts() -> TokenRows:
@@ -176,9 +174,8 @@ def test_bow_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
         words = {token for token in true[1:-1] if token != UNK or config.bow_unknown}
         if words:
             logits = reference.logits(states[0])
-            values["bag_of_words"].append(
-                torch.stack([(log_sum_exp(logits) - logits[v]) / len(words) for v in words]).sum()
-            )
+            each = [(log_sum_exp(logits) - logits[v]) / len(words) for v in words]
+            values["bag_of_words"].append(torch.stack(each).sum())
     assert len(values["bag_of_words"]) == (4 if config.bow_unknown else 3)
     cosine = math.cos(math.pi * progress)
     weight = config.bow_weight_end + (config.bow_weight - config.bow_weight_end) * 0.5 * (1 + cosine)
@@ -217,12 +214,10 @@ def test_winners_are_0_where_all_texts_share_them_and_1_where_none_do() -> None:
 
 
 FREQUENCIES_VARIANTS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "linear": {"tf_head": "linear"},
-    "mean": {"tf_reduction": "mean", "tf_weight": 0.4},
+    "default": {}, "linear": {"tf_head": "linear"}, "mean": {"tf_reduction": "mean", "tf_weight": 0.4},
     "cosine": {"tf_loss": "cosine"},
     "linear, cosine, whole words": {"tf_head": "linear", "tf_loss": "cosine", "encoder_mask": "word"},
-}
+}  # fmt: skip
 
 
 def frequencies_texts() -> TokenRows:

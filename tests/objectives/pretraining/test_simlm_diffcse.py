@@ -21,7 +21,7 @@ from midmask.objectives.pretraining.simlm import SimLM
 from tests.support.encoders.models import VARIANTS as FAMILIES
 from tests.support.encoders.models import random_model
 from tests.support.objectives import checks
-from tests.support.objectives.checks import assert_equal, build, ids, places, reference_of, surprises, z_score
+from tests.support.objectives.checks import assert_equal, build, ids, places, reference_of, surprises
 from tests.support.objectives.reference import Reference, Vectors, log_sum_exp
 from tests.support.objectives.texts import (
     CLS,
@@ -115,9 +115,8 @@ def test_guesses_follow_the_generators_softmax() -> None:
     with torch.no_grad():
         generator.output_bias_V.copy_(torch.randn(60))
         state_1D = torch.randn(1, 128)
-        expected = torch.softmax(
-            generator.transform(state_1D) @ generator.output_weight_VD.T + generator.output_bias_V, 1
-        )
+        logits = generator.transform(state_1D) @ generator.output_weight_VD.T + generator.output_bias_V
+        expected = torch.softmax(logits, 1)
         chance = uniform(row_keys(1, 0, np.arange(300)), Purpose.GUESS, 100).flatten()
         guesses = guess(generator, state_1D.expand(30_000, -1), chance, 60)
     shares = expected[0].double() / expected[0].double().sum()
@@ -230,8 +229,10 @@ def test_diffcse_loss_and_every_gradient_equal_the_reference(variant: str) -> No
 
 
 def test_hidden_places_of_each_pass_are_filled_and_no_others() -> None:
-    drawn = certain(DiffCSE).draw(BATCH)
-    rows = BATCH.texts["passage"].ids_BL.repeat(2, 1)
+    """A guess that is right counts as kept."""
+    read = batch([[GUESS, 20] * 30] * 9)
+    drawn = certain(DiffCSE).draw(read)
+    rows = read.texts["passage"].ids_BL.repeat(2, 1)
     expected = torch.where(drawn.masked.selected_BL, GUESS, rows)
     assert torch.equal(drawn.edited.ids_BL, expected)
     assert torch.equal(drawn.edited.replaced_BL, expected != rows)
@@ -242,16 +243,6 @@ def test_the_likeliest_guess_stands_everywhere_but_at_the_first_token() -> None:
     drawn = certain(DiffCSE, guesses="likeliest").draw(BATCH)
     for row, text in enumerate(DIFFCSE_TEXTS * 2):
         assert drawn.edited.ids_BL[row, : len(text) + 2].tolist() == [CLS, *[GUESS] * (len(text) + 1)]
-
-
-def test_hidden_share_and_right_guesses() -> None:
-    """0.30 of 6,000 tokens, twice; a guess that is right counts as kept. False alarms: one in a million seeds."""
-    read = batch([[GUESS, 20] * 30] * 100)
-    drawn = certain(DiffCSE).draw(read)
-    hidden = int(drawn.masked.selected_BL.sum())
-    assert z_score(hidden, 12_000, 0.3) < 4.9
-    wrong = drawn.masked.selected_BL & (read.texts["passage"].ids_BL.repeat(2, 1) == 20)
-    assert torch.equal(drawn.edited.replaced_BL, wrong)
 
 
 def test_the_discriminator_begins_as_a_copy_with_weights_of_its_own() -> None:
