@@ -13,7 +13,7 @@ from midmask.objectives import PRETRAINING
 from midmask.objectives.sample import full_rows, pretraining_batch
 from midmask.text.vocabulary import Vocabulary
 from tests.benchmarks.harness import MEBIBYTE, Bench, extra_memory, in_a_process
-from tests.support.objectives.words import sample_vocabulary
+from tests.support.objectives.texts import sample_vocabulary
 from tests.support.training.steps import objective_named, training_step
 
 Work = Callable[[], object]

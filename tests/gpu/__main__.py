@@ -44,7 +44,7 @@ from midmask.store.place import Place
 from midmask.training.loop import to_device
 from tests.gpu.cases import all_cases
 from tests.support.corpora.collections import write_beir
-from tests.support.objectives.words import sample_vocabulary
+from tests.support.objectives.texts import sample_vocabulary
 from tests.support.training.steps import objective_named, training_step
 
 NO_TIME = "not measured, for lack of time"

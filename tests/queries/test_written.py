@@ -33,7 +33,7 @@ from midmask.store.place import Place
 from midmask.text.vocabulary import Vocabulary
 from midmask.training.examples import local_reader
 from midmask.training.run import run_training
-from tests.support.objectives.words import sample_vocabulary
+from tests.support.objectives.texts import sample_vocabulary
 from tests.support.queries.articles import articles, corpus_of, opening
 from tests.support.queries.chat_server import Fault, Served, serving
 from tests.support.queries.documents import text_of

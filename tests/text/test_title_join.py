@@ -33,7 +33,7 @@ from midmask.text.vocabulary import TitleJoin, load_tokenizer
 from midmask.training.optimiser import TrainConfig
 from tests.support.encoders.models import VARIANTS, random_model
 from tests.support.encoders.public import opened
-from tests.support.objectives.words import sample_vocabulary
+from tests.support.objectives.texts import sample_vocabulary
 from tests.support.retrieve.collection import write_parts
 
 LONGEST = 24

@@ -23,6 +23,13 @@ def small_vocabulary(size: int = 60) -> Vocabulary:
     )
 
 
+def sample_vocabulary(size: int = 30522, *, pad_id: int = 0) -> Vocabulary:
+    """A vocabulary for made-up texts: the specials first, then whole words, the last fifth continuations."""
+    ids = torch.arange(size)
+    special_V = ((ids < 5) & (ids != 1)) | (ids == pad_id)
+    return Vocabulary(size, pad_id, 2, 3, 4, 1, ids >= size * 4 // 5, special_V, (ids > 5) & (ids < 200))
+
+
 def token_rows(texts: list[list[int]], *, length: int | None = None, keys: Tensor | None = None) -> TokenRows:
     """Texts without specials, as padded rows with them; keys are those of rows 0, 1, … unless given."""
     full = [[CLS, *text, SEP] for text in texts]

@@ -33,11 +33,6 @@ def titled(number: int) -> str:
     return "" if number % 9 == 0 else f"Title {number // 4}"
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder by name."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
 def write_inputs(folder: Path) -> dict[str, Artifact]:
     """Corpus and tokens: 90 documents d0 … d89 in shards of 40; query i asks for document i; every third is dev."""
     corpus = folder / "corpus"

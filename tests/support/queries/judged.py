@@ -6,23 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from midmask.queries.pseudo_queries import PAIRS, PSEUDO_QUERIES, PseudoQueriesConfig, query_id
 from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from tests.support.retrieve.collection import made
+from tests.support.retrieve.collection import made, texts_of
 
 Inputs = dict[str, Artifact]
 Pairs = list[tuple[str, str]]
 """(passage, query), in the order of the collection."""
-
-
-def texts_of(corpus: Artifact) -> dict[str, str]:
-    """Passage -> its text, in the order of the collection."""
-    tables = [pq.read_table(file) for file in sorted((Path(corpus.place.local()) / "docs").iterdir())]
-    return {row["doc_id"]: row["text"] for table in tables for row in table.to_pylist()}
 
 
 def write_pairs(inputs: Inputs, folder: Path) -> tuple[Artifact, Pairs]:

@@ -1,12 +1,10 @@
 """BM25 over a small corpus: all three steps, and bm25s itself over the whole collection, which they must equal."""
 
 from collections.abc import Mapping
-from itertools import chain
 from typing import Any
 
 import bm25s
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig
@@ -28,16 +26,6 @@ def ranked_by_bm25(config: Bm25Config, inputs: Mapping[str, Artifact], place: Pl
     """The ranking step with an index made beside its place."""
     index = bm25_index(inputs["corpus"], Place(f"{place.uri}-of"), config)
     return rank_with_bm25(config, {**inputs, "index": index}, place)
-
-
-def passages_of(corpus: Artifact, *, titles: bool = True) -> tuple[list[str], list[str]]:
-    """Ids and texts of a corpus in row order, as BM25 reads them."""
-    tables = [
-        pq.read_table((corpus.place / "docs" / name).local()).to_pylist() for name in (corpus.place / "docs").names()
-    ]
-    rows = list(chain.from_iterable(tables))
-    texts = [f"{row['title']} {row['text']}" if titles else row["text"] for row in rows]
-    return [row["doc_id"] for row in rows], texts
 
 
 class WholeBm25:

@@ -19,6 +19,7 @@ from midmask.retrieve.index import IndexConfig, IndexFields, SampleConfig, build
 from midmask.retrieve.search import SearchConfig, search, search_in_parts
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_table
 from midmask.text.tokens import TokensConfig, tokenise
 from midmask.text.vocabulary import Vocabulary
 
@@ -66,6 +67,13 @@ def write_parts(
     _write(place / "qrels.parquet", judged.set_column(3, "grade", judged["grade"].cast(pa.int32())))
     facts = {"name": "words", "passages": len(docs), "splits_made_here": [], "split_rule": "made up"}
     return Artifact(place, {"fingerprint": "corpus", "result": facts})
+
+
+def texts_of(corpus: Artifact, *, titles: bool = False) -> dict[str, str]:
+    """Passage -> its text, behind its title if asked for, in the order of the collection."""
+    tables = [read_table(corpus.place / "docs" / name) for name in (corpus.place / "docs").names()]
+    rows = [row for table in tables for row in table.to_pylist()]
+    return {row["doc_id"]: f"{row['title']} {row['text']}" if titles else row["text"] for row in rows}
 
 
 def _table(rows: Sequence[tuple[object, ...]], names: list[str]) -> pa.Table:

@@ -10,8 +10,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
 from tests.support.dashboards.browser import appearance, hosts_asked
-from tests.support.dashboards.pages import PAGES, wait_for, wait_for_text, wait_until_drawn
-from tests.support.dashboards.site import Site
+from tests.support.dashboards.pages import PAGES, Site, wait_for, wait_for_text, wait_until_drawn
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 RUN = "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(done)"

@@ -31,7 +31,7 @@ sys.modules.update(dict.fromkeys({blocked!r}))
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.objectives import PRETRAINING, build_objective
 from midmask.objectives.sample import pretraining_batch
-from tests.support.objectives.words import sample_vocabulary
+from tests.support.objectives.texts import sample_vocabulary
 
 words = sample_vocabulary(300)
 for name, method in PRETRAINING.items():

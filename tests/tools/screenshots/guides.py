@@ -116,7 +116,7 @@ def choose(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
     yield out / f"{picture.name}.png"
     with _pages(own, flags=("--verdict", str(own / "verdict"))) as at:
         browser.get(f"{at}/{ASKED}")
-        wait_for_text(browser, "three ranks higher", PATIENCE)
+        wait_for_text(browser, "three ranks higher", patience=PATIENCE)
         yield take(browser, at, PICTURES["search"], out)
 
 
