@@ -78,10 +78,8 @@ def test_each_middle_training_is_fine_tuned_with_seeds_of_its_own(corpus):
 
 
 def test_a_setting_without_stages_measures_what_fine_tuning_begins_with(corpus):
-    settings = {
-        "as it is": Setting(protocols={"dense": "in_batch"}, stages=0),
-        "tuned": Setting(protocols={"dense": "in_batch"}),
-    }
+    in_batch = {"dense": "in_batch"}
+    settings = {"as it is": Setting(protocols=in_batch, stages=0), "tuned": Setting(protocols=in_batch)}
     cells = lay_out(given(corpus, settings=settings, representations=("dense",), seeds=(0, 7))).cells
     found = {
         (cell.key.system, cell.key.setting, cell.seed): {step.name for step in cell.evaluations[cell.main].upstream()}
@@ -147,16 +145,14 @@ def test_a_mistyped_system_is_told_before_anything_runs(system, message, corpus)
 def test_a_change_for_all_stages_reaches_every_stage_and_only_teachers_that_are_there(corpus):
     setting = Setting(protocols={"hybrid": "dupmae"})
     changes = {"stages.*.train.steps": 5, "stages.*.teacher.train.steps": 9}
-    benchmark = given(
-        corpus, systems=("dupmae",), representations=("hybrid",), settings={"dupmae": setting}, changes=changes
-    )
+    only = {"systems": ("dupmae",), "representations": ("hybrid",), "settings": {"dupmae": setting}}
+    benchmark = given(corpus, **only, changes=changes)
     (key,) = benchmark.keys()
     stages = recipe_of(benchmark, key).stages
     assert [stage.train.steps for stage in stages] == [5, 5, 5]
     assert [stage.teacher.train.steps for stage in stages if stage.teacher] == [9]
-    two = recipe_of(
-        benchmark.model_copy(update={"settings": {"dupmae": setting.model_copy(update={"stages": 2})}}), key
-    )
+    cut = {"dupmae": setting.model_copy(update={"stages": 2})}
+    two = recipe_of(benchmark.model_copy(update={"settings": cut}), key)
     assert len(two.stages) == 2 and not any(stage.teacher for stage in two.stages)
 
 
@@ -215,17 +211,7 @@ def test_collections_are_compared_at_equal_tokens(corpus, other):
 
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "benchmark_middle_training.py"
-FLAGS = (
-    "preset",
-    "systems",
-    "seeds",
-    "pretrain_seeds",
-    "representations",
-    "settings",
-    "zero_shot",
-    "collections",
-    "out",
-)
+FLAGS = "preset systems seeds pretrain_seeds representations settings zero_shot collections out".split()
 
 
 @pytest.fixture
@@ -234,9 +220,8 @@ def ask(tmp_path: Path):
 
     def found(preset: str, *more: str, **flags: str) -> Benchmark:
         options = resolve(parse(["--corpus", corpus, "--pretrain-on", other, *more], None), JOB)
-        return preset_with_flags(
-            replace(options, home=tmp_path), Namespace(**{**dict.fromkeys(FLAGS), "preset": preset, **flags})
-        )
+        given = Namespace(**{**dict.fromkeys(FLAGS), "preset": preset, **flags})
+        return preset_with_flags(replace(options, home=tmp_path), given)
 
     return found
 
@@ -261,10 +246,8 @@ def test_settings_and_systems_are_chosen_by_name(ask) -> None:
 
 
 def test_a_system_that_the_preset_does_not_have_is_run_under_all_of_its_conditions(ask) -> None:
-    one = ask(
-        "pretrained", systems="retromae,simcse,retromae[merge=0.5]", settings="no labels", representations="dense"
-    )
-    layout = lay_out(one)
+    flags = {"systems": "retromae,simcse,retromae[merge=0.5]", "settings": "no labels", "representations": "dense"}
+    layout = lay_out(ask("pretrained", **flags))
     assert [cell.key.system for cell in layout.cells] == ["retromae", "retromae[merge=0.5]", "bm25"]
     assert [left.key.system for left in layout.left_out] == ["simcse"], "the preset runs it with labels alone"
 

@@ -44,17 +44,11 @@ def accuracy(folder: Path, texts: list[str]) -> tuple[int, float, float]:
         AutoTokenizer.from_pretrained(folder),
         AutoModelForMaskedLM.from_pretrained(folder).float().eval(),
     )
+    form = {"truncation": True, "max_length": LENGTH, "padding": True, "return_tensors": "pt"}
     draws = np.random.default_rng(0)
     count, right, loss = 0, 0, 0.0
     for first in range(0, len(texts), ROWS):
-        batch = tokenizer(
-            texts[first : first + ROWS],
-            truncation=True,
-            max_length=LENGTH,
-            padding=True,
-            return_special_tokens_mask=True,
-            return_tensors="pt",
-        )
+        batch = tokenizer(texts[first : first + ROWS], return_special_tokens_mask=True, **form)
         real = batch.pop("special_tokens_mask") == 0
         masked = real & torch.from_numpy(draws.random(real.shape) < RATIO)
         targets = batch["input_ids"][masked]

@@ -72,6 +72,22 @@ def test_a_mistake_in_a_task_is_found_inside_what_ray_raises(ray_local: None) ->
     assert mistake_in(bug.value) is None
 
 
+LOCAL_RAY = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import ray
+from midmask.backend.cluster import connect
+connect()
+print(ray.cluster_resources()["CPU"])
+"""
+
+
+def test_a_local_ray_has_the_cores_that_its_process_may_use() -> None:
+    environment = {**os.environ, "RAY_ADDRESS": "local"}
+    code, out, err = outcome([sys.executable, "-c", LOCAL_RAY], environment)
+    assert code == 0 and float(out.split()[-1]) == 1, err
+
+
 VALUES = {"good": 0.9, "poor": 0.1, "better": 0.95}
 
 

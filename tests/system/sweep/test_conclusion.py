@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
+import pytest
 
 from midmask.app.flags import parse
 from midmask.app.job import resolve
@@ -26,7 +28,37 @@ from midmask.sweep.trial import RungMeasured, SweepProgress, TrialContext, Trial
 from midmask.tracking.reading import read_runs
 from midmask.tracking.runs import Tracker
 from tests.support.benchmark.tiny import write_collection
-from tests.support.cluster.spaces import DEPTH, SHORT, SIZE, check_repeated_seeds, check_words_and_bytes
+
+SHORT = {
+    "settings": {
+        "tokens.vocabulary_size": 300, "pretrain.steps": 4, "pretrain.batch_size": 8,
+        "stages.0.train.steps": 3, "stages.0.train.batch_size": 4,
+    },
+    "baselines": ["none"], "seeds": [0, 1],
+}  # fmt: skip
+DEPTH = {
+    "name": "depth", "recipe": "retromae", "trial_seeds": [0, 1],
+    "rungs": {"shares": [0.5], "steps": 2, "prune": False},
+    "parameters": {
+        "objective.decoding": {"values": ["enhanced", "basic"]},
+        "objective.decoder_layers": {"values": [1, 2], "when": {"objective.decoding": "basic"}},
+    },
+}  # fmt: skip
+WORDS = {"representation.lexical": "logits"}
+SIZE = {
+    "name": "size", "recipe": "dupmae", "protocol": "in_batch",
+    "objectives": [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}],
+    "parameters": {
+        "representation.lexical": {"values": ["logits", None]},
+        "representation.passage_terms": {"values": [16], "when": WORDS},
+        "evaluation.passage_terms": {"values": [2, 4, 16], "when": WORDS, "label": "N"},
+        "representation.width": {"values": [8, 16], "when": WORDS},
+    },
+    "marks": {
+        "CLS": {"representation.lexical": None},
+        "8+4": {"representation.width": 8, "evaluation.passage_terms": 4},
+    },
+}  # fmt: skip
 
 
 class Here:
@@ -71,10 +103,14 @@ def test_a_conditional_space_with_repeated_seeds(tmp_path: Path) -> None:
     told = build_result(end, study=one.study, sweep=one.fingerprint).model_dump(mode="json")
     assert [point["brief"] for point in told["points"]] == ["enhanced", "basic/1", "basic/2"]
     highest = max(point["values"]["nDCG@10"] for point in told["points"])
-    check_repeated_seeds(told)
     for point in told["points"]:
+        assert len(point["seeds"]) == 2 and np.mean(point["seeds"]) == pytest.approx(point["values"]["nDCG@10"])
+        assert len(point["probes"]) == 1 and point["complete"]
         assert (point["to_best"] is None) == (point["label"] == told["best"])
         assert point["front"] == (point["values"]["nDCG@10"] == highest), "equals of the best are on the front too"
+    spread = np.sqrt(np.mean([np.var(point["seeds"], ddof=1) for point in told["points"]]))
+    assert told["noise_floor"]["seed_spread"] == pytest.approx(spread), "that of all points"
+    assert told["noise_floor"]["seed_degrees"] == 3
     events = [told.event for told in heard.told]
     assert [event.number for event in events if isinstance(event, RungMeasured)] == [1, 2] * 3
     begun = {event.step.fingerprint for event in events if isinstance(event, Begun)}
@@ -111,7 +147,15 @@ def test_words_are_cut_without_training_and_weighed_against_bytes(tmp_path: Path
     assert len(first) == 3 + 1, "one fine-tuning a width, [CLS] alone, the baseline; none for N"
 
     assert len(told["points"]) == 7
-    check_words_and_bytes(told)
+    values = [(point["values"]["nDCG@10"], point["values"]["bytes_per_passage"]) for point in told["points"]]
+    beaten = [any(a >= x and b <= y and (a, b) != (x, y) for a, b in values) for x, y in values]
+    assert [point["front"] for point in told["points"]] == [not one for one in beaten]
+    for point in told["points"]:
+        words, size = point["parameters"].get("evaluation.passage_terms"), point["costs"]["bytes_per_passage"]
+        if point["parameters"].get("representation.width") == 8:
+            # 32 bits and an index a word, of a vocabulary of 300 at most; two headers
+            assert 4 * 8 + words * 4 < size < 4 * 8 + words * (32 + 9) / 8 + (128 + 64) / 48 + 1
+        assert point["costs"]["search_ms_per_query"] > 0
     assert {"CLS", "8+4", "none"} <= {system["label"] for system in told["systems"]}
     out = end.text()
     assert "front of nDCG@10 and bytes_per_passage" in out and "probe at" not in out
