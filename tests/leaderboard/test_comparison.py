@@ -27,6 +27,7 @@ from midmask.store.place import Place
 from midmask.tracking.names import collection_key, metric_key, queries_key
 from midmask.tracking.reading import TrackedRow
 from tests.support.dashboards import compared
+from tests.support.dashboards.boards import per_query
 
 
 def row(own: np.ndarray, base: np.ndarray) -> Comparison:
@@ -120,26 +121,21 @@ def test_names_and_queries_are_escaped_in_markdown_alone() -> None:
         compare_systems(systems, "squad dev", lambda row: None, [], measures=[], queries=3)
 
 
-def values(row: LeaderboardRow) -> pa.Table | None:
-    own = {name: compared.values(row.recipe, int(row.seed), name) for name in compared.MEASURES}
-    return compared.per_query(own)
-
-
 def test_seeds_are_joined_and_a_system_lacks_none_of_its_tables() -> None:
     found = entries(rows(compared.tracked_rows()))
     (place,) = found[0].rows
-    systems = comparable(found, place, "nDCG@10", values)
+    systems = comparable(found, place, "nDCG@10", per_query)
     assert {name: len(tables) for name, tables in systems.tables.items()} == {
         "dupmae": 3, "retromae": 3, "none": 3, "bm25": 1
     }  # fmt: skip
 
     def one_seed_lost(row: LeaderboardRow) -> pa.Table | None:
-        return None if (row.recipe, row.seed) == ("retromae", "1") else values(row)
+        return None if (row.recipe, row.seed) == ("retromae", "1") else per_query(row)
 
     systems = comparable(found, place, "nDCG@10", one_seed_lost)
     assert set(systems.entries) == set(systems.tables) == {"dupmae", "none", "bm25"}
     assert systems.without == ("retromae",) and not systems.unread
-    other = lambda row: compared.per_query({"RR@10": {"q": 0.5}}) if row.recipe == "none" else values(row)  # noqa: E731
+    other = lambda row: compared.per_query({"RR@10": {"q": 0.5}}) if row.recipe == "none" else per_query(row)  # noqa: E731
     assert comparable(found, place, "nDCG@10", other).without == ("none",), "it has no values of the measure"
 
 
@@ -153,14 +149,14 @@ def test_the_baseline_is_the_plain_system(recipes: str, expected: str) -> None:
     aged = [compared.changed(runs[recipe], older=days) for days, recipe in enumerate(recipes.split())]
     found = entries(rows(aged))
     (place,) = found[0].rows
-    assert comparable(found, place, "nDCG@10", values).baseline() == expected
+    assert comparable(found, place, "nDCG@10", per_query).baseline() == expected
 
 
 def test_a_short_name_has_what_tells_systems_of_one_recipe_apart() -> None:
     runs = [run for run in compared.tracked_rows() if run.run_id.endswith("-0")]
     trial = entries(rows([compared.tagged(runs[0], step="trial"), *runs]))
     (place,) = trial[0].rows
-    assert list(comparable(trial, place, "nDCG@10", values).entries)[-1] == "dupmae · trial", "trials come last"
+    assert list(comparable(trial, place, "nDCG@10", per_query).entries)[-1] == "dupmae · trial", "trials come last"
     other = compared.tagged(runs[0], protocol="ance")
     found = entries(rows([*runs, other]))
     assert list(short_names(found)) == ["dupmae · in_batch", "retromae", "none", "bm25", "dupmae · ance"]
@@ -173,14 +169,7 @@ RUNS = st.dictionaries(st.sampled_from([f"q{n:02d}" for n in range(15)]), SCORES
 
 def table(values: dict[str, float], measure: str = "RR@10") -> pa.Table:
     """Values of a measure, and of another one that must not count."""
-    rows = [(query, name, value) for query, value in values.items() for name in (measure, "other")]
-    return pa.table(
-        {
-            "query_id": pa.array([query for query, _, _ in rows], pa.string()),
-            "measure": pa.array([name for _, name, _ in rows], pa.string()),
-            "value": pa.array([value if name == measure else 1 - value for _, name, value in rows], pa.float64()),
-        }
-    )
+    return compared.per_query({measure: values, "other": {query: 1 - value for query, value in values.items()}})
 
 
 @given(own=RUNS, base=RUNS)

@@ -1,7 +1,8 @@
-"""Search spaces and their files, checked against the recipe; points of spaces with conditions."""
+"""Search spaces and their files, checked against the recipe; points of spaces with conditions; planned sweeps."""
 
 import itertools
 import random
+from dataclasses import replace
 from itertools import filterfalse
 from pathlib import Path
 
@@ -10,12 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from midmask.app.flags import add_sweep_flags, parse
+from midmask.app.job import Options, resolve
 from midmask.core.config import override
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.sweep.job import sweep
+from midmask.sweep.plan import sweep_for
 from midmask.sweep.space import Distribution, Rungs, Space, budget, check, complete, grid, load_space, mark_of
 from tests.fuzz.refusing import refused
+from tests.support.benchmark.tiny import write_collection
 from tests.support.tracked import is_foreign
 
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
@@ -91,7 +97,7 @@ def test_a_rung_measures_something(fields):
         Rungs(**fields)
 
 
-RATIO = {"objective.encoder_mask_ratio": {"values": [0.3, 0.5]}}
+RATIO = {"objective.decoder_mask_ratio": {"values": [0.5, 0.7]}}
 GAIN, SIZE = {"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}
 
 
@@ -189,10 +195,6 @@ DECODER = {
 }
 
 
-def space_of(parameters, **fields) -> Space:
-    return Space.model_validate({"name": "s", "recipe": "retromae", "parameters": parameters, **fields})
-
-
 @st.composite
 def spaces(draw) -> Space:
     """Two to five parameters of one to three values; some exist only where one or two above have certain values."""
@@ -202,7 +204,7 @@ def spaces(draw) -> Space:
         above = draw(st.lists(st.sampled_from(sorted(parameters)), max_size=2, unique=True)) if parameters else []
         when = {path: draw(st.lists(st.sampled_from(parameters[path]["values"]), min_size=1)) for path in above}
         parameters[f"p.{number}"] = {"values": values, "when": when}
-    return space_of(parameters)
+    return space(parameters=parameters)
 
 
 def filtered_product(space: Space) -> list[dict]:
@@ -241,8 +243,7 @@ def test_whatever_is_drawn_is_a_point_of_the_grid(space, seed):
 
 
 def test_the_decoder_is_one_layer_where_it_is_enhanced():
-    space = space_of(DECODER)
-    recipes = [override(RECIPES["retromae"](), point) for point in grid(space)]
+    recipes = [override(RECIPES["retromae"](), point) for point in grid(space(parameters=DECODER))]
     layers = [(recipe.objective.decoding, recipe.objective.decoder_layers) for recipe in recipes]
     assert layers[::2] == [("enhanced", 1), ("basic", 1), ("basic", 2), ("basic", 3)] and len(layers) == 8
 
@@ -250,13 +251,69 @@ def test_the_decoder_is_one_layer_where_it_is_enhanced():
 def test_what_the_recipe_has_where_a_parameter_does_not_exist_must_be_possible():
     deep = override(RECIPES["retromae"](), {"objective.decoding": "basic", "objective.decoder_layers": 2})
     with pytest.raises(UserError, match=r"decoder_layers = 2 needs decoding = basic"):
-        check(space_of(DECODER), deep)
+        check(space(parameters=DECODER), deep)
 
 
 def test_a_mark_must_be_a_point():
     path = "objective.decoder_mask_ratio"
     good, bad = ({"paper": {path: value}} for value in (0.5, 0.55))
-    space = space_of(DECODER, marks=good)
-    assert [mark_of(space, point) for point in grid(space)] == ["paper", None] * 4
+    of = space(parameters=DECODER, marks=good)
+    assert [mark_of(of, point) for point in grid(of)] == ["paper", None] * 4
     with pytest.raises(UserError, match=r"marks\.paper: no point of the space has .*0\.55"):
-        check(space_of(DECODER, marks=bad), RECIPES["retromae"]())
+        check(space(parameters=DECODER, marks=bad), RECIPES["retromae"]())
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    given = ["--corpus", write_collection(tmp_path / "words"), "--storage", str(tmp_path / "store")]
+    return resolve(parse([*given, "--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db"], None))
+
+
+def test_settings_and_flags_reach_the_baselines_but_for_the_methods_own(options):
+    settings = {"objective.encoder_mask_ratio": 0.2, "pretrain.steps": 7}
+    asked = replace(options, set_fields={"objective.decoding": "basic", "backbone.dropout": "0.1"}, seed=5)
+    one = sweep_for(asked, space(settings=settings, baselines=["none", "mlm"]))
+    none, mlm = one.baselines
+    assert (one.recipe.objective.encoder_mask_ratio, one.recipe.objective.decoding) == (0.2, "basic")
+    assert none.objective is None and mlm.objective == RECIPES["mlm"]().objective
+    for recipe in (one.recipe, none, mlm):
+        assert (recipe.pretrain.steps, recipe.backbone.dropout, recipe.stages[0].train.seed) == (7, 0.1, 5)
+        assert recipe.corpus.name == options.corpus
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"measure": "NDCG@10"}, ["'NDCG@10'", "nDCG@10", "bytes_per_passage", "evaluation.measures"]),
+        ({"settings": {"evaluation.measures": ["RR@10"]}}, ["'nDCG@10'", "(RR@10)"]),
+        ({"protocol": "in_bath"}, ["'in_bath'", "did you mean 'in_batch'"]),
+        ({"baselines": ["mlmm"]}, ["'mlmm'", "did you mean 'mlm'"]),
+        ({"parameters": {"objective.layers": {"values": [1]}}}, ["objective.layers"]),
+    ],
+)
+def test_what_would_fail_later_is_refused_before_anything_starts(options, fields, words):
+    with pytest.raises(UserError) as caught:
+        sweep_for(options, space(**fields))
+    for word in words:
+        assert word in str(caught.value)
+    assert not Path(options.storage).exists()
+
+
+def test_a_flag_that_no_trial_would_follow_is_refused(options):
+    refused = replace(options, set_fields={"objective.decoder_mask_ratio": "0.6"})
+    with pytest.raises(UserError, match=r"--set objective.decoder_mask_ratio=0.6: this sweep varies"):
+        sweep_for(refused, space())
+    kept = replace(options, set_fields={"objective.encoder_mask_ratio": "0.2"})
+    assert sweep_for(kept, space()).recipe.objective.encoder_mask_ratio == 0.2
+
+
+def test_the_corpus_of_a_space_is_read_unless_the_command_line_names_one(options, tmp_path, capsys):
+    own = write_collection(tmp_path / "others")
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"name: mine\nrecipe: retromae\ncorpus: {own}\nparameters:\n  pretrain.steps: {{values: [1]}}\n")
+    for arguments, read in ((["--dry-run"], own), (["--dry-run", "--corpus", options.corpus], options.corpus)):
+        flags = parse(
+            ["--storage", options.storage, "--tracking-uri", options.tracking_uri, *arguments], None, add_sweep_flags
+        )
+        sweep(resolve(flags), flags, file)
+        assert f"corpus.name = {read}\n" in capsys.readouterr().out
