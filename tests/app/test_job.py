@@ -195,9 +195,7 @@ def ran(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("view", ["dense", "lexical"])
-def test_the_lines_load_a_bi_encoder_and_compare_texts(
-    view: str, tokenizer_folder: Path, tmp_path: Path, stores: Options
-) -> None:
+def test_the_lines_load_a_bi_encoder_and_compare_texts(view, tokenizer_folder, tmp_path, stores) -> None:
     """Reference: the views as midmask computes them, multiplied in float64."""
     representation = Representation() if view == "dense" else Representation(dense=None, lexical="splade")
     backbone = Backbone(random_model("bert"), dropout=0.0).eval()

@@ -347,9 +347,7 @@ def curves(uri: str) -> dict[str, list[tuple[int, float]]]:
     }
 
 
-def test_the_same_command_logs_from_the_store_what_was_computed_once(
-    uri: str, tmp_path: Path, empty_store: Path
-) -> None:
+def test_the_same_command_logs_from_the_store_what_was_computed_once(uri, tmp_path, empty_store) -> None:
     recipe = override(recipes(write_collection(tmp_path / "tiny"))[0], {"pretrain.log_every": 3, "pretrain.steps": 7})
     run_whole(uri, tmp_path, recipe)
     computed = curves(uri)

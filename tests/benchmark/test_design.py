@@ -47,10 +47,9 @@ def given(corpus: str, **changes) -> Benchmark:
 def test_each_system_meets_each_condition_once(corpus, other):
     layout = lay_out(given(corpus, collections={"corpus": (), "other": (other,)}, seeds=(0, 7)))
     found = [(cell.key.system, cell.key.collection, cell.key.representation, cell.seed) for cell in layout.cells]
-    trained = [
-        ("mlm", name, kind, seed) for name in ("corpus", "other") for kind in ("dense", "splade") for seed in (0, 7)
-    ]
-    untrained = [("none", "none", kind, seed) for kind in ("dense", "splade") for seed in (0, 7)]
+    conditions = [(kind, seed) for kind in ("dense", "splade") for seed in (0, 7)]
+    trained = [("mlm", name, *one) for name in ("corpus", "other") for one in conditions]
+    untrained = [("none", "none", *one) for one in conditions]
     assert found == [("bm25", "none", "bm25", 0), *untrained, *trained]
     assert not layout.left_out and len({cell.name for cell in layout.cells}) == len(layout.cells)
     assert {name for cell in layout.cells for name in cell.evaluations} == {("tiny", "dev"), ("tiny", "test")}

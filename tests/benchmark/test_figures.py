@@ -150,9 +150,8 @@ def test_systems_of_several_collections_on_test_with_their_levels():
             if key.system in ("mlm", "retromae")
         }
         assert means == pytest.approx(expected, abs=1e-5)
-        assert [level.value for level in panel.levels.values()] == pytest.approx(
-            [0.1 * factor, 0.78 * factor], abs=1e-5
-        )
+        levels = [level.value for level in panel.levels.values()]
+        assert levels == pytest.approx([0.1 * factor, 0.78 * factor], abs=1e-5)
 
 
 def test_the_table_has_means_with_the_standard_deviation_of_the_seeds(tmp_path: Path):

@@ -18,7 +18,13 @@ from tests.support.training.steps import objective_named, training_step
 
 Work = Callable[[], object]
 STEP_GOALS = {
-    **{"retromae": 1.25, "dupmae": 1.6, "lexmae": 1.5, "cocondenser": 1.4, "cotmae": 1.6, "mlm": None, "rom": None}
+    "retromae": 1.25,
+    "dupmae": 1.6,
+    "lexmae": 1.5,
+    "cocondenser": 1.4,
+    "cotmae": 1.6,
+    "mlm": None,
+    "rom": None,
 }
 """How many times Hugging Face's masked LM step each may take."""
 SPANS, LENGTH = 16, 128

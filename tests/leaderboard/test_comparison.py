@@ -83,9 +83,8 @@ def run(system, collection="c0ffee123456", split="dev", queries=60, **tags) -> T
 
 def test_collections_of_one_name_are_chosen_by_their_full_name() -> None:
     runs = [run(system, collection) for system in ("none", "bm25") for collection in ("aaaa11", "bbbb22")]
-    with pytest.raises(
-        UserError, match=r"--on 'squad \(aaaa, 60 queries\) dev' or --on 'squad \(bbbb, 60 queries\) dev'"
-    ):
+    both = r"--on 'squad \(aaaa, 60 queries\) dev' or --on 'squad \(bbbb, 60 queries\) dev'"
+    with pytest.raises(UserError, match=both):
         select_systems(["none", "bm25"], view_of(runs), "squad/dev")
     place, chosen = select_systems(["none", "bm25"], view_of(runs), "squad (bbbb, 60 queries) dev")
     assert place.collection == "bbbb22" and list(chosen) == ["none", "bm25"]

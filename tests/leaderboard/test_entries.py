@@ -29,13 +29,7 @@ from midmask.leaderboard.entries import (
     gain_per_hour,
     kind,
 )
-from midmask.leaderboard.rows import (
-    CollectionSplit,
-    LeaderboardRow,
-    measure_names,
-    rows,
-    sweeps,
-)
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names, rows, sweeps
 from midmask.recipes import RECIPES
 from midmask.tracking.reading import TrackedRow, read_runs
 from tests.support.dashboards import compared, tracked
@@ -71,9 +65,7 @@ def test_what_tells_systems_apart() -> None:
     assert len(set(names)) == 3 and all("2 more" in name for name in names)
     bm25 = compared.tracked_rows()[-1]
     files = [compared.changed(compared.tagged(bm25, representation="run file"), run__digest=digest) for digest in "ab"]
-    assert [entry.note for entry in entries(rows(files))] == ["digest a", "digest b"], (
-        "another tool's BM25 is no BM25 here"
-    )
+    assert [entry.note for entry in entries(rows(files))] == ["digest a", "digest b"], "they are no BM25 of ours"
     assert len(entries(rows([bm25, compared.changed(bm25, tokens__max_length="96")]))) == 1, "BM25 has no such settings"
 
 

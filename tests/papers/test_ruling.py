@@ -214,9 +214,7 @@ def test_systems_that_change_places_flip_the_sign_and_order_of_seeds_and_queries
     one, other = difference(found), difference(found, B, A)
     assert (one.value, one.low, one.high) == pytest.approx((-other.value, -other.high, -other.low))
     assert one.detectable == pytest.approx(other.detectable)
-    turned = [
-        Result(r.key, r.seed, r.corpus, r.split, r.measures, r.per_query.take(list(range(19, -1, -1)))) for r in found
-    ]
+    turned = [replace(one, per_query=one.per_query.take(list(range(19, -1, -1)))) for one in found]
     assert difference(Results(reversed(turned))).low == pytest.approx(one.low)
 
 

@@ -132,9 +132,8 @@ def all_tables() -> list[NamedTable]:
         if slot.key.system and slot.key.representation
     )
     found: list[Result] = drawn(dict.fromkeys(keys, 0.4), queries=3, seeds=1)
-    return [
-        table for name in SHEETS for table in paper_tables(name, Results(found), ["50% & more_or_less {a} ~ #1 $x^2$"])
-    ]
+    hostile = ["50% & more_or_less {a} ~ #1 $x^2$"]
+    return [table for name in SHEETS for table in paper_tables(name, Results(found), hostile)]
 
 
 def test_latex_of_every_table_is_whole():

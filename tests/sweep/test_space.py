@@ -80,17 +80,14 @@ def test_extremes_are_the_listed_values_the_ends_and_one_within():
     assert Distribution(values=["a"], low=2, high=10, step=4).extremes() == ("a", 2, 10)
     low, inside, high = Distribution(low=2.0, high=10.0).extremes()
     assert (low, high) == (2.0, 10.0) and inside == pytest.approx(5.056) and inside != int(inside)
-    assert 1 < Distribution(low=1, high=2).extremes()[1] < 2, (
-        "no whole number, which a whole number's field must refuse"
-    )
+    assert 1 < Distribution(low=1, high=2).extremes()[1] < 2, "a whole number's field must refuse it"
 
 
 NO_RUNGS = [{"shares": shares} for shares in ([0.0], [1.0], [0.5, 0.5], [0.5, 0.25], [-0.1, 0.5], [0.5, 1.5])]
+NO_RUNGS += [{"steps": 0}, {"max_queries": 0}, {"max_queries": 501}, {"reduction": 1}]
 
 
-@pytest.mark.parametrize(
-    "fields", [*NO_RUNGS, {"steps": 0}, {"max_queries": 0}, {"max_queries": 501}, {"reduction": 1}]
-)
+@pytest.mark.parametrize("fields", NO_RUNGS)
 def test_a_rung_measures_something(fields):
     assert Rungs(shares=[0.001, 0.999], steps=1, max_queries=1, reduction=2).shares == (0.001, 0.999)
     with pytest.raises(ValidationError, match="ascending shares between 0 and 1" if "shares" in fields else None):
@@ -215,9 +212,8 @@ def filtered_product(space: Space) -> list[dict]:
     found = []
     for choice in itertools.product(*([*space.parameters[path].values, ABSENT] for path in paths)):
         point = dict(zip(paths, choice, strict=True))
-        holds = {
-            path: all(point[other] in wanted for other, wanted in space.parameters[path].when.items()) for path in paths
-        }
+        conditions = {path: space.parameters[path].when.items() for path in paths}
+        holds = {path: all(point[above] in own for above, own in conditions[path]) for path in paths}
         if all((point[path] is not ABSENT) == holds[path] for path in paths):
             found.append({path: value for path, value in point.items() if value is not ABSENT})
     return found
@@ -312,8 +308,7 @@ def test_the_corpus_of_a_space_is_read_unless_the_command_line_names_one(options
     file = tmp_path / "mine.yaml"
     file.write_text(f"name: mine\nrecipe: retromae\ncorpus: {own}\nparameters:\n  pretrain.steps: {{values: [1]}}\n")
     for arguments, read in ((["--dry-run"], own), (["--dry-run", "--corpus", options.corpus], options.corpus)):
-        flags = parse(
-            ["--storage", options.storage, "--tracking-uri", options.tracking_uri, *arguments], None, add_sweep_flags
-        )
+        stores = ["--storage", options.storage, "--tracking-uri", options.tracking_uri]
+        flags = parse([*stores, *arguments], None, add_sweep_flags)
         sweep(resolve(flags), flags, file)
         assert f"corpus.name = {read}\n" in capsys.readouterr().out

@@ -86,9 +86,8 @@ class PresetRun:
     def covers(self, number: Published) -> bool:
         """Whether a cell of this run is what the paper prints: the same system, and fields that the paper tells."""
         fields = vars(key_of(number))
-        systems = [
-            key for key in self.keys if all(not fields[name] or vars(key)[name] == fields[name] for name in fields)
-        ]
+        told = {name: value for name, value in fields.items() if value}
+        systems = [key for key in self.keys if told.items() <= vars(key).items()]
         measures = self.measures(number.corpus)
         compared = bool(number.against and measures)  # differences and shares of wins follow from cells
         return bool(systems) and (compared or number.measure in measures)
@@ -138,21 +137,14 @@ def report(papers: Mapping[str, list[Coverage]]) -> str:
         for name, entries in papers.items()
     }
     missing = [f"{name}: {entry.what}: {entry.why}" for name in papers for entry in paper(name).missing]
-    parts = [
-        NOT_RUN,
-        f"{share}: {covered / len(every):.1%}. None of them was run.",
-        counts,
-        "\n".join(["```sh", *commands, "```"]),
-    ]
-    parts += _section(
-        "Cited by the papers only", [f"{name}: {', '.join(entries)}" for name, entries in cited.items() if entries]
-    )
+    share = f"{share}: {covered / len(every):.1%}. None of them was run."
+    parts = [NOT_RUN, share, counts, "\n".join(["```sh", *commands, "```"])]
+    listed = [f"{name}: {', '.join(entries)}" for name, entries in cited.items() if entries]
+    parts += _section("Cited by the papers only", listed)
     parts += _section("Not in the texts at hand", missing)
     lacking = [entry.number for entry in every if not entry.command]
-    parts += _section(
-        "Without a command",
-        [f"{entry.paper}, table {entry.table}: {entry.label}, {entry.measure} on {entry.corpus}" for entry in lacking],
-    )
+    named = [f"{one.paper}, table {one.table}: {one.label}, {one.measure} on {one.corpus}" for one in lacking]
+    parts += _section("Without a command", named)
     return "\n\n".join(parts) + "\n"
 
 

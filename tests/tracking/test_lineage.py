@@ -35,9 +35,7 @@ def train(tracker: Tracker) -> str:
 
 
 @pytest.mark.parametrize("trained_first", [True, False])
-def test_one_model_links_the_run_that_made_it_and_the_one_that_used_it(
-    uri: str, tmp_path: Path, trained_first: bool
-) -> None:
+def test_one_model_links_the_run_that_made_it_and_the_one_that_used_it(uri, tmp_path, trained_first) -> None:
     """A job may send what an earlier one left behind, so the use may arrive before the making."""
     with Tracker(uri, tmp_path, QUICK) as tracker:
         order = [train, evaluate] if trained_first else [evaluate, train]
@@ -77,9 +75,7 @@ def test_datasets_who_ran_it_and_why_it_failed_are_told_without_credentials(uri:
 
 
 @pytest.mark.parametrize("call", ["create_logged_model", "log_outputs", "log_inputs"])
-def test_a_connection_that_breaks_half_way_leaves_no_second_model(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+def test_a_connection_that_breaks_half_way_leaves_no_second_model(uri, tmp_path, monkeypatch, call) -> None:
     """The request arrives, its answer does not."""
     whole = getattr(MlflowClient, call)
     broken: list[str] = []
@@ -101,9 +97,7 @@ def test_a_connection_that_breaks_half_way_leaves_no_second_model(
     assert links(uri, ids[1])["used"] == [model.model_id]
 
 
-def test_a_server_too_old_to_know_models_costs_nothing_but_them(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_server_too_old_to_know_models_costs_nothing_but_them(uri, tmp_path, monkeypatch, caplog) -> None:
     """It answers as every server does to an address that it has not: 404."""
 
     def unknown(self: MlflowClient, *args: Any, **named: Any) -> None:

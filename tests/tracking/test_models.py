@@ -64,9 +64,7 @@ def test_mlflow_itself_knows_signature_and_lineage(uri: str, tmp_path: Path, fol
     assert shapes == {"dense": ("float32", (-1, 3)), "lexical": ("float32", (-1, 40))}
 
 
-def test_the_model_that_runs_are_linked_to_is_the_one_that_is_registered(
-    uri: str, tmp_path: Path, folder: Path
-) -> None:
+def test_the_model_that_runs_are_linked_to_is_the_one_that_is_registered(uri, tmp_path, folder) -> None:
     with Tracker(uri, tmp_path, QUICK) as tracker, tracker.run("finetune", tags={}, params={}) as run:
         run.log_output_model(TrackedModel("finetune-dupmae", "finetune", "f00d", "retriever", "/store/f00d"), 7)
     register(uri, tmp_path, folder)
@@ -81,9 +79,7 @@ def test_the_model_that_runs_are_linked_to_is_the_one_that_is_registered(
     assert b"python_function" not in found.pop("MLmodel") and found == files(folder), "nothing can be unpickled"
 
 
-def test_the_same_model_is_registered_once_and_an_alias_is_of_one_version(
-    uri: str, tmp_path: Path, folder: Path
-) -> None:
+def test_the_same_model_is_registered_once_and_an_alias_is_of_one_version(uri, tmp_path, folder) -> None:
     register(uri, tmp_path, folder)
     assert register(uri, tmp_path, folder, alias="best-dev") == Registered(NAME, 1, fresh=False)
     other = RegistryEntry(**{**vars(ENTRY), "fingerprint": "beef"})
@@ -101,9 +97,7 @@ def test_names_are_those_mlflow_takes(backbone: str, name: str, uri: str, tmp_pa
     assert register(uri, tmp_path, folder, entry) == Registered(f"midmask.dupmae.{name}", 1, fresh=False)
 
 
-def test_what_mlflow_takes_for_something_else_and_what_is_no_model_is_refused(
-    uri: str, tmp_path: Path, folder: Path
-) -> None:
+def test_what_mlflow_takes_for_something_else_and_what_is_no_model_is_refused(uri, tmp_path, folder) -> None:
     for alias in ("latest", "v3", "best dev", "", "a@b"):
         with pytest.raises(UserError, match="such as candidate"):
             register(uri, tmp_path, folder, alias=alias)

@@ -36,9 +36,8 @@ def test_the_next_job_of_a_host_marks_its_dead_runs_and_touches_no_others(uri: s
 @pytest.mark.parametrize("status", ["finished", "failed"])
 def test_a_run_of_another_host_is_killed_when_its_step_is_finished_here(status: str, uri: str, tmp_path: Path) -> None:
     with Tracker(uri, tmp_path, QUICK) as tracker:
-        left, other = (
-            leave(uri, tracker, {OWNER: ELSEWHERE, **tags}) for tags in (TAGS, {**TAGS, "midmask.step": "x"})
-        )
+        both = (TAGS, {**TAGS, "midmask.step": "x"})
+        left, other = (leave(uri, tracker, {OWNER: ELSEWHERE, **tags}) for tags in both)
         run = tracker.run("a", tags=TAGS, params={})
         assert run.id != left, "it may live"
         assert statuses(uri)[left] == RUNNING
@@ -60,9 +59,7 @@ def test_an_interrupt_ends_every_open_run_as_killed_and_an_error_as_failed(uri: 
 CPU, MEMORY = "system/cpu_utilization_percentage", "system/system_memory_usage_percentage"
 
 
-def test_a_run_that_lasts_has_points_that_go_on_after_a_resume(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_lasts_has_points_that_go_on_after_a_resume(uri, tmp_path, monkeypatch) -> None:
     """As often as MLflow's own settings say."""
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.03")
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLES_BEFORE_LOGGING", "2")

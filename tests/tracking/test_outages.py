@@ -131,9 +131,7 @@ def check_all(uri: str, run_id: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_the_middle_costs_one_warning_and_no_value(
-    fault: str, server: FaultyServer, uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fault_in_the_middle_costs_one_warning_and_no_value(fault, server, uri, tmp_path, caplog) -> None:
     with Tracker(server.uri, tmp_path, QUICK) as tracker, tracker.run("job", tags={}, params={}) as job:
         run = tracker.run("a", tags=TAGS, params={"seed": 1}, parent=job.id)
         assert run.id
@@ -158,9 +156,7 @@ def test_a_fault_in_the_middle_costs_one_warning_and_no_value(
 
 
 @pytest.mark.parametrize("fault", ["401", "lost", "silent", "stopped"])
-def test_what_a_job_could_not_send_is_sent_by_the_next_one_of_its_home(
-    fault: str, server: FaultyServer, uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_job_could_not_send_is_sent_by_the_next_one_of_its_home(fault, server, uri, tmp_path, caplog) -> None:
     with Tracker(server.uri, tmp_path, SOON) as tracker, tracker.run("job", tags={}, params={}) as job:
         run = tracker.run("a", tags=TAGS, params={"seed": 1}, parent=job.id)
         assert run.id
@@ -200,9 +196,7 @@ def test_what_another_process_has_resumed_meanwhile_is_not_sent(server: FaultySe
     assert history(uri, run.id, "loss") == [] and unsent_files(tmp_path, server.uri) == []
 
 
-def test_a_step_that_was_finished_before_is_only_linked_even_if_nobody_could_ask(
-    server: FaultyServer, uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_step_that_was_finished_before_is_only_linked_even_if_nobody_could_ask(server, uri, tmp_path, caplog) -> None:
     with Tracker(server.uri, tmp_path, QUICK) as tracker:
         with tracker.run("a", tags=TAGS, params={}) as first:
             first.log({"loss": 1.0}, 0)
@@ -220,9 +214,7 @@ def test_a_step_that_was_finished_before_is_only_linked_even_if_nobody_could_ask
     assert (tags["midmask.status"], tags["midmask.cached_run"]) == ("cached", first.id)
 
 
-def test_a_full_queue_drops_reports_that_the_trace_then_gives_back(
-    server: FaultyServer, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_queue_drops_reports_that_the_trace_then_gives_back(server, uri, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("midmask.tracking.sending.MOST_WAITING", 5)
 
     def trace(known: Collection[int]) -> Iterator[tuple[int, dict[str, float]]]:

@@ -57,9 +57,7 @@ def test_four_threads_lose_nothing(uri: str, tmp_path: Path) -> None:
         assert history(uri, runs[0].id, f"shared{n}") == [(step, step) for step in range(100)]
 
 
-def test_what_the_store_refuses_costs_a_warning_and_the_rest_goes_on(
-    uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_the_store_refuses_costs_a_warning_and_the_rest_goes_on(uri, tmp_path, caplog) -> None:
     with Tracker(uri, tmp_path, QUICK) as tracker:
         gone, run = (tracker.run(name, tags={}, params={}) for name in ("gone", "stays"))
         MlflowClient(uri).delete_run(gone.id)
@@ -125,9 +123,7 @@ def test_killed_before_anything_was_sent_and_resumed(uri: str, tmp_path: Path) -
     assert history(uri, run_id, "loss") == [(step, step / 3) for step in range(60)]
 
 
-def test_reading_pages_through_all_runs_and_creates_nothing(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_pages_through_all_runs_and_creates_nothing(uri, tmp_path, monkeypatch) -> None:
     assert read_runs(f"sqlite:///{tmp_path}/none.db") == [] and not (tmp_path / "none.db").exists()
     assert read_runs(uri) == []
     monkeypatch.setattr("midmask.tracking.reading.PAGE", 3)

@@ -34,9 +34,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
-def test_a_home_that_may_not_be_written_is_one_line_at_once(
-    uri: str, small_disk: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_home_that_may_not_be_written_is_one_line_at_once(uri, small_disk, caplog) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     for store in (f"sqlite:///{small_disk}/mlflow.db", uri):
         with pytest.raises(UserError, match=r"cannot be written .*MIDMASK_HOME") as told:
@@ -85,9 +83,7 @@ def refusing(status: int, body: bytes, *, lets_experiments: bool = False) -> Ite
     ],
     ids=["a proxy", "mlflow", "another server"],
 )
-def test_a_refused_token_is_one_line_at_once(
-    status: int, body: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_refused_token_is_one_line_at_once(status, body, tmp_path, caplog) -> None:
     """After one request, and two more for the status where MLflow's client has lost it."""
     with refusing(status, body) as (host, requests):
         with pytest.raises(UserError, match=r"refuses access: .*MLFLOW_TRACKING_TOKEN") as told:
@@ -135,9 +131,7 @@ triples = st.tuples(names, names, names)
 
 
 @given(triples, triples)
-def test_any_name_comes_back_as_no_other_does_and_mlflow_takes_its_key(
-    triple: tuple[str, str, str], other: tuple[str, str, str]
-) -> None:
+def test_any_name_comes_back_as_no_other_does_and_mlflow_takes_its_key(triple, other) -> None:
     key = metric_key(*triple)
     _validate_metric_name(key)
     _validate_tag_name(artifact_key(*triple[:2]))

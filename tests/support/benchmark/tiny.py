@@ -1,7 +1,6 @@
 """A collection and recipes so small that a whole experiment takes a second."""
 
 import gzip
-import json
 from pathlib import Path
 
 from midmask.benchmark.layout import Layout
@@ -10,6 +9,7 @@ from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.store.place import Place
+from tests.support.corpora.collections import json_lines
 
 WORDS = "amber birch cedar delta ember frost grove heath inlet jetty knoll larch marsh north ochre plume".split()
 
@@ -33,13 +33,13 @@ TWO_TRIALS = {
 def write_collection(folder: Path) -> str:
     """48 passages of eight words, a query being three of its passage's words, in BEIR's layout; its name."""
     (folder / "qrels").mkdir(parents=True)
-    texts = {
-        n: [WORDS[(n * step + place) % 16] for place, step in enumerate((1, 2, 3, 5, 7, 11, 13, 4))] for n in range(48)
-    }
-    lines = [{"_id": f"d{n}", "title": f"number {n}", "text": " ".join(text)} for n, text in texts.items()]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    queries = [{"_id": f"q{n}", "text": " ".join(text[:3])} for n, text in texts.items()]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in queries))
+    steps = (1, 2, 3, 5, 7, 11, 13, 4)
+    texts = {n: [WORDS[(n * step + place) % 16] for place, step in enumerate(steps)] for n in range(48)}
+    docs = [{"_id": f"d{n}", "title": f"number {n}", "text": " ".join(text)} for n, text in texts.items()]
+    (folder / "corpus.jsonl").write_bytes(json_lines(docs))
+    (folder / "queries.jsonl").write_bytes(
+        json_lines([{"_id": f"q{n}", "text": " ".join(text[:3])} for n, text in texts.items()])
+    )
     for split, numbers in SPLITS.items():
         rows = "".join(f"q{n}\td{n}\t1\n" for n in numbers)
         (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")

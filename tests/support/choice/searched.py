@@ -55,9 +55,8 @@ def write_verdict(folder: Path, extra: int = 0) -> Path:
 
 def write_collection(folder: Path, extra: int = 0) -> Path:
     place = Place(str(folder))
-    filler = {
-        f"filler/{row}.md#0-60": ("Filler", f"Row {row} of a table of users, disks and dates.") for row in range(extra)
-    }
+    rows = (f"Row {row} of a table of users, disks and dates." for row in range(extra))
+    filler = {f"filler/{row}.md#0-60": ("Filler", text) for row, text in enumerate(rows)}
     passages = ((name, title, text) for name, (title, text) in {**DOCUMENTS, **filler}.items())
     queries = ({"_id": name, "text": text} for name, (text, _) in QUERIES.items())
     write_beir(place, passages, queries, {"test": [(name, doc_id, 1) for name, (_, doc_id) in QUERIES.items()]})

@@ -18,9 +18,8 @@ def save(folder: Path, table: pa.Table, *, shards: int = 1) -> None:
     has no file.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    features = {
-        field.name: {"dtype": DTYPES.get(str(field.type), str(field.type)), "_type": "Value"} for field in table.schema
-    }
+    types = {field.name: str(field.type) for field in table.schema}
+    features = {name: {"dtype": DTYPES.get(kind, kind), "_type": "Value"} for name, kind in types.items()}
     schema = table.schema.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
     shards = shards if len(table) else 0
     names = [f"data-{number:05d}-of-{shards:05d}.arrow" for number in range(shards)]

@@ -26,6 +26,5 @@ def view(marks: Shown = "better_than", order: str = NDCG, **more: object) -> Vie
 
 def board(chosen: View, found: Sequence[Entry] | None = None) -> Board:
     found = entries(rows(compared.tracked_rows())) if found is None else found
-    return board_of(
-        found, chosen, lambda shown: marks_of(shown, chosen.places, chosen.measures, per_query, chosen.marks)
-    )
+    asked = (chosen.places, chosen.measures, per_query, chosen.marks)
+    return board_of(found, chosen, lambda shown: marks_of(shown, *asked))

@@ -5,6 +5,7 @@ hidden: corrupted ids, targets and visibility come from outside.
 """
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,9 +18,8 @@ class Reference:
     """An objective's parameters by name, as fresh float64 leaves, and the model they make."""
 
     def __init__(self, module: torch.nn.Module, *, heads: int, layers: int, pad_id: int) -> None:
-        self.weights = {
-            name: parameter.detach().double().clone().requires_grad_() for name, parameter in module.named_parameters()
-        }
+        leaves = module.named_parameters()
+        self.weights = {name: leaf.detach().double().clone().requires_grad_() for name, leaf in leaves}
         self.heads, self.layers, self.pad_id = heads, layers, pad_id
 
     def read_as(self, prefix: str, name: str) -> "Reference":
@@ -164,8 +164,7 @@ def assert_same_gradients(module: torch.nn.Module, reference: Reference, toleran
         expected = reference.weights[name].grad
         expected = torch.zeros_like(parameter) if expected is None else expected
         found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        torch.testing.assert_close(
-            found, expected, rtol=tolerance, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}"
-        )
+        told = partial("{}: {}".format, name)
+        torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance, msg=told)
         moved += bool(expected.any())
     assert moved > 10

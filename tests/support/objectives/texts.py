@@ -17,10 +17,8 @@ PAD, UNK, CLS, SEP, MASK, FIRST = range(6)
 def small_vocabulary(size: int = 60) -> Vocabulary:
     """Five specials, then tokens that begin words; the last third continues words. Tokens 6 to 15 are stop-words."""
     ids = torch.arange(size)
-    special = (ids < FIRST) & (ids != UNK)
-    return Vocabulary(
-        size, PAD, CLS, SEP, MASK, UNK, ids >= size * 2 // 3, special, (ids > FIRST) & (ids <= FIRST + 10)
-    )
+    special, stops = (ids < FIRST) & (ids != UNK), (ids > FIRST) & (ids <= FIRST + 10)
+    return Vocabulary(size, PAD, CLS, SEP, MASK, UNK, ids >= size * 2 // 3, special, stops)
 
 
 def sample_vocabulary(size: int = 30522, *, pad_id: int = 0) -> Vocabulary:
@@ -64,9 +62,8 @@ def batch_for(config: Any, passages: list[int], contexts: list[int], size: int =
     for text in (*texts[0], *texts[1]) if form.rows == "spans" else ():
         text[:4] = range(16, 20) if len(text) >= 4 else text
     made = batch(texts[0], texts[1] if form.rows in ("spans", "pseudo_queries") else None)
-    return (
-        replace(made, texts={name: weighted(rows) for name, rows in made.texts.items()}) if form.term_weights else made
-    )
+    weigh = weighted if form.term_weights else lambda rows: rows
+    return replace(made, texts={name: weigh(rows) for name, rows in made.texts.items()})
 
 
 def weighted(text: TokenRows) -> TokenRows:

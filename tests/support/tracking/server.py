@@ -34,9 +34,8 @@ class Server:
         env = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         env.pop("MLFLOW_TRACKING_URI", None)
         with open(self.folder / "server.log", "ab") as output:
-            self.process = subprocess.Popen(
-                command, stdout=output, stderr=output, env=env, cwd=self.folder, start_new_session=True
-            )
+            pipes = {"stdout": output, "stderr": output}
+            self.process = subprocess.Popen(command, **pipes, env=env, cwd=self.folder, start_new_session=True)
 
     def wait(self) -> None:
         wait_until(partial(answers, f"{self.uri}/health"), self.process, self.folder / "server.log")

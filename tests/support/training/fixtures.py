@@ -57,10 +57,9 @@ def corpus(made_once) -> Place:
 
 
 def artifacts(corpus: Place, **others: Place) -> dict[str, Artifact]:
-    places = {"corpus": corpus, **others}
-    return {
-        name: Artifact(place, {"fingerprint": name, "result": {"passages": PASSAGES}}) for name, place in places.items()
-    }
+    result = {"passages": PASSAGES}
+    places = {"corpus": corpus, **others}.items()
+    return {name: Artifact(place, {"fingerprint": name, "result": result}) for name, place in places}
 
 
 @pytest.fixture(scope="session")

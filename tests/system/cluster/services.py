@@ -40,9 +40,8 @@ def main(address: str) -> None:
     def start(name: str) -> None:
         path, log = Path(sys.executable).with_name(commands[name][0]), Path(f"/tmp/{name}.log")
         with open(log, "ab") as stream:
-            running[name] = subprocess.Popen(
-                [path, *commands[name][1:]], stdout=stream, stderr=stream, start_new_session=True
-            )
+            command = [path, *commands[name][1:]]
+            running[name] = subprocess.Popen(command, stdout=stream, stderr=stream, start_new_session=True)
         wait_until(partial(answers, f"{at[name]}/{looked_at[name]}"), running[name], log)
 
     with postgres() as database:

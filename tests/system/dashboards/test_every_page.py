@@ -10,7 +10,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
 from tests.support.dashboards.browser import appearance, hosts_asked
-from tests.support.dashboards.pages import PAGES, Site, wait_for, wait_for_text, wait_until_drawn
+from tests.support.dashboards.pages import PAGES, wait_for, wait_for_text, wait_until_drawn
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 RUN = "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(done)"
@@ -33,9 +33,7 @@ GROUND = "return getComputedStyle(document.querySelector('[data-testid=stApp]'))
 
 @pytest.mark.parametrize("looks", [LOOKS[0], pytest.param(LOOKS[1], marks=pytest.mark.slow)], ids=["one", "other"])
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_whole_and_accessible(
-    browser: Chrome, site: Site, page: str, looks: tuple[tuple[int, str], ...]
-) -> None:
+def test_a_page_is_whole_and_accessible(browser, site, page, looks) -> None:
     hosts_asked(browser)
     browser.get(f"{site.address}/{page}")
     for width, theme in looks:

@@ -1,7 +1,6 @@
 """The pages beside the leaderboard in a real headless Chromium: what they show of runs with artifacts."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from selenium.webdriver import Chrome
@@ -38,9 +37,7 @@ SQUARE = """return [...document.querySelectorAll('.st-key-scatter .xy .gridlayer
         .map(box => [box.width, box.height]) : []"""
 
 
-def test_compare_counts_tests_and_shows_the_queries(
-    browser: Chrome, site: pages.Site, worked: Worked, tmp_path: Path
-) -> None:
+def test_compare_counts_tests_and_shows_the_queries(browser, site, worked, tmp_path) -> None:
     own, base = (per_query_files(site.uri, tmp_path)(worked.rows[name]) for name in ("retromae", "bm25"))
     assert own is not None and base is not None
     pairing = pair_systems(own, base, "nDCG@10")

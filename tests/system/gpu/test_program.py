@@ -44,9 +44,7 @@ def test_all_parts_run_without_a_gpu_and_without_ray_or_faiss() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_number_that_differs_on_the_device_fails_the_program(
-    precision: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_number_that_differs_on_the_device_fails_the_program(precision, monkeypatch, capsys) -> None:
     whole, other = itertools.islice(all_cases(), 2)
 
     def disturbed(where):  # type: ignore[no-untyped-def]

@@ -87,10 +87,9 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here
     compared = entrants(one, trials)
     for step in (step for entrant in compared for step in entrant.evaluations.values()):
         runner.compute(step)
+    planned = plan(recipe, one.survey)
     configs = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
-    bm25 = {
-        split: runner.compute(plan(recipe, one.survey).bm25_evaluation(config)) for split, config in configs.items()
-    }
+    bm25 = {split: runner.compute(planned.bm25_evaluation(config)) for split, config in configs.items()}
     return one, Conclusion(trials, compared, bm25, importance(study, space)), heard
 
 

@@ -38,9 +38,7 @@ def executors(home: Path) -> dict[str, set[str]]:
 
 
 @pytest.mark.timeout(900)
-def test_trials_on_gpus_are_groups_and_equal_to_those_in_a_process(
-    ray_local: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trials_on_gpus_are_groups_and_equal_to_those_in_a_process(ray_local, tmp_path, monkeypatch) -> None:
     project, corpus = tmp_path / "project", write_collection(tmp_path / "words")
     shutil.copytree(JOBS, project / "jobs")
     (project / "pyproject.toml").touch()

@@ -75,9 +75,7 @@ def test_a_server_that_is_killed_costs_no_value(server: Server, tmp_path: Path) 
     assert history(server.uri, last.id, "loss") == [(7, 1.5)] and not unsent_files(tmp_path, server.uri)
 
 
-def test_postgresql_that_ends_under_a_job_does_not_end_the_job(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_postgresql_that_ends_under_a_job_does_not_end_the_job(tmp_path, caplog) -> None:
     with postgres() as address:
         uri = address.replace("postgresql://postgres@", f"postgresql://postgres:{PASSWORD}@")
         tracker = Tracker(uri, tmp_path, BRIEF)
