@@ -1,7 +1,6 @@
 """Rows of a store and entries of them, names by which pages ask, order, bold and means against plain comparisons."""
 
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -31,7 +30,7 @@ from midmask.leaderboard.entries import (
 )
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names, rows, sweeps
 from midmask.recipes import RECIPES
-from midmask.tracking.reading import TrackedRow, read_runs
+from midmask.tracking.reading import read_runs
 from tests.support.dashboards import compared, tracked
 from tests.support.dashboards.browser import ROOT
 from tests.support.tracked import is_foreign
@@ -101,28 +100,9 @@ def test_all_runtime_fields_and_seeds_are_known() -> None:
     assert field_kind("stages.0.mine.seed") == field_kind("corpus.split_seed") == "setting"
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture(scope="module")
-def uri(home: Path, empty_store: Path) -> str:
-    shutil.copy(empty_store, home / "mlflow.db")
-    return f"sqlite:///{home}/mlflow.db"
-
-
-@pytest.fixture(scope="module")
-def sweep(uri: str, home: Path) -> str:
-    return tracked.everything(uri, home)
-
-
-@pytest.fixture
-def runs(uri: str, sweep: str) -> list[TrackedRow]:
-    return read_runs(uri)
-
-
-def test_one_row_per_finished_run_corpus_and_split(runs: list[TrackedRow], sweep: str) -> None:
+def test_one_row_per_finished_run_corpus_and_split_and_a_sweep_by_its_trials(uri: str, tmp_path: Path) -> None:
+    sweep, runs = tracked.everything(uri, tmp_path), read_runs(uri)
+    assert [run.run_id for run in sweeps(runs)] == [sweep]
     found = [row for row in rows(runs) if not row.trial]
     values = {(row.recipe, row.corpus, row.split): row.measures["nDCG@10"] for row in found}
     expected = {}
@@ -135,10 +115,6 @@ def test_one_row_per_finished_run_corpus_and_split(runs: list[TrackedRow], sweep
     assert mlm.measures == pytest.approx({"nDCG@10": 0.5990, "RR@10": 0.5490, "R(rel=2)@100": 0.7990})
     assert {row.corpus for row in found if row.split_made_here} == {"cranfield"}
     assert measure_names(found) == ["nDCG@10", "RR@10", "R(rel=2)@100"], "in the field's order"
-
-
-def test_a_sweep_is_known_by_its_trials(runs: list[TrackedRow], sweep: str) -> None:
-    assert [run.run_id for run in sweeps(runs)] == [sweep]
 
 
 PLACES = ("platform/midmask/leaderboard", "platform/midmask/pages")

@@ -37,9 +37,10 @@ from tests.support.queries.documents import (
     made_spans,
     text_of,
     titled,
+    tokenised_passages,
     tokens_of,
+    write_token_file,
 )
-from tests.support.queries.token_files import tokenised_passages, write_token_file
 
 
 def joined(pieces: Iterable[list[int]]) -> list[int]:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import free_port, wait_until
 
 PASSWORD = "a-password-of-the-tests"
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import torch
 from transformers import BertConfig, BertModel
 
@@ -156,3 +157,14 @@ def write_all(root: Place) -> dict[str, Artifact]:
     corpus = write_corpus(root / "corpus")
     tokens = write_tokens(root / "tokens", corpus)
     return {"corpus": corpus, "tokens": tokens, "model": write_model(root / "encoder", tokens.result["vocabulary"])}
+
+
+@pytest.fixture(scope="session")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    """Corpus, tokens and a random encoder."""
+    return write_all(Place(str(tmp_path_factory.mktemp("collection"))))
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Place:
+    return Place(str(tmp_path / "out"))

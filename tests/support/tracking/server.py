@@ -13,8 +13,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from tests.support.ports import free_port
-from tests.support.waiting import answers, wait_until
+from tests.support.waiting import answers, free_port, wait_until
 
 
 class Server:

@@ -25,7 +25,7 @@ from midmask.errors import UserError
 from midmask.store.checks import own_versions, why_not_writable
 from midmask.store.place import Place
 from tests.support.cluster.head import DEMO, head
-from tests.support.ports import free_port
+from tests.support.waiting import free_port
 
 
 def test_a_sound_node_has_no_faults_and_leaves_nothing_in_the_store(ray_local: None, tmp_path: Path) -> None:
