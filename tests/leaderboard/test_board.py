@@ -28,7 +28,6 @@ from midmask.leaderboard.entries import MOST, MOST_MARKED, Marks, entries, marks
 from midmask.leaderboard.export import as_csv, as_markdown, document
 from midmask.leaderboard.export import table as html_table
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names, rows
-from midmask.tracking.names import collection_key, metric_key, queries_key
 from midmask.tracking.reading import TrackedRow
 from tests.support.dashboards import compared
 from tests.support.dashboards.boards import DEV, NDCG, SHOWN, board, per_query, view
@@ -202,19 +201,11 @@ ONE, FOUR = "3f2a90c1d2e3", "b07d11223344"
 """Fingerprints of pydocs of one package, and of four."""
 
 
-def run(system: str, collection: str, value: float, *, queries: int = 1204, split: str = "dev") -> TrackedRow:
-    """One evaluation on pydocs; the settings are the same, as where other packages are installed."""
-    made = next(one for one in compared.tracked_rows() if one.tags["midmask.recipe"] == system)
-    own = {collection_key("pydocs"): collection, queries_key("pydocs", split): str(queries)}
-    return replace(
-        made,
-        run_id=f"{system}-{collection[:4]}-{queries}-{split}",
-        metrics={metric_key("pydocs", split, "nDCG@10"): value},
-        tags={**made.tags, "midmask.corpus": "pydocs", **own},
-    )
-
-
-RUNS = [run("dupmae", ONE, 0.5), run("none", ONE, 0.4), run("dupmae", FOUR, 0.2), run("none", FOUR, 0.3)]
+RUNS = [
+    compared.evaluated(system, collection, value, corpus="pydocs", queries=1204)
+    for collection, values in ((ONE, (0.5, 0.4)), (FOUR, (0.2, 0.3)))
+    for system, value in zip(("dupmae", "none"), values, strict=True)
+]
 
 
 def shown(runs: list[TrackedRow]) -> View:

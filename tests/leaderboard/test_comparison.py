@@ -3,7 +3,6 @@
 import itertools
 import math
 import re
-import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,10 +23,10 @@ from midmask.leaderboard.rows import LeaderboardRow, rows
 from midmask.leaderboard.selection import select_systems
 from midmask.leaderboard.store_view import StoreView
 from midmask.store.place import Place
-from midmask.tracking.names import collection_key, metric_key, queries_key
 from midmask.tracking.reading import TrackedRow
 from tests.support.dashboards import compared
 from tests.support.dashboards.boards import per_query
+from tests.support.dashboards.compared import evaluated
 
 
 def row(own: np.ndarray, base: np.ndarray) -> Comparison:
@@ -70,19 +69,8 @@ def view_of(runs: list[TrackedRow]) -> StoreView:
     return StoreView(runs, found, entries(found), datetime.now(UTC))
 
 
-def run(system, collection="c0ffee123456", split="dev", queries=60, **tags) -> TrackedRow:
-    made = next(one for one in compared.tracked_rows() if one.tags["midmask.recipe"] == system)
-    own = {collection_key("squad"): collection, queries_key("squad", split): str(queries)}
-    return replace(
-        made,
-        run_id=uuid.uuid5(uuid.NAMESPACE_OID, f"{system} {collection} {split} {queries}").hex,
-        metrics={metric_key("squad", split, "nDCG@10"): 0.5},
-        tags={**made.tags, **own, **{f"midmask.{name}": value for name, value in tags.items()}},
-    )
-
-
 def test_collections_of_one_name_are_chosen_by_their_full_name() -> None:
-    runs = [run(system, collection) for system in ("none", "bm25") for collection in ("aaaa11", "bbbb22")]
+    runs = [evaluated(system, collection) for system in ("none", "bm25") for collection in ("aaaa11", "bbbb22")]
     both = r"--on 'squad \(aaaa, 60 queries\) dev' or --on 'squad \(bbbb, 60 queries\) dev'"
     with pytest.raises(UserError, match=both):
         select_systems(["none", "bm25"], view_of(runs), "squad/dev")
@@ -90,13 +78,13 @@ def test_collections_of_one_name_are_chosen_by_their_full_name() -> None:
     assert place.collection == "bbbb22" and list(chosen) == ["none", "bm25"]
     with pytest.raises(UserError, match="no queries that all"):
         select_systems(["none", "bm25"], view_of([runs[0], runs[3]]), None)
-    sliced = view_of([run(system, split=split) for system in ("none", "bm25") for split in ("test", "test.head")])
+    sliced = view_of([evaluated(system, split=split) for system in ("none", "bm25") for split in ("test", "test.head")])
     assert select_systems(["none", "bm25"], sliced, None)[0].split == "test"
     assert select_systems(["none", "bm25"], sliced, "squad/test.head")[0].split == "test.head"
 
 
 def test_a_trial_is_meant_where_there_is_nothing_else() -> None:
-    runs = [run("none"), replace(run("none", step="trial"), run_id="f" * 32), run("bm25")]
+    runs = [evaluated("none"), replace(evaluated("none", step="trial"), run_id="f" * 32), evaluated("bm25")]
     _, chosen = select_systems(["bm25", "none"], view_of(runs), None)
     assert not chosen["none"].trial
     _, chosen = select_systems(["bm25", "none"], view_of(runs[1:]), None)
@@ -104,14 +92,16 @@ def test_a_trial_is_meant_where_there_is_nothing_else() -> None:
 
 
 def test_names_and_queries_are_escaped_in_markdown_alone() -> None:
-    systems = {name: rows([run(name)]) for name in ("bm25", "none")}
+    systems = {name: rows([evaluated(name)]) for name in ("bm25", "none")}
     values = {"bm25": [0.1, 0.5, 0.2], "none": [0.2, 0.6, 0.9]}
 
     def per_query(row: LeaderboardRow) -> pa.Table:
         return compared.per_query({"nDCG@10": dict(zip(("q_1_", "q|2", "q3"), values[row.recipe], strict=True))})
 
     named = {"a|b": systems["bm25"], "*c*": systems["none"]}
-    found = compare_systems(named, "squad dev", per_query, [run("bm25"), run("none")], measures=[], queries=3)
+    found = compare_systems(
+        named, "squad dev", per_query, [evaluated("bm25"), evaluated("none")], measures=[], queries=3
+    )
     plain, markdown = as_text(found), as_markdown(found)
     assert "a|b" in plain and "*c*" in plain and "q|2" in plain
     assert all(name in markdown for name in ("a\\|b", "\\*c\\*", "q\\|2"))

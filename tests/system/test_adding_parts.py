@@ -5,6 +5,8 @@ word, and a corpus format and a source of queries (CONTRIBUTING.md).
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.support.project import ROOT, copy_of_project, passes, run_in
 
 OBJECTIVE = "platform/midmask/objectives/pretraining/one_word.py"
@@ -75,21 +77,25 @@ def change(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), "utf-8")
 
 
-def test_a_corpus_format_is_added_with_a_file_and_a_line_of_the_table(tmp_path: Path) -> None:
-    root = copy_of_project(tmp_path)
-    (root / "platform/midmask/corpora/lines.py").write_text(FORMAT, "utf-8")
-    texts = '"texts": Format("texts")'
-    change(root / "platform/midmask/corpora/config.py", texts, f'"lines": Format("lines"), {texts}')
-    done = run_in(root, "-c", READ)
-    assert done.returncode == 0, done.stderr[-3000:]
+PARTS = {
+    "corpora": ("lines", FORMAT, '"texts": Format("texts")', '"lines": Format("lines")', READ),
+    "queries": (
+        *("first_words", SOURCE, '"spans": ("plain_sources", "SpanQueries")'),
+        *('"first_words": ("first_words", "FirstWords")', ASK),
+    ),
+}
+"""Package -> the new file, its text, the line of the table beside which its own stands, and a program that uses it."""
 
 
-def test_a_source_of_queries_is_added_with_a_file_and_a_line_of_the_table(tmp_path: Path) -> None:
-    root = copy_of_project(tmp_path)
-    (root / "platform/midmask/queries/first_words.py").write_text(SOURCE, "utf-8")
-    spans, entry = '"spans": ("plain_sources", "SpanQueries")', '"first_words": ("first_words", "FirstWords")'
-    change(root / "platform/midmask/queries/config.py", spans, f"{spans}, {entry}")
-    done = run_in(root, "-c", ASK)
+@pytest.mark.parametrize("package", PARTS)
+def test_a_corpus_format_and_a_source_of_queries_are_added_with_a_file_and_a_line_of_the_table(
+    package, tmp_path
+) -> None:
+    name, text, beside, line, program = PARTS[package]
+    folder = copy_of_project(tmp_path) / "platform" / "midmask" / package
+    (folder / f"{name}.py").write_text(text, "utf-8")
+    change(folder / "config.py", beside, f"{line}, {beside}")
+    done = run_in(tmp_path, "-c", program)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -6,7 +6,7 @@ implements has none.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -108,11 +108,13 @@ RUNS: Mapping[str, tuple[PresetRun, ...]] = {
 
 @dataclass(frozen=True)
 class Coverage:
-    """A printed number, and how midmask can measure it."""
+    """A printed number, whether midmask has its system, which papers may only cite, and the command that measures the
+    number; empty if none does.
+    """
 
     number: Published
-    implemented: bool  # whether midmask has the system; the papers only cite the others
-    command: str  # the command that measures the number; empty if none does
+    implemented: bool
+    command: str
 
 
 def coverage(name: str) -> Iterator[Coverage]:
@@ -140,17 +142,12 @@ def report(papers: Mapping[str, list[Coverage]]) -> str:
     share = f"{share}: {covered / len(every):.1%}. None of them was run."
     parts = [NOT_RUN, share, counts, "\n".join(["```sh", *commands, "```"])]
     listed = [f"{name}: {', '.join(entries)}" for name, entries in cited.items() if entries]
-    parts += _section("Cited by the papers only", listed)
-    parts += _section("Not in the texts at hand", missing)
     lacking = [entry.number for entry in every if not entry.command]
     named = [f"{one.paper}, table {one.table}: {one.label}, {one.measure} on {one.corpus}" for one in lacking]
-    parts += _section("Without a command", named)
+    sections = {"Cited by the papers only": listed, "Not in the texts at hand": missing, "Without a command": named}
+    for heading, lines in sections.items():
+        parts += [f"## {heading}", "\n".join(f"- {line}" for line in lines)] if lines else []
     return "\n\n".join(parts) + "\n"
-
-
-def _section(heading: str, lines: Sequence[str]) -> list[str]:
-    """A heading over a list; nothing without lines."""
-    return [f"## {heading}", "\n".join(f"- {line}" for line in lines)] if lines else []
 
 
 def _rows(papers: Mapping[str, list[Coverage]]) -> Iterator[list[str]]:

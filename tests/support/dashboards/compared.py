@@ -1,6 +1,7 @@
 """A benchmark as jobs track it: four systems, three seeds, per-query values, costs. One pair of systems is a tie."""
 
 import tempfile
+import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -88,6 +89,17 @@ def tracked_rows(split: str = "dev") -> list[TrackedRow]:
 def settings(seed: int) -> dict[str, int]:
     """Params: one of a training's seed, one without effect, one that all share."""
     return {"stages.0.train.seed": seed, "stages.0.train.threads": seed + 1, "tokens.max_length": 48}
+
+
+def evaluated(
+    system, collection=COLLECTION, value=0.5, *, corpus="squad", split="dev", queries=60, **tags
+) -> TrackedRow:
+    """A system's one evaluation, with the settings of all others."""
+    made = next(run for run in tracked_rows() if run.tags["midmask.recipe"] == system)
+    own = {collection_key(corpus): collection, queries_key(corpus, split): str(queries), "midmask.corpus": corpus}
+    own |= {f"midmask.{name}": text for name, text in tags.items()}
+    run_id = uuid.uuid5(uuid.NAMESPACE_OID, f"{system} {collection} {split} {queries}").hex
+    return replace(made, run_id=run_id, metrics={metric_key(corpus, split, "nDCG@10"): value}, tags=made.tags | own)
 
 
 def changed(run: TrackedRow, *, older: int = 0, **params: str) -> TrackedRow:

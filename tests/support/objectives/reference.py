@@ -12,6 +12,12 @@ from torch import Tensor
 
 Vectors = list[Tensor]
 EPS = 1e-12
+LAYER = {
+    **{part: f"attention.self.{part}" for part in ("query", "key", "value")},
+    **{"attention_out": "attention.output.dense", "attention_norm": "attention.output.LayerNorm"},
+    **{"feed_in": "intermediate.dense", "feed_out": "output.dense", "feed_norm": "output.LayerNorm"},
+}
+"""Part of a layer -> its name in BERT's."""
 
 
 class Reference:
@@ -89,22 +95,12 @@ class Reference:
         everything = [[True] * len(states)] * len(states)
         for number in range(self.layers):
             at = f"backbone.model.bert.encoder.layer.{number}"
-            names = {
-                "query": f"{at}.attention.self.query",
-                "key": f"{at}.attention.self.key",
-                "value": f"{at}.attention.self.value",
-                "attention_out": f"{at}.attention.output.dense",
-                "attention_norm": f"{at}.attention.output.LayerNorm",
-                "feed_in": f"{at}.intermediate.dense",
-                "feed_out": f"{at}.output.dense",
-                "feed_norm": f"{at}.output.LayerNorm",
-            }
+            names = {part: f"{at}.{name}" for part, name in LAYER.items()}
             states = self.layer(names, states, states, everything)
         return states
 
     def decoder_names(self, number: int) -> dict[str, str]:
-        parts = ("query", "key", "value", "attention_out", "attention_norm", "feed_in", "feed_out", "feed_norm")
-        return {part: f"decoder.{number}.{part}" for part in parts}
+        return {part: f"decoder.{number}.{part}" for part in LAYER}
 
     def causal_decoder(self, name: str, states: Vectors, *, layers: int, window: int | None, vectors: int) -> Vectors:
         """GPT-2's pre-norm blocks and last norm; all rows see earlier vectors, and the last `window` columns."""
