@@ -1,6 +1,5 @@
 """How jobs begin, end and are made again: flags, stores, queries that are asked, nodes, and what ends their output."""
 
-import json
 import re
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from midmask.app.flags import parse
 from midmask.app.job import Options, mistake_in, resolve
 from midmask.backend.cluster import NodeReport
 from midmask.commands.doctor import faults
-from midmask.core.config import flatten, override
+from midmask.core.config import override
 from midmask.corpora import CorpusConfig, judged_splits, prepare
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.folder import save_bi_encoder
@@ -271,19 +270,10 @@ def test_each_fault_is_said_once_with_what_mends_it(changes, what, mend):
     assert what in line and mend in line
 
 
-def params_of(recipe: Recipe) -> dict[str, str]:
-    """A recipe's fields as the params of a tracked run."""
-    return {path: value if isinstance(value, str) else json.dumps(value) for path, value in flatten(recipe).items()}
-
-
 CHANGED: dict[str, object] = {
-    "corpus.name": "texts:/data/my corpus; it's big",
-    "objective.encoder_mask_ratio": 0.15,
-    "pretrain.seed": 11,
-    "evaluation.measures": ["nDCG@10", "R@100"],
-    "stages.0.train.learning_rate": 3e-5,
-}
-
+    "corpus.name": "texts:/data/my corpus; it's big", "objective.encoder_mask_ratio": 0.15, "pretrain.seed": 11,
+    "evaluation.measures": ["nDCG@10", "R@100"], "stages.0.train.learning_rate": 3e-5,
+}  # fmt: skip
 AT_HAND: dict[str, object] = {"backbone.name": "base", "tokens.tokenizer": None}
 OTHER_LOSS: dict[str, object] = {
     "stages.0.loss": {"name": "distillation", "teacher_temperature": 2.0}, "stages.0.per_query": 3,

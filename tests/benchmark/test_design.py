@@ -14,7 +14,7 @@ from midmask.app.flags import parse
 from midmask.app.job import resolve
 from midmask.benchmark.design import Benchmark, Released, Setting, names_in, variant
 from midmask.benchmark.job import preset_with_flags
-from midmask.benchmark.layout import lay_out, recipe_of
+from midmask.benchmark.layout import BenchmarkCell, lay_out, recipe_of
 from midmask.benchmark.presets import PRESETS, Given
 from midmask.benchmark.records import collect
 from midmask.benchmark.report import NamedTable
@@ -44,6 +44,11 @@ def given(corpus: str, **changes) -> Benchmark:
     return Benchmark(**{"systems": ("bm25", "none", "mlm"), "representations": ("dense", "splade"), **fields})
 
 
+def steps_of(cell: BenchmarkCell) -> dict[str, str]:
+    """Names of the steps behind a cell's main evaluation -> their fingerprints."""
+    return {step.name: step.fingerprint for step in cell.evaluations[cell.main].upstream()}
+
+
 def test_each_system_meets_each_condition_once(corpus, other):
     layout = lay_out(given(corpus, collections={"corpus": (), "other": (other,)}, seeds=(0, 7)))
     found = [(cell.key.system, cell.key.collection, cell.key.representation, cell.seed) for cell in layout.cells]
@@ -57,18 +62,14 @@ def test_each_system_meets_each_condition_once(corpus, other):
 
 def test_seeds_and_representations_share_the_middle_training(corpus, other):
     cells = lay_out(given(corpus, collections={"corpus": (), "other": (other,)}, seeds=(0, 7))).cells
-    steps = [
-        {step.name: step.fingerprint for step in cell.evaluations[cell.main].upstream()}
-        for cell in cells
-        if cell.key.system == "mlm"
-    ]
+    steps = [steps_of(cell) for cell in cells if cell.key.system == "mlm"]
     assert len({found["pretrain"] for found in steps}) == 2, "one per collection"
     assert len({found["finetune"] for found in steps}) == len(steps) == 8
 
 
 def test_each_middle_training_is_fine_tuned_with_seeds_of_its_own(corpus):
     cells = lay_out(given(corpus, representations=("dense",), pretrain_seeds=(1, 2, 3), seeds=(0, 7))).cells
-    steps = [{step.name: step.fingerprint for step in cell.evaluations[cell.main].upstream()} for cell in cells]
+    steps = [steps_of(cell) for cell in cells]
     seeds = [(cell.key.system, cell.pretrain_seed, cell.seed) for cell in cells]
     nested = [("mlm", 1, 0), ("mlm", 1, 7), ("mlm", 2, 8), ("mlm", 2, 15), ("mlm", 3, 16), ("mlm", 3, 23)]
     assert seeds == [("bm25", None, 0), *(("none", None, seed) for *_, seed in nested), *nested]
@@ -80,11 +81,8 @@ def test_a_setting_without_stages_measures_what_fine_tuning_begins_with(corpus):
     in_batch = {"dense": "in_batch"}
     settings = {"as it is": Setting(protocols=in_batch, stages=0), "tuned": Setting(protocols=in_batch)}
     cells = lay_out(given(corpus, settings=settings, representations=("dense",), seeds=(0, 7))).cells
-    found = {
-        (cell.key.system, cell.key.setting, cell.seed): {step.name for step in cell.evaluations[cell.main].upstream()}
-        for cell in cells
-        if cell.key.system != "bm25"
-    }
+    trained = [cell for cell in cells if cell.key.system != "bm25"]
+    found = {(cell.key.system, cell.key.setting, cell.seed): steps_of(cell).keys() for cell in trained}
     once = {key for key in found if key[1] == "as it is"}
     assert once == {("none", "as it is", 0), ("mlm", "as it is", 0)}, "no seed draws anything there"
     assert not any("finetune" in found[key] for key in once) and len(found) == 6
@@ -311,22 +309,16 @@ def test_a_folder_is_fine_tuned_and_stands_beside_its_printed_number(folder: Pat
 
 def test_its_row_is_that_of_its_collection_or_of_all() -> None:
     """RetroMAE's main results print it after Wikipedia, and after MS MARCO."""
-    truth = {
-        SystemKey("released:retromae@corpus=/hub/a", "none", "dense", "ance"): 0.4,
-        SystemKey("released:retromae=/hub/b", "none", "dense", "ance"): 0.3,
-        SystemKey("released:seed=/hub/c", "none", "dense", "ance"): 0.2,
-    }
+    levels = {"retromae@corpus=/hub/a": 0.4, "retromae=/hub/b": 0.3, "seed=/hub/c": 0.2}
+    truth = {SystemKey(f"released:{name}", "none", "dense", "ance"): level for name, level in levels.items()}
     tables = {one.name: one for one in paper_tables("retromae", Results(drawn(truth)))}
     rows = {name: [row for row in table.table.systems if "released" in row] for name, table in tables.items()}
     assert rows["retromae.main.ance"] == ["RetroMAE, released: /hub/b"]
     assert rows["retromae.main.corpus"] == ["RetroMAE, released: /hub/a", "RetroMAE, released: /hub/b"]
     order = tables["retromae.main.corpus"].table.systems
     assert order.index("RetroMAE, released: /hub/a") == order.index("RetroMAE") + 1
-    printed = {
-        number.value
-        for number in published("retromae", "main")
-        if (number.system, number.setting, number.collection, number.measure) == ("retromae", "ance", "corpus", "RR@10")
-    }
+    wanted = {"system": "retromae", "setting": "ance", "collection": "corpus", "measure": "RR@10"}.items()
+    printed = {one.value for one in published("retromae", "main") if all(getattr(one, k) == v for k, v in wanted)}
     assert tables["retromae.main.corpus"].beside.published["RetroMAE, released: /hub/a", "dense MRR@10"] in printed
 
 

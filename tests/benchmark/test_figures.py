@@ -55,11 +55,8 @@ def test_gains_are_over_the_baseline_of_the_same_setting_on_test():
 def test_the_figure_has_its_table_and_without_a_baseline_in_two_settings_nothing_is_drawn(tmp_path: Path):
     text = gains_figure(found(QUIET), tmp_path / "figures" / "gains.png", "none", "RR@10")
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
-    assert cells[2][:4] == [
-        "squad test, dense",
-        "mlm",
-        *(f"{x} [{x}, {x}], p < 0.0001" for x in ("-0.0200", "+0.0100")),
-    ]
+    gains = [f"{x} [{x}, {x}], p < 0.0001" for x in ("-0.0200", "+0.0100")]
+    assert cells[2][:4] == ["squad test, dense", "mlm", *gains]
     assert (tmp_path / "figures" / "gains.png").read_bytes().startswith(b"\x89PNG")
     one = results(drawn({dense("none"): 0.3, dense("mlm"): 0.4}))
     for made, baseline in ((one, "none"), (found(), None), (Results([]), "none")):
@@ -131,11 +128,8 @@ READ = {
 
 def by_place(noise: Noise = QUIET) -> Results:
     dev = drawn({key: 1 - value for key, value in READ.items()}, noise=noise, corpus="squad", split="dev")
-    return results(
-        dev,
-        drawn(READ, noise=noise, corpus="squad", split="test"),
-        drawn({key: value / 2 for key, value in READ.items()}, noise=noise, corpus="cranfield", split="test"),
-    )
+    half = drawn({key: value / 2 for key, value in READ.items()}, noise=noise, corpus="cranfield", split="test")
+    return results(dev, drawn(READ, noise=noise, corpus="squad", split="test"), half)
 
 
 def test_systems_of_several_collections_on_test_with_their_levels():
@@ -144,11 +138,8 @@ def test_systems_of_several_collections_on_test_with_their_levels():
     assert home.conditions == ("wiki", "squad", "both") and set(home.rows) == {"mlm", "retromae"}
     for panel, factor in ((home, 1.0), (elsewhere, 0.5)):
         means = {(name, read): point.value for name, row in panel.rows.items() for read, point in row.items()}
-        expected = {
-            (key.system, key.collection): factor * value
-            for key, value in READ.items()
-            if key.system in ("mlm", "retromae")
-        }
+        several = {key: value for key, value in READ.items() if key.system in ("mlm", "retromae")}
+        expected = {(key.system, key.collection): factor * value for key, value in several.items()}
         assert means == pytest.approx(expected, abs=1e-5)
         levels = [level.value for level in panel.levels.values()]
         assert levels == pytest.approx([0.1 * factor, 0.78 * factor], abs=1e-5)
@@ -186,11 +177,8 @@ def gain(measured: Results):
 def test_intervals_over_three_middle_trainings_cover_the_truth_in_93_to_97_percent(noise, seeds):
     """1,500 draws a case, whose standard error is 0.6%."""
     truth = {RETROMAE: 0.43, NONE: 0.40}
-    covered = [
-        found.low <= 0.03 <= found.high
-        for draw in range(1500)
-        for found in [gain(results(drawn(truth, noise=noise, seeds=seeds, pretrain_seeds=3, draw=draw)))]
-    ]
+    given = (drawn(truth, noise=noise, seeds=seeds, pretrain_seeds=3, draw=draw) for draw in range(1500))
+    covered = [found.low <= 0.03 <= found.high for found in (gain(results(one)) for one in given)]
     assert 0.93 <= np.mean(covered) <= 0.97
 
 
@@ -226,13 +214,8 @@ def test_files_keep_the_seed_of_the_middle_training_and_those_without_are_read(t
     file = tmp_path / "results.parquet"
     measured.write(Place(str(file)))
     read, _ = read_results(Place(str(file)))
-    assert [(one.pretrain_seed, one.seed) for one in read] == [
-        (0, 0),
-        (0, 1),
-        (1, 2),
-        (1, 3),
-        *((None, seed) for seed in range(4)),
-    ]
+    nested, flat = [(0, 0), (0, 1), (1, 2), (1, 3)], [(None, seed) for seed in range(4)]
+    assert [(one.pretrain_seed, one.seed) for one in read] == nested + flat
     table = pq.read_table(file)
     older = pq.ParquetWriter(file, table.schema.remove(table.schema.get_field_index("pretrain_seed")))
     with older:

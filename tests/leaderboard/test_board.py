@@ -201,11 +201,8 @@ ONE, FOUR = "3f2a90c1d2e3", "b07d11223344"
 """Fingerprints of pydocs of one package, and of four."""
 
 
-RUNS = [
-    compared.evaluated(system, collection, value, corpus="pydocs", queries=1204)
-    for collection, values in ((ONE, (0.5, 0.4)), (FOUR, (0.2, 0.3)))
-    for system, value in zip(("dupmae", "none"), values, strict=True)
-]
+VALUES = {("dupmae", ONE): 0.5, ("none", ONE): 0.4, ("dupmae", FOUR): 0.2, ("none", FOUR): 0.3}
+RUNS = [compared.evaluated(*key, value, corpus="pydocs", queries=1204) for key, value in VALUES.items()]
 
 
 def shown(runs: list[TrackedRow]) -> View:
@@ -217,25 +214,16 @@ def test_two_collections_of_one_name_are_two_columns_each_with_its_own_best() ->
     board = board_of(entries(rows(RUNS)), shown(RUNS), lambda systems: Marks())
     measured = {column.key: column for column in board.columns if column.place}
     assert set(measured) == {"pydocs (3f2a, 1,204 queries) dev nDCG@10", "pydocs (b07d, 1,204 queries) dev nDCG@10"}
-    best = {
-        (key[8:12], line.entry.recipe): line.cells[key].value.mean  # type: ignore[union-attr]
-        for key in measured
-        for line in board.lines
-        if line.cells[key].best
-    }
+    cells = [(key[8:12], line.entry.recipe, line.cells[key]) for key in measured for line in board.lines]
+    best = {(collection, recipe): cell.value.mean for collection, recipe, cell in cells if cell.best}
     assert best == {("3f2a", "dupmae"): 0.5, ("b07d", "none"): 0.3}, "0.3 is the best of its own collection"
     names = ("pydocs (3f2a, 1,204 queries) dev", "pydocs (b07d, 1,204 queries) dev")
     assert all(name in as_markdown(board) for name in names)
     assert all(f">{name}</th>" in html_table(board, board.lines) for name in names)
 
 
-places = some.builds(
-    CollectionSplit,
-    some.sampled_from(["pydocs", "squad"]),
-    some.sampled_from(["dev", "test"]),
-    some.sampled_from(["", "3f2a90", "3f2a91", "77aa00"]),
-    some.sampled_from([0, 100, 1204]),
-)
+parts = (["pydocs", "squad"], ["dev", "test"], ["", "3f2a90", "3f2a91", "77aa00"], [0, 100, 1204])
+places = some.builds(CollectionSplit, *map(some.sampled_from, parts))
 
 
 @given(some.lists(places, max_size=8))

@@ -57,15 +57,10 @@ def test_systems_that_have_hardly_learned_to_search_decide_nothing(of_bm25, lear
 
 def test_every_place_has_to_be_learned():
     """A mean over places would let one that was learned speak for one that was not."""
-    a, b, bm25 = A, B, BM25
-    levels = {"home": 0.5, "near": 0.5, "far": 0.01}
-    found = results(
-        *(
-            drawn({a: level, b: level / 2, bm25: 0.6}, noise=Noise().scaled(1e-4), corpus=name)
-            for name, level in levels.items()
-        )
-    )
-    ruling = decide(ClaimPart("", (Term(1, a), Term(-1, b)), "RR@10", ("home", "dev"), elsewhere=True), found)
+    levels, quiet = {"home": 0.5, "near": 0.5, "far": 0.01}, Noise().scaled(1e-4)
+    truths = {name: {A: level, B: level / 2, BM25: 0.6} for name, level in levels.items()}
+    found = results(*(drawn(truth, noise=quiet, corpus=name) for name, truth in truths.items()))
+    ruling = decide(ClaimPart("", (Term(1, A), Term(-1, B)), "RR@10", ("home", "dev"), elsewhere=True), found)
     assert ruling.outcome == "not decidable" and ruling.low > 0
     assert [weak.place for weak in ruling.weak] == ["far dev (BM25 0.6000)"]
 
@@ -91,11 +86,8 @@ def test_judging_is_monotonous(value, half, size, factor):
     wide = judge(IntervalEstimate(value, value - half, value + half, 0, 1), size)
     narrow = judge(IntervalEstimate(value, value - factor * half, value + factor * half, 0, 1), size)
     assert wide == narrow or wide == "not decidable" or (wide, narrow) == ("does not hold", "holds")
-    assert (
-        judge(IntervalEstimate(value, value, value, 0, 1), size) != "not decidable"
-        or value == 0
-        or (size and value >= size)
-    )
+    point = judge(IntervalEstimate(value, value, value, 0, 1), size)
+    assert point != "not decidable" or value == 0 or (size and value >= size)
 
 
 @pytest.mark.parametrize(("low", "high", "size", "outcome"), [
@@ -199,11 +191,8 @@ def test_corpora_weigh_the_same_however_many_queries_they_have():
 @pytest.mark.parametrize("noise", [Noise(seed=0.0), Noise(seed=0.05, both=0.05)])
 def test_intervals_cover_the_truth_at_least_as_often_as_they_say(noise):
     """300 draws a case; 0.93 is 1.6 standard errors below 0.95."""
-    covered = [
-        found.low <= 0.03 <= found.high
-        for draw in range(300)
-        for found in [difference(results(drawn({A: 0.43, B: 0.4}, noise=noise, queries=60, draw=draw)))]
-    ]
+    given = (drawn({A: 0.43, B: 0.4}, noise=noise, queries=60, draw=draw) for draw in range(300))
+    covered = [found.low <= 0.03 <= found.high for found in (difference(results(one)) for one in given)]
     assert 0.93 <= np.mean(covered) <= 0.995
 
 

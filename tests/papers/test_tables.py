@@ -26,13 +26,9 @@ from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 from tests.support.benchmark.worlds import QUIET, on_nq
 from tests.tools.coverage import RUNS, Coverage, PresetRun, measure_coverage, report
 
-ONE = {"setting": "sigir23_1neg"}
-SYSTEMS = {
-    dense("none", **ONE): 0.3,
-    dense("mlm", **ONE): 0.35,
-    dense("retromae", **ONE): 0.45,
-    SystemKey("retromae", "corpus", "splade", "sigir23_1neg"): 0.5,
-}
+LEVELS = {"none": 0.3, "mlm": 0.35, "retromae": 0.45}
+SYSTEMS = {dense(name, setting="sigir23_1neg"): level for name, level in LEVELS.items()}
+SYSTEMS[SystemKey("retromae", "corpus", "splade", "sigir23_1neg")] = 0.5
 
 
 def named(tables: list[NamedTable], name: str) -> NamedTable:
@@ -92,12 +88,8 @@ def test_every_published_number_of_a_layout_stands_in_its_row_and_column():
             assert all(slot.number is not None and slot.measure == slot.number.measure for slot in slots)
             assert len({(slot.column, slot.measure) for slot in slots}) == len({slot.column for slot in slots})
         shown = {slot.number for sheet in SHEETS[name] for slot in sheet.slots()}
-        missing = {
-            (number.paper, number.table)
-            for number in published(name)
-            if number not in shown and number.table not in ("text", "BEIR")
-        }
-        assert missing <= left_out
+        tabled = [number for number in published(name) if number.table not in ("text", "BEIR")]
+        assert {(number.paper, number.table) for number in tabled if number not in shown} <= left_out
 
 
 def test_beirs_average_needs_all_its_sets():
@@ -124,13 +116,9 @@ def test_stars_are_against_the_papers_reference():
 
 
 def all_tables() -> list[NamedTable]:
-    keys = dict.fromkeys(
-        replace(slot.key, setting=slot.key.setting or "dpr")
-        for name in SHEETS
-        for sheet in SHEETS[name]
-        for slot in sheet.slots()
-        if slot.key.system and slot.key.representation
-    )
+    every = [slot.key for name in SHEETS for sheet in SHEETS[name] for slot in sheet.slots()]
+    whole = [key for key in every if key.system and key.representation]
+    keys = dict.fromkeys(replace(key, setting=key.setting or "dpr") for key in whole)
     found: list[Result] = drawn(dict.fromkeys(keys, 0.4), queries=3, seeds=1)
     hostile = ["50% & more_or_less {a} ~ #1 $x^2$"]
     return [table for name in SHEETS for table in paper_tables(name, Results(found), hostile)]
@@ -328,11 +316,8 @@ def by_setting(split: str = "test") -> Results:
 
 def test_numbers_are_of_systems_in_every_setting_weakest_fine_tuning_first():
     rows = spreads(by_setting())
-    assert [(one.representation, one.setting) for one in rows] == [
-        ("dense", "sigir23_1neg"),
-        ("dense", "sigir23_32neg"),
-        ("dense", "sigir23_32neg_distil"),
-    ]
+    settings = ("sigir23_1neg", "sigir23_32neg", "sigir23_32neg_distil")
+    assert [(one.representation, one.setting) for one in rows] == [("dense", name) for name in settings]
     assert [one.width for one in rows] == pytest.approx([0.10, 0.06, 0.03], abs=1e-3)
     assert set(rows[0].means) == {"none (none)", "mlm (corpus)", "retromae (corpus)"}
     assert [max(one.printed) - min(one.printed) for one in rows] == pytest.approx([0.040, 0.020, 0.018])

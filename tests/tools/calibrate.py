@@ -30,13 +30,9 @@ def collect(folders: Sequence[Path], into: Path) -> str:
     head = ["collection", "queries", "seed", "systems", "Kendall's tau", "regret", "gains within intervals"]
     rows = []
     for held in leave_one_out(gains):
-        tau, covered = (
-            "" if held.kendall_tau is None else f"{held.kendall_tau:.2f}",
-            f"{held.covered} of {held.systems}",
-        )
-        rows.append(
-            [held.collection, held.source, f"{held.seed}", f"{held.systems + 1}", tau, f"{held.regret:.4f}", covered]
-        )
+        tau = "" if held.kendall_tau is None else f"{held.kendall_tau:.2f}"
+        about = [held.collection, held.source, f"{held.seed}", f"{held.systems + 1}", tau, f"{held.regret:.4f}"]
+        rows.append([*about, f"{held.covered} of {held.systems}"])
     return markdown(head, rows)
 
 

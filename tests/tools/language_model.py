@@ -40,10 +40,8 @@ def texts_of(corpus: str) -> list[str]:
 @torch.no_grad()
 def accuracy(folder: Path, texts: list[str]) -> tuple[int, float, float]:
     """(masked tokens, share that is predicted, mean loss in nats)."""
-    tokenizer, model = (
-        AutoTokenizer.from_pretrained(folder),
-        AutoModelForMaskedLM.from_pretrained(folder).float().eval(),
-    )
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForMaskedLM.from_pretrained(folder).float().eval()
     form = {"truncation": True, "max_length": LENGTH, "padding": True, "return_tensors": "pt"}
     draws = np.random.default_rng(0)
     count, right, loss = 0, 0, 0.0

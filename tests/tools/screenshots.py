@@ -66,19 +66,13 @@ class Picture(NamedTuple):
 LABELS = "?corpus=squad&split=test&protocol=10k+labels"
 ASKED = "search?q=which+masks+does+ROM+compare+with+random+ones"
 
-PICTURES = {
-    picture.name: picture
-    for picture in (
-        Picture("leaderboard", LABELS, height=900),
-        Picture("leaderboard-phone", LABELS, "dark", 390, 760),
-        Picture("compare", "compare?place=squad+test", height=1000),
-        Picture("methods", "?split=test&representation=dense", height=900),
-        Picture("training", "training", height=900),
-        Picture("sweep", "sweep", height=1100),
-        Picture("verdict", "verdict.html", height=1100),
-        Picture("search", ASKED, height=1000),
-    )
+HEIGHTS = {
+    **{("leaderboard", LABELS): 900, ("compare", "compare?place=squad+test"): 1000, ("training", "training"): 900},
+    **{("methods", "?split=test&representation=dense"): 900, ("sweep", "sweep"): 1100, ("search", ASKED): 1000},
+    ("verdict", "verdict.html"): 1100,
 }
+PICTURES = {name: Picture(name, page, height=height) for (name, page), height in HEIGHTS.items()}
+PICTURES["leaderboard-phone"] = Picture("leaderboard-phone", LABELS, "dark", 390, 760)
 
 
 def take(browser: Chrome, address: str, picture: Picture, folder: Path) -> Path:

@@ -73,19 +73,14 @@ def point(width: int | None, words: int | None) -> dict[str, Any]:
     standing = {"difference": gap, "p": 0.2, "p_corrected": 0.2, "detectable": NOISE, "distinguishable": gap < -NOISE}
     others = [(value(*other), size(*other)) for other in POINTS]
     beaten = any(a >= mean and b <= size(width, words) and (a, b) != (mean, size(width, words)) for a, b in others)
+    mark, costs = {None: "CLS:128", (64, 64): "64+64"}, {"bytes_per_passage": size(width, words)}
     return {
-        "label": label(width, words),
-        "brief": f"{width}/{words}",
-        "mark": "CLS:128" if words is None else "64+64" if (width, words) == (64, 64) else None,
-        "parameters": {VIEW: None} if words is None else here,
-        **{"run": f"t-{width}-{words}", "complete": True, "probes": []},
-        "values": {"nDCG@10": mean, "bytes_per_passage": size(width, words)},
-        "measures": {"nDCG@10": mean},
-        "costs": {"bytes_per_passage": size(width, words)},
-        "seeds": [mean - 0.004, mean, mean + 0.004],
-        "front": not beaten,
+        "label": label(width, words), "brief": f"{width}/{words}", "mark": mark.get(words and (width, words)),
+        "parameters": {VIEW: None} if words is None else here, "run": f"t-{width}-{words}", "complete": True,
+        "probes": [], "values": {"nDCG@10": mean, **costs}, "measures": {"nDCG@10": mean}, "costs": costs,
+        "seeds": [mean - 0.004, mean, mean + 0.004], "front": not beaten,
         "to_best": None if (width, words) == BEST else standing,
-    }
+    }  # fmt: skip
 
 
 def pruned() -> dict[str, Any]:

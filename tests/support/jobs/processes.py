@@ -16,19 +16,18 @@ from tests.support.jobs.running import JOBS
 from tests.support.waiting import wait_until
 
 
+def interruptible() -> None:
+    """Run first in a process: a shell's background jobs, and what they start, ignore interrupts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(home: Path, job: str, *arguments: str) -> subprocess.Popen[str]:
     """A job in a session of its own, as from a terminal: an interrupt goes to it and to all that it started."""
     environment = {**os.environ, "MIDMASK_HOME": str(home)}
     environment.pop("RAY_ADDRESS", None)
-    return subprocess.Popen(
-        [sys.executable, str(JOBS / f"{job}.py"), *arguments],
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    command = [sys.executable, str(JOBS / f"{job}.py"), *arguments]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, **pipes, start_new_session=True, preexec_fn=interruptible)
 
 
 def kill_tree(process: subprocess.Popen[str]) -> None:

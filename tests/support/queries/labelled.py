@@ -41,10 +41,6 @@ def write_labelled(root: Place) -> dict[str, Artifact]:
 def generating(*, dropout: float = 0.1, name: str = "tiny", **train: Any) -> GeneratorConfig:
     """A tiny encoder-decoder on batches of 8 queries."""
     wanted = {"steps": 12, "batch_size": 8, "learning_rate": 1e-3, "checkpoint_every": 5, "threads": 1, **train}
-    return GeneratorConfig(
-        backbone=BackboneConfig(name=name, dropout=dropout),
-        loss=QueryGeneration.Config(decoder_layers=1),
-        train=TrainConfig(**wanted),
-        query_length=24,
-        passage_length=48,
-    )
+    backbone, loss = BackboneConfig(name=name, dropout=dropout), QueryGeneration.Config(decoder_layers=1)
+    lengths = {"query_length": 24, "passage_length": 48}
+    return GeneratorConfig(backbone=backbone, loss=loss, train=TrainConfig(**wanted), **lengths)

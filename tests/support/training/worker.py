@@ -39,14 +39,9 @@ def setup_of(spec: dict) -> TrainingSetup:
     if tunes:
         lengths = {"per_query": spec.get("per_query", 0), "query_length": 8, "passage_length": 48}
         return FinetuneSetup(**shared, rows=PairExamples(places["tokens"], places["corpus"], "train", "f", **lengths))
-    return PretrainSetup(
-        **shared,
-        rows=pretraining_examples(shared["objective"], places, "f", 48),
-        stop_after=spec.get("stop_after"),
-        resume=places.get("resume"),
-        corpus=places.get("corpus"),
-        self_distillation=spec.get("self_distillation", 0.0),
-    )
+    rows = pretraining_examples(shared["objective"], places, "f", 48)
+    more = {"stop_after": spec.get("stop_after"), "self_distillation": spec.get("self_distillation", 0.0)}
+    return PretrainSetup(**shared, **more, rows=rows, resume=places.get("resume"), corpus=places.get("corpus"))
 
 
 def main(spec: dict) -> None:

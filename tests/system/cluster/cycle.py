@@ -60,7 +60,7 @@ kinds: of blows, as often as they are to be drawn. lethal: those that end the jo
 must go on. nodes: kinds whose time away is drawn; outage: that of all others. is_up: the job's Ray is there, and makes
 marks. marks: how many have been reached, in whichever start. strike: returns what gives back what is lost now; none:
 nothing of the kind is there yet, which the cycle waits for. settle: looks at what is left after a start that a blow has
-ended, or "". give_up: ends a job that hangs. finish: looks at what a job that is done has left. troubles: what was wrong.
+ended, or "". give_up: ends a job that hangs. finish: looks at what a job that is done has left. troubles: of it all.
 """
 
 

@@ -64,11 +64,8 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     values = per_query_files(uri, tmp_path / "cache")(row)
     assert isinstance(values, pa.Table) and values.equals(per_query(searched))
     place = artifact_place(next(run for run in read_runs(uri) if run.run_id == row.run_id), "tiny", "test")
-    assert place is not None and [one.record["step"] for one in artifacts_behind(place)] == [
-        "prepare",
-        "read_run",
-        "evaluate",
-    ]
+    assert place is not None
+    assert [one.record["step"] for one in artifacts_behind(place)] == ["prepare", "read_run", "evaluate"]
     (query,), missing = look_up(["q40"], {"other": place}, top=3)
     assert not missing and query.text and len(query.retrieved["other"]) == 3
 

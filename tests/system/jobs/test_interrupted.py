@@ -17,7 +17,7 @@ from midmask.tracking.runs import Tracker
 from tests.support.benchmark.tiny import write_collection
 from tests.support.cluster.head import head
 from tests.support.jobs.planted import ENVIRONMENT, PASSWORD, USER, found_below, found_in, outcome, tracking_uri
-from tests.support.jobs.processes import has_row, kill_tree, start
+from tests.support.jobs.processes import has_row, interruptible, kill_tree, start
 from tests.support.jobs.running import JOBS, run_job
 from tests.support.opens import opens
 from tests.support.tracking.server import Guarded, Server
@@ -123,19 +123,14 @@ def test_a_whole_job_leaves_no_credentials(guarded: Guarded, tmp_path: Path, mon
         monkeypatch.setenv(name, value)
     began = time.time()
     with head(CPU=2) as environment, open(tmp_path / "said", "wb") as said_by_job:
-        process = subprocess.Popen(
-            job,
-            env={**environment, "MIDMASK_HOME": str(home)},
-            stdout=said_by_job,
-            stderr=subprocess.STDOUT,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+        own, pipes = {**environment, "MIDMASK_HOME": str(home)}, {"stdout": said_by_job, "stderr": subprocess.STDOUT}
+        process = subprocess.Popen(job, env=own, **pipes, preexec_fn=interruptible)
         wait_until(lambda: any("pretrain/loss" in run.data.metrics for run in runs_in(uri)), process, tmp_path / "said")
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 130
-        own = [path for path in Path("/tmp").glob("demo*") if path.stat().st_ctime >= began]
-        assert any(path.name == "raylet.out" for folder in own for path in folder.rglob("raylet.out"))
-        assert found_below([home, tmp_path / "server", *own]) == {}
+        rays = [path for path in Path("/tmp").glob("demo*") if path.stat().st_ctime >= began]
+        assert any(path.name == "raylet.out" for folder in rays for path in folder.rglob("raylet.out"))
+        assert found_below([home, tmp_path / "server", *rays]) == {}
     text = (tmp_path / "said").read_text()
     assert "interrupted; the same command goes on" in text and "jobs/pretrain.py --corpus" in text
     assert found_in(text.encode()) == [], text

@@ -27,15 +27,9 @@ from midmask.sweep.study import open_study, outcomes, remaining, suggest
 from midmask.sweep.trial import RungMeasured, SweepProgress, TrialContext, TrialEvent, run_trial
 from midmask.tracking.reading import read_runs
 from midmask.tracking.runs import Tracker
-from tests.support.benchmark.tiny import write_collection
+from tests.support.benchmark.tiny import ONE_STAGE, write_collection
 
-SHORT = {
-    "settings": {
-        "tokens.vocabulary_size": 300, "pretrain.steps": 4, "pretrain.batch_size": 8,
-        "stages.0.train.steps": 3, "stages.0.train.batch_size": 4,
-    },
-    "baselines": ["none"], "seeds": [0, 1],
-}  # fmt: skip
+SHORT = {"settings": {**ONE_STAGE, "stages.0.train.steps": 3}, "baselines": ["none"], "seeds": [0, 1]}
 DEPTH = {
     "name": "depth", "recipe": "retromae", "trial_seeds": [0, 1],
     "rungs": {"shares": [0.5], "steps": 2, "prune": False},
@@ -55,8 +49,7 @@ SIZE = {
         "representation.width": {"values": [8, 16], "when": WORDS},
     },
     "marks": {
-        "CLS": {"representation.lexical": None},
-        "8+4": {"representation.width": 8, "evaluation.passage_terms": 4},
+        "CLS": {"representation.lexical": None}, "8+4": {"representation.width": 8, "evaluation.passage_terms": 4},
     },
 }  # fmt: skip
 
