@@ -24,7 +24,7 @@ from midmask.commands.doctor import faults
 from midmask.errors import UserError
 from midmask.store.checks import own_versions, why_not_writable
 from midmask.store.place import Place
-from tests.support.cluster.head import DEMO, head
+from tests.support.jobs.processes import DEMO, head
 from tests.support.waiting import free_port
 
 

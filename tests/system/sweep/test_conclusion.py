@@ -1,12 +1,17 @@
-"""Whole sweeps in one process, without Ray: trials, study, conclusion, its data and its words, on real artifacts."""
+"""Whole sweeps: in one process, without Ray, on real artifacts; and on a Ray with GPUs by name, which find the same."""
 
+import contextlib
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
 import pytest
+import yaml
 
 from midmask.app.flags import parse
 from midmask.app.job import resolve
@@ -27,7 +32,9 @@ from midmask.sweep.study import open_study, outcomes, remaining, suggest
 from midmask.sweep.trial import RungMeasured, SweepProgress, TrialContext, TrialEvent, run_trial
 from midmask.tracking.reading import read_runs
 from midmask.tracking.runs import Tracker
-from tests.support.benchmark.tiny import ONE_STAGE, write_collection
+from tests.support.benchmark.tiny import ONE_STAGE, TWO_TRIALS, write_collection
+from tests.support.jobs.processes import head
+from tests.support.jobs.running import JOBS, run_job
 
 SHORT = {"settings": {**ONE_STAGE, "stages.0.train.steps": 3}, "baselines": ["none"], "seeds": [0, 1]}
 DEPTH = {
@@ -151,3 +158,53 @@ def test_words_are_cut_without_training_and_weighed_against_bytes(tmp_path: Path
     assert {"CLS", "8+4", "none"} <= {system["label"] for system in told["systems"]}
     out = end.text()
     assert "front of nDCG@10 and bytes_per_passage" in out and "probe at" not in out
+
+
+FLAGS = ["--workers", "1", "--workers-per-training", "1"]
+"""One trial after another, so that the same one is behind."""
+
+
+def sweep_of(home: Path) -> list[dict[str, Any]]:
+    """The points of the sweep's result, without what they cost."""
+    (path,) = (home / "store" / "sweep").glob("*/sweep.json")
+    return [
+        {name: value for name, value in point.items() if name != "costs"}
+        for point in json.loads(path.read_text())["points"]
+    ]
+
+
+def executors(home: Path) -> dict[str, set[str]]:
+    """Step of a run -> where its trainings ran."""
+    ran: dict[str, set[str]] = {}
+    for run in read_runs(f"sqlite:///{home}/mlflow.db"):
+        ran.setdefault(run.tags["midmask.step"], set()).add(run.tags["midmask.executor"])
+    return ran
+
+
+@pytest.mark.timeout(900)
+def test_trials_on_gpus_are_groups_and_equal_to_those_in_a_process(ray_local, tmp_path, monkeypatch) -> None:
+    project, corpus = tmp_path / "project", write_collection(tmp_path / "words")
+    shutil.copytree(JOBS, project / "jobs")
+    (project / "pyproject.toml").touch()
+    (project / "search_spaces").mkdir()
+    (project / "search_spaces" / "mask_ratio.yaml").write_text(yaml.safe_dump(TWO_TRIALS))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", json.dumps({"GPU": 2}))
+    submit = [sys.executable, "-m", "ray.scripts.scripts", "job", "submit", "--", "jobs/sweep_mask_ratio.py"]
+    with contextlib.chdir(project), head(CPU=2) as environment:
+        done = subprocess.run([*submit, "--corpus", corpus, *FLAGS], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert executors(project)["trial"] == {"ray train"}
+    trials = [
+        run.tags["midmask.status"]
+        for run in read_runs(f"sqlite:///{project}/mlflow.db")
+        if run.tags["midmask.step"] == "trial"
+    ]
+    assert sorted(trials) == ["finished", "pruned"]
+
+    space = project / "search_spaces" / "mask_ratio.yaml"
+    (tmp_path / "one").mkdir()
+    inside = run_job("sweep", "--space", str(space), "--corpus", corpus, *FLAGS, home=tmp_path / "one")
+    assert inside.code == 0, inside.err[-2000:]
+    assert executors(tmp_path / "one")["trial"] == {"process"}
+    assert sweep_of(project) == sweep_of(tmp_path / "one")
