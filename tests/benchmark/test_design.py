@@ -17,7 +17,6 @@ from midmask.benchmark.job import preset_with_flags
 from midmask.benchmark.layout import BenchmarkCell, lay_out, recipe_of
 from midmask.benchmark.presets import PRESETS, Given
 from midmask.benchmark.records import collect
-from midmask.benchmark.report import NamedTable
 from midmask.benchmark.results import Results, SystemKey
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
@@ -282,11 +281,6 @@ def benchmark_of(corpus: str, *systems: str, **fields: Any) -> Benchmark:
     return Benchmark(**{**given, "systems": systems, "measures": ("retromae",), **fields})
 
 
-def row_of(table: NamedTable, system: str) -> str:
-    (line,) = (line for line in table.markdown().splitlines() if f" {system} " in line)
-    return line
-
-
 def test_a_folder_is_fine_tuned_and_stands_beside_its_printed_number(folder: Path, tmp_path: Path) -> None:
     corpus, system = write_collection(tmp_path / "collection"), f"released:retromae@wiki={folder}"
     layout = lay_out(benchmark_of(corpus, "none", system, splits=("dev",)))
@@ -302,7 +296,8 @@ def test_a_folder_is_fine_tuned_and_stands_beside_its_printed_number(folder: Pat
     found = collect(layout.cells, storage)
     (table,) = (one for one in paper_tables("retromae", found) if one.name == "retromae.main.dpr")
     mean = np.mean(found.where(system=system)[0].per_query.to_pandas().query("measure == 'RR@10'")["value"])
-    first = row_of(table, f"RetroMAE, released: {folder}").split("|")[2]
+    (line,) = (line for line in table.markdown().splitlines() if f" RetroMAE, released: {folder} " in line)
+    first = line.split("|")[2]
     assert f"{mean:.4f}" in first and "(0.3553)" in first and "fine-tuned here" in table.markdown()
     assert "released" not in "".join(one.markdown() for one in paper_tables("retromae", found.where(system="none")))
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.docs.markdown import ROOT, pages
+from tests.support.tracked import ROOT, pages
 
 SHIPPED = ("platform", "jobs", "dashboards", "search_spaces")
 IMPORTED_FROM = (ROOT / "platform", ROOT)

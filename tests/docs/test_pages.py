@@ -12,7 +12,7 @@ import midmask
 from midmask.benchmark.results import read_results
 from midmask.recipes.methods import METHODS
 from midmask.store.place import Place
-from tests.support.docs.markdown import DOCS, ROOT, anchors, pages, relative_links
+from tests.support.tracked import DOCS, ROOT, anchors, pages, relative_links
 from tests.tools.screenshots import PICTURES
 
 

@@ -20,8 +20,8 @@ from midmask.errors import UserError
 from midmask.experiment.plan import Plan, plan
 from midmask.recipes import RECIPES
 from midmask.text.vocabulary import Vocabulary
+from tests.support.benchmark.tiny import Unread
 from tests.support.encoders.models import needs_bf16, random_model
-from tests.support.unread import Unread
 
 IDS = torch.tensor([[2, 6, 7, 20, 8, 3, 0, 0], [2, 9, 10, 11, 12, 13, 14, 3], [2, 6, 3, 0, 0, 0, 0, 0]])
 LENGTHS = torch.tensor([6, 8, 3])

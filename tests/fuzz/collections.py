@@ -20,7 +20,6 @@ LIMIT = 2_000
 
 
 Write = Callable[[Path], object]
-
 SEEDS: dict[str, tuple[str, tuple[Write, ...]]] = {
     "beir": ("beir", (partial(write_beir, passages=20, queries=9),)),
     "beir, gz": ("beir", (partial(write_beir, passages=20, queries=9, packed=True),)),
@@ -34,7 +33,6 @@ SEEDS: dict[str, tuple[str, tuple[Write, ...]]] = {
     "texts": ("texts", (layouts.write_texts,)),
     "docs": ("docs", (write_documents,)),
 }
-
 LINES = {"beir": "corpus.jsonl", "beir, gz": "corpus.jsonl", "msmarco": "collection.tsv", "texts": ""}
 """Targets whose documents are lines without a header -> what the names of their files begin with."""
 

@@ -22,7 +22,6 @@ HANGS = 60.0
 """Seconds of processor time after which a case is ended as one that has no end."""
 
 Outcome = Literal["succeeded", "quarantined", "refused"]
-
 Case = Callable[[random.Random, Path], Outcome]
 """Reads something damaged in an empty folder; UserError: it is refused; anything else: a fault."""
 

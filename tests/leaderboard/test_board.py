@@ -30,7 +30,7 @@ from midmask.leaderboard.export import table as html_table
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names, rows
 from midmask.tracking.reading import TrackedRow
 from tests.support.dashboards import compared
-from tests.support.dashboards.boards import DEV, NDCG, SHOWN, board, per_query, view
+from tests.support.dashboards.compared import DEV, NDCG, SHOWN, board, per_query_of, view
 from tests.support.dashboards.page import captions, page
 
 
@@ -63,16 +63,16 @@ def test_what_cannot_be_paired_is_named_and_never_compared() -> None:
     def half(row: LeaderboardRow) -> pa.Table | None:
         own = {"none": 30, "bm25": 0}.get(row.recipe, 60)
         keep = set(compared.QUERIES[:own])
-        table = per_query(row)
+        table = per_query_of(row)
         return table.filter(pa.array([query in keep for query in table["query_id"].to_pylist()])) if own else None
 
     marks = marks_of(found, SHOWN, ["nDCG@10", "AP"], half, "better_than")
     assert {name.partition(" ")[0] for name, _, _ in marks.cells} == {"dupmae", "retromae"}
     assert "none ·" in marks.text and "bm25 ·" in marks.text
-    one_seed = marks_of(found, SHOWN, ["nDCG@10"], lambda row: per_query(row) if row.seed == "0" else None, "ties")
+    one_seed = marks_of(found, SHOWN, ["nDCG@10"], lambda row: per_query_of(row) if row.seed == "0" else None, "ties")
     assert "Nothing was compared" in one_seed.text, "a mean over three seeds is not tested on one"
     many = [replace(found[0], note=str(number)) for number in range(MOST + 1)]
-    assert f"down to {MOST}" in marks_of(many, SHOWN, ["nDCG@10"], per_query, "ties").text
+    assert f"down to {MOST}" in marks_of(many, SHOWN, ["nDCG@10"], per_query_of, "ties").text
     copies = [replace(entry, note=str(at)) for at in range(MOST_MARKED // len(found) + 1) for entry in found]
     shown = board(view(), copies)
     assert len(copies) > MOST_MARKED and shown.view.marks == "none", "ranks and bars, but no superscripts"

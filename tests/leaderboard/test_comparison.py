@@ -33,8 +33,7 @@ from midmask.store.place import Place
 from midmask.tracking.reading import TrackedRow, read_runs
 from tests.support.benchmark.tiny import WORDS
 from tests.support.dashboards import compared, worked
-from tests.support.dashboards.boards import per_query
-from tests.support.dashboards.compared import evaluated
+from tests.support.dashboards.compared import evaluated, per_query_of
 
 
 def row(own: np.ndarray, base: np.ndarray) -> Comparison:
@@ -121,18 +120,18 @@ def test_names_and_queries_are_escaped_in_markdown_alone() -> None:
 def test_seeds_are_joined_and_a_system_lacks_none_of_its_tables() -> None:
     found = entries(rows(compared.tracked_rows()))
     (place,) = found[0].rows
-    systems = comparable(found, place, "nDCG@10", per_query)
+    systems = comparable(found, place, "nDCG@10", per_query_of)
     assert {name: len(tables) for name, tables in systems.tables.items()} == {
         "dupmae": 3, "retromae": 3, "none": 3, "bm25": 1
     }  # fmt: skip
 
     def one_seed_lost(row: LeaderboardRow) -> pa.Table | None:
-        return None if (row.recipe, row.seed) == ("retromae", "1") else per_query(row)
+        return None if (row.recipe, row.seed) == ("retromae", "1") else per_query_of(row)
 
     systems = comparable(found, place, "nDCG@10", one_seed_lost)
     assert set(systems.entries) == set(systems.tables) == {"dupmae", "none", "bm25"}
     assert systems.without == ("retromae",) and not systems.unread
-    other = lambda row: compared.per_query({"RR@10": {"q": 0.5}}) if row.recipe == "none" else per_query(row)  # noqa: E731
+    other = lambda row: compared.per_query({"RR@10": {"q": 0.5}}) if row.recipe == "none" else per_query_of(row)  # noqa: E731
     assert comparable(found, place, "nDCG@10", other).without == ("none",), "it has no values of the measure"
 
 
@@ -146,14 +145,14 @@ def test_the_baseline_is_the_plain_system(recipes: str, expected: str) -> None:
     aged = [compared.changed(runs[recipe], older=days) for days, recipe in enumerate(recipes.split())]
     found = entries(rows(aged))
     (place,) = found[0].rows
-    assert comparable(found, place, "nDCG@10", per_query).baseline() == expected
+    assert comparable(found, place, "nDCG@10", per_query_of).baseline() == expected
 
 
 def test_a_short_name_has_what_tells_systems_of_one_recipe_apart() -> None:
     runs = [run for run in compared.tracked_rows() if run.run_id.endswith("-0")]
     trial = entries(rows([compared.tagged(runs[0], step="trial"), *runs]))
     (place,) = trial[0].rows
-    assert list(comparable(trial, place, "nDCG@10", per_query).entries)[-1] == "dupmae · trial", "trials come last"
+    assert list(comparable(trial, place, "nDCG@10", per_query_of).entries)[-1] == "dupmae · trial", "trials come last"
     other = compared.tagged(runs[0], protocol="ance")
     found = entries(rows([*runs, other]))
     assert list(short_names(found)) == ["dupmae · in_batch", "retromae", "none", "bm25", "dupmae · ance"]

@@ -1,10 +1,10 @@
 """Rows of a store and entries of them, names by which pages ask, order, bold and means against plain comparisons."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import filterfalse, pairwise
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
@@ -14,7 +14,6 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as some
 
 from midmask.core.config import Config, flatten, is_runtime
-from midmask.experiment.schema import Recipe
 from midmask.leaderboard.board import COSTS, GAIN, HOURS, NEWEST, Board, View, board_of
 from midmask.leaderboard.board import number as number_in
 from midmask.leaderboard.entries import (
@@ -35,7 +34,7 @@ from tests.support.dashboards import compared, tracked
 from tests.support.dashboards.browser import ROOT
 from tests.support.tracked import is_foreign
 
-DEV = CollectionSplit("squad", "dev", compared.COLLECTION, len(compared.QUERIES))
+DEV = compared.DEV
 
 
 def test_seeds_are_one_entry_with_mean_and_spread() -> None:
@@ -120,30 +119,16 @@ def test_one_row_per_finished_run_corpus_and_split_and_a_sweep_by_its_trials(uri
 PLACES = ("platform/midmask/leaderboard", "platform/midmask/pages")
 
 
-@pytest.fixture(scope="module")
-def recipes() -> list[Recipe]:
-    return [RECIPES[name]() for name in RECIPES]
-
-
-def test_endings_of_seeds_and_of_runtime_fields_are_those_of_some_setting(recipes: list[Recipe]) -> None:
-    known = {f".{path}" for recipe in recipes for path in flatten(recipe)}
-    lacking = [name for name in (*SEEDS, *WITHOUT_EFFECT) if not any(path.endswith(f".{name}") for path in known)]
-    assert not lacking
-
-
-def test_params_that_pages_ask_for_by_name_exist(recipes: list[Recipe]) -> None:
-    known = {path for recipe in recipes for path in flatten(recipe)}
-    asked = list(names_asked())
-    assert asked, "the expression below finds what pages ask for"
-    assert not [name for name in asked if not any(path == name or path.endswith(f".{name}") for path in known)]
-
-
-def names_asked() -> Iterator[str]:
-    """Literal names in `params.get("…")`, `params["…"]` and `param(run, "…")`."""
+def test_settings_that_the_board_and_the_pages_ask_for_by_name_exist() -> None:
+    """Endings of seeds and of runtime fields; literals in `params.get("…")`, `params["…"]` and `param(run, "…")`."""
+    known = {f".{path}" for name in RECIPES for path in flatten(RECIPES[name]())}
     asks = re.compile(r"""params\.get\(\s*"([^"]+)"|params\["([^"]+)"\]|\bparam\(\w+, "([^"]+)"\)""")
-    for place in PLACES:
-        for path in filterfalse(is_foreign, (ROOT / place).rglob("*.py")):
-            yield from (next(filter(None, found)) for found in asks.findall(path.read_text(encoding="utf8")))
+    files = [path for place in PLACES for path in (ROOT / place).rglob("*.py") if not is_foreign(path)]
+    asked = [next(filter(None, found)) for path in files for found in asks.findall(path.read_text("utf-8"))]
+    assert asked, "the expression above finds what pages ask for"
+    assert not [
+        name for name in (*SEEDS, *WITHOUT_EFFECT, *asked) if not any(path.endswith(f".{name}") for path in known)
+    ]
 
 
 PLACE = CollectionSplit("squad", "dev", "c0ffee", 60)

@@ -11,10 +11,10 @@ from urllib.parse import parse_qs
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.support.dashcompared.page import captions, html, page, table
 
 from midmask.leaderboard.rows import LeaderboardRow
-from tests.support.dashboards import boards, compared
-from tests.support.dashboards.page import captions, html, page, table
+from tests.support.dashboards import compared
 
 SHIFTS = {"dupmae": 0.05, "retromae": 0.0, "none": -0.05}
 """How far a system's values lie from those of BM25, on average."""
@@ -58,7 +58,7 @@ def name_in(line: dict[str, Any]) -> str:
 
 def test_seeds_are_one_system_and_those_without_values_are_named_not_offered() -> None:
     def values(row: LeaderboardRow) -> pa.Table | None:
-        return None if row.recipe == "retromae" else boards.per_query(row)
+        return None if row.recipe == "retromae" else compared.per_query_of(row)
 
     app = page("compare", compared.tracked_rows(), per_query=values)
     assert app.selectbox(key="base").options == ["none", "dupmae", "bm25"]

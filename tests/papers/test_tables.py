@@ -257,7 +257,6 @@ def test_the_page_is_todays():
 
 
 ANALYSES = ("KL", "JS", "stop share", "wins")
-
 ALL = [number for name in PAPERS for number in published(name)]
 
 

@@ -19,7 +19,6 @@ PUMP = (
     "hour, call the electrician on duty and enter the time, the current and the temperature of the bearings in the "
     "log. The bearings are greased every 400 hours; a temperature of more than 80 degrees is a reason to stop."
 )
-
 ROWS = (
     ("retromae", "dense", 0.4612, 0.0431, 0.0242, 0.0620, 4_330, 1536, True),
     ("dupmae", "384+384", 0.4574, 0.0393, 0.0171, 0.0615, 7_980, 3072, True),

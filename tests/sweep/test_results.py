@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -50,7 +49,7 @@ def decoder() -> dict[str, Any]:
             points.append(point(str(chosen), chosen, value))
     best = points[1]
     best |= {"to_best": None, "front": True}
-    pruned = {"o.decoding": "basic", "o.layers": 3, "o.ratio": 0.5}
+    pruned, shares = {"o.decoding": "basic", "o.layers": 3, "o.ratio": 0.5}, {"o.ratio": 0.7, "o.decoding": 0.3}
     return {
         "format": 1, "name": "decoder_depth", "study": "s", "fingerprint": "f", "recipe": "retromae",
         "corpus": "pydocs", "split": "dev", "search": "grid", "objectives": [{"measure": "nDCG@10", "mode": "max"}],
@@ -61,19 +60,12 @@ def decoder() -> dict[str, Any]:
         ],
         "points": [*points, point("pruned", pruned, 0.9, complete=False, values={})], "best": best["label"],
         "noise_floor": {"value": 0.02, "seed_spread": 0.01, "seed_degrees": 6, "repeats": 1},
-        "importance": {
-            "evaluator": "PED-ANOVA", "trials": 9, "quantile": 0.5, "shares": {"o.ratio": 0.7, "o.decoding": 0.3},
-        },
+        "importance": {"evaluator": "PED-ANOVA", "trials": 9, "quantile": 0.5, "shares": shares}, "sentences": [],
         "systems": [
             {"label": "retromae 0.5", "dev": [0.15], "test": [0.14]},
             {"label": "none", "dev": [0.1, 0.12], "test": [0.1]},
         ],
-        "sentences": [],
     }  # fmt: skip
-
-
-def drawn_lines(figure: go.Figure) -> dict[str, list[tuple[float, float]]]:
-    return {line.name: list(zip(line.x, line.y, strict=True)) for line in figure.data}
 
 
 def over(sweep: SweepResult, label: str) -> SweepParameter:
@@ -84,7 +76,7 @@ def test_a_line_for_each_choice_of_the_others() -> None:
     sweep = parse_sweep(decoder())
     figure = figures.lines(sweep, over(sweep, "ratio"))
     assert figure.layout.xaxis.title.text == "ratio" and figure.layout.yaxis.title.text == "nDCG@10 on pydocs dev"
-    assert drawn_lines(figure) == {
+    assert {line.name: list(zip(line.x, line.y, strict=True)) for line in figure.data} == {
         "decoding enhanced": [(0.15, 0.12), (0.5, 0.15), (0.7, 0.14)],
         "decoding basic, layers 1": [(0.15, 0.1), (0.5, 0.11), (0.7, 0.13)],
         "decoding basic, layers 2": [(0.15, 0.08), (0.5, 0.1), (0.7, 0.12)],

@@ -25,8 +25,6 @@ from tests.support.benchmark.tiny import write_collection
 from tests.support.tracked import is_foreign
 
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
-
-
 DECODING = "parameters:\n  objective.decoding: {values: [enhanced, basic]}"
 WRONG = {
     "parameters:\n  objective.encoder_mask_ration: {values: [0.1]}": ["encoder_mask_ration", "did you mean"],

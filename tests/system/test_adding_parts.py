@@ -22,7 +22,6 @@ from tests.support.project import ROOT, copy_of_project, passes, run_in
 OBJECTIVE = "platform/midmask/objectives/pretraining/one_word.py"
 OBJECTIVES = "platform/midmask/objectives/__init__.py"
 TEST = "tests/objectives/pretraining/test_one_word.py"
-
 FORMAT = '''"""Lines of text: a toy."""
 
 from midmask.store.place import Place
@@ -42,7 +41,6 @@ def open_lines(folder: Place) -> CorpusPieces:
 
 READER = FolderReader("lines.txt: an id, a blank, a text", open_lines)
 '''
-
 READ = """
 from pathlib import Path
 import pyarrow.parquet as pq
@@ -55,7 +53,6 @@ texts = {row["text"] for row in rows if "text" in row}
 assert texts == {"red apples", "blue skies"}, texts
 assert "lines" in CorpusConfig.model_fields["name"].description
 """
-
 SOURCE = '''"""The first words of passages: a toy."""
 
 from collections.abc import Iterator
@@ -70,7 +67,6 @@ class FirstWords(Source):
     def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
         yield MadeQuery(passage.doc_id, " ".join(passage.text.split()[:5]))
 '''
-
 ASK = """
 from midmask.queries.collection import Passage
 from midmask.queries.config import QueriesConfig

@@ -28,10 +28,8 @@ from midmask.store.place import Place
 from midmask_papers.ruling import LEAST_OF_BM25
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reproduce"
-
 SCALES = ("Toy", "Small", "Full")
 HEADER = ("system", "collection", "representation", "setting", "on", "expected")
-
 WITHIN, OVER = " ± ", " over "
 LEFT_OUT = "Left out: "
 """How the line below a table begins that says which figures the table lacks, and why."""

@@ -22,7 +22,6 @@ from midmask.recipes.fields import FILE, any_stage
 from midmask.recipes.protocols import PROTOCOLS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "fields.md"
-
 HEAD = """# Fields of a recipe
 
 <!-- Generated from the schema by `make guide`. Do not edit: change the field's declaration instead. -->

@@ -44,7 +44,6 @@ SWEEP = (
     *("--set", "stages.0.train.steps=100"),
 )
 CHOOSE = ("jobs/choose_middle_training.py", "--budget", "12m")
-
 TALLEST, LEAST = 6000, 700
 """Pixels; a page with a hundred systems is cut at the first, and an empty one is as tall as the second."""
 
@@ -65,7 +64,6 @@ class Picture(NamedTuple):
 
 LABELS = "?corpus=squad&split=test&protocol=10k+labels"
 ASKED = "search?q=which+masks+does+ROM+compare+with+random+ones"
-
 HEIGHTS = {
     **{("leaderboard", LABELS): 900, ("compare", "compare?place=squad+test"): 1000, ("training", "training"): 900},
     **{("methods", "?split=test&representation=dense"): 900, ("sweep", "sweep"): 1100, ("search", ASKED): 1000},

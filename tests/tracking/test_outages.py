@@ -27,8 +27,6 @@ from tests.support.waiting import wait_until
 SOON = Patience(answer=60, close=0.3, flush=0.01, retry=0.02, longest_retry=0.05)
 FAULTS = ["401", "403", "500", "502", "silent", "lost", "stopped"]
 STEPS = [(step, step / 3) for step in range(30)]
-
-
 TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
 BODY = b'{"error_code": "INTERNAL_ERROR", "message": "a fault"}'
 

@@ -14,7 +14,6 @@ SETTINGS: Mapping[str, object] = {
     "tokens.vocabulary_size": 300, "tokens.max_length": 24, "tokens.query_length": 12,
     "pretrain.steps": 6, "pretrain.batch_size": 8, "stages.0.train.steps": 6, "stages.0.train.batch_size": 8,
 }  # fmt: skip
-
 DOCUMENTS = 80
 
 

@@ -19,7 +19,6 @@ from tests.support.benchmark.tiny import write_collection
 COUNT = 90
 SYSTEMS = ("none", "mlm")
 SOURCES = {"sentences": 1.0, "titles": 1.0}
-
 SETTINGS: Mapping[str, object] = {
     "backbone.name": "tiny", "tokens.vocabulary_size": 400, "tokens.max_length": 48, "tokens.query_length": 16,
     "pretrain.steps": 3, "pretrain.batch_size": 8, "stages.*.train.steps": 3, "stages.*.train.batch_size": 8,

@@ -2,6 +2,7 @@
 
 import tempfile
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from midmask.leaderboard.board import Board, View, board_of
+from midmask.leaderboard.entries import Entry, Shown, entries, marks_of
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, rows
 from midmask.tracking.names import collection_key, metric_key, queries_key
 from midmask.tracking.reading import TrackedRow
 from midmask.tracking.runs import Tracker
@@ -113,3 +117,23 @@ def tagged(run: TrackedRow, **own: str) -> TrackedRow:
     """The run with other tags."""
     tags = {f"midmask.{name}": value for name, value in own.items()}
     return replace(run, run_id=f"{run.run_id}{own}", tags=run.tags | tags)
+
+
+DEV = CollectionSplit("squad", "dev", COLLECTION, len(QUERIES))
+SHOWN = {DEV: "squad dev"}
+NDCG = "squad dev nDCG@10"
+
+
+def per_query_of(row: LeaderboardRow) -> pa.Table:
+    return per_query({name: values(row.recipe, int(row.seed), name) for name in MEASURES})
+
+
+def view(marks: Shown = "better_than", order: str = NDCG, **more: object) -> View:
+    plain = View(SHOWN, MEASURES, {}, order, False, marks, "none", False)
+    return replace(plain, **more)  # type: ignore[arg-type]
+
+
+def board(chosen: View, found: Sequence[Entry] | None = None) -> Board:
+    found = entries(rows(tracked_rows())) if found is None else found
+    asked = (chosen.places, chosen.measures, per_query_of, chosen.marks)
+    return board_of(found, chosen, lambda shown: marks_of(shown, *asked))

@@ -24,7 +24,6 @@ FLAGS = {
     "--tracking-uri": "http://plantedUser:plantedPass%2Fw0rd%2B1@127.0.0.1:1",
     "--set": "corpus.name=beir:gs://bucket/data?token=plantedToken07",
 }
-
 VALUES = (
     *(PASSWORD, "AKIAPLANTEDKEY01", "plantedSecret/Key+02", "plantedSession03==", "hf_plantedToken04"),
     *("plantedAccount05==", "plantedSignature06", "plantedToken07"),

@@ -19,7 +19,6 @@ GROUP = 3
 QUERIES = random_texts([4, 3, 5, 2], seed=1)
 PASSAGES = random_texts([8, 6, 9, 5, 7, 4, 3, 10, 6, 5, 9, 7], seed=2)
 TEACHER = torch.randn((4, GROUP), generator=torch.Generator().manual_seed(3)) * 2
-
 REPRESENTATIONS: dict[str, Representation] = {
     "cls": Representation(),
     "unit mean": Representation(dense="mean", normalise=True),
@@ -31,7 +30,6 @@ REPRESENTATIONS: dict[str, Representation] = {
     "both": Representation(lexical="splade", passage_terms=20),
     "late": Representation(dense=None, tokens=5),
 }
-
 Side = Literal["query", "passage"]
 Views = tuple[Tensor | None, Tensor | None]
 

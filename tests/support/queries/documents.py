@@ -4,6 +4,7 @@ ids, as other tools write them.
 
 import random
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -91,18 +92,13 @@ def write_token_file(place: Place, tables: Iterable[pa.Table]) -> int:
     Returns:
         The number of rows.
     """
-    rows = 0
-    with place.writing() as stream, _writer(place, stream) as writer:
+    rows, packed = 0, partial(pq.ParquetWriter, compression="zstd")
+    make = pa.ipc.new_stream if place.uri.endswith(".arrow") else packed
+    with place.writing() as stream, make(stream, WRITTEN) as writer:
         for table in tables:
             writer.write_table(pa.table([table["doc_id"], table["ids"]], names=WRITTEN.names).cast(WRITTEN))
             rows += len(table)
     return rows
-
-
-def _writer(place: Place, stream: Any) -> Any:
-    if place.uri.endswith(".arrow"):
-        return pa.ipc.new_stream(stream, WRITTEN)
-    return pq.ParquetWriter(stream, WRITTEN, compression="zstd")
 
 
 def tokenised_passages(tokens: Place) -> Iterator[pa.Table]:

@@ -25,7 +25,6 @@ from midmask.text.tokens import TokensConfig, tokenise
 from midmask.text.vocabulary import Vocabulary
 
 Step = Callable[..., dict[str, Any]]
-
 REPRESENTATIONS = {
     "dense": Representation(),
     "lexical": Representation(dense=None, lexical="splade", query_terms=5),

@@ -46,7 +46,6 @@ from tests.support.training.fixtures import write_weights
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_local")
-
 STEPS: dict[str, tuple[Sharded, Config]] = {
     "tokenise": (tokens.tokenise, TokensConfig(vocabulary_size=250, max_length=40)),
     "spans": (SPANS, SpansConfig(span_length=24, short_share=0.5)),

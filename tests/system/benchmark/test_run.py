@@ -23,7 +23,6 @@ from tests.support.jobs.processes import kill_tree, start
 from tests.support.waiting import wait_until
 
 JOB = Path(__file__).resolve().parents[3] / "jobs" / "benchmark_middle_training.py"
-
 STAGES = {"stages.*.train.steps": 2, "stages.*.train.batch_size": 4}
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.support.object_store import CREDENTIALS
-from tests.support.postgres import PASSWORD, postgres
+from tests.support.tracking.server import POSTGRES_PASSWORD, postgres
 from tests.support.waiting import answers, wait_until
 
 STORAGE, TRACKING = 9000, 5000
@@ -46,7 +46,7 @@ def main(address: str) -> None:
 
     with postgres() as database:
         flags = ("--workers", "1", "--allowed-hosts", f"{address}:{TRACKING}", "--artifacts-destination", "/tmp/mlflow")
-        runs = ("--backend-store-uri", database.replace("postgres@", f"postgres:{PASSWORD}@"))
+        runs = ("--backend-store-uri", database.replace("postgres@", f"postgres:{POSTGRES_PASSWORD}@"))
         commands = {
             "storage": ("moto_server", "--host", address, "--port", str(STORAGE)),
             "tracking": ("mlflow", "server", "--host", address, "--port", str(TRACKING), *flags, *runs),

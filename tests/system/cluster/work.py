@@ -14,7 +14,6 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
-
 TRAIN = {"steps": 6, "batch_size": 8, "checkpoint_every": 2}
 SMALL = {
     "tokens.vocabulary_size": 300,
@@ -26,7 +25,6 @@ TAUGHT = {
     "stages.1.teacher": {"train": {**TRAIN, "learning_rate": 1e-3}},
 }
 SYSTEMS = ("--systems", "none,mlm", "--representations", "dense,splade", "--seeds", "0")
-
 JOBS = ("pipeline", "sweep", "benchmark")
 
 

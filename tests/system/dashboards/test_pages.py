@@ -105,7 +105,6 @@ def test_a_choice_redraws_the_charts_and_lies_in_the_address(browser: Chrome, si
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 RUN = "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(done)"
 GRAVE = ("serious", "critical")
-
 WORDS = {
     "": "letters: the systems it is significantly better than",
     "compare": "Paired t-test over queries",

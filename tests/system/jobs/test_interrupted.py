@@ -144,8 +144,6 @@ SPACE = {
     "name": "few", "recipe": "retromae", "search": "grid", "baselines": ["none", "mlm"],
     "parameters": {"objective.encoder_mask_ratio": {"values": [0.1, 0.2, 0.3, 0.4, 0.5]}},
 }  # fmt: skip
-
-
 JOBS_OF_MANY = ["sweep --space few.yaml", "benchmark_middle_training --systems none,mlm,retromae"]
 JOBS_OF_MANY += ["sweep_decoder_depth", "sweep_sparse_topn"]
 

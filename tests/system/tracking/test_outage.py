@@ -14,8 +14,7 @@ from midmask.tracking.reading import read_runs
 from midmask.tracking.runs import Tracker
 from midmask.tracking.sending import unsent_files
 from midmask.tracking.store import Patience
-from tests.support.postgres import PASSWORD, postgres
-from tests.support.tracking.server import Server
+from tests.support.tracking.server import POSTGRES_PASSWORD, Server, postgres
 from tests.support.tracking.stores import MODEL, QUICK, SQUAD, TAGS, history, killed, links, models, statuses
 
 LONG = replace(QUICK, answer=240, close=240)
@@ -80,7 +79,7 @@ def test_a_server_that_is_killed_costs_no_value(server: Server, tmp_path: Path) 
 
 def test_postgresql_that_ends_under_a_job_does_not_end_the_job(tmp_path, caplog) -> None:
     with postgres() as address:
-        uri = address.replace("postgresql://postgres@", f"postgresql://postgres:{PASSWORD}@")
+        uri = address.replace("postgresql://postgres@", f"postgresql://postgres:{POSTGRES_PASSWORD}@")
         tracker = Tracker(uri, tmp_path, BRIEF)
         run = tracker.run("a", tags=TAGS, params={})
         run.log({"loss": 1.0}, 0)
@@ -91,8 +90,8 @@ def test_postgresql_that_ends_under_a_job_does_not_end_the_job(tmp_path, caplog)
     run.finish()
     tracker.close()
     assert len(unsent_files(tmp_path, uri)) == 1
-    assert "midmask doctor --resend" in caplog.text and PASSWORD not in caplog.text
-    assert not any(PASSWORD in file.read_text() for file in unsent_files(tmp_path, uri))
+    assert "midmask doctor --resend" in caplog.text and POSTGRES_PASSWORD not in caplog.text
+    assert not any(POSTGRES_PASSWORD in file.read_text() for file in unsent_files(tmp_path, uri))
 
 
 JOB = {"midmask.fingerprint": "beef", "midmask.step": "job"}

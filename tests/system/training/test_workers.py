@@ -37,7 +37,6 @@ from tests.support.training.worker import setup_of
 QUIET = {"name": "tiny", "dropout": 0.0}
 SPLIT = {**QUIET, "experts": "ffn"}
 TUNED = {"kind": "finetune", "objective": {"name": "contrastive"}, "per_query": 1}
-
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "retromae": ("", {"objective": {"name": "retromae"}}, {}),
     "retromae, layers computed again": ("", {"objective": {"name": "retromae"}}, {"recompute": True, "micro_batch": 4}),
