@@ -339,12 +339,9 @@ def run_whole(uri: str, home: Path, recipe: Recipe) -> None:
 def curves(uri: str) -> dict[str, list[tuple[int, float]]]:
     """Key -> history, of what trainings report."""
     trainings = [row for row in read_runs(uri) if row.tags.get("midmask.step") in ("pretrain", "finetune")]
-    return {
-        key: history(uri, row.run_id, key)
-        for row in trainings
-        for key in row.metrics
-        if f"{row.tags['midmask.step']}/loss" in row.metrics and not key.startswith("health/")
-    }
+    told = [row for row in trainings if f"{row.tags['midmask.step']}/loss" in row.metrics]
+    keys = [(row.run_id, key) for row in told for key in row.metrics if not key.startswith("health/")]
+    return {key: history(uri, run_id, key) for run_id, key in keys}
 
 
 def test_the_same_command_logs_from_the_store_what_was_computed_once(uri, tmp_path, empty_store) -> None:

@@ -196,10 +196,8 @@ def test_a_report_tests_over_queries_and_middle_trainings():
     measured = results(drawn({RETROMAE: 0.45, NONE: 0.4}, seeds=2, pretrain_seeds=3))
     per_query = measured.per_query(*PLACES[0])
     assert {name: len(tables) for name, tables in per_query.items()} == {"retromae": 3, "none": 6}
-    values = {
-        name: np.array([table.sort_by("query_id")["value"].to_numpy() for table in own])
-        for name, own in per_query.items()
-    }
+    read = lambda table: table.sort_by("query_id")["value"].to_numpy()  # noqa: E731
+    values = {name: np.array([*map(read, tables)]) for name, tables in per_query.items()}
     (row,) = tabulate(by_measure(per_query, ["RR@10"]), ComparisonProtocol(seeds=True)).comparisons["RR@10"]
     difference = values["none"].mean(0) - values["retromae"].mean(0)
     spread = sum(own.mean(1).var(ddof=1) * (len(own) - 1) for own in values.values()) / 7

@@ -76,14 +76,12 @@ def midmask_times(bench: Bench, inputs: dict[str, Artifact], count: int) -> list
     times: list[float] = []
     corpus, tokens = inputs["corpus"].place, inputs["tokens"].place
     setup = FinetuneSetup(
-        objective=Contrastive.Config(temperature=0.05),
+        objective=Contrastive.Config(temperature=0.05), tokens=tokens, start=inputs["start"].place,
         train=TrainConfig(steps=count, batch_size=BATCH, learning_rate=5e-5, log_every=1, threads=bench.threads),
         backbone=BackboneConfig(name=bench.size("mini", "tiny")),
-        tokens=tokens,
-        start=inputs["start"].place,
         rows=PairExamples(tokens, corpus, "train", "benchmark", query_length=LENGTH, passage_length=LENGTH),
         representation=Representation(normalise=True),
-    )
+    )  # fmt: skip
     with tempfile.TemporaryDirectory() as out:
         tick = lambda *_: times.append(bench.clock())  # noqa: E731
         run_training(setup, Place(out), local_reader, tick, device=torch.device("cpu"))

@@ -31,7 +31,7 @@ from midmask.evaluation.statistics.significance import (
     paired_p,
     strictest_level,
 )
-from tests.support.evaluation.per_query import drawn, table
+from tests.support.benchmark.synthetic import noisy, table
 
 
 def test_of_one_mean_it_is_the_t_test():
@@ -85,7 +85,7 @@ def test_the_smallest_detectable_difference_is_found_four_times_in_five(count: i
 
 
 def test_a_sample_has_a_row_for_each_seed_and_its_queries_in_order():
-    seeds = [drawn(seed, count=11) for seed in range(3)]
+    seeds = [noisy(seed, count=11) for seed in range(3)]
     turned = [table(own).take(np.random.default_rng(row).permutation(11)) for row, own in enumerate(seeds)]
     sample = read_sample("a", turned, "RR@10")
     order = sorted(range(11), key=lambda row: f"q{row}")
@@ -169,7 +169,7 @@ def test_equal_means_share_the_best_rank_of_theirs() -> None:
 
 
 def test_the_t_test_and_its_interval_are_scipys_paired_ones():
-    base, own = drawn(0), drawn(1, shift=0.1)
+    base, own = noisy(0), noisy(1, shift=0.1)
     (row,) = compare({"a": table(base), "b": table(own)}, baseline="a", measure="RR@10")
     reference = stats.ttest_rel(own, base)
     interval = reference.confidence_interval(0.95)
@@ -184,7 +184,7 @@ def test_the_t_test_and_its_interval_are_scipys_paired_ones():
 
 
 def test_the_family_is_all_systems_of_the_call():
-    systems = {"a": table(drawn(0)), **{f"s{row}": table(drawn(row, shift=0.08)) for row in range(1, 4)}}
+    systems = {"a": table(noisy(0)), **{f"s{row}": table(noisy(row, shift=0.08)) for row in range(1, 4)}}
     plain, holm = (compare(systems, baseline="a", measure="RR@10", correction=kind) for kind in (None, "holm"))
     assert [row.p_corrected for row in holm] == pytest.approx(correct([row.p for row in plain], "holm"))
     assert [row.system for row in holm] == ["s1", "s2", "s3"]
@@ -193,7 +193,7 @@ def test_the_family_is_all_systems_of_the_call():
 
 def test_without_a_baseline_every_pair_is_tested_once_and_all_are_one_family():
     shifts = {"a": 0.0, "b": 0.02, "c": 0.3, "d": 0.31}
-    values = {name: drawn(row, shift=shift) for row, (name, shift) in enumerate(shifts.items())}
+    values = {name: noisy(row, shift=shift) for row, (name, shift) in enumerate(shifts.items())}
     rows = compare({name: table(one) for name, one in values.items()}, measure="RR@10", correction="bonferroni")
     pairs = [("b", "a"), ("c", "a"), ("d", "a"), ("c", "b"), ("d", "b"), ("d", "c")]
     assert [(row.system, row.baseline) for row in rows] == pairs
@@ -204,7 +204,7 @@ def test_without_a_baseline_every_pair_is_tested_once_and_all_are_one_family():
 
 
 def test_who_is_worse_is_named_by_who_is_better_whichever_stands_first():
-    systems = {"good": table(drawn(1, shift=0.4)), "bad": table(drawn(0)), "same": table(drawn(2, shift=0.4))}
+    systems = {"good": table(noisy(1, shift=0.4)), "bad": table(noisy(0)), "same": table(noisy(2, shift=0.4))}
     assert better_than(compare(systems, measure="RR@10")) == {"good": ["bad"], "bad": [], "same": ["bad"]}
     assert better_than(compare(systems, baseline="bad", measure="RR@10"))["good"] == ["bad"]
     assert better_than(compare(systems, baseline="good", measure="RR@10")) == {"bad": [], "good": ["bad"], "same": []}
@@ -212,18 +212,18 @@ def test_who_is_worse_is_named_by_who_is_better_whichever_stands_first():
 
 def test_a_difference_that_is_not_significant_beats_nobody():
     """Either may stand first, and either may be a little ahead."""
-    base = drawn(0)
-    noisy = base + drawn(9) - drawn(9).mean()
+    base = noisy(0)
+    other = base + noisy(9) - noisy(9).mean()
     for shift in (-0.001, 0.001):
         for order in (("x", "y"), ("y", "x")):
-            values = {"x": table(base), "y": table(noisy + shift)}
+            values = {"x": table(base), "y": table(other + shift)}
             rows = compare({name: values[name] for name in order}, measure="RR@10", correction=None)
             assert rows[0].difference != 0 and better_than(rows) == {"x": [], "y": []}
 
 
 def test_the_detectable_effect_must_pass_the_strictest_test_of_the_family():
-    systems = {name: table(drawn(row)) for row, name in enumerate("abcd")}
-    spread = (drawn(1) - drawn(0)).std(ddof=1)
+    systems = {name: table(noisy(row)) for row, name in enumerate("abcd")}
+    spread = (noisy(1) - noisy(0)).std(ddof=1)
     for correction, level in ((None, 0.05), ("bonferroni", 0.05 / 6), ("holm", 0.05 / 6), ("fdr_bh", 0.05 / 6)):
         row = compare(systems, measure="RR@10", correction=correction)[0]
         quantiles = stats.t.ppf(1 - level / 2, 39) + stats.t.ppf(0.8, 39)
@@ -231,7 +231,7 @@ def test_the_detectable_effect_must_pass_the_strictest_test_of_the_family():
 
 
 def test_a_slice_is_compared_on_its_own_queries_alone():
-    base, own = drawn(0), drawn(1, shift=0.1)
+    base, own = noisy(0), noisy(1, shift=0.1)
     head = [f"q{row}" for row in range(15)]
     (row,) = compare({"a": table(base), "b": [table(own)]}, baseline="a", measure="RR@10", queries=head)
     alone = compare({"a": table(base[:15]), "b": table(own[:15])}, baseline="a", measure="RR@10")
@@ -241,7 +241,7 @@ def test_a_slice_is_compared_on_its_own_queries_alone():
 
 
 def test_equal_systems_differ_by_nothing():
-    (row,) = compare({"a": table(drawn(0)), "b": table(drawn(0))}, baseline="a", measure="RR@10")
+    (row,) = compare({"a": table(noisy(0)), "b": table(noisy(0))}, baseline="a", measure="RR@10")
     assert (row.p, row.difference, row.effect, row.low, row.high, row.detectable) == (1.0, 0, 0, 0, 0, 0)
     assert not row.significant
 
@@ -256,7 +256,7 @@ def test_a_single_query_decides_nothing():
 
 
 def test_without_repeats_the_spread_over_seeds_adds_nothing():
-    systems = {name: table(drawn(row, shift=0.05 * row)) for row, name in enumerate("abc")}
+    systems = {name: table(noisy(row, shift=0.05 * row)) for row, name in enumerate("abc")}
     plain = compare(systems, baseline="a", measure="RR@10")
     for row, own in zip(compare(systems, baseline="a", measure="RR@10", seeds=SeedSpread(0.0, 0)), plain, strict=True):
         wanted = (own.p, own.p_corrected, own.low, own.high, own.detectable)
@@ -291,7 +291,7 @@ def test_different_queries_cannot_be_paired():
 
 
 def test_the_permutation_test_is_the_share_of_sign_patterns_that_are_as_far_from_0():
-    difference = drawn(3, count=9, shift=0.1)
+    difference = noisy(3, count=9, shift=0.1)
     means = [np.mean(difference * signs) for signs in itertools.product((1, -1), repeat=9)]
     expected = np.mean([abs(mean) >= abs(difference.mean()) - 1e-12 for mean in means])
     assert paired_p(difference, "permutation") == pytest.approx(expected)
@@ -302,7 +302,7 @@ def test_the_permutation_test_is_the_share_of_sign_patterns_that_are_as_far_from
 
 
 def test_many_queries_are_permuted_at_random_but_the_same_way_each_time():
-    difference = drawn(4, count=400, shift=0.02)
+    difference = noisy(4, count=400, shift=0.02)
     p = paired_p(difference, "permutation", seed=1)
     assert p == paired_p(difference, "permutation", seed=1) != paired_p(difference, "permutation", seed=2)
     assert p == pytest.approx(stats.ttest_1samp(difference, 0).pvalue, abs=0.02)
@@ -310,7 +310,7 @@ def test_many_queries_are_permuted_at_random_but_the_same_way_each_time():
 
 def test_the_signed_rank_test_is_the_share_of_sign_patterns_of_the_ranks():
     """Exact for few queries: the ranks 1, …, 9 of |difference|, each with either sign."""
-    difference = drawn(3, count=9, shift=0.1)
+    difference = noisy(3, count=9, shift=0.1)
     rank = np.argsort(np.argsort(np.abs(difference))) + 1
     sums = [abs(np.sum(rank * signs)) for signs in itertools.product((1, -1), repeat=9)]
     expected = np.mean([value >= abs(np.sum(rank * np.sign(difference))) for value in sums])
@@ -318,7 +318,7 @@ def test_the_signed_rank_test_is_the_share_of_sign_patterns_of_the_ranks():
 
 
 def test_the_signed_rank_test_leaves_equal_queries_out():
-    difference = drawn(5, count=12, shift=0.1)
+    difference = noisy(5, count=12, shift=0.1)
     padded = np.concatenate([difference, np.zeros(7)])
     assert paired_p(padded, "wilcoxon") == pytest.approx(
         stats.wilcoxon(difference, method="asymptotic").pvalue, abs=1e-12
@@ -329,7 +329,7 @@ def test_the_signed_rank_test_leaves_equal_queries_out():
 def test_p_is_uniform_where_nothing_differs(test: str):
     """Under the null hypothesis 5% of 400 tests fall below 0.05: 20 +- 4.4, four sigma."""
     count = 100 if test == "permutation" else 400
-    found = sum(paired_p(drawn(seed, count=8), test) < 0.05 for seed in range(1000, 1000 + count))
+    found = sum(paired_p(noisy(seed, count=8), test) < 0.05 for seed in range(1000, 1000 + count))
     assert abs(found - 0.05 * count) < 4 * math.sqrt(0.05 * 0.95 * count)
 
 

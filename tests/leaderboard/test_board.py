@@ -40,10 +40,8 @@ def test_superscripts_are_those_of_paired_t_tests_with_bonferroni() -> None:
     assert [line.letter for line in shown.lines] == ["a", "b", "c", "d"]
     for measure in compared.MEASURES:
         seeds = {name: compared.SEEDS if name != "bm25" else (0,) for name in compared.LEVELS}
-        means = {
-            name: np.mean([[*compared.values(name, seed, measure).values()] for seed in own], axis=0)
-            for name, own in seeds.items()
-        }
+        values = {name: [[*compared.values(name, seed, measure).values()] for seed in seeds[name]] for name in seeds}
+        means = {name: np.mean(own, axis=0) for name, own in values.items()}
         expected: dict[str, set[str]] = {name: set() for name in means}
         for one, other in combinations(means, 2):
             if 6 * stats.ttest_rel(means[one], means[other]).pvalue < 0.05:
@@ -184,10 +182,8 @@ def test_settings_are_said_as_people_say_them(settings: dict[str, str], words: l
 
 def test_it_opens_where_the_newest_results_are() -> None:
     runs = compared.tracked_rows()
-    later = [
-        replace(run, run_id=f"{run.run_id}t", started=run.started + timedelta(days=1))
-        for run in compared.tracked_rows("test")
-    ]
+    day, on_test = timedelta(days=1), compared.tracked_rows("test")
+    later = [replace(run, run_id=f"{run.run_id}t", started=run.started + day) for run in on_test]
     assert newest_place(entries(rows(runs))).split == "dev"
     assert newest_place(entries(rows([*later[:1], *runs]))).split == "test"
     assert newest_place(entries(rows([*later, *runs])), "squad").split == "test"

@@ -37,10 +37,8 @@ from tests.support.dashboards.compared import evaluated, per_query_of
 
 
 def row(own: np.ndarray, base: np.ndarray) -> Comparison:
-    tables = {
-        name: compared.per_query({"RR": dict(zip(map(str, range(len(values))), values.tolist(), strict=True))})
-        for name, values in {"b": base, "a": own}.items()
-    }
+    rows = {name: {str(at): value for at, value in enumerate(v.tolist())} for name, v in (("b", base), ("a", own))}
+    tables = {name: compared.per_query({"RR": values}) for name, values in rows.items()}
     (found,) = compare(tables, measure="RR", baseline="b")
     return found
 
@@ -106,9 +104,8 @@ def test_names_and_queries_are_escaped_in_markdown_alone() -> None:
         return compared.per_query({"nDCG@10": dict(zip(("q_1_", "q|2", "q3"), values[row.recipe], strict=True))})
 
     named = {"a|b": systems["bm25"], "*c*": systems["none"]}
-    found = compare_systems(
-        named, "squad dev", per_query, [evaluated("bm25"), evaluated("none")], measures=[], queries=3
-    )
+    runs = [evaluated("bm25"), evaluated("none")]
+    found = compare_systems(named, "squad dev", per_query, runs, measures=[], queries=3)
     plain, markdown = as_text(found), as_markdown(found)
     assert "a|b" in plain and "*c*" in plain and "q|2" in plain
     assert all(name in markdown for name in ("a\\|b", "\\*c\\*", "q\\|2"))
@@ -186,10 +183,8 @@ def test_counts_are_those_of_a_loop_over_the_shared_queries(own: dict[str, float
 def test_no_query_that_is_left_out_differs_more(own, base, count, side) -> None:
     pairing = pair_systems(table(own), table(base), "RR@10")
     chosen = widest(pairing, count, side)
-    sizes = {
-        query: {"either": abs, "wins": lambda size: size, "losses": lambda size: -size}[side](own[query] - base[query])
-        for query in pairing.queries
-    }
+    size = {"either": abs, "wins": lambda size: size, "losses": lambda size: -size}[side]
+    sizes = {query: size(own[query] - base[query]) for query in pairing.queries}
     eligible = {query: size for query, size in sizes.items() if size > 0}
     assert len(chosen) == min(count, len(eligible)) and set(chosen) <= set(eligible)
     assert [eligible[query] for query in chosen] == sorted((eligible[query] for query in chosen), reverse=True)
@@ -253,13 +248,8 @@ def test_what_lies_elsewhere_is_named(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def home(worked_store: tuple[Path, dict[str, str]]) -> Path:
-    return worked_store[0]
-
-
-@pytest.fixture(scope="module")
-def uri(home: Path) -> str:
-    return f"sqlite:///{home}/mlflow.db"
+def uri(worked_store: tuple[Path, dict[str, str]]) -> str:
+    return f"sqlite:///{worked_store[0]}/mlflow.db"
 
 
 @pytest.fixture(scope="module")
@@ -309,8 +299,8 @@ def test_what_was_deleted_is_named_and_the_rest_is_shown(runs: dict[str, Tracked
     assert artifact_place(replace(runs["none"], tags={}), "tiny", "dev") is None
 
 
-def test_the_artifacts_behind_a_number_are_those_of_its_plan(runs: dict[str, TrackedRow], home: Path) -> None:
-    recipe, _ = worked.recipes(f"beir:{home}/tiny")
+def test_the_artifacts_behind_a_number_are_those_of_its_plan(runs: dict[str, TrackedRow], worked_store) -> None:
+    recipe, _ = worked.recipes(f"beir:{worked_store[0]}/tiny")
     planned = [(step.name, step.fingerprint) for step in plan(recipe).evaluation(recipe.evaluation).upstream()]
     behind = artifacts_behind(place_of(runs["retromae"]))
     assert sorted((one.record["step"], one.fingerprint) for one in behind) == sorted(planned)

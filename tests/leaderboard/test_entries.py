@@ -126,9 +126,8 @@ def test_settings_that_the_board_and_the_pages_ask_for_by_name_exist() -> None:
     files = [path for place in PLACES for path in (ROOT / place).rglob("*.py") if not is_foreign(path)]
     asked = [next(filter(None, found)) for path in files for found in asks.findall(path.read_text("utf-8"))]
     assert asked, "the expression above finds what pages ask for"
-    assert not [
-        name for name in (*SEEDS, *WITHOUT_EFFECT, *asked) if not any(path.endswith(f".{name}") for path in known)
-    ]
+    names = {*SEEDS, *WITHOUT_EFFECT, *asked}
+    assert not [name for name in names if not any(path.endswith(f".{name}") for path in known)]
 
 
 PLACE = CollectionSplit("squad", "dev", "c0ffee", 60)

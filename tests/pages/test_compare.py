@@ -11,10 +11,10 @@ from urllib.parse import parse_qs
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.support.dashcompared.page import captions, html, page, table
 
 from midmask.leaderboard.rows import LeaderboardRow
 from tests.support.dashboards import compared
+from tests.support.dashboards.page import captions, html, page, table
 
 SHIFTS = {"dupmae": 0.05, "retromae": 0.0, "none": -0.05}
 """How far a system's values lie from those of BM25, on average."""

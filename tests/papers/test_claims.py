@@ -162,11 +162,9 @@ def test_names_of_the_corpus_and_the_papers_own_conditions_are_known():
 
 def test_other_conditions_than_the_papers_are_taken_and_told():
     systems = {dense("none"): 0.3, dense("mlm", collection="wiki"): 0.4}
-    found = results(
-        drawn(systems, corpus="squad", split="dev"),
-        drawn({key: 2 * value for key, value in systems.items()}, corpus="squad", split="test"),
-        drawn(systems, corpus="cranfield", split="test"),
-    )
+    double = drawn({key: 2 * value for key, value in systems.items()}, corpus="squad", split="test")
+    places = (("squad", "dev"), ("cranfield", "test"))
+    found = results(double, *(drawn(systems, corpus=corpus, split=split) for corpus, split in places))
     verdict = CLAIMS["sigir23.a_mlm"].check(found)
     assert verdict.outcome == "holds" and verdict.estimate == pytest.approx(0.2, abs=0.05), "test, not dev"
     for told in ("squad test (100 queries, 3 seeds)", "in_batch (paper: sigir23_1neg)", "wiki (paper: corpus)"):
@@ -202,11 +200,10 @@ def share(system: str, value: float, *, count: int = 100_000, corpus: str = "wik
 
 def divergences(values: dict[str, tuple[float, ...]]) -> list[Statistic]:
     """KL and JS of each system, a value a draw."""
-    return [
-        Statistic(measure=measure, system=system, corpus="squad", values=own, source="a run")
-        for measure in ("KL", "JS")
-        for system, own in values.items()
+    about = [
+        {"measure": measure, "system": name, "values": own} for measure in ("KL", "JS") for name, own in values.items()
     ]
+    return [Statistic(**one, corpus="squad", source="a run") for one in about]
 
 
 def test_shares_of_stop_words_are_held_against_about_40_percent():

@@ -125,11 +125,8 @@ def table(values: list[float], names: list[str] | None = None) -> pa.Table:
 
 
 def given_values(rows: dict[SystemKey, list[list[float]]], corpus: str = "msmarco") -> list[Result]:
-    return [
-        Result(key, seed, corpus, "dev", {"RR@10": float(np.mean(values))}, table(values))
-        for key, own in rows.items()
-        for seed, values in enumerate(own)
-    ]
+    seeds = [(key, seed, values) for key, own in rows.items() for seed, values in enumerate(own)]
+    return [Result(key, seed, corpus, "dev", {"RR@10": np.mean(v)}, table(v)) for key, seed, v in seeds]
 
 
 def test_one_seed_each_is_the_paired_t_interval():

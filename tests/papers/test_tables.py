@@ -46,11 +46,11 @@ def grid(markdown: str) -> dict[tuple[str, str], str]:
 @pytest.fixture(scope="module")
 def sigir23() -> list[NamedTable]:
     noise = Noise(query=0.1, system=0.02)
-    found = [
-        *drawn(SYSTEMS, corpus="squad", split="dev", draw=5),
-        *drawn(SYSTEMS, corpus="squad", split="test", noise=noise),
-    ]
-    return paper_tables("sigir23", Results(found), ["Backbone tiny."])
+    dev, test = (
+        drawn(SYSTEMS, corpus="squad", split="dev", draw=5),
+        drawn(SYSTEMS, corpus="squad", split="test", noise=noise),
+    )
+    return paper_tables("sigir23", results(dev, test), ["Backbone tiny."])
 
 
 def test_cells_are_the_means_over_seeds_and_queries_of_test(sigir23):
@@ -307,10 +307,8 @@ def by_setting(split: str = "test") -> Results:
         for setting, value in zip(FINE_TUNINGS, values, strict=True)
     }
     alone = {dense("lexmae", setting="sigir23_1neg"): 0.9, SystemKey("mlm", "corpus", "splade", "sigir23_1neg"): 0.1}
-    return results(
-        drawn({**truth, **alone}, noise=QUIET, corpus="squad", split=split),
-        drawn({key: 0.9 - value for key, value in truth.items()}, noise=QUIET, corpus="cranfield", split="test"),
-    )
+    turned = drawn({key: 0.9 - value for key, value in truth.items()}, noise=QUIET, corpus="cranfield", split="test")
+    return results(drawn({**truth, **alone}, noise=QUIET, corpus="squad", split=split), turned)
 
 
 def test_numbers_are_of_systems_in_every_setting_weakest_fine_tuning_first():

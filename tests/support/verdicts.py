@@ -64,9 +64,8 @@ def verdict() -> Verdict:
     """RetroMAE is recommended over no middle training."""
     ours, baseline = "retromae · dense", "none · dense"
     why = "It has the largest gain, and the two that come close compute for longer."
-    pumps = Example(
-        "ポンプの点検", "keyphrases", "点検手順", "ポンプの点検は毎日行う。" * 30, {ours: None, baseline: 2}
-    )
+    daily = "ポンプの点検は毎日行う。" * 30
+    pumps = Example("ポンプの点検", "keyphrases", "点検手順", daily, {ours: None, baseline: 2})
     place = "verdicts/handbook"
     return Verdict(
         corpus="docs:handbook", passages=18_432, systems=systems(), baseline=baseline, measure="nDCG@10", folder=place,
@@ -103,6 +102,5 @@ def undecided() -> Verdict:
         return each if each.label in (one.baseline, "bm25") else replace(each, **gains)
 
     taken = Recommendation("none", "dense", False, "No middle training gains more than the interval is wide.")
-    return replace(
-        one, systems=tuple(map(smaller, one.systems)), recommendation=taken, calibration=Calibration((), 0.0, 0.0, 0.9)
-    )
+    systems, calibration = tuple(map(smaller, one.systems)), Calibration((), 0.0, 0.0, 0.9)
+    return replace(one, systems=systems, recommendation=taken, calibration=calibration)

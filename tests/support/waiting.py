@@ -8,12 +8,9 @@ import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 
-def wait_until(
-    holds: Callable[[], object], process: subprocess.Popen[Any] | None = None, log: Path | None = None
-) -> None:
+def wait_until(holds: Callable[[], object], process: subprocess.Popen | None = None, log: Path | None = None) -> None:
     """Returns as soon as `holds()` is true. It has no limit of its own: pytest's limit for a test ends it.
 
     Args:

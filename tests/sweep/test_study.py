@@ -32,6 +32,7 @@ DECODER = {
     "deep.share": {"low": 4, "high": 64, "step": 1, "log": True, "when": {"objective.decoder_layers": [2, 3]}},
 }
 BOTH = [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}]
+SEARCHES = [("random", 300, []), ("tpe", 90, []), ("nsga2", 120, BOTH)]
 
 
 def is_possible(point) -> bool:
@@ -42,9 +43,7 @@ def is_possible(point) -> bool:
     return set(point) == wanted and 0.1 <= point["objective.decoder_mask_ratio"] <= 0.9 and 4 <= share <= 64
 
 
-@pytest.mark.parametrize(
-    ("search", "draws", "objectives"), [("random", 300, []), ("tpe", 90, []), ("nsga2", 120, BOTH)]
-)
+@pytest.mark.parametrize(("search", "draws", "objectives"), SEARCHES)
 def test_no_sampler_proposes_an_impossible_point(search, draws, objectives):
     """Told values that pull the samplers towards deep decoders."""
     of = Space(name="s", recipe="retromae", parameters=DECODER, search=search, trials=draws, objectives=objectives)
@@ -173,10 +172,8 @@ def test_a_resumed_sweep_prunes_as_one_that_was_never_killed(mode):
         whole.on_trial_add(None, trial)
         for rung, value in enumerate(values, start=1):
             decide(whole, trial, rung, sign * value)
-    found = [
-        Outcome({"a.x": number}, {rung: sign * value for rung, value in enumerate(values, start=1)}, len(values) == 3)
-        for number, values in enumerate(EARLIER)
-    ]
+    signed = [{rung: sign * value for rung, value in enumerate(values, start=1)} for values in EARLIER]
+    found = [Outcome({"a.x": number}, values, len(values) == 3) for number, values in enumerate(signed)]
     resumed = scheduler(pruning(of, found))
     decisions = []
     for number, (rung, value) in enumerate([(1, 0.15), (1, 0.35), (1, 0.9), (2, 0.45), (2, 0.8)]):

@@ -94,9 +94,7 @@ PARTS = {
 
 
 @pytest.mark.parametrize("package", PARTS)
-def test_a_corpus_format_and_a_source_of_queries_are_added_with_a_file_and_a_line_of_the_table(
-    package, tmp_path
-) -> None:
+def test_a_corpus_format_and_a_source_of_queries_are_a_file_and_a_line_of_the_table(package, tmp_path) -> None:
     name, text, beside, line, program = PARTS[package]
     folder = copy_of_project(tmp_path) / "platform" / "midmask" / package
     (folder / f"{name}.py").write_text(text, "utf-8")

@@ -100,12 +100,8 @@ def names_in(*nodes: ast.AST) -> frozenset[str]:
 def is_started(path: Path, root: Path) -> bool:
     """Whether a user starts or imports this file itself."""
     relative = path.relative_to(root)
-    return (
-        relative.parts[0] in ("jobs", "dashboards")
-        or relative == Path("platform/midmask/__init__.py")
-        or path.name == "__main__.py"
-        or '__name__ == "__main__"' in path.read_text("utf-8")
-    )
+    is_entry = relative.parts[0] in ("jobs", "dashboards") or relative == Path("platform/midmask/__init__.py")
+    return is_entry or path.name == "__main__.py" or '__name__ == "__main__"' in path.read_text("utf-8")
 
 
 def python_files(root: Path) -> list[Path]:

@@ -149,9 +149,7 @@ def test_flag_wins_over_environment_over_default(monkeypatch: pytest.MonkeyPatch
     assert resolve_tracking_uri("postgresql+psycopg2://u:p@h/d", tmp_path) == "postgresql+psycopg2://u:p@h/d"
 
 
-@pytest.mark.parametrize(
-    "uri", ["file:///x/mlruns", "mlruns", "/x/mlruns", "sqlite://", "sqlite:///:memory:", "ftp://h"]
-)
+@pytest.mark.parametrize("uri", "file:///x/mlruns mlruns /x/mlruns sqlite:// sqlite:///:memory: ftp://h".split())
 def test_stores_that_keep_nothing_are_refused_with_advice(uri: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"sqlite:///mlflow\.db"):
         resolve_tracking_uri(uri, tmp_path)

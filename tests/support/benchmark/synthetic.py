@@ -64,3 +64,12 @@ def dense(system: str, *, collection: str = "corpus", setting: str = "in_batch")
 
 def results(*parts: list[Result]) -> Results:
     return Results([one for part in parts for one in part])
+
+
+def table(values, measure: str = "RR@10") -> pa.Table:
+    names = [f"q{row}" for row in range(len(values))]
+    return pa.table({"query_id": names, "measure": [measure] * len(values), "value": [*map(float, values)]})
+
+
+def noisy(seed: int, count: int = 40, shift: float = 0.0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(shift, 0.2, count)

@@ -39,9 +39,8 @@ def write_collection(folder: Path) -> str:
     texts = {n: [WORDS[(n * step + place) % 16] for place, step in enumerate(steps)] for n in range(48)}
     docs = [{"_id": f"d{n}", "title": f"number {n}", "text": " ".join(text)} for n, text in texts.items()]
     (folder / "corpus.jsonl").write_bytes(json_lines(docs))
-    (folder / "queries.jsonl").write_bytes(
-        json_lines([{"_id": f"q{n}", "text": " ".join(text[:3])} for n, text in texts.items()])
-    )
+    queries = [{"_id": f"q{n}", "text": " ".join(text[:3])} for n, text in texts.items()]
+    (folder / "queries.jsonl").write_bytes(json_lines(queries))
     for split, numbers in SPLITS.items():
         rows = "".join(f"q{n}\td{n}\t1\n" for n in numbers)
         (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")

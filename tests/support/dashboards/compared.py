@@ -95,9 +95,7 @@ def settings(seed: int) -> dict[str, int]:
     return {"stages.0.train.seed": seed, "stages.0.train.threads": seed + 1, "tokens.max_length": 48}
 
 
-def evaluated(
-    system, collection=COLLECTION, value=0.5, *, corpus="squad", split="dev", queries=60, **tags
-) -> TrackedRow:
+def evaluated(system, collection=COLLECTION, value=0.5, *, corpus="squad", split="dev", queries=60, **tags):
     """A system's one evaluation, with the settings of all others."""
     made = next(run for run in tracked_rows() if run.tags["midmask.recipe"] == system)
     own = {collection_key(corpus): collection, queries_key(corpus, split): str(queries), "midmask.corpus": corpus}

@@ -32,6 +32,7 @@ REPRESENTATIONS: dict[str, Representation] = {
 }
 Side = Literal["query", "passage"]
 Views = tuple[Tensor | None, Tensor | None]
+Terms = dict[str, tuple[float, int, Tensor]]
 
 
 def encoder(representation: Representation, *, dropout: float = 0.0) -> Backbone:
@@ -104,7 +105,7 @@ def all_views(
     return one, [views(reference, representation, text, "passage") for text in passages]
 
 
-def sparse_parts(sides: tuple[list[Views], list[Views]]) -> dict[str, tuple[float, int, Tensor]]:
+def sparse_parts(sides: tuple[list[Views], list[Views]]) -> Terms:
     """What is only reported of lexical views: how many words of a text have a weight."""
     words = [[int((lexical != 0).sum()) for _, lexical in side if lexical is not None] for side in sides]
     pairs = zip(("query_terms", "passage_terms"), words, strict=True)
@@ -115,9 +116,7 @@ def cross_entropy(candidates: list[Tensor], positive: Tensor) -> Tensor:
     return log_sum_exp(torch.stack(candidates)) - positive
 
 
-def assert_equal(
-    objective: Ranking, batch: Batch, reference: Reference, terms: dict[str, tuple[float, int, Tensor]]
-) -> None:
+def assert_equal(objective: Ranking, batch: Batch, reference: Reference, terms: Terms) -> None:
     """Counts, means and the total are those of the terms by part (weight, count, mean), and so is every gradient."""
     drawn = objective.draw(batch)
     loss, counts = objective(drawn), objective.counts(drawn)

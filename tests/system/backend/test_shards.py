@@ -35,9 +35,8 @@ from midmask.training.examples import Examples, WorkerSteps, local_reader
 from midmask.training.pairs import PairExamples
 from midmask.training.pretraining_rows import PackedExamples, PassageExamples, SpanExamples
 from tests.support.corpora import layouts
-from tests.support.corpora.collections import contents, quarantine, write_beir
+from tests.support.corpora.collections import contents, quarantine, write_beir, write_saved
 from tests.support.corpora.documents import write_documents
-from tests.support.corpora.saved import write_saved
 from tests.support.queries.documents import write_inputs
 from tests.support.queries.judged import write_pairs, write_tied_lists
 from tests.support.retrieve.collection import texts_of
