@@ -36,8 +36,7 @@ from midmask.store.pretrained import model_folder
 from midmask.text.vocabulary import Vocabulary, load_tokenizer
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import write_beir
-from tests.support.encoders.models import random_model
-from tests.support.encoders.tokenizers import write_tokenizer
+from tests.support.encoders.models import random_model, write_tokenizer
 
 
 @pytest.fixture

@@ -11,15 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from midmask.benchmark.figures import (
-    collection_panels,
-    collections_figure,
-    curve_figure,
-    curve_panels,
-    gain_panels,
-    gains_figure,
-    gains_of_records,
-)
+from midmask.benchmark import figures
 from midmask.benchmark.results import Results, SystemKey, read_results, weigh
 from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import contrast
@@ -45,7 +37,7 @@ def found(noise: Noise = LOUD, seeds: int = 3) -> Results:
 
 
 def test_gains_are_over_the_baseline_of_the_same_setting_on_test():
-    (panel,) = gain_panels(found(QUIET), "none", "RR@10")
+    (panel,) = figures.gain_panels(found(QUIET), "none", "RR@10")
     assert (panel.corpus, panel.split, panel.conditions) == ("squad", "test", SETTINGS)
     values = {name: [row[setting].value for setting in SETTINGS] for name, row in panel.rows.items()}
     assert values["mlm"] == pytest.approx([-0.02, 0.01, 0.0], abs=1e-5)
@@ -53,14 +45,14 @@ def test_gains_are_over_the_baseline_of_the_same_setting_on_test():
 
 
 def test_the_figure_has_its_table_and_without_a_baseline_in_two_settings_nothing_is_drawn(tmp_path: Path):
-    text = gains_figure(found(QUIET), tmp_path / "figures" / "gains.png", "none", "RR@10")
+    text = figures.gains_figure(found(QUIET), tmp_path / "figures" / "gains.png", "none", "RR@10")
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
     gains = [f"{x} [{x}, {x}], p < 0.0001" for x in ("-0.0200", "+0.0100")]
     assert cells[2][:4] == ["squad test, dense", "mlm", *gains]
     assert (tmp_path / "figures" / "gains.png").read_bytes().startswith(b"\x89PNG")
     one = results(drawn({dense("none"): 0.3, dense("mlm"): 0.4}))
     for made, baseline in ((one, "none"), (found(), None), (Results([]), "none")):
-        assert gains_figure(made, tmp_path / "a.png", baseline, "RR@10") == ""
+        assert figures.gains_figure(made, tmp_path / "a.png", baseline, "RR@10") == ""
     assert not (tmp_path / "a.png").exists()
 
 
@@ -78,13 +70,13 @@ def test_a_curve_has_a_point_for_each_length_of_middle_training_with_the_gain_ov
         replace(one, costs=Costs(1.0, 0.0, 0.0, tokens[one.key], 0, None, None))
         for one in drawn(truth, noise=QUIET, corpus="squad", split="test", seeds=2, pretrain_seeds=2)
     )
-    (panel,) = curve_panels(measured, "none", "RR@10")
+    (panel,) = figures.curve_panels(measured, "none", "RR@10")
     assert panel.conditions == ("0.4 M", "1.6 M", "6.4 M") and list(panel.rows) == ["retromae"]
     values = [point.value for point in panel.rows["retromae"].values()]
     assert values == pytest.approx(gained["retromae"], abs=1e-5)
-    text = curve_figure(measured, tmp_path / "tokens.png", "none", "RR@10")
+    text = figures.curve_figure(measured, tmp_path / "tokens.png", "none", "RR@10")
     assert "2 middle trainings of each method" in text and (tmp_path / "tokens.png").exists()
-    assert curve_figure(measured.where(system="none"), tmp_path / "no.png", "none", "RR@10") == ""
+    assert figures.curve_figure(measured.where(system="none"), tmp_path / "no.png", "none", "RR@10") == ""
 
 
 RECORDS = Path(__file__).resolve().parents[2] / "docs" / "results" / "records" / "pretrained"
@@ -92,7 +84,7 @@ RECORDS = Path(__file__).resolve().parents[2] / "docs" / "results" / "records" /
 
 def test_the_page_has_the_differences_to_mlm_that_the_records_give():
     """Twelve, all positive, smaller the more labels follow."""
-    table = gains_of_records(RECORDS, "mlm", ("retromae", "dupmae"), SETTINGS, "nDCG@10")
+    table = figures.gains_of_records(RECORDS, "mlm", ("retromae", "dupmae"), SETTINGS, "nDCG@10")
     assert table in (RECORDS.parents[1] / "pretrained.md").read_text("utf-8")
     rows = re.findall(r"^\| (\w+) test, dense +\| +(\w+) \| (.*) \|$", table, re.M)
     assert {row[:2] for row in rows} == {(c, s) for c in ("squad", "cranfield") for s in ("retromae", "dupmae")}
@@ -101,7 +93,7 @@ def test_the_page_has_the_differences_to_mlm_that_the_records_give():
     assert all(float(few) > float(more) for own in cells for few, more in pairwise(own))
     for system, setting, named in (("bert", "no labels", "dupmae"), ("dupmae", "no label", "no labels")):
         with pytest.raises(UserError, match=named):
-            gains_of_records(RECORDS, "mlm", (system,), (setting,), "nDCG@10")
+            figures.gains_of_records(RECORDS, "mlm", (system,), (setting,), "nDCG@10")
 
 
 @pytest.mark.parametrize("corpus", ["squad", "cranfield"])
@@ -113,7 +105,7 @@ def test_a_difference_of_one_seed_is_that_of_a_paired_t_test(corpus):
         here = [row for row in rows if (row["corpus"], row["split"], row["measure"]) == (corpus, "test", "nDCG@10")]
         values.append(np.array([row["value"] for row in sorted(here, key=lambda row: row["query_id"])]))
     interval = stats.ttest_rel(*values).confidence_interval(0.95)
-    table = gains_of_records(RECORDS, "mlm", ("dupmae",), ("no labels", "1k labels"), "nDCG@10")
+    table = figures.gains_of_records(RECORDS, "mlm", ("dupmae",), ("no labels", "1k labels"), "nDCG@10")
     (row,) = (line for line in table.splitlines() if line.startswith(f"| {corpus} "))
     assert f"{np.mean(values[0] - values[1]):+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]" in row
 
@@ -133,7 +125,7 @@ def by_place(noise: Noise = QUIET) -> Results:
 
 
 def test_systems_of_several_collections_on_test_with_their_levels():
-    home, elsewhere = collection_panels(by_place())
+    home, elsewhere = figures.collection_panels(by_place())
     assert (home.corpus, home.split, elsewhere.corpus) == ("squad", "test", "cranfield")
     assert home.conditions == ("wiki", "squad", "both") and set(home.rows) == {"mlm", "retromae"}
     for panel, factor in ((home, 1.0), (elsewhere, 0.5)):
@@ -151,14 +143,20 @@ def test_the_table_has_means_with_the_standard_deviation_of_the_seeds(tmp_path: 
     means = [one.measures["RR@10"] for one in seeds]
     mean = sum(means) / 3
     spread = (sum((value - mean) ** 2 for value in means) / 2) ** 0.5
-    assert f"| {mean:.4f} ± {spread:.4f} |" in collections_figure(noisy, tmp_path / "a.png")
-    lines = [line for line in collections_figure(by_place(), tmp_path / "a.png").splitlines() if line.startswith("|")]
+    assert f"| {mean:.4f} ± {spread:.4f} |" in figures.collections_figure(noisy, tmp_path / "a.png")
+    lines = [
+        line for line in figures.collections_figure(by_place(), tmp_path / "a.png").splitlines() if line.startswith("|")
+    ]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert cells[2][2] == "0.1000 ± 0.0000" and cells[2][-1] == "—", "what was not trained"
     assert cells[3][3:] == ["0.7800", *(f"{value} ± 0.0000" for value in ("0.2000", "0.2600", "0.2400"))]
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     one = Results(result for result in by_place() if result.key.collection in ("none", "squad"))
-    assert collections_figure(one, tmp_path / "b.png") == collections_figure(Results([]), tmp_path / "b.png") == ""
+    assert (
+        figures.collections_figure(one, tmp_path / "b.png")
+        == figures.collections_figure(Results([]), tmp_path / "b.png")
+        == ""
+    )
     assert not (tmp_path / "b.png").exists()
 
 

@@ -33,8 +33,7 @@ from tests.support.corpora.collections import (
 )
 from tests.support.corpora.layouts import evaluated, read
 from tests.support.corpora.registered import register, write_as_beir, write_msmarco
-from tests.support.retrieve.bm25 import ranked_by_bm25
-from tests.support.retrieve.collection import made
+from tests.support.retrieve.collection import made, ranked_by_bm25
 
 
 def test_ms_marco_dev_small_by_the_papers_measures(tmp_path: Path) -> None:

@@ -20,8 +20,7 @@ from midmask.retrieve import ranked
 from midmask.retrieve.bm25.search import Bm25Config
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from tests.support.retrieve.bm25 import ranked_by_bm25
-from tests.support.retrieve.collection import ranking
+from tests.support.retrieve.collection import ranked_by_bm25, ranking
 
 TOKENS = regex.compile(r"([\p{L}\p{N}\p{M}]+)|([^\p{Z}\p{C}])", regex.IGNORECASE + regex.UNICODE + regex.MULTILINE)
 

@@ -30,8 +30,7 @@ from tests.fuzz.mutating import TEXTS, VALUES, mutate_bytes, mutate_text
 from tests.fuzz.running import Case, Outcome
 from tests.support.benchmark.tiny import Unread
 from tests.support.corpora.collections import write_beir
-from tests.support.encoders.models import random_model
-from tests.support.encoders.tokenizers import write_tokenizer
+from tests.support.encoders.models import random_model, write_tokenizer
 from tests.support.tracked import is_foreign
 
 OTHERS = [

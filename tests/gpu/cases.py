@@ -36,8 +36,7 @@ from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration
 from midmask.retrieve.text_encoder import Encoding, encode_rows, open_encoder
 from midmask.text.vocabulary import Vocabulary
-from tests.support.encoders.models import VARIANTS, random_model
-from tests.support.encoders.tokenizers import write_tokenizer
+from tests.support.encoders.models import VARIANTS, random_model, write_tokenizer
 from tests.support.objectives import ranked
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows, weighted
 

@@ -22,8 +22,7 @@ from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
 from tests.support.corpora.collections import contents
 from tests.support.queries.articles import HandBm25
-from tests.support.retrieve.bm25 import WholeBm25, bm25_index, ranked_by_bm25
-from tests.support.retrieve.collection import texts_of, write_corpus, write_parts
+from tests.support.retrieve.collection import WholeBm25, bm25_index, ranked_by_bm25, texts_of, write_corpus, write_parts
 
 DOCS = [
     ("z", "Ray trains", "trains running trains of rays and rays"),

@@ -80,14 +80,12 @@ def verdict(**changes: object) -> Verdict:
         system("gone", "dense", 5, 0.5, -0.15, "models/gone"),
     )
     given: dict[str, object] = {
-        **{"corpus": "docs:manuals", "passages": len(DOCUMENTS), "systems": systems},
-        "queries": QueryCounts({"headings": 3}, 3, 3, 0, 0, 3),
-        "recommendation": Recommendation("retromae", "dense", True, "It gains 0.06."),
-        "calibration": Calibration(("squad",), 0.8, 0.9, 0.9),
-        **{"baseline": "bm25", "measure": "nDCG@10", "model": "models/dense/model", "collection": "collection"},
-        **{"budget_seconds": 600.0, "spent_seconds": 300.0},
+        "corpus": "docs:manuals", "passages": len(DOCUMENTS), "systems": systems, "baseline": "bm25",
+        "queries": QueryCounts({"headings": 3}, 3, 3, 0, 0, 3), "calibration": Calibration(("squad",), 0.8, 0.9, 0.9),
+        "recommendation": Recommendation("retromae", "dense", True, "It gains 0.06."), "measure": "nDCG@10",
+        "model": "models/dense/model", "collection": "collection", "budget_seconds": 600.0, "spent_seconds": 300.0,
         "command": "midmask choose --corpus docs:manuals",
-    }
+    }  # fmt: skip
     return Verdict(**{**given, **changes})  # type: ignore[arg-type]
 
 
