@@ -144,9 +144,8 @@ def test_the_table_has_means_with_the_standard_deviation_of_the_seeds(tmp_path: 
     mean = sum(means) / 3
     spread = (sum((value - mean) ** 2 for value in means) / 2) ** 0.5
     assert f"| {mean:.4f} ± {spread:.4f} |" in figures.collections_figure(noisy, tmp_path / "a.png")
-    lines = [
-        line for line in figures.collections_figure(by_place(), tmp_path / "a.png").splitlines() if line.startswith("|")
-    ]
+    text = figures.collections_figure(by_place(), tmp_path / "a.png")
+    lines = [line for line in text.splitlines() if line.startswith("|")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert cells[2][2] == "0.1000 ± 0.0000" and cells[2][-1] == "—", "what was not trained"
     assert cells[3][3:] == ["0.7800", *(f"{value} ± 0.0000" for value in ("0.2000", "0.2600", "0.2400"))]

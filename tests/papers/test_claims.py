@@ -16,8 +16,7 @@ from midmask_papers.claims import CLAIMS, claims
 from midmask_papers.masks_and_maps import Statistic
 from midmask_papers.published import PAPERS
 from midmask_papers.ruling import ClaimPart, Ruling, Term, decide
-from tests.support.benchmark.synthetic import Noise, dense, drawn, results
-from tests.support.benchmark.worlds import LOUD, QUIET, elsewhere, truth, world
+from tests.support.benchmark.synthetic import LOUD, QUIET, Noise, dense, drawn, elsewhere, results, truth, world
 
 LISTS = sorted(set(CLAIMS) - {"rom.stop_share", "rom.fewer_stops", "cotmote.1_divergences", "cotmote.4_lowest"})
 """Claims on ranked lists."""
@@ -200,10 +199,9 @@ def share(system: str, value: float, *, count: int = 100_000, corpus: str = "wik
 
 def divergences(values: dict[str, tuple[float, ...]]) -> list[Statistic]:
     """KL and JS of each system, a value a draw."""
-    about = [
-        {"measure": measure, "system": name, "values": own} for measure in ("KL", "JS") for name, own in values.items()
-    ]
-    return [Statistic(**one, corpus="squad", source="a run") for one in about]
+    pairs = [(measure, name, own) for measure in ("KL", "JS") for name, own in values.items()]
+    about = {"corpus": "squad", "source": "a run"}
+    return [Statistic(measure=measure, system=name, values=own, **about) for measure, name, own in pairs]
 
 
 def test_shares_of_stop_words_are_held_against_about_40_percent():

@@ -15,8 +15,7 @@ from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import IntervalEstimate
 from midmask_papers.claims import CLAIMS
 from midmask_papers.ruling import ClaimPart, Match, Ruling, Term, combine, decide, judge, within
-from tests.support.benchmark.synthetic import Noise, dense, drawn, results
-from tests.support.benchmark.worlds import truth
+from tests.support.benchmark.synthetic import Noise, dense, drawn, results, truth
 
 
 @settings(max_examples=20)

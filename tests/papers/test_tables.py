@@ -22,8 +22,7 @@ from midmask_papers.claims import CLAIMS
 from midmask_papers.figures import spreads
 from midmask_papers.published import PAPERS, Published, PublishedTable, key_of, published
 from midmask_papers.tables import SHEETS, paper_tables
-from tests.support.benchmark.synthetic import Noise, dense, drawn, results
-from tests.support.benchmark.worlds import QUIET, on_nq
+from tests.support.benchmark.synthetic import QUIET, Noise, dense, drawn, on_nq, results
 from tests.tools.coverage import RUNS, Coverage, PresetRun, measure_coverage, report
 
 LEVELS = {"none": 0.3, "mlm": 0.35, "retromae": 0.45}

@@ -20,7 +20,7 @@ from midmask.recipes.protocols import PROTOCOLS
 from midmask.sweep.job import sweep
 from midmask.sweep.plan import sweep_for
 from midmask.sweep.space import Distribution, Rungs, Space, budget, check, complete, grid, load_space, mark_of
-from tests.fuzz.refusing import refused
+from tests.fuzz.running import refused
 from tests.support.benchmark.tiny import write_collection
 from tests.support.tracked import is_foreign
 

@@ -194,27 +194,25 @@ PARAMETERS = {
     "a.layers": {"values": [1, 2, 3], "when": {"a.kind": "deep"}},
     "a.fixed": {"values": [7]},
 }
+RANDOM = Space(name="s", recipe="none", search="random", parameters=PARAMETERS)
 
 
-def study_of(space: Space, value, trials: int, *, rungs: int = 3) -> optuna.Study:
+def study_of(value, trials: int) -> optuna.Study:
     """Random points with a value of theirs; every third one is pruned at its first rung, with a value that lies."""
-    study = open_study(optuna.storages.InMemoryStorage(), "s", space)
-    study.sampler = sampler(space, seed=0)
+    study = open_study(optuna.storages.InMemoryStorage(), "s", RANDOM)
+    study.sampler = sampler(RANDOM, seed=0)
     for number in range(trials):
         trial = study.ask()
-        point = suggest(space, trial)
-        if rungs > 1 and number % 3 == 2:
-            study.tell(trial, 100.0 * point["a.idle"])
-            continue
-        for rung in range(1, rungs):
+        point = suggest(RANDOM, trial)
+        is_pruned = number % 3 == 2
+        for rung in () if is_pruned else (1, 2):
             trial.report(0.0, rung)
-        study.tell(trial, value(point))
+        study.tell(trial, 100.0 * point["a.idle"] if is_pruned else value(point))
     return study
 
 
 def test_the_parameter_that_decides_is_told_from_those_that_do_not_and_pruned_trials_do_not_count() -> None:
-    space = Space(name="s", recipe="none", search="random", parameters=PARAMETERS)
-    found = importance(study_of(space, lambda point: -abs(point["a.strong"] - 0.3), 60), space)
+    found = importance(study_of(lambda point: -abs(point["a.strong"] - 0.3), 60), RANDOM)
     assert found is not None and found.trials == 40
     assert next(iter(found.shares)) == "a.strong" and found.shares["a.strong"] > 0.6
     assert set(found.shares) == {"a.strong", "a.idle", "a.kind", "a.layers"}
@@ -222,13 +220,11 @@ def test_the_parameter_that_decides_is_told_from_those_that_do_not_and_pruned_tr
 
 
 def test_a_parameter_that_only_some_points_have_can_decide() -> None:
-    space = Space(name="s", recipe="none", search="random", parameters=PARAMETERS)
-    found = importance(study_of(space, lambda point: float(point.get("a.layers", 0) == 3), 90), space)
+    found = importance(study_of(lambda point: float(point.get("a.layers", 0) == 3), 90), RANDOM)
     assert found is not None
     assert set(list(found.shares)[:2]) == {"a.layers", "a.kind"}
 
 
 def test_too_few_or_equal_trials_tell_nothing() -> None:
-    space = Space(name="s", recipe="none", search="random", parameters=PARAMETERS)
-    assert importance(study_of(space, lambda point: point["a.strong"], 12), space) is None
-    assert importance(study_of(space, lambda point: 0.5, 60), space) is None
+    assert importance(study_of(lambda point: point["a.strong"], 12), RANDOM) is None
+    assert importance(study_of(lambda point: 0.5, 60), RANDOM) is None

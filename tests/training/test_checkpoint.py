@@ -28,8 +28,7 @@ from midmask.text.vocabulary import Vocabulary, load_tokenizer
 from midmask.training.setup import unigram_log_probabilities
 from tests.support.benchmark.tiny import write_collection
 from tests.support.training.fixtures import artifacts
-from tests.support.training.runs import Stopped, assert_same_run, run_here, spec_of, trace_of
-from tests.support.training.worker import setup_of
+from tests.support.training.runs import Stopped, assert_same_run, run_here, setup_of, spec_of, trace_of
 
 TENSORS = 16
 """Of RetroMAE's one decoder layer: six linear layers and two norms, weight and bias each."""

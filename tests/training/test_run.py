@@ -14,8 +14,7 @@ from midmask.store.place import Place
 from midmask.training import checkpoint
 from midmask.training.examples import local_reader
 from midmask.training.run import NonFiniteLoss, run_training
-from tests.support.training.runs import Stopped, assert_same_run, run_here, spec_of, spoil, trace_of
-from tests.support.training.worker import setup_of
+from tests.support.training.runs import Stopped, assert_same_run, run_here, setup_of, spec_of, spoil, trace_of
 
 
 @pytest.fixture(scope="module")

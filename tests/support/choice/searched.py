@@ -6,12 +6,11 @@ from pathlib import Path
 
 from midmask.choice.verdict import Calibration, QueryCounts, Recommendation, SystemEstimate, Verdict
 from midmask.corpora.writer import write_beir
-from midmask.encoders.representation import Representation
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.tokens import TokensConfig, tokenise
 from tests.support.corpora.layouts import read
-from tests.support.retrieve.collection import write_bi_encoder
+from tests.support.retrieve.collection import REPRESENTATIONS, write_bi_encoder
 
 HOSTILE = "<img src=x onerror=\"window.hacked = 'yes'\"> <script>window.hacked = 'yes'</script> **bold** $x$ :smile:"
 """A text that would run or be drawn, if a page took it for more than text."""
@@ -31,11 +30,6 @@ QUERIES = {
     "made2": ("change the port", "faq.md#81-200"),
     "made3": ("server runs as a service", "guide/install.md#96-210"),
 }
-KINDS = {
-    "dense": Representation(),
-    "lexical": Representation(dense=None, lexical="splade", query_terms=6),
-    "hybrid": Representation(lexical="splade", passage_terms=20),
-}
 
 
 def write_verdict(folder: Path, extra: int = 0) -> Path:
@@ -47,7 +41,7 @@ def write_verdict(folder: Path, extra: int = 0) -> Path:
     """
     collection = write_collection(folder / "collection", extra)
     tokens = write_tokens(folder, collection)
-    for kind, representation in KINDS.items():
+    for kind, representation in REPRESENTATIONS.items():
         write_bi_encoder(Place(str(folder / "models" / kind)), tokens, representation)
     (folder / "verdict.json").write_text(verdict().as_json())
     return folder

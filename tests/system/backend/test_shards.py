@@ -37,8 +37,7 @@ from midmask.training.pretraining_rows import PackedExamples, PassageExamples, S
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import contents, quarantine, write_beir, write_saved
 from tests.support.corpora.documents import write_documents
-from tests.support.queries.documents import write_inputs
-from tests.support.queries.judged import write_pairs, write_tied_lists
+from tests.support.queries.documents import write_inputs, write_pairs, write_tied_lists
 from tests.support.retrieve.collection import texts_of
 from tests.support.teacher import lists
 from tests.support.training.fixtures import write_weights

@@ -39,8 +39,7 @@ from midmask.store.place import Place
 from midmask.training.run import NonFiniteLoss
 from tests.support.corpora.collections import contents
 from tests.support.retrieve.collection import bm25_index, encoded, made, with_index, write_all
-from tests.support.training.runs import assert_same_run, run_here, run_workers, spec_of, spoil, trace_of
-from tests.support.training.worker import setup_of
+from tests.support.training.runs import assert_same_run, run_here, run_workers, setup_of, spec_of, spoil, trace_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_local")

@@ -16,9 +16,18 @@ from mlflow import MlflowClient
 from midmask.tracking.runs import Tracker
 from tests.support.benchmark.tiny import write_collection
 from tests.support.disks import opens
-from tests.support.jobs.planted import ENVIRONMENT, PASSWORD, USER, found_below, found_in, outcome, tracking_uri
 from tests.support.jobs.processes import has_row, head, interruptible, kill_tree, start
-from tests.support.jobs.running import JOBS, run_job
+from tests.support.jobs.running import (
+    ENVIRONMENT,
+    JOBS,
+    PASSWORD,
+    USER,
+    found_below,
+    found_in,
+    outcome,
+    run_job,
+    tracking_uri,
+)
 from tests.support.tracking.server import Guarded, Server
 from tests.support.tracking.stores import QUICK
 from tests.support.waiting import wait_until

@@ -22,8 +22,7 @@ from midmask.training.loop import accumulate, prepare_model
 from midmask.training.rehearsal import BESIDE_WEIGHTS, GIB, fit_micro_batch
 from midmask.training.setup import TrainingSetup
 from tests.support.training import cut as shares
-from tests.support.training.runs import assert_same_run, run_here, run_workers, spec_of, trace_of
-from tests.support.training.worker import setup_of
+from tests.support.training.runs import assert_same_run, run_here, run_workers, setup_of, spec_of, trace_of
 
 QUIET = {"name": "tiny", "dropout": 0.0}
 SPLIT = {**QUIET, "experts": "ffn"}
