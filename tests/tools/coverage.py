@@ -117,12 +117,10 @@ class Coverage:
     command: str
 
 
-def coverage(name: str) -> Iterator[Coverage]:
-    """Every printed number of a paper, in its order."""
-    for number in paper(name).numbers():
-        runs = RUNS[name] if number.system else ()
-        commands = [run.command for run in runs if run.covers(number)]
-        yield Coverage(number, bool(number.system), ELSEWHERE.get(number.measure, next(iter(commands), "")))
+def coverage_of(number: Published, name: str) -> Coverage:
+    """Of a number that the paper of this name prints."""
+    commands = [run.command for run in RUNS[name] if number.system and run.covers(number)]
+    return Coverage(number, bool(number.system), ELSEWHERE.get(number.measure, next(iter(commands), "")))
 
 
 def report(papers: Mapping[str, list[Coverage]]) -> str:
@@ -154,14 +152,13 @@ def _rows(papers: Mapping[str, list[Coverage]]) -> Iterator[list[str]]:
     for name, entries in papers.items():
         for table in dict.fromkeys(entry.number.table for entry in entries):
             here = [entry for entry in entries if entry.number.table == table]
-            counts = (len(here), sum(entry.implemented for entry in here), sum(bool(entry.command) for entry in here))
-            cited = sum(not entry.implemented for entry in here)
-            yield [name, table, *map(str, counts), str(cited)]
+            known, commands = sum(entry.implemented for entry in here), sum(bool(entry.command) for entry in here)
+            yield [name, table, *map(str, (len(here), known, commands, len(here) - known))]
 
 
 def measure_coverage() -> dict[str, list[Coverage]]:
-    """Paper -> all its printed numbers."""
-    return {name: list(coverage(name)) for name in PAPERS}
+    """Paper -> all its printed numbers, in its order."""
+    return {name: [coverage_of(number, name) for number in paper(name).numbers()] for name in PAPERS}
 
 
 if __name__ == "__main__":
